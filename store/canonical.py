@@ -1,0 +1,101 @@
+"""Canonical bytes, digests and identifiers: the part of the format that outlives this code.
+
+Everything that is hashed is hashed as canonical JSON: UTF-8, no white space, keys sorted,
+non-ASCII characters as they are. `docs/format.md` specifies each digest from these functions.
+
+**Seals.** What an event *says* (its text and its reason) enters the chain of digests only
+as a seal, SHA-256 over a random salt and the content. A text that must not be kept can
+therefore be blanked together with its salt, and every digest above it still verifies, while
+nobody can guess the text back from the seal. The reason is sealed with the text because a
+reason quotes what it is about.
+
+**Experience ids** are 60 random bits in twelve characters of Crockford's base 32 (no i, l,
+o, u). They say nothing about content or place, so they mean the same thing in every clone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Sequence
+
+ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+ID_LENGTH = 12
+SALT_BYTES = 16
+
+EventContent = tuple[str, str, str | None, str | None, int]
+"""What one event gives to its version's digest: op, experience, seal (hex), evidence, schema."""
+
+
+def canonical(value: object) -> bytes:
+    """Returns the canonical JSON of a value made of dicts, lists, strings, numbers and None.
+
+    Raises ValueError for NaN and infinities, TypeError for anything else.
+    """
+    return json.dumps(
+        value, ensure_ascii=False, separators=(",", ":"), sort_keys=True, allow_nan=False
+    ).encode()
+
+
+def digest(value: object) -> bytes:
+    """Returns the SHA-256 (32 bytes) of the canonical JSON of `value`."""
+    return hashlib.sha256(canonical(value)).digest()
+
+
+def seal(salt: bytes, text: str | None, reason: str | None) -> bytes:
+    """Returns the salted digest (32 bytes) under which an event's content enters the chain."""
+    return hashlib.sha256(salt + canonical([text, reason])).digest()
+
+
+def version_digest(
+    *,
+    schema: int,
+    parents: Sequence[bytes],
+    author: str,
+    time: int,
+    message: str,
+    meta: str | None,
+    events: Iterable[EventContent],
+) -> bytes:
+    """Returns the digest of a version (32 bytes).
+
+    `parents` are the parents' digests in order, `time` is microseconds since 1970 in UTC, `meta`
+    the version's canonical JSON as stored, `events` the version's events in order.
+    """
+    return digest(
+        [
+            "tfgrpo.version",
+            schema,
+            [p.hex() for p in parents],
+            author,
+            time,
+            message,
+            meta,
+            list(events),
+        ]
+    )
+
+
+def encode_id(number: int) -> str:
+    """Returns the twelve characters that stand for the low 60 bits of `number`."""
+    return "".join(ALPHABET[(number >> shift) & 31] for shift in range(55, -1, -5))
+
+
+def new_id() -> str:
+    """Returns a fresh random experience id."""
+    return encode_id(int.from_bytes(os.urandom(8), "big"))
+
+
+def derived_id(*parts: object) -> str:
+    """Returns the experience id that follows from `parts`: the same parts give the same id.
+
+    Training names its experiences this way, so that a run that was killed and resumed gives
+    the ids that an undisturbed one gives.
+    """
+    return encode_id(int.from_bytes(digest(["tfgrpo.experience", *parts])[:8], "big"))
+
+
+def is_id(text: str) -> bool:
+    """Returns whether `text` has the form of a whole experience id."""
+    return len(text) == ID_LENGTH and all(c in ALPHABET for c in text)

@@ -1,0 +1,42 @@
+"""The errors a user can meet, each one line with a hint.
+
+`TfgrpoError` is the root of everything that the product raises on purpose. The
+message says what is wrong, `hint` what to do about it; the command line prints
+both and exits with `exit_code`. A program catches the kinds below.
+"""
+
+from __future__ import annotations
+
+
+class TfgrpoError(Exception):
+    """Something a user can mend. `hint` tells how, when that is known."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class StoreError(TfgrpoError):
+    """The store file cannot be used: missing, damaged, locked, full, or of another schema."""
+
+
+class UnknownRevision(TfgrpoError):
+    """A revision names nothing. The hint lists near misses."""
+
+
+class AmbiguousRevision(TfgrpoError):
+    """A revision names several things. The hint lists them."""
+
+
+class StaleVersion(TfgrpoError):
+    """A commit named a version to build on that the branch has left behind."""
+
+
+class InvalidOperation(TfgrpoError):
+    """An operation cannot apply to the library it was meant for."""
+
+
+class InvalidName(TfgrpoError):
+    """A branch, tag or run name that cannot be used."""

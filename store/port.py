@@ -1,0 +1,137 @@
+"""The small port behind which everything that needs SQL stands.
+
+Replay, diff, revisions and commits are written against this protocol alone. SQLite is the
+embedded implementation (`sqlite.py`); another one has to pass the contract tests in
+`tests/port_contract.py` and nothing else changes.
+
+**Rows and lanes.** An event's row number is `lane << 40 | place`. A lane is a run of versions
+in which each builds on the one before, so the history of a branch is a few ranges of
+consecutive rows: no index and no join. A version that builds on anything but the tip of a lane
+opens a new lane, which remembers the row at which it left. Lanes and rows are local to a store
+and never enter a digest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import NamedTuple, Protocol
+
+from tfgrpo.store.records import Op, RefMove, Version
+
+LANE_BITS = 40
+EVENT_SCHEMA = 1
+VERSION_SCHEMA = 1
+
+
+def lane_of(row: int) -> int:
+    """Returns the lane that a row or position belongs to."""
+    return row >> LANE_BITS
+
+
+def lane_start(lane: int) -> int:
+    """Returns the position before the first row of a lane."""
+    return lane << LANE_BITS
+
+
+class EventRow(NamedTuple):
+    """An event as it lies in the store."""
+
+    row: int
+    op: Op
+    experience: str
+    text: str | None
+    reason: str | None
+    evidence: str | None
+    replaces: int | None
+    birth: int | None
+    seal: bytes | None
+    salt: bytes | None
+    schema: int
+
+
+class Step(NamedTuple):
+    """What replay needs of an event."""
+
+    row: int
+    op: Op
+    replaces: int | None
+
+
+class Port(Protocol):
+    """Append versions, read events and versions, append to and read the ref log."""
+
+    def close(self) -> None:
+        """Releases the file or connection."""
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """Everything written inside lands whole or not at all; other writers wait."""
+
+    # -- versions and events
+
+    def last_version(self) -> int:
+        """Returns the highest version number."""
+
+    def version(self, number: int) -> Version | None:
+        """Returns the version of that number."""
+
+    def versions_by_digest(self, prefix: str, limit: int) -> list[Version]:
+        """Returns versions whose digest in hex begins with `prefix`."""
+
+    def version_of_row(self, row: int) -> Version:
+        """Returns the version that holds the event at `row`."""
+
+    def lane_tip(self, position: int) -> bool:
+        """Returns whether nothing has been recorded in the lane after `position`."""
+
+    def lane_base(self, lane: int) -> int:
+        """Returns the row at which the lane left an earlier one."""
+
+    def open_lane(self, base: int) -> int:
+        """Opens a lane that leaves at `base`; returns its number."""
+
+    def append_version(self, version: Version, events: Sequence[EventRow]) -> None:
+        """Records a version and its events. Only inside a transaction."""
+
+    def steps(self, after: int, upto: int) -> Iterable[Step]:
+        """Returns what replay needs of the events with after < row <= upto, KEEPs left out."""
+
+    def events(self, after: int, upto: int) -> Iterator[EventRow]:
+        """Yields the events with after < row <= upto, in order."""
+
+    def events_at(self, rows: Iterable[int]) -> list[EventRow]:
+        """Returns the events at these rows, in row order."""
+
+    def events_of(self, experience: str) -> list[EventRow]:
+        """Returns every event of one experience, in row order, whatever branch it is on."""
+
+    def experiences_like(self, prefix: str, limit: int) -> list[str]:
+        """Returns the ids that begin with `prefix`."""
+
+    def count_ops(self, after: int, upto: int) -> dict[Op, int]:
+        """Returns how many events of each kind have after < row <= upto."""
+
+    # -- snapshots (derived)
+
+    def snapshot(self, after: int, upto: int) -> tuple[int, list[int]] | None:
+        """Returns the latest snapshot with after < position <= upto: its position, live rows."""
+
+    def put_snapshot(self, position: int, live: Sequence[int]) -> None:
+        """Records a snapshot. Only inside a transaction."""
+
+    def drop_snapshots(self) -> None:
+        """Forgets every snapshot."""
+
+    # -- names
+
+    def ref(self, name: str) -> RefMove | None:
+        """Returns the latest move of a name."""
+
+    def refs(self, prefix: str) -> list[RefMove]:
+        """Returns the latest move of each name that begins with `prefix`, names ascending."""
+
+    def ref_log(self, name: str | None) -> Iterator[RefMove]:
+        """Yields the moves of a name (None: of all names), newest first."""
+
+    def append_refs(self, moves: Sequence[RefMove]) -> None:
+        """Records moves as one batch; their `row` is ignored. Only inside a transaction."""

@@ -1,0 +1,167 @@
+"""The nouns of the store, as small immutable records.
+
+They are named tuples, not dataclasses: a replay makes one per event, and `tfgrpo log` should
+start as fast as git feels. Times are microseconds since 1970 in UTC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
+
+Op: TypeAlias = Literal["ADD", "MODIFY", "DELETE", "KEEP"]
+OPS: tuple[Op, ...] = get_args(Op)
+Json: TypeAlias = Mapping[str, Any]
+
+
+class Operation(NamedTuple):
+    """What a controller or a person proposes, before it is recorded.
+
+    `experience` is the id it is about; an ADD may leave it out and is given a fresh one.
+    `text` is required for ADD and MODIFY and meaningless for the others. `evidence` is JSON:
+    run, step, problem, rollouts, rewards, prompt digests, model.
+    """
+
+    op: Op
+    experience: str | None = None
+    text: str | None = None
+    reason: str | None = None
+    evidence: Json | None = None
+
+
+class Event(NamedTuple):
+    """An operation as it was recorded. `replaces` is the row of the event it follows on."""
+
+    row: int
+    version: int
+    op: Op
+    experience: str
+    text: str | None
+    reason: str | None
+    evidence: Json | None
+    replaces: int | None
+    redacted: bool
+
+
+class Version(NamedTuple):
+    """An atomic batch of events. `number` is local to this store, `digest` is valid in every clone.
+
+    `position` is the row of its last event (or of the last one before it, when it has none).
+    """
+
+    number: int
+    digest: bytes
+    parent: int | None
+    merged: int | None
+    position: int
+    events: int
+    author: str
+    time: int
+    message: str
+    meta: Json
+
+    @property
+    def name(self) -> str:
+        """How people write it: `v12`."""
+        return f"v{self.number}"
+
+    @property
+    def when(self) -> datetime:
+        """The time it was recorded, in UTC."""
+        return datetime.fromtimestamp(self.time / 1_000_000, UTC)
+
+
+class Experience(NamedTuple):
+    """One short piece of advice. Its id never changes; `row` is the event that last shaped it."""
+
+    id: str
+    text: str
+    row: int
+
+
+class Library:
+    """The library in force at a version: experiences in the order in which they were first added.
+
+    Immutable. It is the fold of the version's history, and equal to any other with the same
+    experiences in the same order, wherever they came from.
+    """
+
+    __slots__ = ("__dict__", "_experiences", "version")
+
+    def __init__(self, version: Version, experiences: tuple[Experience, ...]) -> None:
+        self.version = version
+        self._experiences = experiences
+
+    def __iter__(self) -> Iterator[Experience]:
+        return iter(self._experiences)
+
+    def __len__(self) -> int:
+        return len(self._experiences)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Library):
+            return NotImplemented
+        return [(e.id, e.text) for e in self] == [(e.id, e.text) for e in other]
+
+    def __hash__(self) -> int:
+        return hash(tuple((e.id, e.text) for e in self))
+
+    def __repr__(self) -> str:
+        return f"Library({self.version.name}, {len(self)} experiences)"
+
+    @cached_property
+    def by_id(self) -> Mapping[str, Experience]:
+        """Experience id → experience."""
+        return {e.id: e for e in self}
+
+    @cached_property
+    def labels(self) -> Mapping[str, str]:
+        """The short labels of this library's rendering: `G0` → experience id, in order."""
+        return {f"G{i}": e.id for i, e in enumerate(self)}
+
+    @cached_property
+    def label_of(self) -> Mapping[str, str]:
+        """Experience id → its label in this library's rendering."""
+        return {id: label for label, id in self.labels.items()}
+
+
+class Change(NamedTuple):
+    """How one experience differs between two libraries; None on a side means it is not there."""
+
+    experience: str
+    before: str | None
+    after: str | None
+
+    @property
+    def op(self) -> Op:
+        """The operation that makes this change."""
+        if self.before is None:
+            return "ADD"
+        return "DELETE" if self.after is None else "MODIFY"
+
+
+class RefMove(NamedTuple):
+    """One row of the ref log: a name moved. None for a version: the name is not there.
+
+    Rows of one operation share `batch`, the row of the first of them.
+    """
+
+    row: int
+    batch: int
+    name: str
+    version: int | None
+    symbol: str | None
+    previous: int | None
+    previous_symbol: str | None
+    author: str
+    time: int
+    action: str
+
+
+class Head(NamedTuple):
+    """Where HEAD is: on a branch, or detached at a version (`branch` is None)."""
+
+    branch: str | None
+    version: Version

@@ -1,0 +1,237 @@
+"""The grammar of revisions: every way to say which version is meant.
+
+    revision := base suffix*
+    base     := v<number> | HEAD | @ | <branch> | <tag> | step_<n> | <run>/step_<n> | <digest>
+    suffix   := ~[<n>]        n first parents back
+              | ^[<n>]        the n-th parent
+              | @{<n>}        where the name stood n moves ago (directly after a name)
+    range    := [revision] .. [revision]        either side defaults to HEAD
+
+`step_<n>` alone belongs to the run that HEAD's history comes from: the nearest version on
+HEAD's first-parent history that a run made. A base that fits several things is an error that
+lists them; one that fits nothing is an error that lists near misses.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from tfgrpo.store.errors import AmbiguousRevision, InvalidName, UnknownRevision
+from tfgrpo.store.records import RefMove, Version
+
+if TYPE_CHECKING:
+    from tfgrpo.store.store import Store
+
+SUFFIX = re.compile(r"(?:~(\d*)|\^(\d*)|@\{(\d+)\})")
+NUMBER = re.compile(r"v(\d+)\Z")
+STEP = re.compile(r"step_(\d+)\Z")
+HEX = re.compile(r"[0-9a-f]{4,64}\Z")
+NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_./+-]*[A-Za-z0-9_+-])?\Z")
+HEAD, BRANCH, TAG = "HEAD", "heads/", "tags/"
+
+
+class Parsed(NamedTuple):
+    """A revision taken apart: its base and its suffixes as (sign, number)."""
+
+    base: str
+    suffixes: tuple[tuple[str, int], ...]
+
+
+def parse(revision: str) -> Parsed:
+    """Takes a revision apart. Raises UnknownRevision when it is not of the grammar."""
+    found = re.search(r"[~^]|@\{", revision)
+    base = revision[: found.start()] if found else revision
+    rest = revision[found.start() :] if found else ""
+    suffixes = []
+    while rest:
+        match = SUFFIX.match(rest)
+        if match is None:
+            raise UnknownRevision(
+                f"cannot read revision {revision!r}",
+                hint="write v12, HEAD, a branch, a tag, step_2, a digest, v12~2 or main@{1}",
+            )
+        back, parent, ago = match.groups()
+        if ago is not None:
+            suffixes.append(("@", int(ago)))
+        else:
+            suffixes.append(("~", int(back or 1)) if back is not None else ("^", int(parent or 1)))
+        rest = rest[match.end() :]
+    if any(sign == "@" for sign, _ in suffixes[1:]):
+        raise UnknownRevision(
+            f"cannot read revision {revision!r}", hint="@{n} stands directly after a name"
+        )
+    return Parsed(base or "HEAD", tuple(suffixes))
+
+
+def resolve(store: Store, revision: str) -> Version:
+    """Returns the version a revision names. Raises UnknownRevision or AmbiguousRevision."""
+    if ".." in revision:
+        raise UnknownRevision(
+            f"{revision!r} is a range; one version is wanted here",
+            hint="name one side of it, or use `tfgrpo log` or `tfgrpo diff`",
+        )
+    base, suffixes = parse(revision)
+    if suffixes and suffixes[0][0] == "@":
+        version = _earlier(store, base, suffixes[0][1])
+        suffixes = suffixes[1:]
+    else:
+        version = _base(store, base)
+    for sign, n in suffixes:
+        version = _back(store, version, n) if sign == "~" else _parent(store, version, n)
+    return version
+
+
+def resolve_range(store: Store, text: str) -> tuple[Version | None, Version]:
+    """Returns the two ends of `a..b`; for a plain revision the first is None."""
+    if ".." not in text:
+        return None, resolve(store, text)
+    low, _, high = text.partition("..")
+    return resolve(store, low or "HEAD"), resolve(store, high or "HEAD")
+
+
+def check_name(kind: str, name: str) -> None:
+    """Raises InvalidName for a branch or tag name that could be read as another revision."""
+    reserved = name in ("HEAD", "@") or NUMBER.match(name) or STEP.match(name)
+    if reserved or ".." in name or "//" in name or not NAME.match(name):
+        raise InvalidName(
+            f"{name!r} cannot be the name of a {kind}",
+            hint="use letters, digits, _ . / + -; not HEAD, v12 or step_2, which mean versions",
+        )
+
+
+def _base(store: Store, base: str) -> Version:
+    if base in ("HEAD", "@"):
+        return store.head.version
+    if match := NUMBER.match(base):
+        version = store.port.version(int(match[1]))
+        if version is not None:
+            return version
+        last = store.port.last_version()
+        raise UnknownRevision(f"there is no {base}", hint=f"the newest version is v{last}")
+    if match := STEP.match(base):
+        return _step(store, base)
+    found: dict[str, Version] = {}
+    for kind, prefix in (("branch", BRANCH), ("tag", TAG)):
+        move = store.port.ref(prefix + base)
+        if move is not None and move.version is not None:
+            found[f"{kind} {base}"] = store.version(move.version)
+    if HEX.match(base):
+        for version in store.port.versions_by_digest(base, 5):
+            found.setdefault(f"digest {version.digest.hex()[:12]} ({version.name})", version)
+    if len({v.number for v in found.values()}) > 1:
+        raise AmbiguousRevision(f"{base!r} is ambiguous", hint="it may be " + ", ".join(found))
+    if found:
+        return next(iter(found.values()))
+    raise UnknownRevision(f"there is no revision {base!r}", hint=_near(store, base))
+
+
+def _step(store: Store, base: str) -> Version:
+    run = run_of_history(store, store.head.version)
+    if run is not None:
+        move = store.port.ref(f"{TAG}{run}/{base}")
+        if move is not None and move.version is not None:
+            return store.version(move.version)
+        last = max(
+            (int(r.name.rpartition("_")[2]) for r in store.port.refs(f"{TAG}{run}/step_")),
+            default=0,
+        )
+        raise UnknownRevision(f"run {run} has no {base}", hint=f"its newest is {run}/step_{last}")
+    tags = [
+        r.name[len(TAG) :]
+        for r in store.port.refs(TAG)
+        if r.name.endswith("/" + base) and r.version is not None
+    ]
+    if len(tags) == 1:
+        return _base(store, tags[0])
+    if tags:
+        raise AmbiguousRevision(
+            f"{base!r} is ambiguous: HEAD's history comes from no run",
+            hint="it may be " + ", ".join(tags[-8:]),
+        )
+    raise UnknownRevision(f"there is no {base}", hint="no run has made one yet: `tfgrpo runs`")
+
+
+def run_of_history(store: Store, version: Version) -> str | None:
+    """Returns the name of the run that made the nearest version on this history, if any did."""
+    for ancestor in first_parents(store, version):
+        run = ancestor.meta.get("run")
+        if isinstance(run, str):
+            return run
+    return None
+
+
+def first_parents(store: Store, version: Version | None) -> Iterator[Version]:
+    """Yields a version and its first parents, newest first."""
+    while version is not None:
+        yield version
+        version = None if version.parent is None else store.version(version.parent)
+
+
+def _earlier(store: Store, base: str, ago: int) -> Version:
+    moves = [move.version for move in moves_of(store, base)]
+    if ago >= len(moves):
+        oldest = len(moves) - 1
+        raise UnknownRevision(
+            f"{base} has stood in {len(moves)} places only",
+            hint=f"the oldest is {base}@{{{oldest}}}",
+        )
+    number = moves[ago]
+    if number is None:
+        raise UnknownRevision(f"{base}@{{{ago}}} is where {base} was deleted")
+    return store.version(number)
+
+
+def moves_of(store: Store, base: str) -> Iterator[RefMove]:
+    """Yields the moves of HEAD, a branch or a tag, newest first.
+
+    HEAD moves when it is checked out elsewhere and whenever the branch it is on moves.
+    """
+    if base not in ("HEAD", "@"):
+        for prefix in (BRANCH, TAG):
+            if store.port.ref(prefix + base) is not None:
+                yield from store.port.ref_log(prefix + base)
+                return
+        raise UnknownRevision(f"{base!r} is no branch or tag", hint=_near(store, base))
+    head = store.port.ref(HEAD)
+    symbol = head.symbol if head else None
+    for move in store.port.ref_log(None):
+        if move.name == HEAD:
+            yield move
+            symbol = move.previous_symbol
+        elif move.name == symbol:
+            yield move
+
+
+def _back(store: Store, version: Version, n: int) -> Version:
+    start = version
+    for _ in range(n):
+        if version.parent is None:
+            raise UnknownRevision(
+                f"{start.name}~{n} goes back before the first version",
+                hint=f"{start.name} has fewer than {n} ancestors",
+            )
+        version = store.version(version.parent)
+    return version
+
+
+def _parent(store: Store, version: Version, n: int) -> Version:
+    parents = [p for p in (version.parent, version.merged) if p is not None]
+    if n == 0:
+        return version
+    if n > len(parents):
+        raise UnknownRevision(
+            f"{version.name} has {len(parents)} parents", hint=f"{version.name}^{n} names none"
+        )
+    return store.version(parents[n - 1])
+
+
+def _near(store: Store, base: str) -> str:
+    import difflib
+
+    names = [r.name.partition("/")[2] for r in store.port.refs("") if r.version is not None]
+    near = difflib.get_close_matches(base, [n for n in names if n], n=3, cutoff=0.5)
+    if near:
+        return "did you mean " + " or ".join(near) + "?"
+    return "`tfgrpo log` shows versions, `tfgrpo branch` and `tfgrpo tag` names"

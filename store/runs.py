@@ -1,0 +1,313 @@
+"""What training and evaluation leave behind beside the library: runs, rollouts, calls, scores.
+
+None of it enters a version's digest; events point at it. Rows are appended and never changed;
+a run's state is the last row of its states.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from tfgrpo.store import lock
+from tfgrpo.store.canonical import canonical, digest
+from tfgrpo.store.errors import InvalidName, UnknownRevision
+from tfgrpo.store.port import Port
+from tfgrpo.store.records import Json
+from tfgrpo.store.sqlite import SqlitePort
+
+TOKENS = "prompt_tokens, cached_tokens, completion_tokens, reasoning_tokens"
+
+
+class Run(NamedTuple):
+    """One training run: its frozen settings, the branch it grows and where it began."""
+
+    id: int
+    name: str
+    uid: str
+    branch: str
+    base: int
+    digest: str
+    config: Json
+    author: str
+    time: int
+
+
+class RunState(NamedTuple):
+    """started, resumed, interrupted, failed or finished, with what is worth saying about it."""
+
+    state: str
+    detail: str | None
+    time: int
+
+
+class Call(NamedTuple):
+    """A model call that was paid for. `answer` is JSON: content, finish_reason and the like.
+
+    `attempts` counts the tries it took, `seconds` is the time of the one that answered.
+    """
+
+    key: bytes
+    run: int | None
+    stage: str
+    step: int | None
+    model: str
+    request: str
+    answer: Json
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int
+    reasoning_tokens: int
+    attempts: int
+    seconds: float
+    time: int
+
+
+class RolloutRow(NamedTuple):
+    """One attempt at a problem, as recorded. A `reward` of None means it could not be scored."""
+
+    run: int
+    step: int
+    problem: str
+    sample: int
+    version: int
+    calls: tuple[str, ...]
+    outcome: str
+    reward: float | None
+    verdict: Json
+    time: int
+
+
+class Score(NamedTuple):
+    """One sample of an evaluation. `answer` is what was extracted from it, for majority votes."""
+
+    problem: str
+    sample: int
+    call: bytes | None
+    reward: float | None
+    answer: str | None
+
+
+class Evaluation(NamedTuple):
+    """The scores of one library on one dataset."""
+
+    id: int
+    version: int
+    dataset: str
+    digest: str
+    config: Json
+    summary: Json
+    time: int
+
+
+class Usage(NamedTuple):
+    """Calls and tokens, added up."""
+
+    calls: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
+    reasoning_tokens: int = 0
+    seconds: float = 0.0
+
+
+class Runs:
+    """Reads and appends runs, rollouts, calls and evaluations of the store behind `port`."""
+
+    def __init__(self, port: Port, path: Path) -> None:
+        assert isinstance(port, SqlitePort)
+        self._port = port
+        self._db: sqlite3.Connection = port.connection
+        self._locks = path.parent / "locks"
+
+    # -- runs
+
+    def create(self, name: str, uid: str, branch: str, base: int, config: Json, author: str) -> Run:
+        """Records a new run. Raises InvalidName when the name is taken."""
+        if self.find(name) is not None:
+            raise InvalidName(
+                f"there is a run {name} already",
+                hint=f"choose another --run name, or go on with it: --resume {name}",
+            )
+        now = time.time_ns() // 1000
+        with self._port.transaction():
+            self._db.execute(
+                "insert into runs (name, uid, branch, base, digest, config, author, time)"
+                " values (?,?,?,?,?,?,?,?)",
+                (
+                    name,
+                    uid,
+                    branch,
+                    base,
+                    digest(config).hex(),
+                    canonical(config).decode(),
+                    author,
+                    now,
+                ),
+            )
+        run = self.find(name)
+        assert run is not None
+        return run
+
+    def find(self, name: str) -> Run | None:
+        """Returns the run of that name."""
+        return next(self._runs("where name = ?", name), None)
+
+    def get(self, name: str) -> Run:
+        """Returns the run of that name. Raises UnknownRevision with near misses."""
+        run = self.find(name)
+        if run is None:
+            names = [r.name for r in self.all()]
+            raise UnknownRevision(
+                f"there is no run {name!r}",
+                hint="there is " + ", ".join(names[-8:]) if names else "none was made yet",
+            )
+        return run
+
+    def all(self) -> list[Run]:
+        """Returns every run, oldest first."""
+        return list(self._runs(""))
+
+    def like(self, config: Json) -> list[Run]:
+        """Returns the runs that were asked for with the very same settings, oldest first."""
+        return list(self._runs("where digest = ?", digest(config).hex()))
+
+    def _runs(self, where: str, *values: object) -> Iterator[Run]:
+        for row in self._db.execute(
+            "select id, name, uid, branch, base, digest, config, author, time from runs"
+            f" {where} order by id",
+            values,
+        ):
+            yield Run(*row[:6], json.loads(row[6]), *row[7:])
+
+    def note(self, run: Run, state: str, detail: str | None = None) -> None:
+        """Appends a state to a run."""
+        with self._port.transaction():
+            self._db.execute(
+                "insert into run_states (run, state, detail, time) values (?,?,?,?)",
+                (run.id, state, detail, time.time_ns() // 1000),
+            )
+
+    def states(self, run: Run) -> list[RunState]:
+        """Returns a run's states, oldest first."""
+        rows = self._db.execute(
+            "select state, detail, time from run_states where run = ? order by row", (run.id,)
+        )
+        return [RunState._make(row) for row in rows]
+
+    def state(self, run: Run) -> str:
+        """Returns what a run is at now: running, or the last state it reached.
+
+        A run whose process was killed is interrupted, whatever it said last.
+        """
+        if lock.is_held(self.lock_path(run)):
+            return "running"
+        states = self.states(run)
+        last = states[-1].state if states else "created"
+        return "interrupted" if last in ("started", "resumed") else last
+
+    def lock_path(self, run: Run) -> Path:
+        """Returns the file whose lock the run's process holds while it lives."""
+        return self._locks / f"{run.uid}.lock"
+
+    # -- rollouts
+
+    def rollouts(self, run: Run, step: int | None = None) -> list[RolloutRow]:
+        """Returns the rollouts of a run (of one step), by step, problem and sample."""
+        rows = self._db.execute(
+            "select run, step, problem, sample, version, calls, outcome, reward, verdict, time"
+            " from rollouts where run = ? and (?2 is null or step = ?2)"
+            " order by step, problem, sample",
+            (run.id, step),
+        )
+        return [
+            RolloutRow(*r[:5], tuple(json.loads(r[5])), r[6], r[7], json.loads(r[8]), r[9])
+            for r in rows
+        ]
+
+    # -- calls
+
+    def call(self, key: bytes) -> Call | None:
+        """Returns the journalled call of that key."""
+        row = self._db.execute(
+            f"select key, run, stage, step, model, text, answer, {TOKENS}, attempts, seconds, time"
+            " from journal join texts on texts.id = request where key = ?",
+            (key,),
+        ).fetchone()
+        return None if row is None else Call(*row[:6], json.loads(row[6]), *row[7:])
+
+    def usage(self, run: Run, *, step: int | None = None) -> dict[str, Usage]:
+        """Returns calls and tokens by stage."""
+        rows = self._db.execute(
+            "select stage, count(*), sum(prompt_tokens), sum(cached_tokens),"
+            " sum(completion_tokens), sum(reasoning_tokens), sum(seconds) from journal"
+            " where run = ? and (?2 is null or step = ?2) group by stage order by min(id)",
+            (run.id, step),
+        )
+        return {stage: Usage(*rest) for stage, *rest in rows}
+
+    # -- evaluations
+
+    def put_evaluation(
+        self,
+        version: int,
+        dataset: str,
+        digest: str,
+        config: Json,
+        summary: Json,
+        scores: Iterable[Score],
+    ) -> Evaluation:
+        """Records an evaluation with its scores; the same one again returns the one there."""
+        with self._port.transaction():
+            found = self.evaluation(version, digest)
+            if found is not None:
+                return found
+            cursor = self._db.execute(
+                "insert into evaluations (version, dataset, digest, config, summary, time)"
+                " values (?,?,?,?,?,?)",
+                (
+                    version,
+                    dataset,
+                    digest,
+                    canonical(config).decode(),
+                    canonical(summary).decode(),
+                    time.time_ns() // 1000,
+                ),
+            )
+            self._db.executemany(
+                "insert into scores values (?,?,?,?,?,?)",
+                [(cursor.lastrowid, *score) for score in scores],
+            )
+        found = self.evaluation(version, digest)
+        assert found is not None
+        return found
+
+    def evaluation(self, version: int, digest: str) -> Evaluation | None:
+        """Returns the evaluation of a version under these very conditions."""
+        found = self._evaluations("where version = ? and digest = ?", (version, digest))
+        return found[0] if found else None
+
+    def evaluations(self, version: int) -> list[Evaluation]:
+        """Returns the evaluations of a version, oldest first."""
+        return self._evaluations("where version = ?", (version,))
+
+    def _evaluations(self, where: str, values: Sequence[object]) -> list[Evaluation]:
+        rows = self._db.execute(
+            "select id, version, dataset, digest, config, summary, time from evaluations"
+            f" {where} order by id",
+            tuple(values),
+        )
+        return [Evaluation(*r[:4], json.loads(r[4]), json.loads(r[5]), r[6]) for r in rows]
+
+    def scores(self, evaluation: Evaluation) -> list[Score]:
+        """Returns an evaluation's scores, by problem and sample."""
+        rows = self._db.execute(
+            "select problem, sample, call, reward, answer from scores where evaluation = ?"
+            " order by problem, sample",
+            (evaluation.id,),
+        )
+        return [Score._make(row) for row in rows]

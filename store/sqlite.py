@@ -1,0 +1,332 @@
+"""The embedded port: one SQLite file in WAL mode.
+
+The connection is used bare where a replay or an append is hot; sqlite-utils makes and migrates
+the schema and is imported only when there is something to make or migrate.
+
+Durability: `synchronous = FULL`, so a version that `commit` returned is on the disk, at the
+price of one fdatasync. SQLite's own error texts are translated here into errors with hints.
+"""
+
+from __future__ import annotations
+
+import array
+import json
+import sqlite3
+import sys
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from tfgrpo.migrations import APPLICATION_ID, SCHEMA
+from tfgrpo.store.canonical import canonical
+from tfgrpo.store.errors import StoreError
+from tfgrpo.store.port import EventRow, Step, lane_of, lane_start
+from tfgrpo.store.records import Op, RefMove, Version
+
+VERSION_COLUMNS = "number, digest, parent, merged, position, events, author, time, message, meta"
+REF_COLUMNS = "row, batch, name, version, symbol, previous, previous_symbol, author, time, action"
+
+
+def connect(path: Path, *, create: bool = False) -> sqlite3.Connection:
+    """Opens a store file, making or migrating its schema when that is needed.
+
+    Returns a connection in autocommit mode. Raises StoreError for a file that is missing, not
+    a store, or made by a newer tfgrpo.
+    """
+    if not create and not path.is_file():
+        raise StoreError(f"no store at {path}", hint="run `tfgrpo init` to make one")
+    connection: sqlite3.Connection | None = None
+    try:
+        connection = sqlite3.connect(path, isolation_level=None, timeout=60)
+        (schema,) = connection.execute("pragma user_version").fetchone()
+        (application,) = connection.execute("pragma application_id").fetchone()
+        (tables,) = connection.execute("select count(*) from sqlite_master").fetchone()
+        if application != APPLICATION_ID and (tables or not create):
+            raise StoreError(
+                f"{path} is not a tfgrpo store",
+                hint="name the store's own file, usually .tfgrpo/store.db",
+            )
+        if schema > SCHEMA:
+            raise StoreError(
+                f"{path} has schema {schema}; this tfgrpo knows {SCHEMA}",
+                hint="upgrade tfgrpo: `pip install -U tfgrpo`",
+            )
+        if schema < SCHEMA:
+            migrate(connection)
+        connection.execute("pragma synchronous = full")
+        connection.execute("pragma foreign_keys = on")
+    except sqlite3.Error as error:
+        if connection is not None:
+            connection.close()
+        raise translated(error, path) from error
+    except StoreError:
+        if connection is not None:
+            connection.close()
+        raise
+    return connection
+
+
+def migrate(connection: sqlite3.Connection) -> None:
+    """Brings the schema to the present one."""
+    from sqlite_utils import Database
+
+    from tfgrpo.migrations.migrations import migrations
+
+    connection.execute("pragma journal_mode = wal")
+    migrations.apply(Database(connection))
+
+
+def translated(error: sqlite3.Error, path: Path) -> StoreError:
+    """Returns the error that a user should read in place of SQLite's."""
+    text = str(error)
+    if "full" in text or "disk I/O" in text:
+        return StoreError(
+            f"cannot write {path}: {text}",
+            hint="free some space and run the same command again; nothing recorded is lost",
+        )
+    if "readonly" in text or "unable to open" in text:
+        return StoreError(f"cannot write {path}: {text}", hint="check the file's permissions")
+    if "malformed" in text or "not a database" in text:
+        return StoreError(
+            f"{path} is damaged or not a store: {text}",
+            hint="restore a copy of the file; keep the damaged one",
+        )
+    if "locked" in text:
+        return StoreError(
+            f"{path} is busy: another process has been writing to it for a minute",
+            hint="run the same command again when it is done",
+        )
+    return StoreError(f"{path}: {text}")
+
+
+class SqlitePort:
+    """The port over one SQLite file. One instance belongs to one thread."""
+
+    def __init__(self, path: Path, *, create: bool = False) -> None:
+        self.path = path
+        self.connection = connect(path, create=create)
+
+    def close(self) -> None:
+        self.connection.close()
+
+    @contextmanager
+    def translating(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise translated(error, self.path) from error
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        with self.translating():
+            self.connection.execute("begin immediate")
+            try:
+                yield
+                self.connection.execute("commit")
+            except BaseException:
+                if self.connection.in_transaction:
+                    self.connection.execute("rollback")
+                raise
+
+    # -- versions and events
+
+    def last_version(self) -> int:
+        (number,) = self.connection.execute("select max(number) from versions").fetchone()
+        return -1 if number is None else int(number)
+
+    def version(self, number: int) -> Version | None:
+        return self._one(f"select {VERSION_COLUMNS} from versions where number = ?", number)
+
+    def versions_by_digest(self, prefix: str, limit: int) -> list[Version]:
+        whole = prefix + "0" * (len(prefix) % 2)
+        low = bytes.fromhex(whole)
+        rows = self.connection.execute(
+            f"select {VERSION_COLUMNS} from versions where digest >= ? order by digest limit ?",
+            (low, limit),
+        )
+        return [v for row in rows if (v := _version(row)).digest.hex().startswith(prefix)]
+
+    def version_of_row(self, row: int) -> Version:
+        version = self._one(
+            f"select {VERSION_COLUMNS} from versions where position >= ? and events > 0"
+            " order by position limit 1",
+            row,
+        )
+        if version is None:
+            raise StoreError(f"event {row} belongs to no version", hint="the store is damaged")
+        return version
+
+    def lane_tip(self, position: int) -> bool:
+        following = self.connection.execute(
+            "select 1 from events where row > ? and row < ? limit 1",
+            (position, lane_start(lane_of(position) + 1)),
+        ).fetchone()
+        return following is None
+
+    def lane_base(self, lane: int) -> int:
+        (base,) = self.connection.execute(
+            "select base from lanes where lane = ?", (lane,)
+        ).fetchone()
+        return int(base)
+
+    def open_lane(self, base: int) -> int:
+        cursor = self.connection.execute("insert into lanes (base) values (?)", (base,))
+        assert cursor.lastrowid is not None
+        return cursor.lastrowid
+
+    def append_version(self, version: Version, events: Sequence[EventRow]) -> None:
+        self.connection.execute(
+            f"insert into versions ({VERSION_COLUMNS}, schema) values (?,?,?,?,?,?,?,?,?,?,1)",
+            version[:9] + (_dumps(version.meta),),
+        )
+        self.connection.executemany("insert into events values (?,?,?,?,?,?,?,?,?,?,?)", events)
+
+    def steps(self, after: int, upto: int) -> Iterable[Step]:
+        return map(
+            Step._make,
+            self.connection.execute(
+                "select row, op, replaces from events"
+                " where row > ? and row <= ? and op <> 'KEEP' order by row",
+                (after, upto),
+            ),
+        )
+
+    def events(self, after: int, upto: int) -> Iterator[EventRow]:
+        return map(
+            EventRow._make,
+            self.connection.execute(
+                "select * from events where row > ? and row <= ? order by row", (after, upto)
+            ),
+        )
+
+    def events_at(self, rows: Iterable[int]) -> list[EventRow]:
+        return [
+            EventRow._make(row)
+            for row in self.connection.execute(
+                "select * from events where row in (select value from json_each(?)) order by row",
+                (json.dumps(list(rows)),),
+            )
+        ]
+
+    def events_of(self, experience: str) -> list[EventRow]:
+        return [
+            EventRow._make(row)
+            for row in self.connection.execute(
+                "select * from events where experience = ? order by row", (experience,)
+            )
+        ]
+
+    def experiences_like(self, prefix: str, limit: int) -> list[str]:
+        rows = self.connection.execute(
+            "select distinct experience from events where experience >= ? and experience < ?"
+            " order by experience limit ?",
+            (prefix, prefix + "{", limit),
+        )
+        return [id for (id,) in rows]
+
+    def count_ops(self, after: int, upto: int) -> dict[Op, int]:
+        return dict(
+            self.connection.execute(
+                "select op, count(*) from events where row > ? and row <= ? group by op",
+                (after, upto),
+            ).fetchall()
+        )
+
+    # -- snapshots
+
+    def snapshot(self, after: int, upto: int) -> tuple[int, list[int]] | None:
+        found = self.connection.execute(
+            "select position, live from snapshots where position > ? and position <= ?"
+            " order by position desc limit 1",
+            (after, upto),
+        ).fetchone()
+        return None if found is None else (found[0], unpack(found[1]))
+
+    def put_snapshot(self, position: int, live: Sequence[int]) -> None:
+        self.connection.execute(
+            "insert or ignore into snapshots values (?, ?)", (position, pack(live))
+        )
+
+    def drop_snapshots(self) -> None:
+        with self.transaction():
+            self.connection.execute("delete from snapshots")
+
+    # -- names
+
+    def ref(self, name: str) -> RefMove | None:
+        row = self.connection.execute(
+            f"select {REF_COLUMNS} from reflog where name = ? order by row desc limit 1", (name,)
+        ).fetchone()
+        return None if row is None else RefMove._make(row)
+
+    def refs(self, prefix: str) -> list[RefMove]:
+        # One index probe per name, however long the log: the names are walked like a skip scan.
+        rows = self.connection.execute(
+            f"""
+            with recursive names (name) as (
+                select min(name) from reflog where name >= :low and name < :high
+                union all
+                select (select min(name) from reflog where name > names.name and name < :high)
+                from names where names.name is not null
+            )
+            select {", ".join("r." + c for c in REF_COLUMNS.split(", "))}
+            from names join reflog r on r.row = (
+                select max(row) from reflog where reflog.name = names.name
+            )
+            where names.name is not null
+            """,
+            {"low": prefix, "high": prefix + "\U0010ffff"},
+        )
+        return [RefMove._make(row) for row in rows]
+
+    def ref_log(self, name: str | None) -> Iterator[RefMove]:
+        where, values = ("", ()) if name is None else ("where name = ?", (name,))
+        return map(
+            RefMove._make,
+            self.connection.execute(
+                f"select {REF_COLUMNS} from reflog {where} order by row desc", values
+            ),
+        )
+
+    def append_refs(self, moves: Sequence[RefMove]) -> None:
+        (last,) = self.connection.execute("select max(row) from reflog").fetchone()
+        batch = (last or 0) + 1
+        self.connection.executemany(
+            f"insert into reflog ({REF_COLUMNS}) values (?,?,?,?,?,?,?,?,?,?)",
+            [(batch + i, batch, *move[2:]) for i, move in enumerate(moves)],
+        )
+
+    def _one(self, query: str, value: int) -> Version | None:
+        row = self.connection.execute(query, (value,)).fetchone()
+        return None if row is None else _version(row)
+
+
+def pack(live: Sequence[int]) -> bytes:
+    """Returns ascending row numbers as deltas, 64-bit little endian, compressed with zlib."""
+    deltas = array.array("q", [b - a for a, b in zip([0, *live], live, strict=False)])
+    if sys.byteorder == "big":
+        deltas.byteswap()
+    return zlib.compress(deltas.tobytes(), 1)
+
+
+def unpack(blob: bytes) -> list[int]:
+    """Returns the row numbers that `pack` packed."""
+    deltas = array.array("q")
+    deltas.frombytes(zlib.decompress(blob))
+    if sys.byteorder == "big":
+        deltas.byteswap()
+    rows, row = [], 0
+    for delta in deltas:
+        row += delta
+        rows.append(row)
+    return rows
+
+
+def _version(row: tuple[object, ...]) -> Version:
+    *columns, meta = row
+    return Version(*columns, json.loads(meta) if isinstance(meta, str) else {})  # type: ignore[arg-type]
+
+
+def _dumps(meta: object) -> str | None:
+    return canonical(meta).decode() if meta else None

@@ -1,0 +1,576 @@
+"""The store: the one object through which libraries are read and versions appended.
+
+    store = Store.open(find(Path.cwd()))
+    store.library("step_2")                          # the library in force there
+    store.commit("main", [Operation("ADD", text="…")], message="house rules")
+    store.diff("v1", "HEAD")
+
+Nothing here prints, exits or reads the environment. A `Store` belongs to one thread; open
+another for another thread. Reading is safe beside writers in other processes, which take turns.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+import time as clock
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from tfgrpo.store import replay, revisions
+from tfgrpo.store.canonical import (
+    SALT_BYTES,
+    EventContent,
+    canonical,
+    is_id,
+    new_id,
+    seal,
+    version_digest,
+)
+from tfgrpo.store.errors import InvalidName, InvalidOperation, StaleVersion, UnknownRevision
+from tfgrpo.store.find import find
+from tfgrpo.store.port import (
+    EVENT_SCHEMA,
+    VERSION_SCHEMA,
+    EventRow,
+    Port,
+    lane_of,
+    lane_start,
+)
+from tfgrpo.store.records import (
+    Change,
+    Event,
+    Head,
+    Json,
+    Library,
+    Op,
+    Operation,
+    RefMove,
+    Version,
+)
+from tfgrpo.store.revisions import BRANCH, HEAD, TAG, check_name
+from tfgrpo.store.runs import Runs
+from tfgrpo.store.sqlite import SqlitePort
+
+DEFAULT_BRANCH = "main"
+
+ROOT = Version(
+    number=0,
+    digest=version_digest(
+        schema=VERSION_SCHEMA,
+        parents=(),
+        author="tfgrpo",
+        time=0,
+        message="the empty library",
+        meta=None,
+        events=(),
+    ),
+    parent=None,
+    merged=None,
+    position=0,
+    events=0,
+    author="tfgrpo",
+    time=0,
+    message="the empty library",
+    meta={},
+)
+"""v0: the same version in every store, so any two histories have a common ancestor."""
+
+
+class _Place(NamedTuple):
+    """Where a live experience stands: the row that last shaped it, and its birth."""
+
+    row: int
+    birth: int
+
+
+class Store:
+    """Libraries as an append-only history in one file."""
+
+    def __init__(self, port: Port, path: Path, *, author: str, now: Callable[[], int]) -> None:
+        self.port = port
+        self.path = path
+        self.author = author
+        self._now = now
+        self.runs = Runs(port, path)
+        self._live: tuple[int, dict[str, _Place]] | None = None  # of the last commit's version
+
+    # -- opening
+
+    @classmethod
+    def open(
+        cls,
+        path: Path | str | None = None,
+        *,
+        author: str = "unknown",
+        now: Callable[[], int] | None = None,
+    ) -> Store:
+        """Opens the store file at `path`; without one, the nearest at or above the working folder.
+
+        `author` signs the versions that are committed without one of their own; `now` gives
+        microseconds since 1970. Raises StoreError.
+        """
+        path = find(Path.cwd()) if path is None else Path(path)
+        return cls(SqlitePort(path), path, author=author, now=now or _microseconds)
+
+    @classmethod
+    def init(
+        cls,
+        path: Path | str,
+        *,
+        author: str = "unknown",
+        now: Callable[[], int] | None = None,
+    ) -> Store:
+        """Makes a store file with an empty library on the branch `main`, or opens the one there."""
+        path = Path(path)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            from tfgrpo.store.errors import StoreError
+
+            raise StoreError(
+                f"cannot make {path.parent}: {error.strerror}", hint="check the permissions"
+            ) from error
+        port = SqlitePort(path, create=True)
+        store = cls(port, path, author=author, now=now or _microseconds)
+        if port.last_version() < 0:
+            with port.transaction():
+                if port.last_version() < 0:
+                    port.append_version(ROOT, ())
+                    main = BRANCH + DEFAULT_BRANCH
+                    store._move([(main, 0, None), (HEAD, 0, main)], "init")
+        return store
+
+    def close(self) -> None:
+        """Closes the file."""
+        self.port.close()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # -- reading
+
+    def version(self, number: int) -> Version:
+        """Returns the version of that number. Raises UnknownRevision."""
+        version = self.port.version(number)
+        if version is None:
+            raise UnknownRevision(f"there is no v{number}")
+        return version
+
+    def resolve(self, revision: str | Version) -> Version:
+        """Returns the version a revision names; `revisions.py` gives the grammar."""
+        return revisions.resolve(self, revision) if isinstance(revision, str) else revision
+
+    def library(self, revision: str | Version = "HEAD") -> Library:
+        """Returns the library in force at a revision. A read-only operation."""
+        return replay.library_at(self.port, self.resolve(revision))
+
+    def diff(self, a: str | Version, b: str | Version = "HEAD") -> tuple[Change, ...]:
+        """Returns how the library at `b` differs from the one at `a`, in library order."""
+        return replay.diff(self.port, self.resolve(a), self.resolve(b))
+
+    def log(self, revision: str | Version = "HEAD") -> Iterator[Version]:
+        """Yields versions newest first: the history of a revision, or the versions in `a..b`.
+
+        A range holds what `b` has in its history and `a` has not. Versions are read one by one,
+        so the first comes at once however long the history is.
+        """
+        if isinstance(revision, Version):
+            low, high = None, revision
+        else:
+            low, high = revisions.resolve_range(self, revision)
+        heap = [-high.number]
+        wanted = {high.number}
+        unwanted = set() if low is None else {low.number}
+        if low is not None and low.number not in wanted:
+            heapq.heappush(heap, -low.number)
+        while heap and (not unwanted or wanted - unwanted):
+            version = self.version(-heapq.heappop(heap))
+            drop = version.number in unwanted
+            parents = [p for p in (version.parent, version.merged) if p is not None]
+            for parent in parents:
+                if parent not in wanted and parent not in unwanted:
+                    heapq.heappush(heap, -parent)
+                (unwanted if drop else wanted).add(parent)
+            wanted.discard(version.number)
+            unwanted.discard(version.number)
+            if not drop:
+                yield version
+
+    def events(self, version: Version) -> tuple[Event, ...]:
+        """Returns the events of one version, in order."""
+        rows = self.port.events(version.position - version.events, version.position)
+        return tuple(_event(row, version.number) for row in rows)
+
+    def counts(self, version: Version) -> dict[Op, int]:
+        """Returns how many events of each kind a version has; kinds without one are left out."""
+        if not version.events:
+            return {}
+        return self.port.count_ops(version.position - version.events, version.position)
+
+    def history(self, experience: str) -> tuple[Event, ...]:
+        """Returns every event of one experience on any branch, oldest first."""
+        rows = self.port.events_of(experience)
+        return tuple(_event(row, self.port.version_of_row(row.row).number) for row in rows)
+
+    def experience_id(self, text: str, revision: str | Version = "HEAD") -> str:
+        """Returns the experience meant by an id, the beginning of one, or a label such as `G3`.
+
+        Labels are those of the library at `revision`. Raises UnknownRevision or
+        AmbiguousRevision.
+        """
+        from tfgrpo.store.errors import AmbiguousRevision
+
+        if text[:1] == "G" and text[1:].isdigit():
+            labels = self.library(revision).labels
+            if text in labels:
+                return labels[text]
+            raise UnknownRevision(
+                f"the library has no {text}",
+                hint=f"its labels go to G{len(labels) - 1}" if labels else "it is empty",
+            )
+        found = self.port.experiences_like(text, 6) if text else []
+        if len(found) == 1 or text in found:
+            return text if text in found else found[0]
+        if found:
+            raise AmbiguousRevision(
+                f"{text!r} is ambiguous", hint="it may be experience " + ", ".join(found)
+            )
+        raise UnknownRevision(
+            f"there is no experience {text!r}", hint="`tfgrpo show HEAD` lists them"
+        )
+
+    # -- names
+
+    @property
+    def head(self) -> Head:
+        """Where HEAD is."""
+        move = self.port.ref(HEAD)
+        assert move is not None, "every store has a HEAD"
+        if move.symbol is None:
+            assert move.version is not None
+            return Head(None, self.version(move.version))
+        branch = move.symbol[len(BRANCH) :]
+        return Head(branch, self.tip(branch))
+
+    def tip(self, branch: str) -> Version:
+        """Returns the version a branch stands at. Raises UnknownRevision."""
+        move = self.port.ref(BRANCH + branch)
+        if move is None or move.version is None:
+            raise UnknownRevision(
+                f"there is no branch {branch!r}", hint="`tfgrpo branch` lists them"
+            )
+        return self.version(move.version)
+
+    def branches(self) -> dict[str, int]:
+        """Returns branch → version number."""
+        return self._names(BRANCH)
+
+    def tags(self) -> dict[str, int]:
+        """Returns tag → version number."""
+        return self._names(TAG)
+
+    def _names(self, prefix: str) -> dict[str, int]:
+        moves = self.port.refs(prefix)
+        return {m.name[len(prefix) :]: m.version for m in moves if m.version is not None}
+
+    def create_branch(self, name: str, at: str | Version = "HEAD") -> Version:
+        """Makes a branch at a revision. Raises InvalidName when it exists or cannot be a name."""
+        return self._name(BRANCH, "branch", name, at, force=False)
+
+    def create_tag(self, name: str, at: str | Version = "HEAD", *, force: bool = False) -> Version:
+        """Tags a revision. An existing tag moves only with `force`; the ref log keeps both."""
+        return self._name(TAG, "tag", name, at, force=force)
+
+    def move_branch(self, name: str, to: str | Version) -> Version:
+        """Moves a branch to any version. Nothing is deleted: `name@{1}` is where it stood."""
+        self.tip(name)
+        return self._name(BRANCH, "branch", name, to, force=True)
+
+    def delete_branch(self, name: str) -> Version:
+        """Forgets a branch's name; its versions stay. Raises InvalidName for the one HEAD is on."""
+        if self.head.branch == name:
+            raise InvalidName(
+                f"HEAD is on {name}", hint="check out another branch before deleting this one"
+            )
+        tip = self.tip(name)
+        self._write([(BRANCH + name, None, None)], f"delete branch {name}")
+        return tip
+
+    def delete_tag(self, name: str) -> Version:
+        """Forgets a tag; its version stays. Raises UnknownRevision."""
+        tags = self.tags()
+        if name not in tags:
+            raise UnknownRevision(f"there is no tag {name!r}", hint="`tfgrpo tag` lists them")
+        self._write([(TAG + name, None, None)], f"delete tag {name}")
+        return self.version(tags[name])
+
+    def checkout(self, revision: str) -> Head:
+        """Moves HEAD: onto a branch when `revision` is one's name, else detached at the version."""
+        if revision in self.branches():
+            version = self.resolve(revision)
+            self._write([(HEAD, version.number, BRANCH + revision)], f"checkout {revision}")
+        else:
+            version = self.resolve(revision)
+            self._write([(HEAD, version.number, None)], f"checkout {revision}")
+        return self.head
+
+    def _name(
+        self, prefix: str, kind: str, name: str, at: str | Version, *, force: bool
+    ) -> Version:
+        check_name(kind, name) if not force else None
+        version = self.resolve(at)
+        if not force and name in self._names(prefix):
+            raise InvalidName(
+                f"{kind} {name} exists, at v{self._names(prefix)[name]}",
+                hint="choose another name, or --force to move it",
+            )
+        self._write([(prefix + name, version.number, None)], f"{kind} {name}")
+        return version
+
+    def _write(self, moves: Sequence[tuple[str, int | None, str | None]], action: str) -> None:
+        with self.port.transaction():
+            self._move(moves, action)
+
+    def _move(
+        self,
+        moves: Sequence[tuple[str, int | None, str | None]],
+        action: str,
+        author: str | None = None,
+    ) -> None:
+        now = self._now()
+        rows = []
+        for name, version, symbol in moves:
+            was = self.port.ref(name)
+            rows.append(
+                RefMove(
+                    row=0,
+                    batch=0,
+                    name=name,
+                    version=version,
+                    symbol=symbol,
+                    previous=was.version if was else None,
+                    previous_symbol=was.symbol if was else None,
+                    author=author or self.author,
+                    time=now,
+                    action=action,
+                )
+            )
+        self.port.append_refs(rows)
+
+    # -- appending
+
+    def commit(
+        self,
+        branch: str,
+        operations: Iterable[Operation],
+        *,
+        message: str,
+        author: str | None = None,
+        meta: Json | None = None,
+        expected: str | Version | None = None,
+        merged: Version | None = None,
+        tags: Sequence[str] = (),
+        also: Callable[[Version], None] | None = None,
+    ) -> Version:
+        """Appends one version to a branch, and tags it, in one transaction; returns it.
+
+        With `expected`, the branch must still stand at that version, else StaleVersion is
+        raised; without, the operations are applied to wherever it stands. An operation that
+        cannot apply raises InvalidOperation and nothing is recorded. `meta` is kept in the
+        version and its digest. `also` is called inside the transaction, for records that must
+        land with the version.
+        """
+        operations = list(operations)
+        author = author or self.author
+        with self.port.transaction():
+            tip = self.tip(branch)
+            if expected is not None and self.resolve(expected).number != tip.number:
+                raise StaleVersion(
+                    f"{branch} has moved on to {tip.name}",
+                    hint="read the library there and try again",
+                )
+            live = self._live_at(tip.position)
+            position = tip.position
+            if operations and not self.port.lane_tip(position):
+                position = lane_start(self.port.open_lane(position))
+            rows, changed = _record(self.port, position, live, operations)
+            version = self._version(tip, rows, position, author, message, meta, merged)
+            self.port.append_version(version, rows)
+            for id, place in changed.items():
+                if place is None:
+                    live.pop(id, None)
+                else:
+                    live[id] = place
+            self._live = None  # until it is known that the transaction holds
+            if rows and self._snapshot_due(version.position):
+                self.port.put_snapshot(version.position, sorted(p.row for p in live.values()))
+            names = [BRANCH + branch, *(TAG + tag for tag in tags)]
+            self._move([(n, version.number, None) for n in names], f"commit: {message}", author)
+            if also is not None:
+                also(version)
+        self._live = (version.position, live)
+        return version
+
+    def _version(
+        self,
+        tip: Version,
+        rows: Sequence[EventRow],
+        position: int,
+        author: str,
+        message: str,
+        meta: Json | None,
+        merged: Version | None,
+    ) -> Version:
+        now = self._now()
+        parents = [tip.digest] + ([merged.digest] if merged else [])
+        digest = version_digest(
+            schema=VERSION_SCHEMA,
+            parents=parents,
+            author=author,
+            time=now,
+            message=message,
+            meta=canonical(meta).decode() if meta else None,
+            events=map(event_content, rows),
+        )
+        return Version(
+            number=self.port.last_version() + 1,
+            digest=digest,
+            parent=tip.number,
+            merged=merged.number if merged else None,
+            position=rows[-1].row if rows else position,
+            events=len(rows),
+            author=author,
+            time=now,
+            message=message,
+            meta=meta or {},
+        )
+
+    def _live_at(self, position: int) -> dict[str, _Place]:
+        if self._live is not None and self._live[0] == position:
+            return self._live[1]
+        rows = self.port.events_at(replay.live_rows(self.port, position))
+        return {e.experience: _Place(e.row, e.birth or e.row) for e in rows}
+
+    def _snapshot_due(self, position: int) -> bool:
+        """A snapshot is due when a replay would read many events, or hop many lanes."""
+        _, ranges = replay.segments(self.port, position)
+        read = sum(upto - after for after, upto in ranges)
+        return read + 50 * (len(ranges) - 1) >= replay.SNAPSHOT_EVERY
+
+
+def event_content(row: EventRow) -> EventContent:
+    """Returns what an event contributes to its version's digest."""
+    return (
+        row.op,
+        row.experience,
+        None if row.seal is None else row.seal.hex(),
+        row.evidence,
+        row.schema,
+    )
+
+
+def _record(
+    port: Port, position: int, live: dict[str, _Place], operations: Sequence[Operation]
+) -> tuple[list[EventRow], dict[str, _Place | None]]:
+    """Turns operations into event rows after `position`; also returns what they change."""
+    changed: dict[str, _Place | None] = {}
+    rows: list[EventRow] = []
+    salts = os.urandom(SALT_BYTES * len(operations))
+    for i, operation in enumerate(operations):
+        op, id, text, reason, evidence = operation
+        row = position + 1 + i
+        if op in ("ADD", "MODIFY"):
+            if text is None or not text.strip():
+                raise InvalidOperation(f"{op} needs a text", hint="say what the advice is")
+        elif op not in ("DELETE", "KEEP"):
+            raise InvalidOperation(f"there is no operation {op!r}", hint="ADD MODIFY DELETE KEEP")
+        else:
+            text = None
+        if op == "ADD":
+            id, replaces, birth = _birth(port, position, live, changed, id)
+        else:
+            place = (changed[id] if id in changed else live.get(id)) if id else None
+            if id is None or place is None:
+                raise InvalidOperation(
+                    f"{op} of {id or 'nothing'}: the library has no such experience",
+                    hint="`tfgrpo show HEAD` lists what there is",
+                )
+            replaces, birth = place
+        salt = salts[i * SALT_BYTES : (i + 1) * SALT_BYTES] if text or reason else None
+        rows.append(
+            EventRow(
+                row=row,
+                op=op,
+                experience=id,
+                text=text,
+                reason=reason,
+                evidence=canonical(evidence).decode() if evidence else None,
+                replaces=replaces,
+                birth=birth,
+                seal=seal(salt, text, reason) if salt else None,
+                salt=salt,
+                schema=EVENT_SCHEMA,
+            )
+        )
+        if op == "DELETE":
+            changed[id] = None
+        elif op != "KEEP":
+            changed[id] = _Place(row, birth or row)
+    return rows, changed
+
+
+def _birth(
+    port: Port,
+    position: int,
+    live: dict[str, _Place],
+    changed: dict[str, _Place | None],
+    id: str | None,
+) -> tuple[str, int | None, int | None]:
+    """Returns an ADD's id, the DELETE it takes back and the birth it inherits, if any."""
+    if id is None:
+        return new_id(), None, None
+    if not is_id(id):
+        raise InvalidOperation(f"{id!r} is no experience id", hint="leave it out to get a new one")
+    if (changed[id] if id in changed else live.get(id)) is not None:
+        raise InvalidOperation(
+            f"experience {id} is in the library already", hint="MODIFY changes its text"
+        )
+    if id in changed:
+        raise InvalidOperation(f"experience {id} is deleted and added in one version")
+    earlier = None
+    for event in port.events_of(id):
+        if event.op == "DELETE" and _in_history(port, event.row, position):
+            earlier = event
+    return (id, None, None) if earlier is None else (id, earlier.row, earlier.birth)
+
+
+def _in_history(port: Port, row: int, position: int) -> bool:
+    """Returns whether the event at `row` is part of the history that ends at `position`."""
+    while lane_of(position) > lane_of(row):
+        position = port.lane_base(lane_of(position))
+    return lane_of(position) == lane_of(row) and row <= position
+
+
+def _event(row: EventRow, version: int) -> Event:
+    import json
+
+    return Event(
+        row=row.row,
+        version=version,
+        op=row.op,
+        experience=row.experience,
+        text=row.text,
+        reason=row.reason,
+        evidence=json.loads(row.evidence) if row.evidence else None,
+        replaces=row.replaces,
+        redacted=row.seal is not None and row.salt is None,
+    )
+
+
+def _microseconds() -> int:
+    return clock.time_ns() // 1000
