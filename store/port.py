@@ -67,7 +67,7 @@ class Port(Protocol):
     def transaction(self) -> AbstractContextManager[None]:
         """Everything written inside lands whole or not at all; other writers wait."""
 
-    # -- versions and events
+    # versions and events:
 
     def last_version(self) -> int:
         """Returns the highest version number."""
@@ -111,7 +111,7 @@ class Port(Protocol):
     def count_ops(self, after: int, upto: int) -> dict[Op, int]:
         """Returns how many events of each kind have after < row <= upto."""
 
-    # -- snapshots (derived)
+    # snapshots (derived):
 
     def snapshot(self, after: int, upto: int) -> tuple[int, list[int]] | None:
         """Returns the latest snapshot with after < position <= upto: its position, live rows."""
@@ -122,7 +122,7 @@ class Port(Protocol):
     def drop_snapshots(self) -> None:
         """Forgets every snapshot."""
 
-    # -- names
+    # names:
 
     def ref(self, name: str) -> RefMove | None:
         """Returns the latest move of a name."""

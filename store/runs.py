@@ -124,7 +124,7 @@ class Runs:
         self._db: sqlite3.Connection = port.connection
         self._locks = path.parent / "locks"
 
-    # -- runs
+    # runs:
 
     def create(self, name: str, uid: str, branch: str, base: int, config: Json, author: str) -> Run:
         """Records a new run. Raises InvalidName when the name is taken."""
@@ -182,7 +182,7 @@ class Runs:
             f" {where} order by id",
             values,
         ):
-            yield Run(*row[:6], json.loads(row[6]), *row[7:])
+            yield Run._make((*row[:6], json.loads(row[6]), *row[7:]))
 
     def note(self, run: Run, state: str, detail: str | None = None) -> None:
         """Appends a state to a run."""
@@ -214,7 +214,7 @@ class Runs:
         """Returns the file whose lock the run's process holds while it lives."""
         return self._locks / f"{run.uid}.lock"
 
-    # -- rollouts
+    # rollouts:
 
     def rollouts(self, run: Run, step: int | None = None) -> list[RolloutRow]:
         """Returns the rollouts of a run (of one step), by step, problem and sample."""
@@ -225,11 +225,11 @@ class Runs:
             (run.id, step),
         )
         return [
-            RolloutRow(*r[:5], tuple(json.loads(r[5])), r[6], r[7], json.loads(r[8]), r[9])
+            RolloutRow._make((*r[:5], tuple(json.loads(r[5])), *r[6:8], json.loads(r[8]), r[9]))
             for r in rows
         ]
 
-    # -- calls
+    # calls:
 
     def call(self, key: bytes) -> Call | None:
         """Returns the journalled call of that key."""
@@ -238,7 +238,7 @@ class Runs:
             " from journal join texts on texts.id = request where key = ?",
             (key,),
         ).fetchone()
-        return None if row is None else Call(*row[:6], json.loads(row[6]), *row[7:])
+        return None if row is None else Call._make((*row[:6], json.loads(row[6]), *row[7:]))
 
     def usage(self, run: Run, *, step: int | None = None) -> dict[str, Usage]:
         """Returns calls and tokens by stage."""
@@ -250,7 +250,7 @@ class Runs:
         )
         return {stage: Usage(*rest) for stage, *rest in rows}
 
-    # -- evaluations
+    # evaluations:
 
     def put_evaluation(
         self,
@@ -301,7 +301,7 @@ class Runs:
             f" {where} order by id",
             tuple(values),
         )
-        return [Evaluation(*r[:4], json.loads(r[4]), json.loads(r[5]), r[6]) for r in rows]
+        return [Evaluation._make((*r[:4], json.loads(r[4]), json.loads(r[5]), r[6])) for r in rows]
 
     def scores(self, evaluation: Evaluation) -> list[Score]:
         """Returns an evaluation's scores, by problem and sample."""

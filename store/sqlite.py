@@ -129,7 +129,7 @@ class SqlitePort:
                     self.connection.execute("rollback")
                 raise
 
-    # -- versions and events
+    # versions and events:
 
     def last_version(self) -> int:
         (number,) = self.connection.execute("select max(number) from versions").fetchone()
@@ -178,7 +178,7 @@ class SqlitePort:
     def append_version(self, version: Version, events: Sequence[EventRow]) -> None:
         self.connection.execute(
             f"insert into versions ({VERSION_COLUMNS}, schema) values (?,?,?,?,?,?,?,?,?,?,1)",
-            version[:9] + (_dumps(version.meta),),
+            (*version[:9], _dumps(version.meta)),
         )
         self.connection.executemany("insert into events values (?,?,?,?,?,?,?,?,?,?,?)", events)
 
@@ -233,7 +233,7 @@ class SqlitePort:
             ).fetchall()
         )
 
-    # -- snapshots
+    # snapshots:
 
     def snapshot(self, after: int, upto: int) -> tuple[int, list[int]] | None:
         found = self.connection.execute(
@@ -252,7 +252,7 @@ class SqlitePort:
         with self.transaction():
             self.connection.execute("delete from snapshots")
 
-    # -- names
+    # names:
 
     def ref(self, name: str) -> RefMove | None:
         row = self.connection.execute(
@@ -325,7 +325,7 @@ def unpack(blob: bytes) -> list[int]:
 
 def _version(row: tuple[object, ...]) -> Version:
     *columns, meta = row
-    return Version(*columns, json.loads(meta) if isinstance(meta, str) else {})  # type: ignore[arg-type]
+    return Version._make((*columns, json.loads(meta) if isinstance(meta, str) else {}))
 
 
 def _dumps(meta: object) -> str | None:

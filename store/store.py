@@ -96,7 +96,7 @@ class Store:
         self.runs = Runs(port, path)
         self._live: tuple[int, dict[str, _Place]] | None = None  # of the last commit's version
 
-    # -- opening
+    # opening:
 
     @classmethod
     def open(
@@ -152,7 +152,7 @@ class Store:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # -- reading
+    # reading:
 
     def version(self, number: int) -> Version:
         """Returns the version of that number. Raises UnknownRevision."""
@@ -244,7 +244,7 @@ class Store:
             f"there is no experience {text!r}", hint="`tfgrpo show HEAD` lists them"
         )
 
-    # -- names
+    # names:
 
     @property
     def head(self) -> Head:
@@ -362,7 +362,7 @@ class Store:
             )
         self.port.append_refs(rows)
 
-    # -- appending
+    # appending:
 
     def commit(
         self,

@@ -1,1 +1,1 @@
-"""tfgrpo."""
+"""The prompts, one Markdown file each. `tfgrpo.templates` reads them."""

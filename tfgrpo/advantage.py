@@ -1,0 +1,201 @@
+"""Semantic advantage: what made the winners of a group beat its losers, in words.
+
+Training-Free GRPO (arXiv 2510.08191, section 2) puts a natural-language advantage where GRPO
+has a number: every trajectory of a mixed group is summarised, then the group is compared in the
+light of the ground truth and the library, which gives lessons, not yet operations.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pydantic import BaseModel, Field
+
+from tfgrpo import structured
+from tfgrpo.calls import Calls
+from tfgrpo.endpoint import CallFailed, Request
+from tfgrpo.library import prompt_text
+from tfgrpo.rollout import Group, Rollout, sample_seed
+from tfgrpo.store.records import Library
+from tfgrpo.templates import Template
+
+SUMMARY_TOKENS = 400
+COMPARISON_TOKENS = 1200
+UNKNOWN = "(not given)"
+
+
+@dataclass(frozen=True, slots=True)
+class Reflection:
+    """How reflection is asked for: its prompts, objectives and sampling.
+
+    `comparison_tokens` and `summary_tokens` limit the answers; `max_words` is the most words of
+    an experience; without `ground_truth` the comparison is not shown the right answer.
+    """
+
+    summary: Template
+    comparison: Template
+    controller: Template
+    agent_objective: str
+    learning_objective: str
+    max_words: int = 32
+    ground_truth: bool = True
+    temperature: float = 0.2
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """A candidate for the library, with the group and the calls that taught it."""
+
+    text: str
+    reason: str
+    group: Group
+    calls: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A reflection that could not be had, for the record."""
+
+    stage: str
+    problem: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What one group taught. `repaired` says that its JSON had to be mended."""
+
+    group: Group
+    lessons: tuple[Lesson, ...]
+    failures: tuple[Failure, ...] = ()
+    repaired: bool = False
+
+
+class _Lesson(BaseModel):
+    reason: str = Field(max_length=2000)
+    text: str = Field(min_length=1, max_length=2000)
+
+
+class _Comparison(BaseModel):
+    right_did: str = ""
+    wrong_did: str = ""
+    lessons: list[_Lesson]
+
+
+SCHEMA = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["right_did", "wrong_did", "lessons"],
+    "properties": {
+        "right_did": {"type": "string", "maxLength": 240},
+        "wrong_did": {"type": "string", "maxLength": 240},
+        "lessons": {
+            "type": "array",
+            "maxItems": 2,
+            "items": {
+                "type": "object",
+                "additionalProperties": False,
+                "required": ["reason", "text"],
+                "properties": {
+                    "reason": {"type": "string", "maxLength": 160},
+                    "text": {"type": "string", "maxLength": 220},
+                },
+            },
+        },
+    },
+}
+
+
+async def compare(
+    calls: Calls, reflection: Reflection, group: Group, library: Library, *, step: int
+) -> Comparison:
+    """Summarises a mixed group's trajectories and compares them.
+
+    What cannot be had is in the result's `failures`; EndpointError is let through.
+    """
+    judged = (*group.winners, *group.losers)
+    outcomes = await asyncio.gather(
+        *(_summary(calls, reflection, rollout, step) for rollout in judged)
+    )
+    failures = tuple(o for o in outcomes if isinstance(o, Failure))
+    said = {
+        rollout.sample: outcome
+        for rollout, outcome in zip(judged, outcomes, strict=True)
+        if isinstance(outcome, str)
+    }
+    winners = [r for r in group.winners if r.sample in said]
+    losers = [r for r in group.losers if r.sample in said]
+    if not winners or not losers:
+        return Comparison(group, (), failures)
+    request = Request(
+        stage="comparison",
+        messages=reflection.comparison.render(
+            {
+                "agent_objective": reflection.agent_objective,
+                "learning_objective": reflection.learning_objective,
+                "max_words": str(reflection.max_words),
+                "library": prompt_text(library),
+                "problem": group.problem.problem,
+                "ground_truth": group.problem.answer if reflection.ground_truth else UNKNOWN,
+                "winners": _listed(winners, said),
+                "losers": _listed(losers, said),
+            }
+        ),
+        temperature=reflection.temperature,
+        max_tokens=COMPARISON_TOKENS,
+        seed=sample_seed(reflection.seed, "comparison", step, group.problem.id),
+        schema=SCHEMA,
+    )
+    try:
+        typed = await structured.ask(calls, request, _Comparison, place=(step, group.problem.id))
+    except CallFailed as error:
+        failure = Failure("comparison", group.problem.id, str(error))
+        return Comparison(group, (), (*failures, failure))
+    lessons = tuple(
+        Lesson(" ".join(lesson.text.split()), lesson.reason.strip(), group, (typed.key,))
+        for lesson in typed.value.lessons
+        if lesson.text.strip()
+    )
+    return Comparison(group, lessons, failures, typed.repaired)
+
+
+async def _summary(
+    calls: Calls, reflection: Reflection, rollout: Rollout, step: int
+) -> str | Failure:
+    request = Request(
+        stage="summary",
+        messages=reflection.summary.render(
+            {
+                "agent_objective": reflection.agent_objective,
+                "problem": rollout.problem.problem,
+                "response": rollout.response,
+                "verdict": verdict_words(rollout),
+            }
+        ),
+        temperature=reflection.temperature,
+        max_tokens=SUMMARY_TOKENS,
+        seed=sample_seed(reflection.seed, "summary", step, rollout.problem.id, rollout.sample),
+    )
+    try:
+        recorded = await calls.ask(request, place=(step, rollout.problem.id), sample=rollout.sample)
+    except CallFailed as error:
+        return Failure("summary", rollout.problem.id, str(error))
+    return recorded.answer.content.strip() or rollout.response[:600]
+
+
+def verdict_words(rollout: Rollout) -> str:
+    """Returns a reward as the reflection model reads it: right, wrong, or the number."""
+    if rollout.reward in (0.0, 1.0):
+        return "right" if rollout.reward else "wrong"
+    return f"reward {rollout.reward:g} of 1"
+
+
+def _listed(rollouts: Sequence[Rollout], said: dict[int, str]) -> str:
+    lines = []
+    for number, rollout in enumerate(rollouts, 1):
+        answer = f"answer {rollout.answer}" if rollout.answer is not None else "no answer"
+        lines.append(f"{number}. ({verdict_words(rollout)}, {answer}) {said[rollout.sample]}")
+    return "\n".join(lines)

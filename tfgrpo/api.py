@@ -1,0 +1,22 @@
+"""What `import tfgrpo` offers, loaded when it is used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tfgrpo.library import AGENT_OBJECTIVE, Library
+from tfgrpo.store.revisions import run_of_history
+from tfgrpo.store.store import Store
+
+
+def read_library(revision: str, path: Path | str | None) -> Library:
+    """Returns the library at a revision, with the objective and prompts it was trained with."""
+    with Store.open(path) as store:
+        version = store.resolve(revision)
+        run = run_of_history(store, version)
+        config = store.runs.get(run).config if run is not None else {}
+        return Library(
+            store.library(version),
+            agent_objective=str(config.get("agent_objective", AGENT_OBJECTIVE)),
+            prompts=Path(config["prompts"]) if config.get("prompts") else None,
+        )

@@ -1,0 +1,222 @@
+"""The controller: from lessons to operations on the library.
+
+Each lesson of a batch is put to the model beside the library as it stands after the lessons
+before it, with one question: is it new, the same as an experience, a refinement of one, or does
+it contradict one? A decision about one lesson is something that weak models can make, where a
+plan for a whole batch is not (docs/models.md has the measurements), and one bad answer costs
+its own lesson only.
+
+    new → ADD      same → KEEP      refines, contradicts → MODIFY, or DELETE when no text is left
+
+What is already there word for word is a KEEP without asking: every group that comes to the
+same lesson is one more vote for it. An ADD of what is there, or a MODIFY that changes nothing, is a KEEP and recorded as one. A
+label that does not exist, or a text of too many words, goes back once and is then refused, on
+record. Labels are made for each prompt and resolved against that prompt alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+from tfgrpo import structured
+from tfgrpo.advantage import Lesson, Reflection
+from tfgrpo.calls import Calls
+from tfgrpo.endpoint import CallFailed, Request
+from tfgrpo.library import EMPTY
+from tfgrpo.rollout import sample_seed
+from tfgrpo.store.canonical import derived_id
+from tfgrpo.store.records import Library, Operation
+
+CONTROLLER_TOKENS = 600
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A lesson that did not become an operation, and why."""
+
+    text: str
+    problem: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The operations of one batch, in order, and what was refused or repaired on the way."""
+
+    operations: tuple[Operation, ...]
+    refused: tuple[Refusal, ...] = ()
+    repaired: int = 0
+
+
+class Decision(BaseModel):
+    """What the controller answers about one lesson."""
+
+    closest: str | None = None
+    decision: Literal["new", "same", "refines", "contradicts"]
+    text: str = Field(default="", max_length=4000)
+
+
+class Draft:
+    """The library as it stands while a batch is decided: id → text, in library order."""
+
+    def __init__(self, library: Library) -> None:
+        self.texts = {e.id: e.text for e in library}
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Label → id, for the next prompt."""
+        return {f"G{i}": id for i, id in enumerate(self.texts)}
+
+    def prompt(self) -> str:
+        """Returns the draft as prompt text."""
+        return "\n".join(f"[G{i}] {t}" for i, t in enumerate(self.texts.values())) or EMPTY
+
+    def same(self, text: str) -> str | None:
+        """Returns the experience that says just this, give or take case and white space."""
+        wanted = plain(text)
+        return next((id for id, there in self.texts.items() if plain(there) == wanted), None)
+
+    def apply(self, operation: Operation) -> None:
+        """Applies an operation that names its experience."""
+        id, text = operation.experience, operation.text
+        assert id is not None
+        if operation.op == "DELETE":
+            del self.texts[id]
+        elif operation.op != "KEEP":
+            assert text is not None
+            self.texts[id] = text
+
+
+def plain(text: str) -> str:
+    """Returns a text without what does not matter when it is compared."""
+    return " ".join(text.casefold().split()).rstrip(".! ")
+
+
+def words(text: str) -> int:
+    """Returns how many words a text has."""
+    return len(text.split())
+
+
+async def plan(
+    calls: Calls,
+    reflection: Reflection,
+    lessons: Sequence[Lesson],
+    library: Library,
+    *,
+    step: int,
+    uid: str,
+    evidence: Mapping[str, Any],
+) -> Plan:
+    """Decides about the lessons of a batch, one after the other.
+
+    `uid` names the run, from which the ids of new experiences follow; `evidence` goes onto
+    every operation beside the lesson's own. EndpointError is let through.
+    """
+    draft = Draft(library)
+    operations: list[Operation] = []
+    refused: list[Refusal] = []
+    repaired = 0
+    for number, lesson in enumerate(lessons):
+        known = draft.same(lesson.text)
+        call: tuple[str, ...] = ()
+        if known is not None:
+            decision, label = Decision(decision="same"), known
+        elif not draft.texts and words(lesson.text) <= reflection.max_words:
+            decision, label = Decision(decision="new", text=lesson.text), None
+        else:
+            try:
+                typed = await _decide(calls, reflection, lesson, draft, step, number)
+            except CallFailed as error:
+                refused.append(Refusal(lesson.text, lesson.group.problem.id, str(error)))
+                continue
+            decision, call = typed.value, (typed.key,)
+            label = draft.labels.get(decision.closest or "")
+            repaired += typed.repaired
+        operation = _operation(decision, label, lesson, draft, derived_id(uid, step, number))
+        operation = operation._replace(
+            reason=lesson.reason or None, evidence={**evidence, **_evidence(lesson, call)}
+        )
+        draft.apply(operation)
+        operations.append(operation)
+    return Plan(tuple(operations), tuple(refused), repaired)
+
+
+async def _decide(
+    calls: Calls, reflection: Reflection, lesson: Lesson, draft: Draft, step: int, number: int
+) -> structured.Typed[Decision]:
+    labels = draft.labels
+    request = Request(
+        stage="controller",
+        messages=reflection.controller.render(
+            {
+                "learning_objective": reflection.learning_objective,
+                "max_words": str(reflection.max_words),
+                "library": draft.prompt(),
+                "lesson": lesson.text,
+                "reason": lesson.reason,
+            }
+        ),
+        temperature=reflection.temperature,
+        max_tokens=CONTROLLER_TOKENS,
+        seed=sample_seed(reflection.seed, "controller", step, number),
+        schema=schema(list(labels)),
+    )
+
+    def check(decision: Decision) -> str | None:
+        if decision.decision != "new" and decision.closest not in labels:
+            return f"there is no experience {decision.closest}; closest is one of {list(labels)}"
+        count = words(_text(decision, lesson))
+        if decision.decision != "same" and count > reflection.max_words:
+            return f"the text has {count} words, and {reflection.max_words} are the most"
+        return None
+
+    return await structured.ask(calls, request, Decision, place=(step, number), check=check)
+
+
+def schema(labels: Sequence[str]) -> dict[str, Any]:
+    """Returns the JSON schema of a decision; labels are an enum of those that exist."""
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["closest", "decision", "text"],
+        "properties": {
+            "closest": {"enum": [*labels, None]},
+            "decision": {"enum": ["new", "same", "refines", "contradicts"]},
+            "text": {"type": "string", "maxLength": 220},
+        },
+    }
+
+
+def _text(decision: Decision, lesson: Lesson) -> str:
+    text = " ".join(decision.text.split())
+    return lesson.text if decision.decision == "new" and not text else text
+
+
+def _operation(
+    decision: Decision, id: str | None, lesson: Lesson, draft: Draft, fresh: str
+) -> Operation:
+    """Returns the operation that a checked decision stands for."""
+    text = _text(decision, lesson)
+    if decision.decision == "new":
+        known = draft.same(text)
+        return Operation("ADD", fresh, text) if known is None else Operation("KEEP", known)
+    assert id is not None, "checked: a decision that is not 'new' names an experience"
+    if decision.decision == "same":
+        return Operation("KEEP", id)
+    if not text:
+        return Operation("DELETE" if decision.decision == "contradicts" else "KEEP", id)
+    known = draft.same(text)
+    return Operation("MODIFY", id, text) if known is None else Operation("KEEP", known)
+
+
+def _evidence(lesson: Lesson, call: tuple[str, ...]) -> dict[str, Any]:
+    """Returns who taught a lesson: the problem, its rollouts with rewards, the calls between."""
+    return {
+        "problem": lesson.group.problem.id,
+        "rollouts": [[rollout.sample, rollout.reward] for rollout in lesson.group.rollouts],
+        "calls": [key[:16] for key in (*lesson.calls, *call)],
+    }

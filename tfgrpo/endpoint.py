@@ -1,0 +1,236 @@
+"""One OpenAI-compatible endpoint: a request in, an answer out, or an error that says what to do.
+
+The client's own retries are off; `calls.py` retries, and nothing else does. Servers differ in
+what they take: a parameter that one refuses (a JSON schema, a seed, a temperature, the older
+name of the token limit) is left out from then on and the request made again, so that a plan is
+asked for as a schema wherever that is possible and as JSON in text where it is not.
+
+The key stays in this module. Error texts are scrubbed of it, for servers like to quote it.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tfgrpo.store.errors import TfgrpoError
+from tfgrpo.store.records import Json
+from tfgrpo.templates import Message
+
+if TYPE_CHECKING:
+    import openai
+
+TRANSIENT = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
+
+
+class EndpointError(TfgrpoError):
+    """The endpoint cannot serve this run at all: no key, no such model, nobody there."""
+
+
+class CallFailed(TfgrpoError):
+    """This one request cannot be answered, though another might be."""
+
+
+class Transient(Exception):
+    """Worth another try. `after` is what the server asked to wait, in seconds."""
+
+    def __init__(self, message: str, after: float | None = None) -> None:
+        super().__init__(message)
+        self.after = after
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a model is asked. `schema` is a JSON schema that the answer should follow."""
+
+    stage: str
+    messages: tuple[Message, ...]
+    temperature: float
+    max_tokens: int
+    seed: int | None = None
+    schema: Json | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a model said, and what it took: tokens, and seconds from request to answer."""
+
+    content: str
+    finish_reason: str
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
+    reasoning_tokens: int = 0
+    seconds: float = 0.0
+
+    @property
+    def truncated(self) -> bool:
+        """Whether it was cut off at the token limit."""
+        return self.finish_reason == "length"
+
+
+@dataclass(slots=True)
+class Endpoint:
+    """A model at an address. `base_url` None means the client's own default."""
+
+    model: str
+    base_url: str | None = None
+    api_key: str | None = field(default=None, repr=False)
+    timeout: float = 1800.0
+    _client: openai.AsyncOpenAI | None = field(default=None, repr=False)
+    _refused: set[str] = field(default_factory=set, repr=False)
+
+    async def ask(self, request: Request) -> Answer:
+        """Makes one request, once.
+
+        Raises Transient when another try may help, CallFailed when this request is at fault,
+        EndpointError when every request would fail alike.
+        """
+        import openai
+
+        client = self._open()
+        started = time.monotonic()
+        while True:
+            arguments = self._arguments(request)
+            try:
+                response = await client.chat.completions.create(**arguments)
+                break
+            except openai.APIStatusError as error:
+                refused = self._refusal(error, arguments)
+                if refused is None:
+                    raise self._told(error) from None
+                self._refused.add(refused)
+            except openai.APITimeoutError:
+                raise Transient(f"no answer in {self.timeout:g} s") from None
+            except openai.APIConnectionError as error:
+                raise Transient(f"cannot reach {self._where}: {_cause(error)}") from None
+            except (openai.APIError, ValueError, TypeError, AttributeError) as error:
+                raise Transient(self.scrub(f"unreadable answer: {error}")) from None
+        return _answer(response, time.monotonic() - started)
+
+    async def close(self) -> None:
+        """Closes the connections."""
+        if self._client is not None:
+            await self._client.close()
+            self._client = None
+
+    def scrub(self, text: str) -> str:
+        """Returns a text without the key in it."""
+        return text.replace(self.api_key, "***") if self.api_key else text
+
+    @property
+    def _where(self) -> str:
+        return self.base_url or "the default endpoint"
+
+    def _open(self) -> openai.AsyncOpenAI:
+        if self._client is None:
+            import openai
+
+            self._client = openai.AsyncOpenAI(
+                api_key=self.api_key or "none",
+                base_url=self.base_url,
+                max_retries=0,
+                timeout=self.timeout,
+            )
+        return self._client
+
+    def _arguments(self, request: Request) -> dict[str, Any]:
+        messages = [{"role": role, "content": text} for role, text in request.messages]
+        arguments: dict[str, Any] = {"model": self.model, "messages": messages}
+        limit = "max_completion_tokens" if "max_tokens" in self._refused else "max_tokens"
+        arguments[limit] = request.max_tokens
+        arguments["temperature"] = request.temperature
+        if request.seed is not None:
+            arguments["seed"] = request.seed
+        if request.schema is not None:
+            if "response_format" in self._refused:
+                wish = "\n\nAnswer with JSON alone that follows this schema:\n"
+                messages[-1]["content"] += wish + json.dumps(request.schema)
+            else:
+                arguments["response_format"] = {
+                    "type": "json_schema",
+                    "json_schema": {
+                        "name": request.stage,
+                        "schema": request.schema,
+                        "strict": True,
+                    },
+                }
+        for name in self._refused - {"max_tokens"}:
+            arguments.pop(name, None)
+        return arguments
+
+    def _refusal(self, error: openai.APIStatusError, arguments: Mapping[str, Any]) -> str | None:
+        """Returns the parameter that the server will not take, if that is what it complains of."""
+        if error.status_code not in (400, 422):
+            return None
+        text = f"{getattr(error, 'param', '')} {error.message}".lower()
+        for name, words in (
+            ("response_format", ("response_format", "json_schema", "grammar", "guided")),
+            ("max_tokens", ("max_tokens",)),
+            ("seed", ("seed",)),
+            ("temperature", ("temperature",)),
+        ):
+            if name in arguments and any(word in text for word in words):
+                return name
+        return None
+
+    def _told(self, error: openai.APIStatusError) -> Exception:
+        status, text = error.status_code, self.scrub(" ".join(error.message.split()))[:300]
+        if status in (401, 403):
+            return EndpointError(
+                f"{self._where} refused the key: {text}",
+                hint="set OPENAI_API_KEY or TFGRPO_API_KEY, or name the variable: --api-key-env",
+            )
+        if status == 404:
+            return EndpointError(
+                f"{self._where} has no model {self.model!r}: {text}",
+                hint="check --model and --base-url (it usually ends in /v1)",
+            )
+        if status == 402 or (status == 429 and "quota" in text.lower()):
+            return EndpointError(
+                f"{self._where} will not serve this account: {text}", hint="check its credit"
+            )
+        if status in TRANSIENT or status >= 500:
+            return Transient(f"{status}: {text}", _retry_after(error))
+        return CallFailed(f"{self._where} refused the request: {status}: {text}")
+
+
+def _answer(response: Any, seconds: float) -> Answer:
+    choices = getattr(response, "choices", None)
+    if not choices or getattr(choices[0], "message", None) is None:
+        raise Transient("the answer holds no choices")
+    choice, usage = choices[0], getattr(response, "usage", None)
+    if choice.message.content is not None and not isinstance(choice.message.content, str):
+        raise Transient("the answer's content is no text")
+    prompt = getattr(usage, "prompt_tokens_details", None)
+    completion = getattr(usage, "completion_tokens_details", None)
+    return Answer(
+        content=choice.message.content or getattr(choice.message, "refusal", None) or "",
+        finish_reason=str(choice.finish_reason or "stop"),
+        prompt_tokens=_count(usage, "prompt_tokens"),
+        cached_tokens=_count(prompt, "cached_tokens"),
+        completion_tokens=_count(usage, "completion_tokens"),
+        reasoning_tokens=_count(completion, "reasoning_tokens"),
+        seconds=seconds,
+    )
+
+
+def _count(source: Any, name: str) -> int:
+    value = getattr(source, name, None)
+    return value if isinstance(value, int) else 0
+
+
+def _retry_after(error: openai.APIStatusError) -> float | None:
+    value = error.response.headers.get("retry-after")
+    try:
+        return max(0.0, float(value)) if value else None
+    except ValueError:  # an HTTP date: our own back-off serves as well
+        return None
+
+
+def _cause(error: BaseException) -> str:
+    cause = error.__cause__ or error
+    return str(cause) or type(cause).__name__

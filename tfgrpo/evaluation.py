@@ -1,0 +1,203 @@
+"""Evaluation: how good a library is on problems it did not learn from.
+
+Several libraries are evaluated in one go, sample by sample side by side, so that whatever
+drifts on the machine or the endpoint meets all of them alike. The control is v0, the empty
+library in the same prompt. An evaluation is kept against its version; made again under the
+same conditions it is read, not repeated, and one that was cut off goes on from the journal.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tfgrpo import problems as datasets
+from tfgrpo import statistics, templates
+from tfgrpo.calls import Calls, Meter, Price
+from tfgrpo.endpoint import EndpointError
+from tfgrpo.problems import Problem
+from tfgrpo.rollout import Rollout, Sampling, attempt
+from tfgrpo.serving import Endpoints
+from tfgrpo.settings import EvalSettings
+from tfgrpo.store.canonical import digest
+from tfgrpo.store.journal import Journal
+from tfgrpo.store.records import Version
+from tfgrpo.store.runs import Evaluation, Score
+from tfgrpo.store.store import Store
+from tfgrpo.training import gathered
+from tfgrpo.verify import Verifier
+
+
+@dataclass(slots=True)
+class EvalProgress:
+    """Where an evaluation is, for whoever wants to show it."""
+
+    total: int
+    done: int = 0
+    meter: Meter = field(default_factory=Meter)
+    started: float = field(default_factory=time.monotonic)
+
+    @property
+    def seconds_left(self) -> float | None:
+        """How long the rest may take; None at the start."""
+        if self.done < 3:
+            return None
+        return (time.monotonic() - self.started) * (self.total - self.done) / self.done
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What an evaluation came to. `unscored` counts the samples that could not be judged."""
+
+    problems: int
+    samples: int
+    mean: statistics.Estimate
+    passes: Mapping[int, statistics.Estimate]
+    majority: statistics.Estimate
+    unscored: int
+
+
+def conditions(dataset: Sequence[Problem], settings: EvalSettings) -> dict[str, Any]:
+    """Returns all that a score depends on beside the library."""
+    prompts = Path(settings.prompts) if settings.prompts else None
+    return {
+        "dataset": datasets.digest(dataset),
+        "problems": len(dataset),
+        "model": settings.models.model,
+        "prompt": templates.load("rollout", prompts).digest,
+        "agent_objective": settings.agent_objective,
+        "samples": settings.samples,
+        "temperature": settings.temperature,
+        "max_tokens": settings.max_tokens,
+        "seed": settings.seed,
+    }
+
+
+async def evaluate(
+    store: Store,
+    versions: Sequence[Version],
+    dataset: Sequence[Problem],
+    settings: EvalSettings,
+    endpoints: Endpoints,
+    verifier: Verifier,
+    journal: Journal,
+    *,
+    price: Price | None = None,
+    progress: EvalProgress | None = None,
+) -> list[Evaluation]:
+    """Returns the evaluation of each version, making those that are not there yet."""
+    asked = conditions(dataset, settings)
+    key = digest(asked).hex()
+    missing = [v for v in versions if store.runs.evaluation(v.number, key) is None]
+    progress = progress or EvalProgress(0)
+    progress.total = len(missing) * len(dataset) * settings.samples
+    calls = Calls(
+        endpoints.policy,
+        journal,
+        store.runs,
+        scope=f"evaluation/{key}",
+        concurrency=endpoints.concurrency,
+        timeout=settings.task_timeout,
+        price=price,
+        meter=progress.meter,
+    )
+    prompts = Path(settings.prompts) if settings.prompts else None
+    template = templates.load("rollout", prompts)
+    libraries = {version.number: store.library(version) for version in missing}
+
+    async def one(version: Version, problem: Problem, sample: int) -> Rollout:
+        rollout = await attempt(
+            calls,
+            verifier,
+            template,
+            libraries[version.number],
+            problem,
+            agent_objective=settings.agent_objective,
+            sampling=Sampling(settings.temperature, settings.max_tokens, settings.seed),
+            sample=sample,
+            place=(problem.id,),
+        )
+        progress.done += 1
+        return rollout
+
+    order = [
+        (version, problem, sample)
+        for sample in range(settings.samples)
+        for problem in dataset
+        for version in missing
+    ]
+    try:
+        rollouts = await gathered(one(*what) for what in order)
+    finally:
+        await calls.endpoint.close()
+    scores: dict[int, list[Score]] = defaultdict(list)
+    for (version, problem, sample), rollout in zip(order, rollouts, strict=True):
+        call = bytes.fromhex(rollout.call) if rollout.call else None
+        scores[version.number].append(
+            Score(problem.id, sample, call, rollout.reward, rollout.answer)
+        )
+    for version in missing:
+        rows = scores[version.number]
+        if all(row.reward is None for row in rows):
+            raise EndpointError(
+                f"no attempt could be scored: {rollouts[0].reason}",
+                hint="check --max-tokens, --task-timeout and the model",
+            )
+        store.runs.put_evaluation(
+            version.number, settings.data, key, asked, summary(figures(rows)), rows
+        )
+    found = [store.runs.evaluation(version.number, key) for version in versions]
+    return [evaluation for evaluation in found if evaluation is not None]
+
+
+def rewards(scores: Sequence[Score]) -> dict[str, list[float]]:
+    """Returns problem → rewards, leaving out samples that could not be judged."""
+    found: dict[str, list[float]] = {}
+    for score in scores:
+        if score.reward is not None:
+            found.setdefault(score.problem, []).append(score.reward)
+    return found
+
+
+def figures(scores: Sequence[Score]) -> Figures:
+    """Returns mean@k, pass@k for powers of two and maj@k over the scores of an evaluation."""
+    by_problem = rewards(scores)
+    votes: dict[str, list[tuple[str | None, float]]] = {}
+    for score in scores:
+        if score.reward is not None:
+            votes.setdefault(score.problem, []).append((score.answer, score.reward))
+    fewest = min(len(samples) for samples in by_problem.values())
+    powers = [2**n for n in range(12) if 2**n <= fewest]
+    return Figures(
+        problems=len(by_problem),
+        samples=max(len(samples) for samples in by_problem.values()),
+        mean=statistics.mean_at_k(by_problem),
+        passes={k: statistics.pass_at_k(by_problem, k) for k in powers},
+        majority=statistics.maj_at_k(votes),
+        unscored=sum(score.reward is None for score in scores),
+    )
+
+
+def summary(found: Figures) -> dict[str, Any]:
+    """Returns figures as the JSON that is kept with an evaluation."""
+
+    def listed(estimate: statistics.Estimate) -> list[float | None]:
+        return [None if abs(v) == float("inf") else round(v, 6) for v in estimate[:3]]
+
+    return {
+        "problems": found.problems,
+        "samples": found.samples,
+        "mean": listed(found.mean),
+        "pass": {str(k): listed(estimate) for k, estimate in found.passes.items()},
+        "maj": listed(found.majority),
+        "unscored": found.unscored,
+    }
+
+
+def difference(store: Store, a: Evaluation, b: Evaluation) -> statistics.Difference:
+    """Returns how much better evaluation `b` is than `a`, paired by problem."""
+    return statistics.paired(rewards(store.runs.scores(a)), rewards(store.runs.scores(b)))

@@ -1,0 +1,92 @@
+"""A library as inference sees it: labels, prompt text, messages, files.
+
+Labels (`[G0]`, `[G1]` …) are given anew for every rendering; identity stays with the
+experience's id. An empty library renders into the same prompt, with a word in its place, so the
+control for "does the library help" is the same prompt with an empty library.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Literal, TypeAlias, get_args
+
+from tfgrpo import templates
+from tfgrpo.store.records import Library as StoredLibrary
+from tfgrpo.store.records import Version
+
+Format: TypeAlias = Literal["json", "md", "prompt"]
+FORMATS: tuple[Format, ...] = get_args(Format)
+
+EMPTY = "(none yet)"
+AGENT_OBJECTIVE = "Solve the problem. Work briefly, then give the final answer in \\boxed{}."
+LEARNING_OBJECTIVE = "Rules that make attempts at problems like these come out right."
+
+
+class Library(StoredLibrary):
+    """A library that can put itself into a prompt."""
+
+    __slots__ = ("_prompts", "agent_objective")
+
+    def __init__(
+        self,
+        stored: StoredLibrary,
+        *,
+        agent_objective: str = AGENT_OBJECTIVE,
+        prompts: Path | None = None,
+    ) -> None:
+        super().__init__(stored.version, tuple(stored))
+        self.agent_objective = agent_objective
+        self._prompts = prompts
+
+    def prompt(self) -> str:
+        """Returns the library as prompt text: a line `[G0] …` for each experience."""
+        return prompt_text(self)
+
+    def render(self, problem: str) -> list[dict[str, str]]:
+        """Returns the chat messages for a problem, as the `openai` client takes them."""
+        template = templates.load("rollout", self._prompts)
+        return [
+            {"role": role, "content": content}
+            for role, content in rollout_messages(template, self, problem, self.agent_objective)
+        ]
+
+
+def prompt_text(library: StoredLibrary) -> str:
+    """Returns a line `[G0] …` for each experience, or a word for none."""
+    return "\n".join(f"[G{i}] {e.text}" for i, e in enumerate(library)) or EMPTY
+
+
+def rollout_messages(
+    template: templates.Template, library: StoredLibrary, problem: str, agent_objective: str
+) -> tuple[templates.Message, ...]:
+    """Returns the messages of a rollout: the task and the library, then the problem."""
+    return template.render(
+        {
+            "agent_objective": agent_objective,
+            "library": prompt_text(library),
+            "problem": problem,
+        }
+    )
+
+
+def formatted(library: StoredLibrary, format: Format) -> str:
+    """Returns a library as a file's text, ending in a newline.
+
+    `json` is the flat object label → text that the reference implementation reads, `md` a list
+    for people, `prompt` the text that goes into prompts.
+    """
+    if format == "json":
+        texts = {label: library.by_id[id].text for label, id in library.labels.items()}
+        return json.dumps(texts, ensure_ascii=False, indent=2) + "\n"
+    if format == "prompt":
+        return prompt_text(library) + "\n"
+    return markdown(library)
+
+
+def markdown(library: StoredLibrary) -> str:
+    """Returns a library as Markdown: a heading with the version, a line for each experience."""
+    version: Version = library.version
+    lines = [f"# Library {version.name} ({version.digest.hex()[:12]})", ""]
+    lines += [f"- {e.text} <!-- {e.id} -->" for e in library]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,108 @@
+"""Judging answers to math problems: extraction first, then comparison by math-verify.
+
+What counts is the last `\\boxed{…}` or `<answer>…</answer>` of a response; a number that is
+merely mentioned earns nothing. Numbers are compared as numbers, everything else by math-verify
+(parsed to sympy, compared symbolically). Functions here may take seconds on hostile input and
+run in worker processes (`verify.py`), which are killed when they do; math-verify's own
+time-outs use signals and are switched off.
+"""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+PLAIN = re.compile(r"[+-]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?\Z|[+-]?\.\d+\Z")
+TAG = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
+WRAPPING = re.compile(r"\\(?:text|mathrm|textbf|mathbf)\{([^{}]*)\}")
+
+
+class Verdict(NamedTuple):
+    """A judged response.
+
+    `reward` is in [0, 1], or None when the response could not be judged. `answer` is what was
+    extracted, in a normal form that equal answers share; `reason` is for people.
+    """
+
+    reward: float | None
+    answer: str | None
+    reason: str
+
+
+def judge(gold: str, response: str) -> Verdict:
+    """Judges a response against the ground truth. May be slow; raises nothing."""
+    found = extract(response)
+    if found is None:
+        return Verdict(0.0, None, "no \\boxed{} answer")
+    want, have = plain(gold), plain(found)
+    if want is not None and have is not None:
+        right = want == have
+        return Verdict(float(right), str(have), "equal" if right else f"{found} is not {gold}")
+    try:
+        return _by_sympy(gold, found)
+    except Exception as error:  # sympy raises nearly anything; it is told, as unverifiable
+        return Verdict(None, found, f"unverifiable: {type(error).__name__}: {error}"[:200])
+
+
+def check_gold(gold: str) -> str | None:
+    """Returns what is wrong with a ground truth, or None when answers can be compared with it."""
+    if plain(gold) is not None:
+        return None
+    try:
+        return None if _parse(gold) else "it parses to nothing"
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"[:200]
+
+
+def extract(response: str) -> str | None:
+    """Returns the content of the last answer tag or `\\boxed{}`, whichever stands last."""
+    best: tuple[int, str] | None = None
+    for match in TAG.finditer(response):
+        best = (match.start(), match[1])
+    start = max(response.rfind("\\boxed{"), response.rfind("\\boxed {"))
+    if start >= 0 and (best is None or start > best[0]):
+        body = _braced(response, response.index("{", start))
+        if body is not None:
+            best = (start, body)
+    if best is None or not best[1].strip():
+        return None
+    inner = extract(best[1])  # <answer>\boxed{4}</answer>
+    return inner if inner is not None else best[1].strip()
+
+
+def plain(text: str) -> Fraction | None:
+    """Returns the number that a text plainly is: `1,250`, `$40`, `12.50`, `\\text{7}`."""
+    text = WRAPPING.sub(r"\1", text).strip().strip("$€£ \t\n").rstrip(".").rstrip("%€$£ \\").strip()
+    text = text.replace("{,}", ",").replace("\\,", "").replace("\\!", "").replace("−", "-")
+    return Fraction(text.replace(",", "")) if PLAIN.match(text) else None
+
+
+def _braced(text: str, start: int) -> str | None:
+    """Returns what stands between the brace at `start` and the one that closes it."""
+    depth = 0
+    for i in range(start, len(text)):
+        depth += (text[i] == "{") - (text[i] == "}")
+        if depth == 0:
+            return text[start + 1 : i]
+    return None
+
+
+def _parse(text: str) -> list[Any]:
+    from math_verify import parse
+
+    bare = text.strip().strip("$")
+    return parse(f"${bare}$", parsing_timeout=None) or parse(text, parsing_timeout=None)  # type: ignore[no-any-return]
+
+
+def _by_sympy(gold: str, found: str) -> Verdict:
+    from math_verify import verify
+
+    want, have = _parse(gold), _parse(found)
+    if not want:
+        return Verdict(None, found, f"unverifiable: cannot parse the ground truth {gold!r}")
+    if not have:
+        same = gold.strip().casefold() == found.strip().casefold()
+        return Verdict(float(same), found.casefold(), "equal as text" if same else "cannot parse")
+    right = bool(verify(want, have, timeout_seconds=None))
+    return Verdict(float(right), str(have[0]), "equal" if right else f"{found} is not {gold}")

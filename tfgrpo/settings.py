@@ -1,0 +1,175 @@
+"""What a run or an evaluation is asked to do: checked once, then frozen into its record.
+
+Values come from the flags, then from `tfgrpo.toml`, then from the defaults here, which are the
+paper's where it names one (arXiv 2510.08191: 3 epochs, batches of 100, groups of 5,
+temperature 0.7, 128 at once). The key is no setting: it is read from the environment when
+the endpoint is opened and never becomes part of a record.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlsplit, urlunsplit
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from tfgrpo.calls import FREE, Price
+from tfgrpo.library import AGENT_OBJECTIVE, LEARNING_OBJECTIVE
+from tfgrpo.store.errors import TfgrpoError
+
+DEFAULT_MODEL = "local:qwen2.5-coder-1.5b"
+FILE = "tfgrpo.toml"
+TABLES = ("model", "train", "eval", "prices")
+LOCAL = "local:"
+
+S = TypeVar("S", bound="Settings")
+
+
+class SettingsError(TfgrpoError):
+    """A setting that is unknown or out of range."""
+
+    exit_code = 2
+
+
+class ModelSettings(BaseModel):
+    """Which models are asked, and where.
+
+    `model` attempts problems; `reflection_model` summarises, compares and controls, and is the
+    same unless it is named. `local:NAME` is an embedded model.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    model: str = DEFAULT_MODEL
+    base_url: str | None = None
+    api_key_env: str | None = None
+    reflection_model: str | None = None
+    reflection_base_url: str | None = None
+    reflection_api_key_env: str | None = None
+
+    @field_validator("base_url", "reflection_base_url")
+    @classmethod
+    def _without_secrets(cls, url: str | None) -> str | None:
+        """A user name, password or query in an address could be a secret: it is not kept."""
+        if url is None:
+            return None
+        parts = urlsplit(url)
+        if parts.username or parts.password or parts.query:
+            raise ValueError("an address with a password or a query would be kept in the store")
+        if parts.scheme not in ("http", "https") or not parts.netloc:
+            raise ValueError("an address begins with http:// or https://")
+        return urlunsplit(parts)
+
+    @field_validator("api_key_env", "reflection_api_key_env")
+    @classmethod
+    def _a_name(cls, name: str | None) -> str | None:
+        if name is not None and not re.fullmatch(r"[A-Z_][A-Z0-9_]*", name):
+            raise ValueError("this takes the name of an environment variable, never the key")
+        return name
+
+
+class Settings(BaseModel):
+    """What training and evaluation share."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    fields: dict[str, str] = Field(default_factory=dict)
+    models: ModelSettings = ModelSettings()
+    agent_objective: str = AGENT_OBJECTIVE
+    prompts: str | None = None
+    concurrency: int = Field(default=128, ge=1, le=10_000)
+    max_tokens: int = Field(default=16_384, ge=1)
+    task_timeout: float = Field(default=1800.0, gt=0)
+    seed: int = 0
+
+
+class TrainSettings(Settings):
+    """One training run, whole."""
+
+    data: str
+    data_digest: str = ""
+    branch: str = "main"
+    epochs: int = Field(default=3, ge=1)
+    batch_size: int = Field(default=100, ge=1)
+    group_size: int = Field(default=5, ge=1)
+    temperature: float = Field(default=0.7, ge=0, le=2)
+    reflection_temperature: float = Field(default=0.2, ge=0, le=2)
+    learning_objective: str = LEARNING_OBJECTIVE
+    max_words: int = Field(default=32, ge=4)
+    ground_truth: bool = True
+    heldout: str | None = None
+    heldout_samples: int = Field(default=2, ge=1)
+    heldout_problems: int | None = Field(default=None, ge=1)
+
+
+class EvalSettings(Settings):
+    """One evaluation. The temperature is the reference evaluation's."""
+
+    data: str
+    samples: int = Field(default=8, ge=1)
+    temperature: float = Field(default=0.3, ge=0, le=2)
+
+
+def read_toml(path: Path) -> dict[str, dict[str, Any]]:
+    """Reads a settings file: a table for each of model, train, eval and prices.
+
+    Raises SettingsError naming the file and what is wrong with it.
+    """
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise SettingsError(f"no file {path}", hint="--config names a TOML file") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path}: {error}", hint="TOML is expected") from None
+    for name, table in found.items():
+        if name not in TABLES or not isinstance(table, dict):
+            raise SettingsError(
+                f"{path}: there is no table [{name}]",
+                hint="settings go into " + ", ".join(f"[{t}]" for t in TABLES),
+            )
+    return found
+
+
+def build(kind: type[S], *layers: Mapping[str, Any]) -> S:
+    """Returns settings from layers of values, the first that has one winning; None is no value.
+
+    Raises SettingsError in the words of the flag or key that is wrong.
+    """
+    values: dict[str, Any] = {}
+    for layer in reversed(layers):
+        values.update({k.replace("-", "_"): v for k, v in layer.items() if v is not None})
+    models = {k: values.pop(k) for k in list(values) if k in ModelSettings.model_fields}
+    try:
+        return kind(**values, models=ModelSettings(**models))
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(str(part) for part in first["loc"]) or kind.__name__
+        if first["type"] == "extra_forbidden":
+            message, hint = f"there is no setting {name!r}", "`--help` lists them"
+        else:
+            message = f"{name}: {first['msg'].removeprefix('Value error, ')}"
+            hint = f"--{name.replace('_', '-')} was {first.get('input')!r}"
+        raise SettingsError(message, hint=hint) from None
+
+
+def price(model: str, prices: Mapping[str, Any]) -> Price | None:
+    """Returns what a model costs: nothing if it is embedded, else what [prices] says, else None.
+
+    A price is a table `"name" = {prompt = 0.27, completion = 1.10, cached = 0.07}` in US
+    dollars for a million tokens.
+    """
+    if model.startswith(LOCAL):
+        return FREE
+    if model not in prices:
+        return None
+    try:
+        return Price(**{name: float(value) for name, value in prices[model].items()})
+    except (TypeError, ValueError, AttributeError):
+        raise SettingsError(
+            f"[prices] {model!r} cannot be read",
+            hint='write "name" = {prompt = 0.27, completion = 1.10}',
+        ) from None

@@ -1,0 +1,94 @@
+"""Answers that have to be of a shape: asked for, checked, asked for again, repaired, or failed.
+
+An answer is decoded under its JSON schema where the endpoint can do that. What does not parse
+or check is sent back with the error; if that does not help either, `json-repair` has a last
+try, and the result says that it was repaired. What is still unreadable raises `Unreadable`,
+which the caller puts on record. Nothing is dropped in silence.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from tfgrpo.calls import Calls
+from tfgrpo.endpoint import CallFailed, Request
+
+T = TypeVar("T", bound=BaseModel)
+FENCE = re.compile(r"```(?:json)?\s*(.*?)```", re.DOTALL)
+
+
+class Unreadable(CallFailed):
+    """An answer that stayed out of shape."""
+
+
+@dataclass(frozen=True, slots=True)
+class Typed(Generic[T]):
+    """A checked answer, the journal's key of the call, and whether it had to be repaired."""
+
+    value: T
+    key: str
+    repaired: bool = False
+
+
+async def ask(
+    calls: Calls,
+    request: Request,
+    shape: type[T],
+    *,
+    place: tuple[str | int, ...],
+    check: Callable[[T], str | None] = lambda _: None,
+    again: int = 1,
+) -> Typed[T]:
+    """Returns an answer of the given shape that `check` has no objection to.
+
+    `check` returns what is wrong with a value, or None; `again` is how often the model is asked
+    to mend its answer. Raises Unreadable, CallFailed, EndpointError.
+    """
+    asked = request
+    problem = ""
+    for turn in range(again + 1):
+        recorded = await calls.ask(asked, place=(*place, turn) if turn else place)
+        text = recorded.answer.content
+        value, problem = read(text, shape)
+        if value is not None:
+            problem = check(value) or ""
+            if not problem:
+                return Typed(value, recorded.key)
+        complaint = f"That cannot be used: {problem}\nGive the whole answer again, mended."
+        asked = replace(
+            request, messages=(*request.messages, ("assistant", text), ("user", complaint))
+        )
+    value = mended(text, shape)
+    if value is not None and check(value) is None:
+        return Typed(value, recorded.key, repaired=True)
+    raise Unreadable(f"{request.stage}: {problem}")
+
+
+def read(text: str, shape: type[T]) -> tuple[T | None, str]:
+    """Returns the value that a text holds, or None and what is wrong with it."""
+    fenced = FENCE.search(text)
+    try:
+        return shape.model_validate(json.loads(fenced[1] if fenced else text)), ""
+    except json.JSONDecodeError as error:
+        return None, f"it is not JSON: {error}"
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        return None, f"{where}: {first['msg']}" if where else str(first["msg"])
+
+
+def mended(text: str, shape: type[T]) -> T | None:
+    """Returns what json-repair makes of a text, if that checks."""
+    import json_repair
+
+    found = json_repair.loads(text)
+    try:
+        return shape.model_validate(found) if isinstance(found, dict) else None
+    except ValidationError:
+        return None

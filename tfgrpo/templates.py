@@ -1,0 +1,85 @@
+"""Prompts as files that a person can read, override and cite.
+
+A prompt is a Markdown file in `tfgrpo/prompts/`, or one of the same name in a folder of the
+user's. It has a part for the system message and one for the user message, and `{{names}}` that
+are filled in. A prompt is identified by the digest of its text, which stands in the evidence
+of every event that it led to.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import TypeAlias
+
+from tfgrpo.store.errors import TfgrpoError
+
+Message: TypeAlias = tuple[str, str]
+"""A role (system, user or assistant) and what it says."""
+
+PLACE = re.compile(r"\{\{(\w+)\}\}")
+PART = re.compile(r"^<!-- (system|user) -->\n", re.MULTILINE)
+COMMENT = re.compile(r"\A(?:<!-- about: .*? -->\s*)+", re.DOTALL)
+
+
+class TemplateError(TfgrpoError):
+    """A prompt file that cannot be used."""
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A prompt: its name, its parts as (role, text) in order, and the digest of its file."""
+
+    name: str
+    parts: tuple[Message, ...]
+    digest: str
+
+    def render(self, values: Mapping[str, str]) -> tuple[Message, ...]:
+        """Returns the messages with every `{{name}}` filled in; parts left empty are dropped.
+
+        Raises TemplateError for a name that has no value.
+        """
+
+        def fill(match: re.Match[str]) -> str:
+            if match[1] not in values:
+                raise TemplateError(
+                    f"prompt {self.name} asks for {{{{{match[1]}}}}}",
+                    hint="it can have " + ", ".join(sorted(values)),
+                )
+            return values[match[1]]
+
+        filled = ((role, PLACE.sub(fill, text).strip()) for role, text in self.parts)
+        return tuple((role, text) for role, text in filled if text)
+
+
+def load(name: str, folder: Path | None = None) -> Template:
+    """Returns the prompt `name`, from `folder` when it has one of that name, else our own."""
+    if folder is not None:
+        if not folder.is_dir():
+            raise TemplateError(f"no folder {folder}", hint="--prompts names a folder of .md files")
+        path = folder / f"{name}.md"
+        if path.is_file():
+            return parse(name, path.read_text(encoding="utf-8"))
+    return _own(name)
+
+
+@cache
+def _own(name: str) -> Template:
+    return parse(name, resources.files("tfgrpo.prompts").joinpath(f"{name}.md").read_text("utf-8"))
+
+
+def parse(name: str, text: str) -> Template:
+    """Takes a prompt file apart at its `<!-- system -->` and `<!-- user -->` lines."""
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    _, *pieces = PART.split(COMMENT.sub("", text))
+    parts = tuple(zip(pieces[::2], map(str.strip, pieces[1::2]), strict=True))
+    if not any(role == "user" for role, _ in parts):
+        raise TemplateError(
+            f"prompt {name} has no user part", hint="begin it with a line <!-- user -->"
+        )
+    return Template(name, parts, digest)

@@ -1,0 +1,429 @@
+"""Training: batches of problems in, versions of the library out.
+
+    problem → rollout → reward → semantic advantage → operation → event → version
+
+A step takes a batch, rolls out a group for each problem under the library in force, compares
+the mixed groups, lets the controller decide, and appends one version tagged `<run>/step_N`.
+Every call is journalled, every rollout recorded as it is judged, and a version lands whole, so
+a run that was killed goes on from the call it was in. What is decided follows from the answers
+in the order of the batch, never from the order in which they came.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+import uuid
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tfgrpo import controller, problems, templates
+from tfgrpo.advantage import Comparison, Reflection, compare
+from tfgrpo.calls import Calls, Price
+from tfgrpo.endpoint import Answer, Endpoint, EndpointError
+from tfgrpo.problems import Problem
+from tfgrpo.progress import Progress
+from tfgrpo.rollout import Group, Rollout, Sampling, attempt, mean_reward
+from tfgrpo.serving import Endpoints
+from tfgrpo.settings import TrainSettings
+from tfgrpo.store.errors import InvalidName, StaleVersion, StoreError, TfgrpoError
+from tfgrpo.store.journal import Journal
+from tfgrpo.store.records import Library, Operation, Version
+from tfgrpo.store.runs import RolloutRow, Run
+from tfgrpo.store.store import Store
+from tfgrpo.verify import Verifier
+
+T = TypeVar("T")
+Watch = Callable[[str], None]
+"""Told in a line what has happened."""
+
+
+def plan_steps(
+    dataset: Sequence[Problem], settings: TrainSettings
+) -> list[tuple[int, tuple[Problem, ...]]]:
+    """Returns the run's steps: the epoch (from 1) and the batch of each."""
+    return [
+        (epoch, batch)
+        for epoch in range(1, settings.epochs + 1)
+        for batch in problems.batches(dataset, settings.batch_size, epoch=epoch, seed=settings.seed)
+    ]
+
+
+def begin(
+    store: Store,
+    settings: TrainSettings,
+    *,
+    name: str | None = None,
+    resume: str | None = None,
+    new: bool = False,
+) -> tuple[Run, bool]:
+    """Returns the run to work on, and whether it goes on from where it was.
+
+    An unfinished run with the very same settings is gone on with, unless `new`; `resume` names
+    one, whose frozen settings then count. Otherwise a run is made on the branch that the
+    settings name, which is made at HEAD when there is none.
+    """
+    if resume is not None:
+        return store.runs.get(resume), True
+    config = settings.model_dump(mode="json")
+    if not new:
+        unfinished = [r for r in store.runs.like(config) if store.runs.state(r) != "finished"]
+        if unfinished and name in (None, unfinished[-1].name):
+            return unfinished[-1], True
+    name = name or _free_name(store, Path(settings.data).stem)
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*", name) or ".." in name:
+        raise InvalidName(f"{name!r} cannot be the name of a run", hint="use letters, digits, _ -")
+    if settings.branch not in store.branches():
+        store.create_branch(settings.branch)
+    base = store.tip(settings.branch)
+    run = store.runs.create(
+        name, uuid.uuid4().hex, settings.branch, base.number, config, store.author
+    )
+    store.create_tag(f"{name}/step_0", base)
+    return run, False
+
+
+def _free_name(store: Store, stem: str) -> str:
+    stem = re.sub(r"[^A-Za-z0-9_+-]+", "-", stem).strip("-") or "run"
+    taken = {run.name for run in store.runs.all()}
+    numbers = (f"{stem}-{n}" for n in range(2, len(taken) + 3))
+    return next(name for name in (stem, *numbers) if name not in taken)
+
+
+class Training:
+    """One run at work. `run()` does what is left of it and returns the versions it made."""
+
+    def __init__(
+        self,
+        store: Store,
+        run: Run,
+        dataset: Sequence[Problem],
+        endpoints: Endpoints,
+        verifier: Verifier,
+        journal: Journal,
+        *,
+        price: Price | None = None,
+        reflection_price: Price | None = None,
+        watch: Watch = lambda _: None,
+    ) -> None:
+        self.settings = TrainSettings(**run.config)
+        self.steps = plan_steps(dataset, self.settings)
+        self.progress = Progress(run.name, len(self.steps), self.settings.epochs)
+        self._store, self._run, self._watch = store, run, watch
+        self._verifier, self._journal = verifier, journal
+        prompts = Path(self.settings.prompts) if self.settings.prompts else None
+        self._template = templates.load("rollout", prompts)
+        self._reflection = Reflection(
+            summary=templates.load("summary", prompts),
+            comparison=templates.load("comparison", prompts),
+            controller=templates.load("controller", prompts),
+            agent_objective=self.settings.agent_objective,
+            learning_objective=self.settings.learning_objective,
+            max_words=self.settings.max_words,
+            ground_truth=self.settings.ground_truth,
+            temperature=self.settings.reflection_temperature,
+            seed=self.settings.seed,
+        )
+
+        def calls(endpoint: Endpoint, price: Price | None) -> Calls:
+            return Calls(
+                endpoint,
+                journal,
+                store.runs,
+                scope=run.uid,
+                run=run,
+                concurrency=endpoints.concurrency,
+                timeout=self.settings.task_timeout,
+                price=price,
+                meter=self.progress.meter,
+            )
+
+        self._policy = calls(endpoints.policy, price)
+        self._reflector = (
+            self._policy
+            if endpoints.reflection is endpoints.policy
+            else calls(endpoints.reflection, reflection_price)
+        )
+
+    async def run(self) -> list[Version]:
+        """Does the steps that are left. The run's last state says how it ended, whatever comes."""
+        runs, run = self._store.runs, self._run
+        self.progress.first = self._done()
+        runs.note(run, "resumed" if runs.states(run) else "started")
+        try:
+            versions = [await self._step(number) for number in range(self._done(), len(self.steps))]
+        except BaseException as error:
+            told = error if isinstance(error, TfgrpoError) else None
+            with suppress(StoreError):  # the disk may be full; `error` is what matters
+                runs.note(run, "stopped" if told else "interrupted", str(told) if told else None)
+            raise
+        finally:
+            await self._policy.endpoint.close()
+            await self._reflector.endpoint.close()
+        runs.note(run, "finished")
+        self.progress.phase = "finished"
+        return versions
+
+    def _done(self) -> int:
+        tags = self._store.tags()
+        return next(
+            n for n in range(len(self.steps) + 1) if f"{self._run.name}/step_{n + 1}" not in tags
+        )
+
+    async def _step(self, step: int) -> Version:
+        epoch, batch = self.steps[step]
+        progress, settings = self.progress, self.settings
+        base = self._in_force(step)
+        library = self._store.library(base)
+        progress.step, progress.epoch, progress.library = step, epoch, len(library)
+        progress.groups, progress.groups_done, progress.mixed = len(batch), 0, 0
+        progress.attempts, progress.attempts_done = len(batch) * settings.group_size, 0
+        progress.reflected, progress.rewards = 0, []
+
+        self._enter("rollouts")
+        started = time.monotonic()
+        groups = await self._rollouts(step, batch, library)
+        self._enter("reflection", started)
+        started = time.monotonic()
+        mixed = [group for group in groups if group.mixed]
+        comparisons = await gathered(self._compare(group, library, step) for group in mixed)
+        self._enter("controller", started)
+        started = time.monotonic()
+        plan = await controller.plan(
+            self._reflector,
+            self._reflection,
+            [lesson for comparison in comparisons for lesson in comparison.lessons],
+            library,
+            step=step,
+            uid=self._run.uid,
+            evidence=self._evidence(step),
+        )
+        version = self._commit(step, base, groups, comparisons, plan)
+        self._enter("rollouts", started, after="controller")
+        self.progress.step = step + 1
+        return version
+
+    def _enter(self, phase: str, since: float | None = None, *, after: str | None = None) -> None:
+        if since is not None:
+            self.progress.seconds[after or self.progress.phase] += time.monotonic() - since
+        self.progress.phase = phase
+
+    def _in_force(self, step: int) -> Version:
+        """Returns the library this step works under, and makes sure that `step_N` names it.
+
+        A person may have moved the branch since the last step; their version is then the one
+        that this step is about, unless the step had already begun.
+        """
+        tag = f"{self._run.name}/step_{step}"
+        tagged = self._store.version(self._store.tags()[tag])
+        tip = self._store.tip(self._run.branch)
+        if tagged.number != tip.number and not self._store.runs.rollouts(self._run, step):
+            return self._store.create_tag(tag, tip, force=True)
+        return tagged
+
+    async def _rollouts(self, step: int, batch: Sequence[Problem], library: Library) -> list[Group]:
+        recorded = {(r.problem, r.sample): r for r in self._store.runs.rollouts(self._run, step)}
+
+        async def group(problem: Problem) -> Group:
+            rollouts = await gathered(
+                self._rollout(step, problem, sample, library, recorded.get((problem.id, sample)))
+                for sample in range(self.settings.group_size)
+            )
+            found = Group(problem, tuple(rollouts))
+            self.progress.groups_done += 1
+            self.progress.mixed += found.mixed
+            return found
+
+        groups = await gathered(group(problem) for problem in batch)
+        rollouts = [rollout for group in groups for rollout in group.rollouts]
+        if all(rollout.outcome == "failed" for rollout in rollouts):
+            raise EndpointError(
+                f"every attempt of step {step} failed: {rollouts[0].reason}",
+                hint="check --max-tokens, --task-timeout and the model; nothing was learned",
+            )
+        return groups
+
+    async def _rollout(
+        self, step: int, problem: Problem, sample: int, library: Library, row: RolloutRow | None
+    ) -> Rollout:
+        rollout = self._recalled(problem, row) if row else None
+        if rollout is None:
+            rollout = await attempt(
+                self._policy,
+                self._verifier,
+                self._template,
+                library,
+                problem,
+                agent_objective=self.settings.agent_objective,
+                sampling=Sampling(
+                    self.settings.temperature, self.settings.max_tokens, self.settings.seed
+                ),
+                sample=sample,
+                place=(step, problem.id),
+            )
+            await self._journal.rollout(self._row(step, rollout, library.version))
+        self.progress.attempts_done += 1
+        if rollout.reward is not None:
+            self.progress.rewards.append(rollout.reward)
+        return rollout
+
+    def _recalled(self, problem: Problem, row: RolloutRow) -> Rollout | None:
+        """Returns a rollout that was recorded before the run was interrupted."""
+        call = self._store.runs.call(bytes.fromhex(row.calls[-1])) if row.calls else None
+        if row.calls and call is None:
+            return None
+        response = ""
+        if call is not None:
+            answer = Answer(**call.answer)
+            response = answer.content
+            self.progress.meter.replayed += 1
+        return Rollout(
+            problem=problem,
+            sample=row.sample,
+            response=response,
+            outcome=row.outcome,
+            reward=row.reward,
+            answer=row.verdict.get("answer"),
+            reason=row.verdict.get("reason", ""),
+            call=row.calls[-1] if row.calls else None,
+        )
+
+    def _row(self, step: int, rollout: Rollout, version: Version) -> RolloutRow:
+        return RolloutRow(
+            run=self._run.id,
+            step=step,
+            problem=rollout.problem.id,
+            sample=rollout.sample,
+            version=version.number,
+            calls=(rollout.call,) if rollout.call else (),
+            outcome=rollout.outcome,
+            reward=rollout.reward,
+            verdict={"answer": rollout.answer, "reason": rollout.reason},
+            time=time.time_ns() // 1000,
+        )
+
+    async def _compare(self, group: Group, library: Library, step: int) -> Comparison:
+        comparison = await compare(self._reflector, self._reflection, group, library, step=step)
+        self.progress.reflected += 1
+        return comparison
+
+    def _evidence(self, step: int) -> dict[str, Any]:
+        reflection = self._reflection
+        used = (self._template, reflection.summary, reflection.comparison, reflection.controller)
+        return {
+            "run": self._run.name,
+            "step": step,
+            "model": self._policy.endpoint.model,
+            "reflection_model": self._reflector.endpoint.model,
+            "prompts": {template.name: template.digest[:16] for template in used},
+        }
+
+    def _commit(
+        self,
+        step: int,
+        base: Version,
+        groups: Sequence[Group],
+        comparisons: Sequence[Comparison],
+        plan: controller.Plan,
+    ) -> Version:
+        """Appends the step's version.
+
+        When somebody else has moved the branch meanwhile, operations that no longer apply are
+        refused on record, and the others go onto what is there now.
+        """
+        store, run = self._store, self._run
+        failures = [asdict(failure) for c in comparisons for failure in c.failures]
+        refused = [asdict(refusal) for refusal in plan.refused]
+        while True:
+            tip = store.tip(run.branch)
+            operations = list(plan.operations)
+            lost: list[dict[str, Any]] = []
+            if tip.number != base.number:
+                operations, lost = _still_apply(operations, store.library(tip))
+            meta: dict[str, Any] = {
+                "run": run.name,
+                "step": step,
+                "epoch": self.steps[step][0],
+                "stats": self._stats(groups),
+            }
+            if refused or lost:
+                meta["refused"] = refused + lost
+            if failures:
+                meta["failed"] = failures
+            repaired = plan.repaired + sum(c.repaired for c in comparisons)
+            if repaired:
+                meta["repaired"] = repaired
+            try:
+                version = store.commit(
+                    run.branch,
+                    operations,
+                    message=_message(step, len(self.steps), groups, operations),
+                    author=f"tfgrpo ({self._reflector.endpoint.model})",
+                    meta=meta,
+                    expected=tip,
+                    tags=[f"{run.name}/step_{step + 1}"],
+                )
+            except StaleVersion:
+                continue
+            self.progress.library = len(store.library(version))
+            self._watch(f"{version.name}  {version.message}")
+            return version
+
+    def _stats(self, groups: Sequence[Group]) -> dict[str, Any]:
+        rollouts = [rollout for group in groups for rollout in group.rollouts]
+        counts = {
+            outcome: sum(rollout.outcome == outcome for rollout in rollouts)
+            for outcome in ("truncated", "unverifiable", "failed")
+        }
+        mean = mean_reward(groups)
+        return {
+            "problems": len(groups),
+            "rollouts": len(rollouts),
+            "mixed": sum(group.mixed for group in groups),
+            "mean_reward": None if mean is None else round(mean, 6),
+        } | {outcome: count for outcome, count in counts.items() if count}
+
+
+def _message(
+    step: int, steps: int, groups: Sequence[Group], operations: Sequence[Operation]
+) -> str:
+    mean, mixed = mean_reward(groups), sum(group.mixed for group in groups)
+    scored = "nothing could be scored" if mean is None else f"mean reward {mean:.2f}"
+    told = f"step {step + 1} of {steps}: {scored}, {mixed} of {len(groups)} groups mixed"
+    return told if operations else told + "; nothing learned"
+
+
+def _still_apply(
+    operations: Sequence[Operation], library: Library
+) -> tuple[list[Operation], list[dict[str, Any]]]:
+    """Returns the operations that fit a library that has moved on, and a record of the others."""
+    there = set(library.by_id)
+    fit, lost = [], []
+    for operation in operations:
+        id = operation.experience
+        assert id is not None
+        if (id in there) is (operation.op == "ADD"):
+            problem = (operation.evidence or {}).get("problem", "")
+            reason = f"{operation.op} of {id}: the library had moved on"
+            lost.append({"text": operation.text or "", "problem": problem, "reason": reason})
+            continue
+        fit.append(operation)
+        (there.discard if operation.op == "DELETE" else there.add)(id)
+    return fit, lost
+
+
+async def gathered(awaitables: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Returns the results in order. The first error ends the others and is raised as it is."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(awaitable) for awaitable in awaitables]
+    except BaseExceptionGroup as errors:
+        error: BaseException = errors
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        raise error from None
+    return [task.result() for task in tasks]
