@@ -25,6 +25,7 @@ from tfgrpo.store.journal import Journal
 from tfgrpo.store.runs import Call, Run, Runs
 
 TRIES = 8
+FIRST_TRIES = 4  # of an endpoint that has never answered: most likely it never will
 LONGEST_PAUSE = 30.0
 
 
@@ -155,7 +156,7 @@ class Calls:
             except Transient as trouble:
                 self.meter.retries += 1
                 self.meter.trouble = str(trouble)
-                if attempt >= self._tries:
+                if attempt >= (self._tries if self.meter.calls else FIRST_TRIES):
                     raise EndpointError(
                         f"gave up after {attempt} tries: {trouble}",
                         hint="everything answered so far is kept; "

@@ -9,9 +9,10 @@ its own lesson only.
     new → ADD      same → KEEP      refines, contradicts → MODIFY, or DELETE when no text is left
 
 What is already there word for word is a KEEP without asking: every group that comes to the
-same lesson is one more vote for it. An ADD of what is there, or a MODIFY that changes nothing, is a KEEP and recorded as one. A
-label that does not exist, or a text of too many words, goes back once and is then refused, on
-record. Labels are made for each prompt and resolved against that prompt alone.
+same lesson is one more vote for it. An ADD of what is there, or a
+MODIFY that changes nothing, is a KEEP and recorded as one. A label that does not exist, or a
+text of too many words, goes back once and is then refused, on record. Labels are made for each
+prompt and resolved against that prompt alone.
 """
 
 from __future__ import annotations

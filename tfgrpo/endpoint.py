@@ -15,6 +15,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.store.records import Json
@@ -23,6 +24,7 @@ from tfgrpo.templates import Message
 if TYPE_CHECKING:
     import openai
 
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
 TRANSIENT = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 
 
@@ -129,11 +131,14 @@ class Endpoint:
         if self._client is None:
             import openai
 
+            here = urlsplit(self.base_url or "").hostname in LOOPBACK
             self._client = openai.AsyncOpenAI(
                 api_key=self.api_key or "none",
                 base_url=self.base_url,
                 max_retries=0,
                 timeout=self.timeout,
+                # A proxy from the environment has no way to this machine's own loopback.
+                http_client=openai.DefaultAsyncHttpxClient(trust_env=False) if here else None,
             )
         return self._client
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfgrpo.endpoint import Endpoint, EndpointError
-from tfgrpo.settings import LOCAL, Settings
+from tfgrpo.settings import LOCAL, ModelSettings, Settings
 
 if TYPE_CHECKING:
     from tfgrpo.local.cache import ModelCache
@@ -67,6 +67,24 @@ def opened(
             )
         concurrency = min(settings.concurrency, SLOTS) if served else settings.concurrency
         yield Endpoints(policy, reflection, concurrency)
+
+
+def check(models: ModelSettings, environment: Mapping[str, str]) -> None:
+    """Raises what `opened` would raise for a missing key or an unknown embedded model."""
+    from tfgrpo.local.registry import find
+
+    for model, base_url, key_env in (
+        (models.model, models.base_url, models.api_key_env),
+        (
+            models.reflection_model or models.model,
+            models.reflection_base_url or models.base_url,
+            models.reflection_api_key_env or models.api_key_env,
+        ),
+    ):
+        if model.startswith(LOCAL):
+            find(model[len(LOCAL) :])
+        else:
+            api_key(environment, key_env, needed=base_url is None)
 
 
 def api_key(environment: Mapping[str, str], name: str | None, *, needed: bool) -> str | None:

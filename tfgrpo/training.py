@@ -108,12 +108,12 @@ class Training:
         *,
         price: Price | None = None,
         reflection_price: Price | None = None,
-        watch: Watch = lambda _: None,
     ) -> None:
         self.settings = TrainSettings(**run.config)
         self.steps = plan_steps(dataset, self.settings)
         self.progress = Progress(run.name, len(self.steps), self.settings.epochs)
-        self._store, self._run, self._watch = store, run, watch
+        self._store, self._run = store, run
+        self.watch: Watch = lambda _: None
         self._verifier, self._journal = verifier, journal
         prompts = Path(self.settings.prompts) if self.settings.prompts else None
         self._template = templates.load("rollout", prompts)
@@ -370,7 +370,7 @@ class Training:
             except StaleVersion:
                 continue
             self.progress.library = len(store.library(version))
-            self._watch(f"{version.name}  {version.message}")
+            self.watch(f"{version.name}  {version.message}")
             return version
 
     def _stats(self, groups: Sequence[Group]) -> dict[str, Any]:

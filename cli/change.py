@@ -1,0 +1,124 @@
+"""`tfgrpo add`, `modify`, `delete`, `keep`: a person's own operations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from tfgrpo.cli import checkout, show, text
+from tfgrpo.cli.context import EXPERIENCE, App, pass_app
+from tfgrpo.store.errors import InvalidOperation
+from tfgrpo.store.records import Operation
+
+reason_option = click.option("-m", "--reason", help="Why; kept with the event.")
+
+
+@click.command()
+@click.argument("texts", nargs=-1, required=True, metavar="TEXT...")
+@reason_option
+@pass_app
+def add(app: App, texts: tuple[str, ...], reason: str | None) -> None:
+    """Add experiences by hand, as one version on HEAD's branch.
+
+    A text that the library holds already is recorded as a confirmation of it.
+
+    \b
+    Examples:
+      tfgrpo add "Count both the first and the last day of a hire."
+      tfgrpo add "Round up to whole euros." -m "the shop's own rule"
+    """
+    library = app.store.library("HEAD")
+    there = {e.text: e.id for e in library}
+    operations = [
+        Operation("KEEP", there[t], reason=reason)
+        if t in there
+        else Operation("ADD", text=t, reason=reason)
+        for t in dict.fromkeys(map(str.strip, texts))
+    ]
+    commit(app, operations, f"add {text.plural(len(operations), 'experience')}")
+
+
+@click.command()
+@click.argument("experience", type=EXPERIENCE)
+@click.argument("new_text", metavar="TEXT")
+@reason_option
+@pass_app
+def modify(app: App, experience: str, new_text: str, reason: str | None) -> None:
+    """Change an experience's text. Its id, and so its history, stays.
+
+    EXPERIENCE is an id, the beginning of one, or a label at HEAD such as G0.
+
+    \b
+    Examples:
+      tfgrpo modify G0 "Count both days of a hire: last minus first, plus one."
+      tfgrpo modify G0 "Charge both days." -m "shorter"
+    """
+    library = app.store.library("HEAD")
+    id = app.store.experience_id(experience)
+    if id in library.by_id and library.by_id[id].text == new_text.strip():
+        raise InvalidOperation(
+            f"{experience} says that already", hint=f"`tfgrpo keep {experience}` confirms it"
+        )
+    commit(app, [Operation("MODIFY", id, new_text.strip(), reason)], f"modify {_called(app, id)}")
+
+
+@click.command()
+@click.argument("experiences", nargs=-1, required=True, type=EXPERIENCE, metavar="EXPERIENCE...")
+@reason_option
+@pass_app
+def delete(app: App, experiences: tuple[str, ...], reason: str | None) -> None:
+    """Delete experiences from the library. Their events stay, and older versions hold them.
+
+    \b
+    Examples:
+      tfgrpo delete G0 -m "it misleads the model"
+      tfgrpo delete G0 G1
+    """
+    _each(app, "DELETE", experiences, reason)
+
+
+@click.command()
+@click.argument("experiences", nargs=-1, required=True, type=EXPERIENCE, metavar="EXPERIENCE...")
+@reason_option
+@pass_app
+def keep(app: App, experiences: tuple[str, ...], reason: str | None) -> None:
+    """Confirm experiences: a vote for each, on record, that changes no text.
+
+    \b
+    Examples:
+      tfgrpo keep G0 -m "checked with the shop"
+      tfgrpo keep G0 G1
+    """
+    _each(app, "KEEP", experiences, reason)
+
+
+def _each(app: App, op: str, experiences: Sequence[str], reason: str | None) -> None:
+    ids = list(dict.fromkeys(app.store.experience_id(e) for e in experiences))
+    named = ", ".join(_called(app, id) for id in ids)
+    kind = "DELETE" if op == "DELETE" else "KEEP"
+    operations = [Operation(kind, id, reason=reason) for id in ids]  # type: ignore[arg-type]
+    commit(app, operations, f"{op.lower()} {named}")
+
+
+def _called(app: App, id: str) -> str:
+    label = app.store.library("HEAD").label_of.get(id)
+    return f"{id} ({label})" if label else id
+
+
+def commit(app: App, operations: Sequence[Operation], message: str) -> None:
+    """Appends a version to HEAD's branch, says so, and refreshes the library for inference."""
+    store = app.store
+    head = store.head
+    if head.branch is None:
+        raise InvalidOperation(
+            "HEAD is detached: a version needs a branch to grow",
+            hint="`tfgrpo checkout main` goes onto one, `tfgrpo checkout -b NAME HEAD` makes one",
+        )
+    before = {e.id: e.text for e in store.library(head.version)}
+    version = store.commit(head.branch, operations, message=message, expected=head.version)
+    checkout.materialise(app)
+    click.echo(f"{version.name} on {head.branch}: {message}")
+    for event in store.events(version):
+        for line in show.event_lines(event, before.get(event.experience)):
+            click.echo(line)

@@ -1,0 +1,89 @@
+"""`tfgrpo checkout`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from tfgrpo.cli import text
+from tfgrpo.cli.context import REVISION, App, pass_app
+
+SNAPSHOT = "experiences"
+
+
+@click.command()
+@click.argument("revision", type=REVISION)
+@click.option("-b", "--branch", help="Make this branch at REVISION and go onto it.")
+@click.option(
+    "-f",
+    "--format",
+    "format_",
+    type=click.Choice(["json", "md", "prompt"]),
+    default="json",
+    show_default=True,
+    help="json: label → text; md: a list for people; prompt: text for a prompt.",
+)
+@click.option("-o", "--output", help="Write here, - for standard output; else beside the store.")
+@pass_app
+def checkout(app: App, revision: str, branch: str | None, format_: str, output: str | None) -> None:
+    """Move HEAD to REVISION and write its library for inference to read.
+
+    The library goes to .tfgrpo/experiences.json (or .md, .txt) unless --output says otherwise.
+    Going onto a branch lets later versions grow it; going anywhere else detaches HEAD.
+
+    \b
+    Examples:
+      tfgrpo checkout v1
+      tfgrpo checkout main -f prompt -o -
+    """
+    store = app.store
+    if branch is not None:
+        store.create_branch(branch, revision)
+        revision = branch
+    before = store.head
+    head = store.checkout(revision)
+    library = store.library(head.version)
+    say = f"HEAD is at {head.version.name}"
+    if revision != head.version.name and head.branch is None:
+        say += f" ({revision})"
+    say += f", {text.plural(len(library), 'experience')}"
+    say += f", on branch {head.branch}" if head.branch else ""
+    click.echo(say, err=output == "-")
+    if head.branch is None:
+        back = before.branch or "main"
+        click.echo(
+            f"HEAD is detached: `tfgrpo checkout {back}` goes back, "
+            f"`tfgrpo checkout -b NAME {revision}` grows a branch from here",
+            err=output == "-",
+        )
+    written = materialise(app, format_, output)
+    if written is not None:
+        click.echo(f"wrote {written}")
+
+
+def materialise(app: App, format_: str = "json", output: str | None = None) -> Path | None:
+    """Writes the library at HEAD for inference; returns where, None for standard output."""
+    from tfgrpo.library import FORMATS, formatted
+
+    chosen = next(known for known in FORMATS if known == format_)
+    content = formatted(app.store.library("HEAD"), chosen)
+    if output == "-":
+        click.echo(content, nl=False)
+        return None
+    ending = {"json": "json", "md": "md", "prompt": "txt"}[format_]
+    path = Path(output) if output else app.path.parent / f"{SNAPSHOT}.{ending}"
+    write(path, content)
+    return path
+
+
+def write(path: Path, content: str) -> None:
+    """Writes a file whole or not at all."""
+    import os
+
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        temporary.write_text(content, encoding="utf-8")
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)

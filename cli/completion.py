@@ -1,0 +1,24 @@
+"""`tfgrpo completion`."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print the completion script for a shell: commands, flags, revisions, experience ids.
+
+    \b
+    Examples:
+      tfgrpo completion bash
+      tfgrpo completion zsh
+    """
+    from click.shell_completion import get_completion_class
+
+    context = click.get_current_context().find_root()
+    kind = get_completion_class(shell)
+    assert kind is not None, "the choices are those that click knows"
+    made = kind(context.command, {}, "tfgrpo", "_TFGRPO_COMPLETE")
+    click.echo(made.source())

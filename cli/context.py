@@ -1,0 +1,137 @@
+"""What a command finds when it starts: the store, the settings file, who is at the keyboard."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tfgrpo.store.find import FILE, FOLDER, find
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+    from tfgrpo.store.store import Store
+
+AUTHOR = "TFGRPO_AUTHOR"
+
+
+class App:
+    """The store of this invocation, opened when it is first asked for."""
+
+    def __init__(self, store: str | None, *, pager: bool = True) -> None:
+        self.pager = pager
+        self._named = Path(store) if store else None
+        self._store: Store | None = None
+
+    @property
+    def path(self) -> Path:
+        """The store's file: the one named, else the nearest. Raises StoreError."""
+        return self._named or find(Path.cwd())
+
+    @property
+    def new_path(self) -> Path:
+        """Where a new store would be made."""
+        return self._named or Path.cwd() / FOLDER / FILE
+
+    @property
+    def root(self) -> Path:
+        """The folder the store belongs to: where `tfgrpo.toml` is looked for."""
+        folder = self.path.resolve().parent
+        return folder.parent if folder.name == FOLDER else folder
+
+    @property
+    def store(self) -> Store:
+        """The store, opened. Raises StoreError."""
+        if self._store is None:
+            from tfgrpo.store.store import Store
+
+            self._store = Store.open(self.path, author=author())
+        return self._store
+
+    def adopt(self, store: Store) -> None:
+        """Uses a store that was just made."""
+        self._store = store
+
+    def close(self) -> None:
+        """Closes what was opened."""
+        if self._store is not None:
+            self._store.close()
+
+
+def author() -> str:
+    """Returns who signs versions: $TFGRPO_AUTHOR, else the login name."""
+    named = os.environ.get(AUTHOR)
+    if named:
+        return named
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # no such user, as in some containers
+        return "unknown"
+
+
+pass_app = click.make_pass_decorator(App)
+
+
+class Revision(click.ParamType[str]):
+    """A revision, completed from branches, tags, steps and versions."""
+
+    name = "revision"
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Offers the names that begin with what was typed."""
+        return _offer(ctx, incomplete, revisions)
+
+
+class ExperienceId(click.ParamType[str]):
+    """An experience: its id, the beginning of it, or a label such as G3."""
+
+    name = "id"
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Offers the ids and labels at HEAD that begin with what was typed."""
+        return _offer(ctx, incomplete, experiences)
+
+
+def revisions(store: Store) -> list[tuple[str, str]]:
+    """Returns the names a revision may have, each with a word of help."""
+    names = [("HEAD", "where HEAD is")]
+    names += [(name, f"branch at v{number}") for name, number in store.branches().items()]
+    names += [(name, f"tag at v{number}") for name, number in store.tags().items()]
+    newest = store.port.last_version()
+    return names + [(f"v{n}", "") for n in range(newest, max(-1, newest - 30), -1)]
+
+
+def experiences(store: Store) -> list[tuple[str, str]]:
+    """Returns the ids and labels of the library at HEAD, each with its text."""
+    library = store.library("HEAD")
+    pairs = [(e.id, e.text) for e in library]
+    return pairs + [(label, library.by_id[id].text) for label, id in library.labels.items()]
+
+
+def _offer(ctx: click.Context, incomplete: str, names: Any) -> list[CompletionItem]:
+    from click.shell_completion import CompletionItem
+
+    from tfgrpo.store.errors import TfgrpoError
+
+    root = ctx.find_root()
+    app = App(root.params.get("store") or os.environ.get("TFGRPO_STORE"))
+    try:
+        found = names(app.store)
+    except TfgrpoError:  # no store here: nothing to offer, and a shell is no place to say so
+        return []
+    finally:
+        app.close()
+    return [CompletionItem(n, help=h or None) for n, h in found if n.startswith(incomplete)]
+
+
+REVISION = Revision()
+EXPERIENCE = ExperienceId()

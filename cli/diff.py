@@ -1,0 +1,91 @@
+"""`tfgrpo diff`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import click
+
+from tfgrpo.cli import text
+from tfgrpo.cli.context import REVISION, App, pass_app
+from tfgrpo.store.records import Change, Op, Version
+from tfgrpo.store.revisions import resolve_range
+
+
+@click.command()
+@click.argument("a", type=REVISION)
+@click.argument("b", required=False, type=REVISION)
+@click.option("--stat", is_flag=True, help="Only how much changed.")
+@click.option("--name-only", is_flag=True, help="Only the ids of the experiences that changed.")
+@click.option("--exit-code", is_flag=True, help="Exit with 1 when the two differ.")
+@click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
+@pass_app
+def diff(
+    app: App,
+    a: str,
+    b: str | None,
+    stat: bool,
+    name_only: bool,
+    exit_code: bool,
+    as_json: bool,
+) -> None:
+    """Show what changed from A to B (else HEAD), experience by experience.
+
+    A..B means the same as A B. Inside a changed text the words that went and came are marked.
+
+    \b
+    Examples:
+      tfgrpo diff v1 v3
+      tfgrpo diff v1..HEAD --stat
+    """
+    store = app.store
+    if b is None and ".." in a:
+        low, high = resolve_range(store, a)
+        before, after = low or high, high
+    else:
+        before, after = store.resolve(a), store.resolve(b or "HEAD")
+    changes = store.diff(before, after)
+    if as_json:
+        text.emit_json(
+            {
+                "from": before.name,
+                "to": after.name,
+                "changes": [{"op": c.op, **c._asdict()} for c in changes],
+            }
+        )
+    elif name_only:
+        text.emit(app, (change.experience for change in changes))
+    elif stat:
+        click.echo(_total(before, after, changes))
+    else:
+        text.emit(app, _lines(before, after, changes))
+    if exit_code and changes:
+        click.get_current_context().exit(1)
+
+
+def _lines(before: Version, after: Version, changes: tuple[Change, ...]) -> Iterator[str]:
+    for change in changes:
+        yield from _change(change)
+    yield _total(before, after, changes)
+
+
+def _change(change: Change) -> list[str]:
+    op = change.op
+    sign = text.Word(text.SIGNS[op], fg=text.COLOURS[op], bold=True)
+    if change.before is None:
+        body = text.words(change.after or "", fg="green")
+    elif change.after is None:
+        body = text.words(change.before, fg="red")
+    else:
+        body = text.word_diff(change.before, change.after)
+    return text.wrap([sign, text.Word(change.experience, dim=True), *body], indent=15)
+
+
+def _total(before: Version, after: Version, changes: tuple[Change, ...]) -> str:
+    if not changes:
+        return f"{before.name} and {after.name} hold the same library"
+    number: Counter[Op] = Counter(change.op for change in changes)
+    words = {"ADD": "added", "MODIFY": "modified", "DELETE": "deleted"}
+    told = ", ".join(f"{number[op]} {word}" for op, word in words.items() if number[op])  # type: ignore[index]
+    return click.style(f"{before.name} → {after.name}: {told}", bold=True)

@@ -1,0 +1,238 @@
+"""`tfgrpo eval`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tfgrpo.cli import options, text
+from tfgrpo.cli.context import REVISION, App, pass_app
+
+if TYPE_CHECKING:
+    from tfgrpo.problems import Problem
+    from tfgrpo.serving import Endpoints
+    from tfgrpo.settings import EvalSettings
+    from tfgrpo.store.journal import Journal
+    from tfgrpo.store.records import Version
+    from tfgrpo.store.runs import Evaluation
+    from tfgrpo.verify import Verifier
+
+FROM_RUN = ("agent_objective", "prompts", "concurrency", "max_tokens", "task_timeout")
+
+
+@click.command("eval")
+@click.argument("data", required=False)
+@click.option("--library", default="HEAD", type=REVISION, show_default=True, help="Which library.")
+@click.option("--against", type=REVISION, help="Another to compare with; v0 is the empty one.")
+@click.option("--samples", type=int, help="Attempts at each problem.  [8]")
+@click.option("--problems", type=click.IntRange(1), help="How many problems, from the top.")
+@click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
+@options.shared
+@pass_app
+def eval_(
+    app: App,
+    /,
+    data: str | None,
+    library: str,
+    against: str | None,
+    problems: int | None,
+    as_json: bool,
+    config: Path | None,
+    **values: Any,
+) -> None:
+    """Score a library on the problems in DATA: mean@k, pass@k and maj@k.
+
+    Intervals are 95 %, with problems as the unit. Scores are kept with the version and shown by
+    log and show; the same command again reads them, and goes on where it was cut off. Two
+    libraries are compared problem by problem; the fair control is v0, the empty library in the
+    same prompt. Model and prompt are those of the run that made the library, unless named.
+
+    \b
+    Examples:
+      tfgrpo eval heldout.jsonl --library HEAD --samples 4
+      tfgrpo eval heldout.jsonl --library HEAD --against v0 --samples 4
+    """
+    from tfgrpo import problems as datasets
+    from tfgrpo.serving import opened
+    from tfgrpo.settings import SettingsError
+    from tfgrpo.store.journal import Journal
+    from tfgrpo.verify import Verifier, check_golds
+
+    store = app.store
+    versions = [store.resolve(library)]
+    if against is not None:
+        versions.append(store.resolve(against))
+    settings = _settings(app, versions[0], config, {"data": data, **options.flags(values)})
+    if not settings.data:
+        raise SettingsError("no problems are named", hint="tfgrpo eval DATA")
+    dataset = datasets.load(Path(settings.data), settings.fields)[:problems]
+    check_golds(dataset, settings.data)
+    kept = {"data": options.kept_path(app, settings.data)}
+    settings = settings.model_copy(update=kept)
+    known = recorded(app, versions, dataset, settings)
+    if all(known):
+        _print(app, versions, dataset, settings, as_json)
+        return
+    from tfgrpo.cli import live
+
+    with live.Fetch() as bar, opened(settings, os.environ, bar.update) as endpoints:
+        bar.close()
+        journal = Journal(store.path)
+        try:
+            with Verifier() as verifier:
+                run(app, versions, dataset, settings, endpoints, verifier, journal, as_json)
+        except KeyboardInterrupt:
+            click.echo("interrupted; every answer is kept, the same command goes on", err=True)
+            click.get_current_context().exit(130)
+        finally:
+            journal.close()
+
+
+def _settings(app: App, version: Version, config: Path | None, given: Any) -> EvalSettings:
+    from tfgrpo.settings import EvalSettings, build
+    from tfgrpo.store.revisions import run_of_history
+
+    tables = options.from_file(app, config)
+    name = run_of_history(app.store, version) or run_of_history(app.store, app.store.head.version)
+    frozen = app.store.runs.get(name).config if name else {}
+    trained = {key: frozen[key] for key in FROM_RUN if key in frozen} | frozen.get("models", {})
+    if trained.get("prompts"):
+        trained["prompts"] = str(options.opened_path(app, trained["prompts"]))
+    layers = [given, tables.get("eval", {}), trained, tables.get("model", {}), {"data": ""}]
+    return build(EvalSettings, *layers)
+
+
+def recorded(
+    app: App, versions: Sequence[Version], dataset: Sequence[Problem], settings: EvalSettings
+) -> list[Evaluation | None]:
+    """Returns the evaluations under these conditions that are there already."""
+    from tfgrpo.evaluation import conditions
+    from tfgrpo.store.canonical import digest
+
+    key = digest(conditions(dataset, settings)).hex()
+    return [app.store.runs.evaluation(version.number, key) for version in versions]
+
+
+def run(
+    app: App,
+    versions: Sequence[Version],
+    dataset: Sequence[Problem],
+    settings: EvalSettings,
+    endpoints: Endpoints,
+    verifier: Verifier,
+    journal: Journal,
+    as_json: bool = False,
+) -> None:
+    """Evaluates versions on a dataset, showing how it goes on, and prints what came of it."""
+    from tfgrpo.cli import live
+    from tfgrpo.evaluation import EvalProgress, evaluate
+    from tfgrpo.settings import price
+
+    progress = EvalProgress(0)
+    prices = options.from_file(app, None).get("prices", {})
+    with live.evaluation(progress):
+        asyncio.run(
+            evaluate(
+                app.store,
+                versions,
+                dataset,
+                settings,
+                endpoints,
+                verifier,
+                journal,
+                price=price(settings.models.model, prices),
+                progress=progress,
+            )
+        )
+    _print(app, versions, dataset, settings, as_json)
+
+
+def _print(
+    app: App,
+    versions: Sequence[Version],
+    dataset: Sequence[Problem],
+    settings: EvalSettings,
+    as_json: bool,
+) -> None:
+    """Prints evaluations that are there, and how they compare with the first of them.
+
+    The empty library joins in where it has been evaluated under the same conditions.
+    """
+    from tfgrpo.evaluation import difference
+
+    empty = app.store.version(0)
+    if all(version.number != 0 for version in versions):
+        versions = [*versions, empty]
+    pairs = [
+        (version, evaluation)
+        for version, evaluation in zip(
+            versions, recorded(app, versions, dataset, settings), strict=True
+        )
+        if evaluation is not None
+    ]
+    first = pairs[0]
+    others = [
+        (version, difference(app.store, evaluation, first[1])) for version, evaluation in pairs[1:]
+    ]
+    if as_json:
+        text.emit_json(
+            {
+                "dataset": settings.data,
+                "evaluations": [
+                    {"version": v.name, "conditions": e.config, **e.summary} for v, e in pairs
+                ],
+                "differences": [
+                    {
+                        "version": first[0].name,
+                        "against": version.name,
+                        **found.estimate._asdict(),
+                        "verdict": found.verdict,
+                    }
+                    for version, found in others
+                ],
+            }
+        )
+        return
+    for line in _table(pairs, settings):
+        click.echo(line)
+    for version, found in others:
+        mean, low, high, problems = found.estimate
+        click.echo(
+            f"{first[0].name} - {version.name}: {mean:+.3f} [{low:+.3f}, {high:+.3f}], "
+            f"paired over {problems} problems: {found.verdict}"
+        )
+    if not others:
+        click.echo("`--against v0` compares it with the empty library in the same prompt")
+
+
+def _table(pairs: Sequence[tuple[Version, Evaluation]], settings: EvalSettings) -> Iterator[str]:
+    summary = pairs[0][1].summary
+    samples = summary["samples"]
+    yield click.style(
+        f"{settings.data}: {summary['problems']} problems × {samples} samples, "
+        f"{settings.models.model}, temperature {settings.temperature:g}",
+        bold=True,
+    )
+    ks = [k for k in summary["pass"] if k != "1"]
+    header = ["library", f"mean@{samples}", *(f"pass@{k}" for k in ks), f"maj@{samples}"]
+    rows = []
+    for version, evaluation in pairs:
+        found = evaluation.summary
+        name = version.name + (" (empty)" if version.number == 0 else "")
+        passes = [f"{found['pass'][k][0]:.3f}" for k in ks]
+        rows.append([name, _interval(found["mean"]), *passes, f"{found['maj'][0]:.3f}"])
+    yield from text.table(rows, header=header)
+    for version, evaluation in pairs:
+        if evaluation.summary["unscored"]:
+            count = text.plural(evaluation.summary["unscored"], "sample")
+            yield f"{version.name}: {count} could not be judged and count for nothing"
+
+
+def _interval(values: Sequence[float | None]) -> str:
+    mean, low, high = values
+    return f"{mean:.3f}" if low is None else f"{mean:.3f} [{low:.3f}, {high:.3f}]"

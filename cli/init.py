@@ -1,0 +1,33 @@
+"""`tfgrpo init`."""
+
+from __future__ import annotations
+
+import click
+
+from tfgrpo.cli.context import App, author, pass_app
+
+
+@click.command()
+@pass_app
+def init(app: App) -> None:
+    """Make a store here, with an empty library on the branch main.
+
+    The store is one SQLite file, .tfgrpo/store.db; every other command finds it from here and
+    from any folder below. In a folder that has one, nothing is changed.
+
+    \b
+    Examples:
+      tfgrpo init
+      tfgrpo --store shared/team.db init
+    """
+    from tfgrpo.store.store import Store
+
+    path = app.new_path
+    there = path.exists()
+    store = Store.init(path, author=author())
+    app.adopt(store)
+    head = store.head
+    if there:
+        click.echo(f"there is a store at {path} already, at {head.version.name}")
+    else:
+        click.echo(f"made an empty library at {path}, on branch {head.branch}")

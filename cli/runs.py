@@ -1,0 +1,98 @@
+"""`tfgrpo runs`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from tfgrpo.cli import text
+from tfgrpo.cli.context import App, pass_app
+from tfgrpo.store.records import Version
+from tfgrpo.store.runs import Run
+from tfgrpo.store.store import Store
+
+
+@click.command()
+@click.argument("name", required=False)
+@click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
+@pass_app
+def runs(app: App, name: str | None, as_json: bool) -> None:
+    """List training runs, or show one: its settings, its steps, and what it spent.
+
+    \b
+    Examples:
+      tfgrpo runs
+      tfgrpo runs --json
+    """
+    store = app.store
+    if name is not None:
+        run = store.runs.get(name)
+        if as_json:
+            text.emit_json(_object(store, run))
+        else:
+            text.emit(app, _lines(store, run))
+    elif as_json:
+        text.emit_json([_object(store, run) for run in store.runs.all()])
+    else:
+        rows = [
+            (
+                run.name,
+                store.runs.state(run),
+                str(len(_steps(store, run))),
+                text.when(run.time),
+                str(run.config["models"]["model"]),
+            )
+            for run in store.runs.all()
+        ]
+        text.emit(app, text.table(rows, header=("run", "state", "steps", "begun", "model")))
+
+
+def _steps(store: Store, run: Run) -> list[Version]:
+    """Returns the versions a run made, oldest first."""
+    prefix = f"{run.name}/step_"
+    numbers = {v for tag, v in store.tags().items() if tag.startswith(prefix)}
+    versions = [store.version(number) for number in sorted(numbers)]
+    return [version for version in versions if version.meta.get("run") == run.name]
+
+
+def _lines(store: Store, run: Run) -> Iterator[str]:
+    yield f"{click.style('run ' + run.name, bold=True)}: {store.runs.state(run)}, " + (
+        f"on branch {run.branch}, from v{run.base}, begun {text.when(run.time)} by {run.author}"
+    )
+    config = dict(run.config)
+    models = {k: v for k, v in config.pop("models").items() if v is not None}
+    for key, value in (models | config).items():
+        if value not in (None, "", {}):
+            yield from text.wrap(text.words(str(value)), first=f"  {key}: ", indent=4)
+    yield ""
+    for version in _steps(store, run):
+        words = [text.Word(version.name, fg="yellow"), *text.counts(store.counts(version))]
+        yield from text.wrap([*words, *text.words(version.message)], indent=4)
+    usage = store.runs.usage(run)
+    if usage:
+        yield ""
+        rows = [
+            (stage, f"{u.calls:,}", f"{u.prompt_tokens:,}", f"{u.completion_tokens:,}")
+            for stage, u in usage.items()
+        ]
+        yield from text.table(rows, header=("stage", "calls", "tokens in", "tokens out"))
+    for state in store.runs.states(run):
+        detail = f": {state.detail}" if state.detail else ""
+        yield click.style(f"{text.when(state.time)} {state.state}{detail}", dim=True)
+
+
+def _object(store: Store, run: Run) -> dict[str, Any]:
+    return {
+        "name": run.name,
+        "state": store.runs.state(run),
+        "branch": run.branch,
+        "base": f"v{run.base}",
+        "author": run.author,
+        "time": run.time,
+        "config": run.config,
+        "steps": [version.name for version in _steps(store, run)],
+        "usage": {stage: u._asdict() for stage, u in store.runs.usage(run).items()},
+        "states": [state._asdict() for state in store.runs.states(run)],
+    }

@@ -1,0 +1,187 @@
+"""`tfgrpo show`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from tfgrpo.cli import log, text
+from tfgrpo.cli.context import REVISION, App, pass_app
+from tfgrpo.store.errors import UnknownRevision
+from tfgrpo.store.records import Event, Library, Version
+from tfgrpo.store.store import Store
+
+
+@click.command()
+@click.argument("what", default="HEAD", type=REVISION)
+@click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
+@pass_app
+def show(app: App, what: str, as_json: bool) -> None:
+    """Show a version with its events, their reasons and evidence, and the library it makes.
+
+    WHAT may also be an experience: an id, the beginning of one, or a label such as G0 of the
+    library at HEAD. Then its whole life is shown, on every branch.
+
+    \b
+    Examples:
+      tfgrpo show HEAD
+      tfgrpo show G0
+    """
+    store = app.store
+    try:
+        version = store.resolve(what)
+    except UnknownRevision as unknown:
+        try:
+            experience = store.experience_id(what)
+        except UnknownRevision as no_experience:
+            label = what[:1] == "G" and what[1:].isdigit()
+            raise (no_experience if label else unknown) from None
+        _show_experience(app, store, experience, as_json)
+        return
+    library = store.library(version)
+    if as_json:
+        found = log.as_object(store, version, log.refs(store))
+        found["events"] = [event_object(event) for event in store.events(version)]
+        found["library"] = library_object(library)
+        text.emit_json(found)
+    else:
+        text.emit(app, _version_lines(store, version, library))
+
+
+def _show_experience(app: App, store: Store, experience: str, as_json: bool) -> None:
+    events = store.history(experience)
+    if as_json:
+        text.emit_json({"experience": experience, "events": [event_object(e) for e in events]})
+    else:
+        text.emit(app, _life(store, experience, events))
+
+
+def _version_lines(store: Store, version: Version, library: Library) -> Iterator[str]:
+    names = log.refs(store)
+    yield from log.heading(store, version, names)
+    yield click.style(f"  {version.digest.hex()}", dim=True)
+    before = _before(store, version)
+    for event in store.events(version):
+        yield ""
+        yield from event_lines(event, before.get(event.experience))
+        if event.text is not None:
+            before[event.experience] = event.text
+    for kind, fg in (("refused", "red"), ("failed", "red")):
+        for item in version.meta.get(kind, []):
+            yield ""
+            what = item.get("text") or item.get("stage", "")
+            yield from text.wrap(
+                [text.Word(kind, fg=fg), *text.words(f"{what} ({item['problem']})")], indent=2
+            )
+            yield from text.wrap(text.words(item["reason"], dim=True), first="  ", indent=2)
+    if version.meta.get("repaired"):
+        yield ""
+        yield text.plural(version.meta["repaired"], "answer") + " had to be repaired to be read"
+    yield ""
+    yield click.style(f"the library at {version.name}", bold=True) + (
+        f": {text.plural(len(library), 'experience')}" if library else ": empty"
+    )
+    yield from library_lines(library)
+
+
+def _before(store: Store, version: Version) -> dict[str, str]:
+    """Returns the texts that a version's events started from."""
+    if version.parent is None:
+        return {}
+    return {e.id: e.text for e in store.library(store.version(version.parent))}
+
+
+def library_lines(library: Library) -> Iterator[str]:
+    """Yields `[G0] text` for each experience, hung under its label."""
+    for label, id in library.labels.items():
+        first = click.style(f"[{label}]", fg="cyan") + " "
+        yield from text.wrap(text.words(library.by_id[id].text), first=first, indent=len(label) + 3)
+
+
+def event_lines(event: Event, before: str | None) -> list[str]:
+    """Returns an event's lines: what it did, why, and who taught it."""
+    head = [
+        text.Word(text.SIGNS[event.op], fg=text.COLOURS[event.op], bold=True),
+        text.Word(event.experience, dim=True),
+    ]
+    if event.redacted:
+        body = text.words("[redacted]", dim=True)
+    elif event.op == "MODIFY" and before is not None and event.text is not None:
+        body = text.word_diff(before, event.text)
+    elif event.op == "KEEP":
+        body = text.words(before or "", fg="cyan")
+    elif event.op == "DELETE":
+        body = text.words(before or "", fg="red")
+    else:
+        body = text.words(event.text or "", fg="green")
+    lines = text.wrap([*head, *body], indent=15)
+    if event.reason:
+        lines += text.wrap(text.words(f"because {event.reason}"), first=" " * 15, indent=15)
+    told = evidence_words(event)
+    if told:
+        lines += text.wrap(text.words(told, dim=True), first=" " * 15, indent=15)
+    return lines
+
+
+def evidence_words(event: Event) -> str:
+    """Returns who taught an event: `from hire-12, 2 of 5 right, step 1 of run quick`."""
+    evidence = event.evidence or {}
+    parts = []
+    if "problem" in evidence:
+        parts.append(f"from {evidence['problem']}")
+    rewards = [reward for _, reward in evidence.get("rollouts", []) if reward is not None]
+    if rewards:
+        right = sum(reward >= 1 for reward in rewards)
+        parts.append(f"{right} of {len(rewards)} right")
+    if "run" in evidence:
+        parts.append(f"step {evidence['step'] + 1} of run {evidence['run']}")
+    if "source" in evidence:
+        parts.append(f"imported from {evidence['source']}")
+    return ", ".join(parts)
+
+
+def _life(store: Store, experience: str, events: tuple[Event, ...]) -> Iterator[str]:
+    labels = store.library("HEAD").label_of
+    here = f"[{labels[experience]}] at HEAD" if experience in labels else "not in HEAD's library"
+    yield click.style(f"experience {experience}", bold=True) + f", {here}"
+    texts = {event.row: event.text for event in events}
+    for event in events:
+        version = store.version(event.version)
+        before = texts.get(event.replaces) if event.replaces else None
+        if texts.get(event.row) is None:
+            texts[event.row] = before
+        yield ""
+        yield from text.wrap(
+            [
+                text.Word(version.name, fg="yellow"),
+                *text.words(
+                    f"{text.when(version.time)} ({text.age(version.time)}) by {version.author}",
+                    dim=True,
+                ),
+            ],
+            indent=2,
+        )
+        yield from event_lines(event, before)
+
+
+def event_object(event: Event) -> dict[str, Any]:
+    """Returns an event as JSON for programs."""
+    return {
+        "version": f"v{event.version}",
+        "op": event.op,
+        "experience": event.experience,
+        "text": event.text,
+        "reason": event.reason,
+        "evidence": event.evidence,
+        "redacted": event.redacted,
+    }
+
+
+def library_object(library: Library) -> list[dict[str, str]]:
+    """Returns a library as JSON for programs, in order."""
+    return [
+        {"label": label, "id": id, "text": library.by_id[id].text}
+        for label, id in library.labels.items()
+    ]

@@ -1,0 +1,58 @@
+"""`tfgrpo status`."""
+
+from __future__ import annotations
+
+import click
+
+from tfgrpo.cli import text
+from tfgrpo.cli.context import App, pass_app
+from tfgrpo.store.revisions import run_of_history
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
+@pass_app
+def status(app: App, as_json: bool) -> None:
+    """Show where HEAD is, what the library holds, and which runs are unfinished.
+
+    \b
+    Examples:
+      tfgrpo status
+      tfgrpo status --json
+    """
+    store = app.store
+    head = store.head
+    library = store.library(head.version)
+    runs = [(run, store.runs.state(run)) for run in store.runs.all()]
+    unfinished = [(run, state) for run, state in runs if state != "finished"]
+    if as_json:
+        text.emit_json(
+            {
+                "store": str(app.path),
+                "head": head.version.name,
+                "branch": head.branch,
+                "experiences": len(library),
+                "versions": store.port.last_version() + 1,
+                "bytes": app.path.stat().st_size,
+                "run": run_of_history(store, head.version),
+                "unfinished": [{"run": run.name, "state": state} for run, state in unfinished],
+            }
+        )
+        return
+    where = f"on branch {head.branch}" if head.branch else "HEAD is detached"
+    click.echo(f"{where}, at {click.style(head.version.name, fg='yellow')}")
+    click.echo(f"  {head.version.message}")
+    size = text.plural(len(library), "experience")
+    letters = sum(len(e.text) for e in library)
+    click.echo(f"  {size}, {letters} characters; {text.plural(len(runs), 'run')}")
+    click.echo(f"  store: {app.path}, {app.path.stat().st_size / 1e6:.1f} MB")
+    if head.branch is None:
+        click.echo("  `tfgrpo checkout main` goes back to the branch main")
+    for run, state in unfinished:
+        states = store.runs.states(run)
+        click.echo(f"run {run.name} is {state}")
+        if state == "running":
+            continue
+        if states and states[-1].detail:
+            click.echo(f"  {states[-1].detail}")
+        click.echo(f"  `tfgrpo train --resume {run.name}` goes on with it")

@@ -1,0 +1,198 @@
+"""What commands print with: styled words that wrap, word diffs, ages, pages, JSON.
+
+Plain text by hand and not rich, because these views have to start at once. Colour is added by
+click, which takes it away again when the output is no terminal.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import shutil
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from tfgrpo.store.records import Op
+
+if TYPE_CHECKING:
+    from tfgrpo.cli.context import App
+
+SIGNS: dict[Op, str] = {"ADD": "+", "MODIFY": "~", "DELETE": "-", "KEEP": "="}
+COLOURS: dict[Op, str] = {"ADD": "green", "MODIFY": "yellow", "DELETE": "red", "KEEP": "cyan"}
+UNWRAPPED = 10_000
+
+
+class Word(NamedTuple):
+    """A word and how it looks. `glue` puts it right after the word before it."""
+
+    text: str
+    fg: str | None = None
+    dim: bool = False
+    bold: bool = False
+    strike: bool = False
+    glue: bool = False
+
+    def styled(self) -> str:
+        """The word with its colours."""
+        if self.fg or self.dim or self.bold or self.strike:
+            return click.style(
+                self.text,
+                fg=self.fg,
+                dim=self.dim or None,
+                bold=self.bold or None,
+                strikethrough=self.strike or None,
+            )
+        return self.text
+
+
+def width() -> int:
+    """Returns how wide lines may be: the terminal's width, and no limit when piped."""
+    if not sys.stdout.isatty():
+        return UNWRAPPED
+    return max(40, shutil.get_terminal_size().columns)
+
+
+def words(text: str, **look: Any) -> list[Word]:
+    """Returns a text's words, all looking alike."""
+    return [Word(word, **look) for word in text.split()]
+
+
+def wrap(line: Iterable[Word], *, first: str = "", indent: int = 0) -> list[str]:
+    """Returns words as lines of the terminal's width, hung at `indent`, after `first`."""
+    limit, lines = width(), []
+    current, room = first, limit - len(click.unstyle(first))
+    fresh = True
+    for word in line:
+        space = 0 if fresh or word.glue else 1
+        if not fresh and not word.glue and len(word.text) + space > room:
+            lines.append(current)
+            current, room, space = " " * indent, limit - indent, 0
+        current += " " * space + word.styled()
+        room -= space + len(word.text)
+        fresh = False
+    return [*lines, current]
+
+
+def word_diff(before: str, after: str) -> list[Word]:
+    """Returns the words of two texts as one line: taken out, put in, and kept.
+
+    On a terminal colour tells them apart; elsewhere they are marked [-so-] and {+so+}.
+    """
+    a, b = before.split(), after.split()
+    coloured = colourful()
+    line: list[Word] = []
+
+    def marked(part: Sequence[str], fg: str, marks: tuple[str, str]) -> None:
+        text = " ".join(part)
+        if coloured:
+            line.extend(words(text, fg=fg, strike=fg == "red"))
+        elif text:
+            line.extend(words(f"{marks[0]}{text}{marks[1]}"))
+
+    for kind, i, j, k, m in difflib.SequenceMatcher(None, a, b, autojunk=False).get_opcodes():
+        if kind == "equal":
+            line.extend(words(" ".join(a[i:j])))
+        else:
+            marked(a[i:j], "red", ("[-", "-]"))
+            marked(b[k:m], "green", ("{+", "+}"))
+    return line
+
+
+def colourful() -> bool:
+    """Returns whether colours will be seen."""
+    context = click.get_current_context(silent=True)
+    return sys.stdout.isatty() and not (context and context.color is False)
+
+
+def counts(numbers: Mapping[Op, int]) -> list[Word]:
+    """Returns `+2 ~1 =3`; kinds that do not occur are left out."""
+    return [
+        Word(f"{sign}{numbers[op]}", fg=COLOURS[op])
+        for op, sign in SIGNS.items()
+        if numbers.get(op)
+    ]
+
+
+def age(microseconds: int) -> str:
+    """Returns how long ago a time was, as people say it."""
+    seconds = max(0, time.time() - microseconds / 1e6)
+    for size, unit in (
+        (86400 * 365, "year"),
+        (86400 * 30, "month"),
+        (86400, "day"),
+        (3600, "hour"),
+        (60, "minute"),
+    ):
+        if seconds >= size:
+            n = int(seconds // size)
+            return f"{n} {unit}{'s' if n > 1 else ''} ago"
+    return "just now"
+
+
+def when(microseconds: int) -> str:
+    """Returns a time as local date and minute."""
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(microseconds / 1e6))
+
+
+def plural(count: int, noun: str) -> str:
+    """Returns `1 group`, `2 groups`."""
+    if count != 1:
+        noun = noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
+    return f"{count} {noun}"
+
+
+def emit(app: App, lines: Iterator[str] | Iterable[str]) -> None:
+    """Prints lines, through a pager when they are more than the terminal holds.
+
+    Lines are taken as they are needed, so a long history shows its first at once.
+    """
+    if not app.pager or not sys.stdout.isatty():
+        for line in lines:
+            click.echo(line)
+        return
+    held: list[str] = []
+    room = shutil.get_terminal_size().lines - 2
+    lines = iter(lines)
+    for line in lines:
+        held.append(line)
+        if len(held) > room:
+            click.echo_via_pager(_chain(held, lines))
+            return
+    for line in held:
+        click.echo(line)
+
+
+def _chain(held: list[str], rest: Iterator[str]) -> Iterator[str]:
+    for line in held:
+        yield line + "\n"
+    for line in rest:
+        yield line + "\n"
+
+
+def emit_json(value: object) -> None:
+    """Prints a value as JSON for programs."""
+    click.echo(json.dumps(value, ensure_ascii=False, indent=2))
+
+
+def emit_json_lines(values: Iterable[object]) -> None:
+    """Prints values as JSON, one a line, as they come."""
+    for value in values:
+        click.echo(json.dumps(value, ensure_ascii=False))
+
+
+def table(rows: Sequence[Sequence[str]], *, header: Sequence[str]) -> list[str]:
+    """Returns rows as aligned columns; the last column is cut to the terminal's width."""
+    all_rows = [header, *rows]
+    widths = [max(len(row[i]) for row in all_rows) for i in range(len(header))]
+    lines = []
+    for number, row in enumerate(all_rows):
+        cells = [cell.ljust(w) for cell, w in zip(row[:-1], widths, strict=False)]
+        line = "  ".join([*cells, row[-1]]).rstrip()
+        if len(line) > width():
+            line = line[: width() - 1] + "…"
+        lines.append(click.style(line, bold=True) if number == 0 else line)
+    return lines

@@ -1,0 +1,262 @@
+"""`tfgrpo train`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tfgrpo.cli import checkout, options, text
+from tfgrpo.cli.context import App, author, pass_app
+
+if TYPE_CHECKING:
+    from tfgrpo.serving import Endpoints
+    from tfgrpo.settings import TrainSettings
+    from tfgrpo.store.journal import Journal
+    from tfgrpo.store.runs import Run
+    from tfgrpo.store.store import Store
+    from tfgrpo.verify import Verifier
+
+
+@click.command()
+@click.argument("data", required=False)
+@click.option("--run", "name", help="The run's name; else after the data.")
+@click.option("--resume", metavar="RUN", help="Go on with this run, with the settings it has.")
+@click.option("--new", is_flag=True, help="A new run, even where one like it is unfinished.")
+@click.option("--branch", help="The branch that learns; else HEAD's.")
+@click.option("--epochs", type=int, help="Passes over the data.  [3]")
+@click.option("--batch-size", type=int, help="Problems in a step.  [100]")
+@click.option("--group-size", type=int, help="Attempts at a problem in a step.  [5]")
+@click.option("--reflection-model", help="Summarises, compares and controls; else --model.")
+@click.option("--reflection-base-url", help="Its endpoint; else --base-url.")
+@click.option("--reflection-api-key-env", help="Its key's variable; else --api-key-env.")
+@click.option("--reflection-temperature", type=float, help="Of reflection.  [0.2]")
+@click.option("--learning-objective", help="What should be learned, in your words.")
+@click.option("--max-words", type=int, help="The most words of an experience.  [32]")
+@click.option(
+    "--ground-truth/--no-ground-truth",
+    default=None,
+    help="Whether comparisons see the right answer.  [yes]",
+)
+@click.option("--heldout", help="Problems to compare on at the end, against the empty library.")
+@click.option("--heldout-samples", type=int, help="Attempts at each of them.  [2]")
+@click.option("--heldout-problems", type=int, help="How many of them, from the top; else all.")
+@options.shared
+@pass_app
+def train(
+    app: App,
+    /,
+    data: str | None,
+    name: str | None,
+    resume: str | None,
+    new: bool,
+    config: Path | None,
+    **values: Any,
+) -> None:
+    """Learn a library from the problems in DATA, a JSONL file of problem and answer.
+
+    Each step rolls out a group of attempts for every problem of a batch, scores them, asks why
+    the right ones of a mixed group beat the wrong ones, and appends what was learned as one
+    version, tagged RUN/step_N. The same command goes on with a run that was cut off, and asks
+    for nothing that was answered before.
+
+    Defaults in brackets are the paper's. All of it can stand in tfgrpo.toml, in the tables
+    [model] and [train]. Without --model an embedded model is fetched and used.
+
+    \b
+    Examples:
+      tfgrpo train problems.jsonl --epochs 1 --batch-size 8
+      tfgrpo train problems.jsonl --base-url http://127.0.0.1:8000/v1 --model my-model
+    """
+    _need_store(app)
+    started = time.monotonic()
+    if resume is not None:
+        run, resumed = app.store.runs.get(resume), True
+    else:
+        run, resumed = _begin(app, data, name, new, config, options.flags(values))
+    try:
+        _work(app, run, resumed, config)
+    except KeyboardInterrupt:
+        done = text.plural(_steps_done(app.store, run), "step")
+        click.echo(f"interrupted; run {run.name} has {done} behind it and keeps every answer")
+        click.echo(f"`tfgrpo train --resume {run.name}` goes on from there")
+        click.get_current_context().exit(130)
+    _tell(app, run, time.monotonic() - started)
+
+
+def _need_store(app: App) -> None:
+    """Makes a store where there is none, and says so."""
+    from tfgrpo.store.errors import StoreError
+    from tfgrpo.store.store import Store
+
+    try:
+        there = app.path.exists()
+    except StoreError:
+        there = False
+    if not there:
+        app.adopt(Store.init(app.new_path, author=author()))
+        click.echo(f"made an empty library at {app.new_path}")
+
+
+def _begin(
+    app: App, data: str | None, name: str | None, new: bool, config: Path | None, given: Any
+) -> tuple[Run, bool]:
+    """Checks everything that can be checked, then makes the run, or finds the one to go on with."""
+    from tfgrpo import problems, serving, templates
+    from tfgrpo.settings import SettingsError, TrainSettings, build
+    from tfgrpo.store.errors import InvalidOperation
+    from tfgrpo.training import begin
+    from tfgrpo.verify import check_golds
+
+    tables = options.from_file(app, config)
+    given = {"data": data, **given}
+    layers = [given, tables.get("train", {}), tables.get("model", {})]
+    asked = build(TrainSettings, *layers, {"data": "", "branch": app.store.head.branch})
+    if not asked.data:
+        raise SettingsError(
+            "no problems are named", hint="tfgrpo train DATA, or data in tfgrpo.toml's [train]"
+        )
+    if asked.branch == "main" and app.store.head.branch is None and "branch" not in given:
+        raise InvalidOperation(
+            "HEAD is detached: training needs a branch to grow",
+            hint="`tfgrpo checkout main` goes onto one; --branch NAME names or makes one",
+        )
+    dataset = problems.load(Path(asked.data), asked.fields)
+    check_golds(dataset, asked.data)
+    if asked.heldout:
+        heldout = problems.load(Path(asked.heldout), asked.fields)
+        check_golds(heldout, asked.heldout)
+    for prompt in ("rollout", "summary", "comparison", "controller"):
+        templates.load(prompt, Path(asked.prompts) if asked.prompts else None)
+    serving.check(asked.models, os.environ)
+    kept: dict[str, Any] = {"data_digest": problems.digest(dataset)}
+    for key in options.PATHS:
+        if getattr(asked, key):
+            kept[key] = options.kept_path(app, getattr(asked, key))
+    return begin(app.store, asked.model_copy(update=kept), name=name, new=new)
+
+
+def _work(app: App, run: Run, resumed: bool, config: Path | None) -> None:
+    """Runs what is left of a run, and the comparison at its end."""
+    from tfgrpo import problems
+    from tfgrpo.cli import live
+    from tfgrpo.serving import opened
+    from tfgrpo.settings import TrainSettings, price
+    from tfgrpo.store import lock
+    from tfgrpo.store.errors import InvalidOperation
+    from tfgrpo.store.journal import Journal
+    from tfgrpo.training import Training, plan_steps
+    from tfgrpo.verify import Verifier
+
+    settings = TrainSettings(**run.config)
+    path = options.opened_path(app, settings.data)
+    dataset = problems.load(path, settings.fields)
+    if problems.digest(dataset) != settings.data_digest:
+        raise problems.DatasetError(
+            f"{path} has changed since run {run.name} began",
+            hint="put the file back to go on with it, or begin another run with --new",
+        )
+    prices = options.from_file(app, config).get("prices", {})
+    with lock.held(app.store.runs.lock_path(run)) as free:
+        if not free:
+            raise InvalidOperation(
+                f"run {run.name} is running in another process", hint="`tfgrpo status` shows it"
+            )
+        steps = plan_steps(dataset, settings)
+        click.echo(
+            f"run {run.name}{' goes on' if resumed else ''}: "
+            f"{text.plural(len(dataset), 'problem')}, {text.plural(len(steps), 'step')} of up to "
+            f"{settings.batch_size} × {settings.group_size} attempts, {settings.models.model}"
+        )
+        with live.Fetch() as bar, opened(settings, os.environ, bar.update) as endpoints:
+            bar.close()
+            journal = Journal(app.store.path)
+            try:
+                with Verifier() as verifier:
+                    training = Training(
+                        app.store,
+                        run,
+                        dataset,
+                        endpoints,
+                        verifier,
+                        journal,
+                        price=price(settings.models.model, prices),
+                        reflection_price=price(
+                            settings.models.reflection_model or settings.models.model, prices
+                        ),
+                    )
+                    with live.training(training.progress) as shown:
+                        training.watch = shown.say
+                        asyncio.run(training.run())
+                    if settings.heldout:
+                        _compare(app, run, settings, endpoints, verifier, journal)
+            finally:
+                journal.close()
+
+
+def _compare(
+    app: App,
+    run: Run,
+    settings: TrainSettings,
+    endpoints: Endpoints,
+    verifier: Verifier,
+    journal: Journal,
+) -> None:
+    """Compares what was learned with the empty library, on the held-out problems."""
+    from tfgrpo import problems
+    from tfgrpo.cli import evaluate
+    from tfgrpo.settings import EvalSettings
+
+    assert settings.heldout is not None
+    path = options.opened_path(app, settings.heldout)
+    heldout = problems.load(path, settings.fields)[: settings.heldout_problems]
+    shared = {name: getattr(settings, name) for name in EvalSettings.model_fields if name in SHARED}
+    asked = EvalSettings(
+        data=settings.heldout,
+        samples=settings.heldout_samples,
+        temperature=settings.temperature,
+        **shared,
+    )
+    final = app.store.version(app.store.tags()[f"{run.name}/step_{_steps_done(app.store, run)}"])
+    empty = app.store.version(0)
+    evaluate.run(app, [final, empty], heldout, asked, endpoints, verifier, journal)
+
+
+SHARED = (
+    "fields",
+    "models",
+    "agent_objective",
+    "prompts",
+    "concurrency",
+    "max_tokens",
+    "task_timeout",
+    "seed",
+)
+
+
+def _steps_done(store: Store, run: Run) -> int:
+    prefix = f"{run.name}/step_"
+    steps = [tag for tag in store.tags() if tag.startswith(prefix)]
+    return len(steps) - 1
+
+
+def _tell(app: App, run: Run, seconds: float) -> None:
+    """Says what came of a run, and writes the library for inference."""
+    from tfgrpo.cli.live import span
+
+    store = app.store
+    done = _steps_done(store, run)
+    first, last = f"{run.name}/step_0", f"{run.name}/step_{done}"
+    added = sum(change.op == "ADD" for change in store.diff(first, last))
+    told = f"learned {text.plural(added, 'experience')} in {text.plural(done, 'version')}"
+    if store.head.branch == run.branch and store.head.version.number == store.tags()[last]:
+        path = checkout.materialise(app)
+        click.echo(f"{told}; step_{done} is checked out ({span(seconds)})")
+        click.echo(f"wrote {path}")
+    else:
+        click.echo(f"{told}, on branch {run.branch} ({span(seconds)})")
+        click.echo(f"`tfgrpo checkout {run.branch}` goes there")
