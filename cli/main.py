@@ -104,7 +104,8 @@ def tfgrpo(ctx: click.Context, store: str | None, no_pager: bool) -> None:
 def main() -> None:
     """Runs the command line. Errors are one line and a hint; bad usage exits with 2."""
     try:
-        tfgrpo.main(standalone_mode=False, prog_name="tfgrpo")
+        code = tfgrpo.main(standalone_mode=False, prog_name="tfgrpo")
+        sys.exit(code if isinstance(code, int) else 0)
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)
     except click.UsageError as error:

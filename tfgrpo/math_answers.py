@@ -15,7 +15,9 @@ from typing import Any, NamedTuple
 
 PLAIN = re.compile(r"[+-]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?\Z|[+-]?\.\d+\Z")
 TAG = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
-WRAPPING = re.compile(r"\\(?:text|mathrm|textbf|mathbf)\{([^{}]*)\}")
+WRAPPING = re.compile(r"\\(?:text|mathrm|textbf|mathbf)\s*\{([^{}]*)\}")
+UNIT = re.compile(r"(?<=[\d\s])(?!pi\b)[A-Za-z]{2,}(?:[ /.-]+[A-Za-z]+)*$")
+WORDS = re.compile(r"[^\W\d_]{2,}(?:[ .,'-]+[^\W\d_]+)*\Z")
 
 
 class Verdict(NamedTuple):
@@ -35,10 +37,13 @@ def judge(gold: str, response: str) -> Verdict:
     found = extract(response)
     if found is None:
         return Verdict(0.0, None, "no \\boxed{} answer")
-    want, have = plain(gold), plain(found)
-    if want is not None and have is not None:
-        right = want == have
-        return Verdict(float(right), str(have), "equal" if right else f"{found} is not {gold}")
+    for kind in (plain, in_words):
+        want, have = kind(gold), kind(found)
+        if want is not None and have is not None:
+            right = want == have
+            return Verdict(float(right), str(have), "equal" if right else f"{found} is not {gold}")
+    if in_words(gold) is not None:
+        return Verdict(0.0, found, f"{found} is not {gold}")
     try:
         return _by_sympy(gold, found)
     except Exception as error:  # sympy raises nearly anything; it is told, as unverifiable
@@ -47,7 +52,7 @@ def judge(gold: str, response: str) -> Verdict:
 
 def check_gold(gold: str) -> str | None:
     """Returns what is wrong with a ground truth, or None when answers can be compared with it."""
-    if plain(gold) is not None:
+    if plain(gold) is not None or in_words(gold) is not None:
         return None
     try:
         return None if _parse(gold) else "it parses to nothing"
@@ -72,10 +77,22 @@ def extract(response: str) -> str | None:
 
 
 def plain(text: str) -> Fraction | None:
-    """Returns the number that a text plainly is: `1,250`, `$40`, `12.50`, `\\text{7}`."""
-    text = WRAPPING.sub(r"\1", text).strip().strip("$€£ \t\n").rstrip(".").rstrip("%€$£ \\").strip()
-    text = text.replace("{,}", ",").replace("\\,", "").replace("\\!", "").replace("−", "-")
+    """Returns the number that a text plainly is: `1,250`, `$40`, `12.50`, `40 euros`."""
+    text = WRAPPING.sub(r"\1", text).replace("{,}", ",").replace("−", "-")
+    for space in ("\\,", "\\!", "\\;", "\\ ", "~"):
+        text = text.replace(space, " ")
+    text = text.strip().strip("$€£ ").rstrip(".")
+    text = UNIT.sub("", text).rstrip("%€$£ \\")
     return Fraction(text.replace(",", "")) if PLAIN.match(text) else None
+
+
+def in_words(text: str) -> str | None:
+    """Returns a text that is words and no formula, in the form in which words are compared.
+
+    Two or more letters in a row would be read as a product of symbols: Paris as a·i·p·r·s.
+    """
+    bare = " ".join(WRAPPING.sub(r"\1", text).split()).rstrip(".")
+    return bare.casefold() if WORDS.match(bare) else None
 
 
 def _braced(text: str, start: int) -> str | None:
@@ -89,10 +106,18 @@ def _braced(text: str, start: int) -> str | None:
 
 
 def _parse(text: str) -> list[Any]:
+    """Returns the expressions that a text may mean; none when it is no mathematics."""
+    import logging
+
     from math_verify import parse
 
+    logging.getLogger("math_verify").setLevel(logging.ERROR)  # it warns that it has no time-out
     bare = text.strip().strip("$")
-    return parse(f"${bare}$", parsing_timeout=None) or parse(text, parsing_timeout=None)  # type: ignore[no-any-return]
+    for form in (f"${bare}$", text):
+        found = [part for part in parse(form, parsing_timeout=None) if not isinstance(part, str)]
+        if found:
+            return found
+    return []
 
 
 def _by_sympy(gold: str, found: str) -> Verdict:
@@ -102,7 +127,6 @@ def _by_sympy(gold: str, found: str) -> Verdict:
     if not want:
         return Verdict(None, found, f"unverifiable: cannot parse the ground truth {gold!r}")
     if not have:
-        same = gold.strip().casefold() == found.strip().casefold()
-        return Verdict(float(same), found.casefold(), "equal as text" if same else "cannot parse")
+        return Verdict(0.0, in_words(found) or found, f"{found} is not {gold}")
     right = bool(verify(want, have, timeout_seconds=None))
     return Verdict(float(right), str(have[0]), "equal" if right else f"{found} is not {gold}")

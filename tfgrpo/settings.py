@@ -152,7 +152,7 @@ def build(kind: type[S], *layers: Mapping[str, Any]) -> S:
             message, hint = f"there is no setting {name!r}", "`--help` lists them"
         else:
             message = f"{name}: {first['msg'].removeprefix('Value error, ')}"
-            hint = f"--{name.replace('_', '-')} was {first.get('input')!r}"
+            hint = f"see --{name.replace('_', '-')} in `--help`"
         raise SettingsError(message, hint=hint) from None
 
 

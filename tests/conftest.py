@@ -1,0 +1,76 @@
+"""Fixtures that more than one file of tests needs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+from scripted import ScriptedEndpoint
+
+ROOT = Path(__file__).parent.parent
+TFGRPO = Path(sys.executable).with_name("tfgrpo")
+
+Cli: TypeAlias = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def environment(**more: str) -> dict[str, str]:
+    """This process's environment without what would change how the product behaves."""
+    kept = {
+        key: value
+        for key, value in os.environ.items()
+        if not key.startswith(("TFGRPO_", "OPENAI_", "NO_COLOR", "FORCE_COLOR"))
+    }
+    return kept | {"TFGRPO_AUTHOR": "tester", "COLUMNS": "80"} | more
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Cli:
+    """Runs `tfgrpo` in `tmp_path` as a process of its own, and returns what it printed."""
+
+    def run(
+        *arguments: str, ok: bool = True, env: dict[str, str] | None = None, timeout: float = 60
+    ) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            [TFGRPO, *arguments],
+            cwd=tmp_path,
+            env=environment(**(env or {})),
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            stdin=subprocess.DEVNULL,
+        )
+        assert not ok or done.returncode == 0, done.stderr
+        return done
+
+    return run
+
+
+@pytest.fixture
+def endpoint() -> Iterator[ScriptedEndpoint]:
+    """A model on loopback that can be taught."""
+    with ScriptedEndpoint() as running:
+        yield running
+
+
+def problems(numbers: Sequence[int]) -> str:
+    """A JSONL dataset for the model of `scripted.py`: one problem for each number."""
+    rows = [{"problem": f"What is {n} op {n + 3}?", "answer": 2 * n + 4} for n in numbers]
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def one_line_error(done: subprocess.CompletedProcess[str], *said: str, code: int = 1) -> None:
+    """Asserts that a command failed as promised: one line, a hint, a code, no traceback."""
+    assert done.returncode == code, (done.returncode, done.stdout, done.stderr)
+    lines = done.stderr.strip().splitlines()
+    errors = [line for line in lines if line.startswith("error: ")]
+    assert len(errors) == 1, done.stderr
+    assert lines[-1].startswith("hint: "), done.stderr
+    assert "Traceback" not in done.stderr
+    for words in said:
+        assert words in done.stderr, done.stderr

@@ -1,0 +1,329 @@
+"""`train`, `eval` and `runs` against a model on loopback, as a person meets them."""
+
+from __future__ import annotations
+
+import json
+import resource
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from conftest import TFGRPO, Cli, environment, one_line_error, problems
+from scripted import LESSON, Reply, ScriptedEndpoint
+
+SMALL = ("--epochs", "1", "--batch-size", "4", "--model", "m")
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """Twelve problems to learn from, and twelve others."""
+    (tmp_path / "problems.jsonl").write_text(problems(range(12)))
+    (tmp_path / "heldout.jsonl").write_text(problems(range(20, 32)))
+    return tmp_path
+
+
+def train(cli: Cli, endpoint: ScriptedEndpoint, *more: str, ok: bool = True) -> str:
+    arguments = ("train", "problems.jsonl", *SMALL, "--base-url", endpoint.base_url, *more)
+    done = cli(*arguments, ok=ok)
+    return done.stdout + done.stderr
+
+
+def test_training_learns_tags_its_steps_and_checks_out_the_last(
+    cli: Cli, data: Path, endpoint: ScriptedEndpoint
+) -> None:
+    said = train(cli, endpoint)
+    assert "learned 1 experience in 3 versions; step_3 is checked out" in said
+    assert json.loads((data / ".tfgrpo/experiences.json").read_text()) == {"G0": LESSON}
+    tags = json.loads(cli("tag", "--json").stdout)
+    assert tags == {f"problems/step_{n}": n for n in range(4)}
+
+
+def test_every_event_says_who_taught_it(cli: Cli, data: Path, endpoint: ScriptedEndpoint) -> None:
+    train(cli, endpoint)
+    shown = json.loads(cli("show", "step_1", "--json").stdout)
+    for event in shown["events"]:
+        evidence = event["evidence"]
+        assert event["reason"]
+        assert evidence["run"] == "problems"
+        assert len(evidence["rollouts"]) == 5
+        assert set(evidence["prompts"]) == {"rollout", "summary", "comparison", "controller"}
+
+
+def test_a_step_that_learned_nothing_makes_a_version_that_says_so(
+    cli: Cli, data: Path, endpoint: ScriptedEndpoint
+) -> None:
+    assert "nothing learned" in train(cli, endpoint)
+    assert json.loads(cli("log", "-n", "1", "--json").stdout)["version"] == "v3"
+
+
+def test_the_same_command_again_begins_another_run_once_the_first_is_finished(
+    cli: Cli, data: Path, endpoint: ScriptedEndpoint
+) -> None:
+    train(cli, endpoint)
+    assert "run problems-2" in train(cli, endpoint)
+    assert [r["name"] for r in json.loads(cli("runs", "--json").stdout)] == [
+        "problems",
+        "problems-2",
+    ]
+
+
+def test_the_held_out_comparison_is_against_the_empty_library(
+    cli: Cli, data: Path, endpoint: ScriptedEndpoint
+) -> None:
+    said = train(cli, endpoint, "--heldout", "heldout.jsonl")
+    assert "v3 - v0: +" in said
+    assert said.count("better") == 1
+
+
+def test_evaluations_stick_to_their_version_and_are_not_paid_for_twice(
+    cli: Cli, data: Path, endpoint: ScriptedEndpoint
+) -> None:
+    train(cli, endpoint)
+    arguments = ("eval", "heldout.jsonl", "--samples", "4", "--against", "v0")
+    first = cli(*arguments).stdout
+    calls = len(endpoint.requests)
+    assert cli(*arguments).stdout == first
+    assert len(endpoint.requests) == calls
+    assert "mean@4 1.000" in cli("log", "-n", "1").stdout
+    found = json.loads(cli(*arguments, "--json").stdout)
+    assert found["differences"][0]["verdict"] == "better"
+
+
+def test_settings_come_from_the_file_beside_the_store_and_flags_win(
+    cli: Cli, data: Path, endpoint: ScriptedEndpoint
+) -> None:
+    (data / "tfgrpo.toml").write_text(
+        f"""
+        [model]
+        model = "m"
+        base_url = "{endpoint.base_url}"
+
+        [train]
+        data = "problems.jsonl"
+        epochs = 2
+        batch_size = 6
+        """
+    )
+    cli("init")
+    assert "learned 1 experience in 2 versions" in cli("train", "--epochs", "1").stdout
+
+
+def test_objectives_reach_the_prompts(cli: Cli, data: Path, endpoint: ScriptedEndpoint) -> None:
+    train(
+        cli, endpoint, "--agent-objective", "AGENTGOAL", "--learning-objective", "LEARNINGGOAL"
+    )
+    texts = [json.dumps(request["messages"]) for request in endpoint.requests]
+    assert all("AGENTGOAL" in text for text in texts if "op" in text and "What is" in text)
+    assert any("LEARNINGGOAL" in text for text in texts)
+
+
+def test_prompts_can_be_overridden_by_a_folder(
+    cli: Cli, data: Path, endpoint: ScriptedEndpoint
+) -> None:
+    (data / "mine").mkdir()
+    (data / "mine/rollout.md").write_text(
+        "<!-- system -->\nMYPROMPT {{library}}\n<!-- user -->\n{{problem}}\n"
+    )
+    train(cli, endpoint, "--prompts", "mine")
+    rollouts = [r for r in endpoint.requests if "What is" == r["messages"][-1]["content"][:7]]
+    assert rollouts
+    assert all("MYPROMPT" in r["messages"][0]["content"] for r in rollouts)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ('{"problem": "What is 1 op 2?"}\n', "problems.jsonl:1: no 'answer'"),
+        ('{"answer": 3}\n', "problems.jsonl:1: no 'problem'"),
+        ('{"problem": "a", "answer": 1}\nnot json\n', "problems.jsonl:2: not JSON"),
+        ('{"problem": "a", "answer": "\\\\frac{"}\n', "cannot parse the answer"),
+        ("\n", "holds no problems"),
+    ],
+)
+def test_a_bad_dataset_is_named_by_line_before_anything_is_spent(
+    cli: Cli, data: Path, endpoint: ScriptedEndpoint, content: str, said: str
+) -> None:
+    (data / "problems.jsonl").write_text(content)
+    done = cli("train", "problems.jsonl", *SMALL, "--base-url", endpoint.base_url, ok=False)
+    one_line_error(done, said)
+    assert not endpoint.requests
+
+
+def test_a_missing_dataset_is_named(cli: Cli, endpoint: ScriptedEndpoint) -> None:
+    done = cli("train", "nowhere.jsonl", *SMALL, "--base-url", endpoint.base_url, ok=False)
+    one_line_error(done, "no file nowhere.jsonl")
+
+
+def test_without_a_key_the_hint_names_the_ways_out(cli: Cli, data: Path) -> None:
+    done = cli("train", "problems.jsonl", "--model", "big", ok=False)
+    one_line_error(done, "no API key", "local:")
+
+
+def refusing(status: int, message: str) -> Reply:
+    return Reply({"error": {"message": message}}, status)
+
+
+def test_a_refused_key_is_told_without_the_key(cli: Cli, data: Path) -> None:
+    secret = "sk-verysecret123"
+    with ScriptedEndpoint(lambda _: refusing(401, f"Incorrect API key: {secret}")) as endpoint:
+        done = cli(
+            "train",
+            "problems.jsonl",
+            *SMALL,
+            "--base-url",
+            endpoint.base_url,
+            ok=False,
+            env={"OPENAI_API_KEY": secret},
+        )
+        assert endpoint.keys[0] == f"Bearer {secret}"
+    one_line_error(done, "refused the key")
+    assert secret not in done.stdout + done.stderr
+    for file in (data / ".tfgrpo").rglob("*"):
+        assert not file.is_file() or secret.encode() not in file.read_bytes()
+
+
+def test_a_model_that_does_not_exist_is_named(cli: Cli, data: Path) -> None:
+    with ScriptedEndpoint(lambda _: refusing(404, "model not found")) as endpoint:
+        done = cli("train", "problems.jsonl", *SMALL, "--base-url", endpoint.base_url, ok=False)
+    one_line_error(done, "no model 'm'", "--model")
+
+
+def test_a_dead_endpoint_stops_the_run_and_keeps_it(cli: Cli, data: Path) -> None:
+    done = cli(
+        "train", "problems.jsonl", *SMALL, "--base-url", "http://127.0.0.1:9/v1", ok=False
+    )
+    one_line_error(done, "gave up", "same command")
+    assert "--resume problems" in cli("status").stdout
+
+
+def test_a_pasted_key_is_not_repeated(cli: Cli, data: Path) -> None:
+    done = cli("train", "problems.jsonl", "--api-key-env", "sk-pasted-key-1", ok=False)
+    assert "sk-pasted" not in done.stdout + done.stderr
+    assert done.returncode == 2
+
+
+def test_a_changed_dataset_does_not_go_on_with_an_old_run(cli: Cli, data: Path) -> None:
+    cli("train", "problems.jsonl", *SMALL, "--base-url", "http://127.0.0.1:9/v1", ok=False)
+    (data / "problems.jsonl").write_text(problems(range(5)))
+    one_line_error(cli("train", "--resume", "problems", ok=False), "has changed", "--new")
+
+
+def start(data: Path, *arguments: str, **popen: object) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [TFGRPO, *arguments],
+        cwd=data,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **popen,  # type: ignore[call-overload]
+    )
+
+
+def wait_for(condition: object, seconds: float = 20) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_ctrl_c_tells_how_to_go_on_and_loses_nothing(cli: Cli, data: Path) -> None:
+    with ScriptedEndpoint(delay=0.1) as endpoint:
+        flags = (*SMALL, "--base-url", endpoint.base_url, "--concurrency", "4")
+        running = start(data, "train", "problems.jsonl", *flags)
+        wait_for(lambda: sum(endpoint.stages.values()) > 10)
+        running.send_signal(signal.SIGINT)
+        out, err = running.communicate(timeout=20)
+        assert running.returncode == 130
+        assert "tfgrpo train --resume problems" in out
+        assert "Traceback" not in err
+        endpoint.delay = 0.0
+        assert "step_3 is checked out" in cli("train", "--resume", "problems").stdout
+
+
+def test_after_kill_9_the_same_command_goes_on_and_repeats_no_recorded_call(
+    cli: Cli, data: Path
+) -> None:
+    import sqlite3
+
+    with ScriptedEndpoint(delay=0.05) as endpoint:
+        flags = (*SMALL, "--base-url", endpoint.base_url, "--concurrency", "4")
+        running = start(data, "train", "problems.jsonl", *flags)
+        wait_for(lambda: sum(endpoint.stages.values()) > 30)
+        running.kill()
+        running.communicate()
+        with sqlite3.connect(data / ".tfgrpo/store.db") as db:
+            (recorded,) = db.execute("select count(*) from journal").fetchone()
+        assert "is interrupted" in cli("status").stdout
+        asked = len(endpoint.requests)
+        endpoint.delay = 0.0
+        said = cli("train", "problems.jsonl", *flags).stdout
+        assert "goes on" in said
+        assert "step_3 is checked out" in said
+        with sqlite3.connect(data / ".tfgrpo/store.db") as db:
+            (all_calls,) = db.execute("select count(*) from journal").fetchone()
+        assert recorded > 20
+        assert len(endpoint.requests) - asked == all_calls - recorded
+
+
+def test_one_run_is_worked_on_by_one_process(cli: Cli, data: Path) -> None:
+    with ScriptedEndpoint(delay=0.2) as endpoint:
+        flags = (*SMALL, "--base-url", endpoint.base_url, "--concurrency", "2")
+        running = start(data, "train", "problems.jsonl", *flags)
+        try:
+            wait_for(lambda: len(endpoint.requests) > 2)
+            done = cli("train", "--resume", "problems", ok=False)
+            one_line_error(done, "running in another process")
+            assert "is running" in cli("status").stdout
+        finally:
+            running.kill()
+            running.communicate()
+
+
+def test_a_full_disk_is_told_and_what_is_there_stays(
+    cli: Cli, data: Path, endpoint: ScriptedEndpoint
+) -> None:
+    cli("init")
+    size = (data / ".tfgrpo/store.db").stat().st_size
+
+    def small_files() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size + 60_000, size + 60_000))
+
+    running = start(
+        data,
+        "train",
+        "problems.jsonl",
+        *SMALL,
+        "--base-url",
+        endpoint.base_url,
+        preexec_fn=small_files,
+    )
+    _, err = running.communicate(timeout=60)
+    assert running.returncode == 1
+    assert err.count("error: ") == 1
+    assert "Traceback" not in err
+    assert "hint: free some space" in err
+    assert "step_3 is checked out" in train(cli, endpoint)
+
+
+def test_output_that_is_no_terminal_has_no_escapes(
+    cli: Cli, data: Path, endpoint: ScriptedEndpoint
+) -> None:
+    assert "\x1b" not in train(cli, endpoint, "--heldout", "heldout.jsonl")
+
+
+def test_the_library_is_three_lines_away_in_python(
+    cli: Cli, data: Path, endpoint: ScriptedEndpoint
+) -> None:
+    import tfgrpo
+
+    train(cli, endpoint, "--agent-objective", "Be brief.")
+    library = tfgrpo.library("step_1", store=data / ".tfgrpo/store.db")
+    assert library.prompt() == f"[G0] {LESSON}"
+    system, user = library.render("What is 1 op 1?")
+    assert LESSON in system["content"]
+    assert "Be brief." in system["content"]
+    assert user == {"role": "user", "content": "What is 1 op 1?"}
