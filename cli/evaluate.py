@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -129,6 +128,8 @@ def run(
     as_json: bool = False,
 ) -> None:
     """Evaluates versions on a dataset, showing how it goes on, and prints what came of it."""
+    import asyncio
+
     from tfgrpo.cli import live
     from tfgrpo.evaluation import EvalProgress, evaluate
     from tfgrpo.settings import price

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import time
 from pathlib import Path
@@ -142,6 +141,8 @@ def _begin(
 
 def _work(app: App, run: Run, resumed: bool, config: Path | None) -> None:
     """Runs what is left of a run, and the comparison at its end."""
+    import asyncio
+
     from tfgrpo import problems
     from tfgrpo.cli import live
     from tfgrpo.serving import opened

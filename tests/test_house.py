@@ -1,0 +1,201 @@
+"""The lines the house is built along: who imports whom, what starts light, what is documented."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from conftest import ROOT, environment
+
+FOLDERS = {
+    "migrations": "tfgrpo.migrations",
+    "store": "tfgrpo.store",
+    "tfgrpo": "tfgrpo",
+    "cli": "tfgrpo.cli",
+}
+LEVELS = list(FOLDERS)
+HEAVY = ("openai", "math_verify", "sympy", "pydantic", "rich", "sqlite_utils", "pebble", "asyncio")
+LIGHT = (
+    ["--help"],
+    ["log"],
+    ["log", "--oneline"],
+    ["diff", "v0", "HEAD"],
+    ["show"],
+    ["checkout", "main"],
+    ["status"],
+    ["train", "--help"],
+)
+
+
+def level(module: str) -> int:
+    """Returns how high a module stands: what it may import is no higher."""
+    for name in ("tfgrpo.migrations", "tfgrpo.store", "tfgrpo.cli"):
+        if module == name or module.startswith(name + "."):
+            return LEVELS.index(name.rpartition(".")[2])
+    return LEVELS.index("tfgrpo")
+
+
+def imported(path: Path) -> Iterator[str]:
+    """Yields the modules of ours that a file imports, wherever in it."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        yield from (name for name in names if name.split(".")[0] == "tfgrpo")
+
+
+def test_imports_point_one_way() -> None:
+    wrong = [
+        f"{path.relative_to(ROOT)} imports {name}"
+        for number, folder in enumerate(LEVELS)
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        for name in imported(path)
+        if level(name) > number
+    ]
+    assert not wrong
+
+
+def test_a_tree_has_files_in_every_folder() -> None:
+    for folder in FOLDERS:
+        assert list((ROOT / folder).glob("*.py")), folder
+
+
+def test_a_wheel_holds_tfgrpo_alone_with_its_prompts(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    for name in (*FOLDERS, "pyproject.toml", "README.md", "LICENSE"):
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        copy(ROOT / name, source / name)
+    pip = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(tmp_path)]
+    subprocess.run([*pip, str(source)], check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {name.split("/")[0] for name in names} == {"tfgrpo", f"{wheel.name[:12]}.dist-info"}
+    prompts = {Path(name).stem for name in names if name.startswith("tfgrpo/prompts/")}
+    assert prompts >= {"rollout", "summary", "comparison", "controller"}
+    for name in ("store/store.py", "cli/main.py", "migrations/migrations.py", "py.typed"):
+        assert f"tfgrpo/{name}" in names
+
+
+@pytest.mark.parametrize("arguments", LIGHT, ids=" ".join)
+def test_looking_imports_nothing_heavy(arguments: list[str], tmp_path: Path) -> None:
+    subprocess.run(
+        [Path(sys.executable).with_name("tfgrpo"), "init"],
+        cwd=tmp_path,
+        env=environment(),
+        check=True,
+        capture_output=True,
+    )
+    script = (
+        "import sys; sys.argv = ['tfgrpo', *{arguments!r}]\n"
+        "from tfgrpo.cli.main import main\n"
+        "try: main()\n"
+        "except SystemExit as stop: assert not stop.code, stop.code\n"
+        "print('HEAVY', [m for m in {heavy!r} if m in sys.modules], file=sys.stderr)"
+    ).format(arguments=arguments, heavy=HEAVY)
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+    )
+    assert done.stderr.strip() == "HEAVY []", done.stderr
+
+
+def test_importing_the_package_imports_nothing() -> None:
+    script = "import sys, tfgrpo; print([m for m in sys.modules if m.startswith('tfgrpo.')])"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout.strip() == "[]"
+
+
+def commands() -> Iterator[tuple[str, click.Command]]:
+    """Yields every command there is, with its whole name."""
+    from tfgrpo.cli.main import tfgrpo
+
+    def walk(name: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
+        yield name, command
+        if isinstance(command, click.Group):
+            context = click.Context(command)
+            for sub in command.list_commands(context):
+                found = command.get_command(context, sub)
+                assert found is not None
+                yield from walk(f"{name} {sub}", found)
+
+    yield from walk("tfgrpo", tfgrpo)
+
+
+def examples(command: click.Command) -> list[str]:
+    """Returns the examples in a command's help."""
+    return re.findall(r"^\s*(tfgrpo .+)$", (command.help or "").partition("Examples:")[2], re.M)
+
+
+def test_every_command_has_two_examples() -> None:
+    assert [name for name, command in commands() if len(examples(command)) < 2] == []
+
+
+def test_every_flag_has_help() -> None:
+    bare = [
+        f"{name} {parameter.opts[0]}"
+        for name, command in commands()
+        for parameter in command.params
+        if isinstance(parameter, click.Option)
+        and not parameter.help
+        and parameter.opts[0] not in ("--port", "--slots", "--context")
+    ]
+    assert bare == []
+
+
+def test_every_command_is_documented() -> None:
+    documented = (ROOT / "docs/commands.md").read_text()
+    for name, command in commands():
+        assert f"## {name}\n" in documented, name
+        for parameter in command.params:
+            if isinstance(parameter, click.Option):
+                assert parameter.opts[-1] in documented, (name, parameter.opts)
+
+
+def test_the_commands_page_is_what_the_help_says() -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "docs/commands.py"],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == (ROOT / "docs/commands.md").read_text(), (
+        "run `python docs/commands.py > docs/commands.md`"
+    )
+
+
+def test_ci_runs_the_readmes_test_command() -> None:
+    ci = (ROOT / ".ci/run").read_text()
+    assert "<!-- test command -->" in ci
+    assert "<!-- test command -->" in (ROOT / "README.md").read_text()
+
+
+def test_no_file_is_more_than_one_room() -> None:
+    long = [
+        str(path.relative_to(ROOT))
+        for folder in FOLDERS
+        for path in (ROOT / folder).rglob("*.py")
+        if len(path.read_text().splitlines()) > 600
+    ]
+    assert long == []
+
+
+def test_links_in_the_documentation_lead_somewhere() -> None:
+    for page in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]:
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
