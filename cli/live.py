@@ -107,7 +107,7 @@ def _where(progress: Progress) -> str:
     return (
         f"epoch {progress.epoch}/{progress.epochs}  {told}  "
         f"groups {progress.groups_done}/{progress.groups}, {progress.mixed} mixed  "
-        f"mean reward {reward}  library {progress.library}"
+        f"reward {reward}  library {progress.library}"
     )
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tfgrpo.serving import Endpoints
     from tfgrpo.settings import TrainSettings
     from tfgrpo.store.journal import Journal
+    from tfgrpo.store.records import Version
     from tfgrpo.store.runs import Run
     from tfgrpo.store.store import Store
     from tfgrpo.verify import Verifier
@@ -191,7 +192,7 @@ def _work(app: App, run: Run, resumed: bool, config: Path | None) -> None:
                         ),
                     )
                     with live.training(training.progress) as shown:
-                        training.watch = shown.say
+                        training.watch = lambda version: shown.say(_line(app.store, version))
                         asyncio.run(training.run())
                     if settings.heldout:
                         _compare(app, run, settings, endpoints, verifier, journal)
@@ -237,6 +238,11 @@ SHARED = (
     "task_timeout",
     "seed",
 )
+
+
+def _line(store: Store, version: Version) -> str:
+    counts = " ".join(word.text for word in text.counts(store.counts(version)))
+    return f"{version.name}  {counts}{'  ' if counts else ''}{version.message}"
 
 
 def _steps_done(store: Store, run: Run) -> int:

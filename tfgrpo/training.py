@@ -38,8 +38,8 @@ from tfgrpo.store.store import Store
 from tfgrpo.verify import Verifier
 
 T = TypeVar("T")
-Watch = Callable[[str], None]
-"""Told in a line what has happened."""
+Watch = Callable[[Version], None]
+"""Told of every version as it is made."""
 
 
 def plan_steps(
@@ -370,7 +370,7 @@ class Training:
             except StaleVersion:
                 continue
             self.progress.library = len(store.library(version))
-            self.watch(f"{version.name}  {version.message}")
+            self.watch(version)
             return version
 
     def _stats(self, groups: Sequence[Group]) -> dict[str, Any]:
