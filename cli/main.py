@@ -28,6 +28,17 @@ COMMANDS = {
     "modify": ("change", "change an experience's text"),
     "delete": ("change", "delete experiences"),
     "keep": ("change", "confirm experiences"),
+    "history": ("history", "every event of one experience"),
+    "blame": ("history", "who last shaped each experience"),
+    "switch": ("moves", "go onto a branch"),
+    "reset": ("moves", "move HEAD's branch"),
+    "undo": ("moves", "take back the last operation"),
+    "redo": ("moves", "put back what undo took back"),
+    "reflog": ("moves", "every move of every name"),
+    "merge": ("combine", "merge a branch into HEAD's"),
+    "cherry-pick": ("combine", "apply one version's changes"),
+    "revert": ("combine", "take back one version's changes"),
+    "fsck": ("fsck", "check the whole store"),
     "export": ("transfer", "write a library to a file"),
     "import": ("transfer", "read experiences from a file"),
     "model": ("model", "embedded models: list, get, serve, rm"),
@@ -35,10 +46,11 @@ COMMANDS = {
 }
 SECTIONS = (
     ("Learn", ("init", "train", "eval", "runs")),
-    ("Look", ("log", "show", "diff", "status")),
-    ("Move", ("checkout", "branch", "tag")),
-    ("Change by hand", ("add", "modify", "delete", "keep")),
-    ("Share", ("export", "import", "model", "completion")),
+    ("Look", ("log", "show", "diff", "blame", "history", "status")),
+    ("Move", ("checkout", "switch", "branch", "tag", "reset", "undo", "redo", "reflog")),
+    ("Change", ("add", "modify", "delete", "keep", "merge", "cherry-pick", "revert")),
+    ("Share", ("export", "import")),
+    ("Keep house", ("fsck", "model", "completion")),
 )
 
 
@@ -52,7 +64,8 @@ class Verbs(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(f"tfgrpo.cli.{COMMANDS[cmd_name][0]}")
-        command = getattr(module, cmd_name + "_" if cmd_name in ("import", "eval") else cmd_name)
+        name = cmd_name + "_" if cmd_name in ("import", "eval") else cmd_name.replace("-", "_")
+        command = getattr(module, name)
         assert isinstance(command, click.Command)
         return command
 

@@ -38,7 +38,7 @@ def show(app: App, what: str, as_json: bool) -> None:
         except UnknownRevision as no_experience:
             label = what[:1] == "G" and what[1:].isdigit()
             raise (no_experience if label else unknown) from None
-        _show_experience(app, store, experience, as_json)
+        show_experience(app, store, experience, as_json)
         return
     library = store.library(version)
     if as_json:
@@ -50,7 +50,8 @@ def show(app: App, what: str, as_json: bool) -> None:
         text.emit(app, _version_lines(store, version, library))
 
 
-def _show_experience(app: App, store: Store, experience: str, as_json: bool) -> None:
+def show_experience(app: App, store: Store, experience: str, as_json: bool) -> None:
+    """Prints an experience's whole life."""
     events = store.history(experience)
     if as_json:
         text.emit_json({"experience": experience, "events": [event_object(e) for e in events]})

@@ -38,6 +38,11 @@ if TYPE_CHECKING:
 @click.option("--learning-objective", help="What should be learned, in your words.")
 @click.option("--max-words", type=int, help="The most words of an experience.  [32]")
 @click.option(
+    "--summarise-over",
+    type=int,
+    help="Shorter attempts are compared as they are, in characters.  [0]",
+)
+@click.option(
     "--ground-truth/--no-ground-truth",
     default=None,
     help="Whether comparisons see the right answer.  [yes]",

@@ -75,6 +75,12 @@ class Port(Protocol):
     def version(self, number: int) -> Version | None:
         """Returns the version of that number."""
 
+    def version_schema(self, number: int) -> int:
+        """Returns the number of the rule by which a version's digest is made."""
+
+    def version_meta(self, number: int) -> str | None:
+        """Returns a version's meta as it is stored: what its digest covers."""
+
     def versions_by_digest(self, prefix: str, limit: int) -> list[Version]:
         """Returns versions whose digest in hex begins with `prefix`."""
 
@@ -105,8 +111,14 @@ class Port(Protocol):
     def events_of(self, experience: str) -> list[EventRow]:
         """Returns every event of one experience, in row order, whatever branch it is on."""
 
+    def count_keeps(self, rows: Sequence[int], ranges: Sequence[tuple[int, int]]) -> dict[int, int]:
+        """Returns row → how many KEEPs in these ranges (after, upto] confirm the event there."""
+
     def experiences_like(self, prefix: str, limit: int) -> list[str]:
         """Returns the ids that begin with `prefix`."""
+
+    def count_events(self) -> int:
+        """Returns how many events there are."""
 
     def count_ops(self, after: int, upto: int) -> dict[Op, int]:
         """Returns how many events of each kind have after < row <= upto."""
@@ -118,6 +130,9 @@ class Port(Protocol):
 
     def put_snapshot(self, position: int, live: Sequence[int]) -> None:
         """Records a snapshot. Only inside a transaction."""
+
+    def snapshot_positions(self) -> list[int]:
+        """Returns the positions of all snapshots, ascending."""
 
     def drop_snapshots(self) -> None:
         """Forgets every snapshot."""

@@ -20,7 +20,9 @@ SHORT_RANGE = 2000
 REDACTED = "[redacted]"
 
 
-def segments(port: Port, position: int) -> tuple[list[int], list[tuple[int, int]]]:
+def segments(
+    port: Port, position: int, *, snapshots: bool = True
+) -> tuple[list[int], list[tuple[int, int]]]:
     """Returns where a replay to `position` starts and what it has to read.
 
     That is the live rows of the nearest snapshot, and the ranges (after, upto] of rows since
@@ -30,7 +32,7 @@ def segments(port: Port, position: int) -> tuple[list[int], list[tuple[int, int]
     while True:
         lane = lane_of(position)
         start = lane_start(lane)
-        found = port.snapshot(start, position)
+        found = port.snapshot(start, position) if snapshots else None
         if found is not None:
             ranges.append((found[0], position))
             return found[1], ranges[::-1]
@@ -49,9 +51,9 @@ def fold(live: set[int], steps: Iterable[Step]) -> None:
             live.add(row)
 
 
-def live_rows(port: Port, position: int) -> set[int]:
-    """Returns the rows of the events that are live at a position."""
-    snapshot, ranges = segments(port, position)
+def live_rows(port: Port, position: int, *, snapshots: bool = True) -> set[int]:
+    """Returns the rows of the events that are live at a position, with or without snapshots."""
+    snapshot, ranges = segments(port, position, snapshots=snapshots)
     live = set(snapshot)
     for after, upto in ranges:
         fold(live, port.steps(after, upto))

@@ -138,6 +138,16 @@ class SqlitePort:
     def version(self, number: int) -> Version | None:
         return self._one(f"select {VERSION_COLUMNS} from versions where number = ?", number)
 
+    def version_schema(self, number: int) -> int:
+        query = "select schema from versions where number = ?"
+        (schema,) = self.connection.execute(query, (number,)).fetchone()
+        return int(schema)
+
+    def version_meta(self, number: int) -> str | None:
+        query = "select meta from versions where number = ?"
+        (meta,) = self.connection.execute(query, (number,)).fetchone()
+        return None if meta is None else str(meta)
+
     def versions_by_digest(self, prefix: str, limit: int) -> list[Version]:
         whole = prefix + "0" * (len(prefix) % 2)
         low = bytes.fromhex(whole)
@@ -217,6 +227,24 @@ class SqlitePort:
             )
         ]
 
+    def count_keeps(self, rows: Sequence[int], ranges: Sequence[tuple[int, int]]) -> dict[int, int]:
+        return dict(
+            self.connection.execute(
+                """
+                select k.replaces, count(*)
+                from events e join events k on k.experience = e.experience
+                where e.row in (select value from json_each(?))
+                    and k.op = 'KEEP' and k.replaces = e.row
+                    and exists (
+                        select 1 from json_each(?) r
+                        where k.row > r.value ->> 0 and k.row <= r.value ->> 1
+                    )
+                group by k.replaces
+                """,
+                (json.dumps(list(rows)), json.dumps(ranges)),
+            ).fetchall()
+        )
+
     def experiences_like(self, prefix: str, limit: int) -> list[str]:
         rows = self.connection.execute(
             "select distinct experience from events where experience >= ? and experience < ?"
@@ -224,6 +252,10 @@ class SqlitePort:
             (prefix, prefix + "{", limit),
         )
         return [id for (id,) in rows]
+
+    def count_events(self) -> int:
+        (count,) = self.connection.execute("select count(*) from events").fetchone()
+        return int(count)
 
     def count_ops(self, after: int, upto: int) -> dict[Op, int]:
         return dict(
@@ -247,6 +279,10 @@ class SqlitePort:
         self.connection.execute(
             "insert or ignore into snapshots values (?, ?)", (position, pack(live))
         )
+
+    def snapshot_positions(self) -> list[int]:
+        query = "select position from snapshots order by position"
+        return [position for (position,) in self.connection.execute(query)]
 
     def drop_snapshots(self) -> None:
         with self.transaction():

@@ -212,6 +212,13 @@ class Store:
             return {}
         return self.port.count_ops(version.position - version.events, version.position)
 
+    def events_at(self, rows: Iterable[int]) -> dict[int, Event]:
+        """Returns row → event, for the events at these rows."""
+        return {
+            row.row: _event(row, self.port.version_of_row(row.row).number)
+            for row in self.port.events_at(rows)
+        }
+
     def history(self, experience: str) -> tuple[Event, ...]:
         """Returns every event of one experience on any branch, oldest first."""
         rows = self.port.events_of(experience)
@@ -298,7 +305,7 @@ class Store:
                 f"HEAD is on {name}", hint="check out another branch before deleting this one"
             )
         tip = self.tip(name)
-        self._write([(BRANCH + name, None, None)], f"delete branch {name}")
+        self.move_names([(BRANCH + name, None, None)], f"delete branch {name}")
         return tip
 
     def delete_tag(self, name: str) -> Version:
@@ -306,17 +313,17 @@ class Store:
         tags = self.tags()
         if name not in tags:
             raise UnknownRevision(f"there is no tag {name!r}", hint="`tfgrpo tag` lists them")
-        self._write([(TAG + name, None, None)], f"delete tag {name}")
+        self.move_names([(TAG + name, None, None)], f"delete tag {name}")
         return self.version(tags[name])
 
     def checkout(self, revision: str) -> Head:
         """Moves HEAD: onto a branch when `revision` is one's name, else detached at the version."""
         if revision in self.branches():
             version = self.resolve(revision)
-            self._write([(HEAD, version.number, BRANCH + revision)], f"checkout {revision}")
+            self.move_names([(HEAD, version.number, BRANCH + revision)], f"checkout {revision}")
         else:
             version = self.resolve(revision)
-            self._write([(HEAD, version.number, None)], f"checkout {revision}")
+            self.move_names([(HEAD, version.number, None)], f"checkout {revision}")
         return self.head
 
     def _name(
@@ -329,10 +336,14 @@ class Store:
                 f"{kind} {name} exists, at v{self._names(prefix)[name]}",
                 hint="choose another name, or --force to move it",
             )
-        self._write([(prefix + name, version.number, None)], f"{kind} {name}")
+        self.move_names([(prefix + name, version.number, None)], f"{kind} {name}")
         return version
 
-    def _write(self, moves: Sequence[tuple[str, int | None, str | None]], action: str) -> None:
+    def move_names(self, moves: Sequence[tuple[str, int | None, str | None]], action: str) -> None:
+        """Moves names as one operation: (name, version, symbol), with None for a name that goes.
+
+        Names are whole here: HEAD, heads/main, tags/approved.
+        """
         with self.port.transaction():
             self._move(moves, action)
 

@@ -12,10 +12,15 @@ import json
 import re
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tfgrpo.calls import Calls
 
 LESSON = "When two numbers are joined by op, add them and then add one more."
 
@@ -65,6 +70,60 @@ def teachable(request: dict[str, Any]) -> str:
             )
         case _:
             return json.dumps({"closest": "G0", "decision": "same", "text": ""})
+
+
+def restless(request: dict[str, Any]) -> str:
+    """A script under which every step changes the library: answers follow from the whole request.
+
+    Rollouts are right by a coin that the library and the seed turn; comparisons teach one lesson
+    or two of a few dozen; the controller decides by the lesson and the library it is shown.
+    """
+    system, user = request["messages"][0]["content"], request["messages"][-1]["content"]
+    chance = hashlib.sha256(f"{system}/{user}/{request.get('seed')}".encode()).digest()
+    match stage(request):
+        case "rollout":
+            a, b = map(int, re.search(r"What is (\d+) op (\d+)\?", user).groups())  # type: ignore[union-attr]
+            return f"Thinking. \\boxed{{{a + b + chance[0] % 2}}}"
+        case "summary":
+            return f"Attempt {chance[:3].hex()} joined the numbers."
+        case "comparison":
+            texts = [f"When case {c % 8} comes up, check part {c % 5} first." for c in chance[:2]]
+            lessons = [{"reason": f"It helped {t[10:16]}.", "text": t} for t in texts]
+            return json.dumps(
+                {"right_did": "a", "wrong_did": "b", "lessons": lessons[: 1 + chance[2] % 2]}
+            )
+        case _:
+            labels = re.findall(r"^\[(G\d+)\]", user, re.MULTILINE)
+            decision = ("new", "new", "same", "refines", "contradicts")[chance[0] % 5]
+            text = f"When case {chance[1] % 8} comes up, do step {chance[2] % 9} twice."
+            gone = decision == "same" or (decision == "contradicts" and chance[3] % 2)
+            closest = labels[chance[4] % len(labels)] if labels else None
+            return json.dumps(
+                {"closest": closest, "decision": decision, "text": "" if gone else text}
+            )
+
+
+class Numbered:
+    """A script whose n-th answer says that it took n prompt tokens, counted from 1.
+
+    A journal row then tells which request it is the answer to: `requests[n - 1]`.
+    """
+
+    def __init__(self, script: Callable[[dict[str, Any]], str | Reply]) -> None:
+        self.requests: list[dict[str, Any]] = []
+        self._script = script
+        self._lock = threading.Lock()
+
+    def __call__(self, request: dict[str, Any]) -> Reply:
+        with self._lock:
+            self.requests.append(request)
+            number = len(self.requests)
+        reply = self._script(request)
+        if isinstance(reply, Reply):
+            return reply
+        body = completion(reply, model=request["model"])
+        body["usage"]["prompt_tokens"] = number
+        return Reply(body)
 
 
 def completion(
@@ -159,3 +218,38 @@ class ScriptedEndpoint:
     def __exit__(self, *_: object) -> None:
         self._server.shutdown()
         self._server.server_close()
+
+
+def write_problems(path: Path, count: int, *, start: int = 1) -> Path:
+    """Writes a dataset of `What is A op B?`, where op adds the numbers and one more."""
+    rows = [
+        {"id": f"p{n}", "problem": f"What is {n} op {n + 3}?", "answer": str(2 * n + 4)}
+        for n in range(start, start + count)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+@contextmanager
+def opened_calls(folder: Path, base_url: str, **options: Any) -> Iterator[Calls]:
+    """Opens calls to an endpoint, with a store and a journal at `folder/store.db`.
+
+    `options` are those of `Calls`, and `model`, `api_key` and `request_timeout` of the endpoint.
+    """
+    from tfgrpo.calls import Calls
+    from tfgrpo.endpoint import Endpoint
+    from tfgrpo.store.journal import Journal
+    from tfgrpo.store.store import Store
+
+    endpoint = Endpoint(
+        options.pop("model", "scripted"),
+        base_url,
+        options.pop("api_key", None),
+        options.pop("request_timeout", 30.0),
+    )
+    with Store.init(folder / "store.db") as store:
+        journal = Journal(store.path)
+        try:
+            yield Calls(endpoint, journal, store.runs, scope="tests", **options)
+        finally:
+            journal.close()

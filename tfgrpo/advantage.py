@@ -30,8 +30,9 @@ UNKNOWN = "(not given)"
 class Reflection:
     """How reflection is asked for: its prompts, objectives and sampling.
 
-    `comparison_tokens` and `summary_tokens` limit the answers; `max_words` is the most words of
-    an experience; without `ground_truth` the comparison is not shown the right answer.
+    `max_words` is the most words of an experience; without `ground_truth` the comparison is not
+    shown the right answer; attempts of at most `summarise_over` characters are not summarised
+    but compared as they are.
     """
 
     summary: Template
@@ -41,6 +42,7 @@ class Reflection:
     learning_objective: str
     max_words: int = 32
     ground_truth: bool = True
+    summarise_over: int = 0
     temperature: float = 0.2
     seed: int = 0
 
@@ -165,6 +167,8 @@ async def compare(
 async def _summary(
     calls: Calls, reflection: Reflection, rollout: Rollout, step: int
 ) -> str | Failure:
+    if len(rollout.response) <= reflection.summarise_over:
+        return " ".join(rollout.response.split())
     request = Request(
         stage="summary",
         messages=reflection.summary.render(

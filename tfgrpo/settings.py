@@ -100,6 +100,7 @@ class TrainSettings(Settings):
     reflection_temperature: float = Field(default=0.2, ge=0, le=2)
     learning_objective: str = LEARNING_OBJECTIVE
     max_words: int = Field(default=32, ge=4)
+    summarise_over: int = Field(default=0, ge=0)
     ground_truth: bool = True
     heldout: str | None = None
     heldout_samples: int = Field(default=2, ge=1)

@@ -125,6 +125,7 @@ class Training:
             learning_objective=self.settings.learning_objective,
             max_words=self.settings.max_words,
             ground_truth=self.settings.ground_truth,
+            summarise_over=self.settings.summarise_over,
             temperature=self.settings.reflection_temperature,
             seed=self.settings.seed,
         )

@@ -1,0 +1,51 @@
+"""`tfgrpo fsck`."""
+
+from __future__ import annotations
+
+import click
+
+from tfgrpo.cli import text
+from tfgrpo.cli.context import App, pass_app
+
+
+@click.command()
+@click.option("--repair", is_flag=True, help="Make anew what is derived (snapshots).")
+@click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
+@pass_app
+def fsck(app: App, repair: bool, as_json: bool) -> None:
+    """Check the whole store: every seal, digest, replay, snapshot and name.
+
+    Names everything that is wrong, first things first, and exits with 1. --repair rebuilds what
+    is derived and touches nothing that is not.
+
+    \b
+    Examples:
+      tfgrpo fsck
+      tfgrpo fsck --repair
+    """
+    from tfgrpo.store import fsck as checks
+
+    checked = checks.fsck(app.store)
+    dropped = None
+    if repair and any(problem.derived for problem in checked.problems):
+        dropped = checks.repair(app.store)
+        checked = checks.fsck(app.store)
+    if as_json:
+        text.emit_json(
+            {
+                "versions": checked.versions,
+                "events": checked.events,
+                "problems": [problem._asdict() for problem in checked.problems],
+                "dropped_snapshots": dropped,
+            }
+        )
+    else:
+        if dropped is not None:
+            click.echo(f"dropped {text.plural(dropped, 'snapshot')}; they will be made anew")
+        for problem in checked.problems:
+            click.echo(f"{click.style(problem.where, fg='red', bold=True)} {problem.what}")
+        told = text.plural(len(checked.problems), "problem") if checked.problems else "all is well"
+        versions = text.plural(checked.versions, "version")
+        click.echo(f"{versions}, {text.plural(checked.events, 'event')}: {told}")
+    if checked.problems:
+        click.get_current_context().exit(1)

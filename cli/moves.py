@@ -1,0 +1,153 @@
+"""`switch`, `reset`, `undo`, `redo`, `reflog`: moving names, and taking moves back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+import click
+
+from tfgrpo.cli import checkout, text
+from tfgrpo.cli.context import REVISION, App, pass_app
+from tfgrpo.store import undo as undos
+from tfgrpo.store.errors import InvalidOperation, UnknownRevision
+from tfgrpo.store.records import RefMove
+from tfgrpo.store.revisions import BRANCH, HEAD, TAG, moves_of
+
+
+@click.command()
+@click.argument("branch", type=REVISION)
+@click.option("-c", "--create", is_flag=True, help="Make the branch at HEAD first.")
+@pass_app
+def switch(app: App, branch: str, create: bool) -> None:
+    """Go onto a branch, so that later versions grow it.
+
+    \b
+    Examples:
+      tfgrpo switch main
+      tfgrpo switch -c web
+    """
+    store = app.store
+    if create:
+        store.create_branch(branch)
+    elif branch not in store.branches():
+        raise UnknownRevision(
+            f"there is no branch {branch!r}",
+            hint=f"`tfgrpo switch -c {branch}` makes it; `tfgrpo checkout` goes to any version",
+        )
+    head = store.checkout(branch)
+    checkout.materialise(app)
+    size = text.plural(len(store.library(head.version)), "experience")
+    click.echo(f"on branch {branch}, at {head.version.name}, {size}")
+
+
+@click.command()
+@click.argument("revision", type=REVISION)
+@pass_app
+def reset(app: App, revision: str) -> None:
+    """Move HEAD's branch to REVISION, forward or back. Nothing is deleted.
+
+    \b
+    Examples:
+      tfgrpo reset v1
+      tfgrpo reset main@{1}
+    """
+    store = app.store
+    head = store.head
+    if head.branch is None:
+        raise InvalidOperation(
+            "HEAD is detached: there is no branch to move",
+            hint="`tfgrpo switch main` goes onto one",
+        )
+    version = store.move_branch(head.branch, revision)
+    checkout.materialise(app)
+    size = text.plural(len(store.library(version)), "experience")
+    click.echo(
+        f"moved {head.branch} from {head.version.name} to {version.name}, {size}; "
+        "`tfgrpo undo` takes it back"
+    )
+
+
+@click.command()
+@pass_app
+def undo(app: App) -> None:
+    """Take back the last operation of any kind: a version, a checkout, a tag, a reset.
+
+    Names go back to where they stood; versions stay, and `redo` goes forward again.
+
+    \b
+    Examples:
+      tfgrpo undo
+      tfgrpo undo && tfgrpo redo
+    """
+    _say(app, "undid", undos.undo(app.store), back=True)
+
+
+@click.command()
+@pass_app
+def redo(app: App) -> None:
+    """Put back what the last undo took back.
+
+    \b
+    Examples:
+      tfgrpo undo && tfgrpo redo
+      tfgrpo redo
+    """
+    _say(app, "redid", undos.redo(app.store), back=True)
+
+
+def _say(app: App, verb: str, moves: Sequence[RefMove], *, back: bool) -> None:
+    action = moves[0].action.removeprefix(undos.UNDO)
+    click.echo(f"{verb} {action}")
+    for move in moves:
+        click.echo(f"  {short(move.name)} is back at {place(move.previous, move.previous_symbol)}")
+    checkout.materialise(app)
+    head = app.store.head
+    where = f"on branch {head.branch}" if head.branch else "detached"
+    click.echo(f"HEAD is {where}, at {head.version.name}")
+
+
+@click.command()
+@click.argument("name", required=False, type=REVISION)
+@click.option("-n", "--number", type=click.IntRange(1), help="Show at most this many.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@pass_app
+def reflog(app: App, name: str | None, number: int | None, as_json: bool) -> None:
+    """Show every move of every name, newest first; of one, with the @{n} that names each.
+
+    \b
+    Examples:
+      tfgrpo reflog -n 10
+      tfgrpo reflog main
+    """
+    moves = app.store.port.ref_log(None) if name is None else moves_of(app.store, name)
+    shown = islice(moves, number)
+    if as_json:
+        text.emit_json_lines(move._asdict() for move in shown)
+    else:
+        text.emit(app, _lines(shown, name))
+
+
+def _lines(moves: Iterator[RefMove], name: str | None) -> Iterator[str]:
+    for number, move in enumerate(moves):
+        called = f"{name}@{{{number}}}" if name else short(move.name)
+        was = place(move.previous, move.previous_symbol)
+        line = [
+            text.Word(called, fg="green", bold=True),
+            *text.words(f"{was} → {place(move.version, move.symbol)}", fg="yellow"),
+            *text.words(move.action),
+            *text.words(f"({text.age(move.time)}, {move.author})", dim=True),
+        ]
+        yield from text.wrap(line, indent=4)
+
+
+def short(name: str) -> str:
+    """Returns a name as people say it: without heads/ or tags/."""
+    return name if name == HEAD else name.removeprefix(BRANCH).removeprefix(TAG)
+
+
+def place(version: int | None, symbol: str | None) -> str:
+    """Returns where a name stands: a version, a branch, or nowhere."""
+    if symbol is not None:
+        return short(symbol)
+    return "nothing" if version is None else f"v{version}"

@@ -1,0 +1,172 @@
+"""Checking everything that can be checked: seals, digests, replay, snapshots, names.
+
+Reads the whole file once, in order. Nothing is repaired but what is derived: `repair` drops the
+snapshots and nothing else, since every one can be made again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from tfgrpo.store import replay
+from tfgrpo.store.canonical import seal, version_digest
+from tfgrpo.store.port import EventRow, Port, lane_of, lane_start
+from tfgrpo.store.records import Version
+from tfgrpo.store.store import ROOT, Store, event_content
+
+
+class Problem(NamedTuple):
+    """Something wrong: where (a version, event, snapshot or name), and what."""
+
+    where: str
+    what: str
+    derived: bool = False
+
+
+class Checked(NamedTuple):
+    """What was read, and everything that was found wrong, first things first."""
+
+    versions: int
+    events: int
+    problems: tuple[Problem, ...]
+
+
+def fsck(store: Store) -> Checked:
+    """Recomputes every seal, digest, replay, snapshot and name. A read-only operation."""
+    port = store.port
+    problems: list[Problem] = []
+    events = 0
+    digests: dict[int, bytes] = {}
+    live: dict[int, dict[str, tuple[int, int]]] = {}
+    versions = port.last_version() + 1
+    for number in range(versions):
+        version = port.version(number)
+        if version is None:
+            problems.append(Problem(f"v{number}", "is missing"))
+            continue
+        rows = list(port.events(version.position - version.events, version.position))
+        events += len(rows)
+        problems += _version(port, version, rows, digests)
+        problems += _replay(port, version, rows, live)
+        digests[number] = version.digest
+    problems += _strays(port, events)
+    problems += _snapshots(port)
+    problems += _names(store, versions)
+    return Checked(versions, events, tuple(problems))
+
+
+def repair(store: Store) -> int:
+    """Drops what is derived, so that it is made anew; returns how many snapshots went."""
+    count = len(store.port.snapshot_positions())
+    store.port.drop_snapshots()
+    return count
+
+
+def _version(
+    port: Port, version: Version, rows: list[EventRow], digests: dict[int, bytes]
+) -> Iterator[Problem]:
+    if version.number == 0:
+        if version != ROOT:
+            yield Problem("v0", "is not the empty library")
+        return
+    if len(rows) != version.events:
+        yield Problem(version.name, f"has {len(rows)} events, and should have {version.events}")
+    for row in rows:
+        if row.salt is not None and row.seal != seal(row.salt, row.text, row.reason):
+            yield Problem(f"event {row.row}", f"of {version.name}: its text is not what was sealed")
+        elif row.salt is None and (row.text is not None or row.reason is not None):
+            yield Problem(f"event {row.row}", f"of {version.name}: its text has no seal")
+        if row.evidence is not None and not _is_json(row.evidence):
+            yield Problem(f"event {row.row}", f"of {version.name}: its evidence is no JSON")
+    parents = [p for p in (version.parent, version.merged) if p is not None]
+    for parent in parents:
+        if parent not in digests:
+            yield Problem(version.name, f"builds on v{parent}, which is not there before it")
+    digest = version_digest(
+        schema=port.version_schema(version.number),
+        parents=[digests[p] for p in parents if p in digests],
+        author=version.author,
+        time=version.time,
+        message=version.message,
+        meta=port.version_meta(version.number),
+        events=map(event_content, rows),
+    )
+    if digest != version.digest:
+        yield Problem(version.name, "is not what its digest says")
+
+
+def _replay(
+    port: Port,
+    version: Version,
+    rows: list[EventRow],
+    live: dict[int, dict[str, tuple[int, int]]],
+) -> Iterator[Problem]:
+    """Checks that events follow on what is live, keeping what is live at each lane's end."""
+    lane = lane_of(version.position)
+    if lane not in live:
+        live[lane] = {} if lane == 0 else _live_at(port, port.lane_base(lane))
+    here = live[lane]
+    for row in rows:
+        where = f"event {row.row}"
+        standing = here.get(row.experience)
+        if row.op == "ADD":
+            if standing is not None:
+                yield Problem(where, f"of {version.name}: adds {row.experience}, which is there")
+            here[row.experience] = (row.row, row.birth or row.row)
+            continue
+        if standing is None or standing[0] != row.replaces:
+            yield Problem(where, f"of {version.name}: does not follow on what it says it does")
+        if row.op == "DELETE":
+            here.pop(row.experience, None)
+        elif row.op == "MODIFY":
+            here[row.experience] = (row.row, row.birth or row.row)
+
+
+def _live_at(port: Port, position: int) -> dict[str, tuple[int, int]]:
+    rows = port.events_at(replay.live_rows(port, position, snapshots=False))
+    return {row.experience: (row.row, row.birth or row.row) for row in rows}
+
+
+def _strays(port: Port, events: int) -> Iterator[Problem]:
+    there = port.count_events()
+    if there != events:
+        yield Problem("events", f"{there} are there, and versions account for {events}")
+
+
+def _snapshots(port: Port) -> Iterator[Problem]:
+    """Checks each snapshot against the one before it in its lane, and the events between."""
+    live: set[int] = set()
+    at = -1
+    for position in port.snapshot_positions():
+        lane = lane_of(position)
+        if at < lane_start(lane):
+            at = lane_start(lane)
+            base = 0 if lane == 0 else port.lane_base(lane)
+            live = replay.live_rows(port, base, snapshots=False) if lane else set()
+        replay.fold(live, port.steps(at, position))
+        at = position
+        try:
+            found = port.snapshot(position - 1, position)
+        except Exception as error:  # zlib, array and struct each have their own
+            yield Problem(f"snapshot {position}", f"cannot be read: {error}", derived=True)
+            continue
+        if found is None or set(found[1]) != live:
+            yield Problem(f"snapshot {position}", "is not what replay gives", derived=True)
+
+
+def _names(store: Store, versions: int) -> Iterator[Problem]:
+    for move in store.port.refs(""):
+        if move.version is not None and not 0 <= move.version < versions:
+            yield Problem(move.name, f"stands at v{move.version}, which is not there")
+        if move.symbol is not None and store.port.ref(move.symbol) is None:
+            yield Problem(move.name, f"follows {move.symbol}, which is not there")
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True

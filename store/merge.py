@@ -1,0 +1,224 @@
+"""Three-way merge of libraries, by experience and inside a text by word.
+
+`merge`, `cherry-pick` and `revert` are one function with different corners: a merge takes the
+common ancestor as base; a cherry-pick of v takes v's parent as base and v as theirs; a revert
+of v takes v as base and v's parent as theirs. Identity makes this exact: an experience is the
+same one on both sides because its id is, however much its text or place has changed.
+"""
+
+from __future__ import annotations
+
+import difflib
+import heapq
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Literal, NamedTuple, TypeAlias
+
+from tfgrpo.store.errors import TfgrpoError
+from tfgrpo.store.records import Library, Operation, Version
+from tfgrpo.store.store import Store
+
+Side: TypeAlias = Literal["ours", "theirs"]
+
+
+class Conflict(NamedTuple):
+    """An experience that both sides changed in ways that do not fit. None: it is not there."""
+
+    experience: str
+    base: str | None
+    ours: str | None
+    theirs: str | None
+
+
+class Merged(NamedTuple):
+    """The operations that bring theirs into ours, and what stands in the way."""
+
+    operations: tuple[Operation, ...]
+    conflicts: tuple[Conflict, ...]
+
+
+class MergeConflict(TfgrpoError):
+    """A merge, cherry-pick or revert that needs a decision. Nothing was recorded."""
+
+    def __init__(self, message: str, conflicts: Sequence[Conflict], *, hint: str) -> None:
+        super().__init__(message, hint=hint)
+        self.conflicts = tuple(conflicts)
+
+
+Resolve: TypeAlias = Callable[[Conflict], str | None]
+"""Given a conflict, returns the text that is to stand, or None for none."""
+
+
+def side(which: Side) -> Resolve:
+    """Returns a resolution that always takes one side."""
+    return lambda conflict: conflict.ours if which == "ours" else conflict.theirs
+
+
+def three_way(
+    base: Library, ours: Library, theirs: Library, *, resolve: Resolve | None = None
+) -> Merged:
+    """Returns what turns `ours` into the merge of both, in library order.
+
+    Without `resolve`, conflicts are in the result and no operation stands for them.
+    """
+    before, mine, other = (_texts(library) for library in (base, ours, theirs))
+    operations: list[Operation] = []
+    conflicts: list[Conflict] = []
+    for id in dict.fromkeys([*mine, *other, *before]):
+        b, o, t = before.get(id), mine.get(id), other.get(id)
+        if t in (b, o):
+            continue
+        wanted = t
+        if o != b:
+            joined = None if None in (b, o, t) else merge_words(b or "", o or "", t or "")
+            if joined is None:
+                conflict = Conflict(id, b, o, t)
+                if resolve is None:
+                    conflicts.append(conflict)
+                    continue
+                wanted = resolve(conflict)
+            else:
+                wanted = joined
+        operation = change(id, o, wanted)
+        if operation is not None:
+            operations.append(operation)
+    return Merged(tuple(operations), tuple(conflicts))
+
+
+def change(id: str, before: str | None, after: str | None) -> Operation | None:
+    """Returns the operation that takes an experience from one text to another."""
+    if before == after:
+        return None
+    if after is None:
+        return Operation("DELETE", id)
+    return Operation("ADD" if before is None else "MODIFY", id, after)
+
+
+def merge_words(base: str, ours: str, theirs: str) -> str | None:
+    """Returns the text with both sides' changes of words, or None where they touch."""
+    words = base.split()
+    hunks = sorted(
+        {
+            (start, end, tuple(replacement))
+            for text in (ours, theirs)
+            for start, end, replacement in _hunks(words, text.split())
+        }
+    )
+    for (_, end, _), (start, _, _) in pairwise(hunks):
+        if start <= end:
+            return None
+    merged = list(words)
+    for start, end, replacement in reversed(hunks):
+        merged[start:end] = replacement
+    return " ".join(merged)
+
+
+def _hunks(a: Sequence[str], b: Sequence[str]) -> Iterable[tuple[int, int, Sequence[str]]]:
+    for kind, i, j, k, m in difflib.SequenceMatcher(None, a, b, autojunk=False).get_opcodes():
+        if kind != "equal":
+            yield i, j, b[k:m]
+
+
+def merge_base(store: Store, a: Version, b: Version) -> Version:
+    """Returns the newest version that both have in their history. v0 is in every history."""
+    seen: dict[int, set[str]] = {a.number: {"a"}}
+    seen.setdefault(b.number, set()).add("b")
+    heap = [-number for number in seen]
+    heapq.heapify(heap)
+    while heap:
+        number = -heapq.heappop(heap)
+        if len(seen[number]) == 2:
+            return store.version(number)
+        version = store.version(number)
+        for parent in (version.parent, version.merged):
+            if parent is not None:
+                if parent not in seen:
+                    seen[parent] = set()
+                    heapq.heappush(heap, -parent)
+                seen[parent] |= seen[number]
+    raise AssertionError("v0 is in every history")
+
+
+def merge(
+    store: Store,
+    branch: str,
+    theirs: Version,
+    *,
+    message: str,
+    resolve: Resolve | None = None,
+) -> Version:
+    """Merges a version into a branch; returns where the branch then stands.
+
+    A branch that has nothing of its own is moved forward; one that has theirs already stays.
+    Otherwise a version with both parents is appended. Raises MergeConflict, with nothing
+    recorded.
+    """
+    ours = store.tip(branch)
+    base = merge_base(store, ours, theirs)
+    if base.number == theirs.number:
+        return ours
+    if base.number == ours.number:
+        return store.move_branch(branch, theirs)
+    return _apply(store, branch, ours, base, theirs, message, resolve, merged=theirs)
+
+
+def cherry_pick(
+    store: Store, branch: str, version: Version, *, message: str, resolve: Resolve | None = None
+) -> Version:
+    """Applies what one version changed to a branch, as a new version. Raises MergeConflict."""
+    parent = _parent(store, version)
+    return _apply(store, branch, store.tip(branch), parent, version, message, resolve)
+
+
+def revert(
+    store: Store, branch: str, version: Version, *, message: str, resolve: Resolve | None = None
+) -> Version:
+    """Takes back what one version changed, as a new version.
+
+    Raises MergeConflict when later versions changed the same experiences.
+    """
+    parent = _parent(store, version)
+    return _apply(store, branch, store.tip(branch), version, parent, message, resolve)
+
+
+def _parent(store: Store, version: Version) -> Version:
+    if version.parent is None:
+        raise TfgrpoError(f"{version.name} is the empty library and changed nothing")
+    return store.version(version.parent)
+
+
+def _apply(
+    store: Store,
+    branch: str,
+    ours: Version,
+    base: Version,
+    theirs: Version,
+    message: str,
+    resolve: Resolve | None,
+    merged: Version | None = None,
+) -> Version:
+    found = three_way(
+        store.library(base), store.library(ours), store.library(theirs), resolve=resolve
+    )
+    if found.conflicts:
+        raise MergeConflict(
+            f"{len(found.conflicts)} of the experiences were changed on both sides",
+            found.conflicts,
+            hint="--ours or --theirs takes one side, --edit asks; nothing was recorded",
+        )
+    if not found.operations and merged is None:
+        raise TfgrpoError(
+            f"{branch} has nothing of {(theirs if base.number < theirs.number else base).name} "
+            "left to change",
+            hint="`tfgrpo diff` shows how the two differ",
+        )
+    source = theirs.digest.hex() if base.number < theirs.number else base.digest.hex()
+    operations = [
+        operation._replace(reason=message, evidence={"version": source})
+        for operation in found.operations
+    ]
+    return store.commit(branch, operations, message=message, expected=ours, merged=merged)
+
+
+def _texts(library: Library) -> Mapping[str, str]:
+    return {e.id: e.text for e in library}

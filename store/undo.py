@@ -1,0 +1,77 @@
+"""Taking back the last operation of any kind, and putting it back.
+
+Names only ever move by rows in the ref log, and the rows of one operation share a batch. So
+an undo is another batch, which moves every name of the last one back; it deletes nothing, and
+is undone by a redo. What was undone and not redone is found by walking the log backwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+
+from tfgrpo.store.errors import TfgrpoError
+from tfgrpo.store.records import RefMove
+from tfgrpo.store.store import Store
+
+UNDO, REDO = "undo: ", "redo: "
+
+
+def undo(store: Store) -> list[RefMove]:
+    """Takes back the last operation that was not taken back yet; returns its moves."""
+    batch = undoable(store)
+    if batch is None:
+        raise TfgrpoError("there is nothing to undo", hint="`tfgrpo reflog` shows every move")
+    _move_back(store, batch, UNDO + batch[0].action)
+    return batch
+
+
+def redo(store: Store) -> list[RefMove]:
+    """Puts back what the last undo took back; returns the moves that undo had made."""
+    batch = redoable(store)
+    if batch is None:
+        raise TfgrpoError(
+            "there is nothing to redo", hint="a redo follows an undo, with nothing between"
+        )
+    _move_back(store, batch, REDO + batch[0].action.removeprefix(UNDO))
+    return batch
+
+
+def undoable(store: Store) -> list[RefMove] | None:
+    """Returns the batch that an undo would take back, if any."""
+    taken_back = 0
+    for batch in batches(store):
+        action = batch[0].action
+        if action.startswith(UNDO):
+            taken_back += 1
+        elif action.startswith(REDO) or taken_back > 0:
+            taken_back -= 1
+        else:
+            return None if action == "init" else batch
+    return None
+
+
+def redoable(store: Store) -> list[RefMove] | None:
+    """Returns the undo that a redo would take back, if any."""
+    put_back = 0
+    for batch in batches(store):
+        action = batch[0].action
+        if action.startswith(REDO):
+            put_back += 1
+        elif not action.startswith(UNDO):
+            return None
+        elif put_back > 0:
+            put_back -= 1
+        else:
+            return batch
+    return None
+
+
+def batches(store: Store) -> Iterator[list[RefMove]]:
+    """Yields the operations on names, newest first, each as its moves in order."""
+    for _, moves in groupby(store.port.ref_log(None), key=lambda move: move.batch):
+        yield list(moves)[::-1]
+
+
+def _move_back(store: Store, batch: list[RefMove], action: str) -> None:
+    store.move_names([(m.name, m.previous, m.previous_symbol) for m in batch], action)

@@ -1,0 +1,174 @@
+"""A port over plain lists and dicts: it shows that the contract is not about SQLite.
+
+Several ports may share one `Memory`. A transaction works on a copy that takes the place of the
+shared state when it ends well, so readers see whole transactions and a failed one leaves nothing.
+"""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from tfgrpo.store import Op, RefMove, StoreError, Version
+from tfgrpo.store.canonical import canonical
+from tfgrpo.store.port import VERSION_SCHEMA, EventRow, Step, lane_of
+
+
+@dataclass
+class State:
+    versions: dict[int, Version] = field(default_factory=dict)
+    events: dict[int, EventRow] = field(default_factory=dict)
+    lanes: list[int] = field(default_factory=lambda: [0])
+    snapshots: dict[int, list[int]] = field(default_factory=dict)
+    refs: list[RefMove] = field(default_factory=list)
+
+
+class Memory:
+    """What several ports share: the committed state and the writers' turn."""
+
+    def __init__(self) -> None:
+        self.state = State()
+        self.turn = threading.Lock()
+
+
+class MemoryPort:
+    def __init__(self, memory: Memory | None = None) -> None:
+        self.memory = memory or Memory()
+        self._mine: State | None = None
+
+    @property
+    def _state(self) -> State:
+        return self.memory.state if self._mine is None else self._mine
+
+    @property
+    def _written(self) -> State:
+        assert self._mine is not None, "only inside a transaction"
+        return self._mine
+
+    def close(self) -> None:
+        pass
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        with self.memory.turn:
+            self._mine = copy.deepcopy(self.memory.state)
+            try:
+                yield
+                self.memory.state = self._mine
+            finally:
+                self._mine = None
+
+    # versions and events:
+
+    def last_version(self) -> int:
+        return max(self._state.versions, default=-1)
+
+    def version(self, number: int) -> Version | None:
+        return self._state.versions.get(number)
+
+    def versions_by_digest(self, prefix: str, limit: int) -> list[Version]:
+        found = (v for v in self._state.versions.values() if v.digest.hex().startswith(prefix))
+        return sorted(found, key=lambda v: v.digest)[:limit]
+
+    def version_of_row(self, row: int) -> Version:
+        for version in self._state.versions.values():
+            if version.position - version.events < row <= version.position:
+                return version
+        raise StoreError(f"event {row} belongs to no version", hint="the store is damaged")
+
+    def lane_tip(self, position: int) -> bool:
+        lane = lane_of(position)
+        return not any(row > position and lane_of(row) == lane for row in self._state.events)
+
+    def lane_base(self, lane: int) -> int:
+        return self._state.lanes[lane]
+
+    def open_lane(self, base: int) -> int:
+        self._written.lanes.append(base)
+        return len(self._written.lanes) - 1
+
+    def append_version(self, version: Version, events: Sequence[EventRow]) -> None:
+        state = self._written
+        digests = {v.digest for v in state.versions.values()}
+        rows = {e.row for e in events}
+        if (
+            version.number in state.versions
+            or version.digest in digests
+            or rows & set(state.events)
+        ):
+            raise StoreError("versions and events are append-only")
+        state.versions[version.number] = version
+        state.events.update((e.row, e) for e in events)
+
+    def steps(self, after: int, upto: int) -> Iterable[Step]:
+        return [Step(e.row, e.op, e.replaces) for e in self.events(after, upto) if e.op != "KEEP"]
+
+    def events(self, after: int, upto: int) -> Iterator[EventRow]:
+        events = self._state.events
+        return iter([events[row] for row in sorted(events) if after < row <= upto])
+
+    def events_at(self, rows: Iterable[int]) -> list[EventRow]:
+        return [self._state.events[row] for row in sorted(set(rows) & self._state.events.keys())]
+
+    def events_of(self, experience: str) -> list[EventRow]:
+        return [e for e in self.events(0, 1 << 62) if e.experience == experience]
+
+    def experiences_like(self, prefix: str, limit: int) -> list[str]:
+        ids = {e.experience for e in self._state.events.values()}
+        return sorted(id for id in ids if id.startswith(prefix))[:limit]
+
+    def count_ops(self, after: int, upto: int) -> dict[Op, int]:
+        return dict(Counter(e.op for e in self.events(after, upto)))
+
+    def version_schema(self, number: int) -> int:
+        assert number in self._state.versions
+        return VERSION_SCHEMA
+
+    def version_meta(self, number: int) -> str | None:
+        meta = self._state.versions[number].meta
+        return canonical(meta).decode() if meta else None
+
+    def count_keeps(self, rows: Sequence[int], ranges: Sequence[tuple[int, int]]) -> dict[int, int]:
+        events = (e for after, upto in ranges for e in self.events(after, upto))
+        keeps = (e.replaces for e in events if e.op == "KEEP")
+        return dict(Counter(row for row in keeps if row is not None and row in rows))
+
+    def count_events(self) -> int:
+        return len(self._state.events)
+
+    # snapshots:
+
+    def snapshot_positions(self) -> list[int]:
+        return sorted(self._state.snapshots)
+
+    def snapshot(self, after: int, upto: int) -> tuple[int, list[int]] | None:
+        position = max((p for p in self._state.snapshots if after < p <= upto), default=None)
+        return None if position is None else (position, list(self._state.snapshots[position]))
+
+    def put_snapshot(self, position: int, live: Sequence[int]) -> None:
+        self._written.snapshots.setdefault(position, list(live))
+
+    def drop_snapshots(self) -> None:
+        with self.transaction():
+            self._written.snapshots.clear()
+
+    # names:
+
+    def ref(self, name: str) -> RefMove | None:
+        return next(self.ref_log(name), None)
+
+    def refs(self, prefix: str) -> list[RefMove]:
+        latest = {m.name: m for m in self._state.refs if m.name.startswith(prefix)}
+        return [latest[name] for name in sorted(latest)]
+
+    def ref_log(self, name: str | None) -> Iterator[RefMove]:
+        return (m for m in reversed(self._state.refs) if name in (None, m.name))
+
+    def append_refs(self, moves: Sequence[RefMove]) -> None:
+        refs = self._written.refs
+        first = len(refs) + 1
+        refs += [m._replace(row=first + i, batch=first) for i, m in enumerate(moves)]

@@ -1,0 +1,431 @@
+"""What any implementation of `tfgrpo.store.port.Port` must do, as a class to inherit from.
+
+A test module subclasses `PortContract` and gives it two fixtures: `port`, a fresh and empty
+port, and `another`, a function that opens one more port onto the same store for another thread
+to use. Everything above the port (replay, diff, merge, the method) relies on what stands here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import threading
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+import pytest
+
+from tfgrpo.store import Op, RefMove, StoreError, Version, replay
+from tfgrpo.store.port import VERSION_SCHEMA, EventRow, Port, lane_of, lane_start
+
+Another = Callable[[], Port]
+
+
+def event(row: int, op: Op = "ADD", experience: str = "", **fields: object) -> EventRow:
+    blank = EventRow(
+        row=row,
+        op=op,
+        experience=experience or f"e{row:011}",
+        text=f"text {row}" if op in ("ADD", "MODIFY") else None,
+        reason="why",
+        evidence='{"reward":1}',
+        replaces=None,
+        birth=None,
+        seal=b"\x01" * 32,
+        salt=b"\x02" * 16,
+        schema=1,
+    )
+    return blank._replace(**fields)  # type: ignore[arg-type]
+
+
+def version(number: int, position: int, events: int, **fields: object) -> Version:
+    blank = Version(
+        number=number,
+        digest=hashlib.sha256(str(number).encode()).digest(),
+        parent=number - 1 if number else None,
+        merged=None,
+        position=position,
+        events=events,
+        author="ann",
+        time=number * 1000,
+        message=f"m{number}",
+        meta={},
+    )
+    return blank._replace(**fields)  # type: ignore[arg-type]
+
+
+def move(name: str, to: int | None, **fields: object) -> RefMove:
+    blank = RefMove(0, 0, name, to, None, None, None, "ann", 1, "act")
+    return blank._replace(**fields)  # type: ignore[arg-type]
+
+
+def record(port: Port, number: int, rows: Sequence[EventRow], position: int = 0) -> Version:
+    """Records a version of these rows in a transaction of its own."""
+    new = version(number, rows[-1].row if rows else position, len(rows))
+    with port.transaction():
+        port.append_version(new, rows)
+    return new
+
+
+class PortContract:
+    """Inherit, and give the fixtures `port` and `another`."""
+
+    # transactions:
+
+    def test_a_fresh_port_is_empty(self, port: Port) -> None:
+        assert port.last_version() < 0
+        assert port.version(0) is None
+        assert port.versions_by_digest("", 5) == []
+        assert list(port.events(0, 1 << 62)) == []
+        assert port.count_events() == 0
+        assert port.refs("") == []
+        assert port.ref("HEAD") is None
+        assert list(port.ref_log(None)) == []
+        assert port.snapshot(0, 1 << 62) is None
+        assert port.lane_tip(0)
+
+    def test_what_a_transaction_wrote_is_there_for_every_port(
+        self, port: Port, another: Another
+    ) -> None:
+        with port.transaction():
+            port.append_version(version(0, 2, 2), [event(1), event(2)])
+            port.append_refs([move("heads/main", 0)])
+            port.put_snapshot(2, [1, 2])
+            assert port.last_version() == 0, "a writer sees what it writes"
+        other = another()
+        assert other.version(0) == port.version(0) == version(0, 2, 2)
+        assert list(other.events(0, 9)) == [event(1), event(2)]
+        assert other.ref("heads/main") == port.ref("heads/main")
+        other.close()
+
+    @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+    def test_a_transaction_that_fails_leaves_nothing(
+        self, port: Port, error: type[BaseException]
+    ) -> None:
+        record(port, 0, [event(1)])
+
+        def write() -> None:
+            with port.transaction():
+                row = lane_start(port.open_lane(1)) + 1
+                port.append_version(version(1, row, 1), [event(row)])
+                port.append_refs([move("heads/main", 1)])
+                port.put_snapshot(1, [1])
+                raise error
+
+        with pytest.raises(error):
+            write()
+        assert port.last_version() == 0
+        assert port.version(1) is None
+        assert list(port.events(0, 1 << 62)) == [event(1)]
+        assert port.refs("") == []
+        assert port.snapshot(0, 9) is None
+        record(port, 1, [event(2)])
+        assert port.last_version() == 1
+
+    def test_a_reader_sees_nothing_of_a_transaction_before_its_end(
+        self, port: Port, another: Another
+    ) -> None:
+        other = another()
+        with port.transaction():
+            port.append_version(version(0, 1, 1), [event(1)])
+            port.append_refs([move("heads/main", 0)])
+            assert other.last_version() < 0
+            assert list(other.events(0, 9)) == []
+            assert other.ref("heads/main") is None
+        assert other.last_version() == 0
+        other.close()
+
+    def test_writers_take_turns_and_see_what_the_one_before_wrote(
+        self, port: Port, another: Another
+    ) -> None:
+        record(port, 0, [])
+
+        def write() -> None:
+            mine = another()
+            for _ in range(20):
+                with mine.transaction():
+                    last = mine.last_version()
+                    mine.append_version(version(last + 1, last + 1, 1), [event(last + 1)])
+            mine.close()
+
+        threads = [threading.Thread(target=write) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert port.last_version() == 60
+        assert [e.row for e in port.events(0, 99)] == list(range(1, 61))
+
+    # versions and events:
+
+    def test_versions_and_events_are_read_back_as_they_were_appended(self, port: Port) -> None:
+        rows = [
+            event(1, text="ä \U0001f600 \x00 '\"\n", reason=None, evidence=None),
+            event(2, "DELETE", replaces=1, birth=1, seal=None, salt=None, reason=None),
+        ]
+        new = version(0, 2, 2, message="", meta={"run": "R", "n": [1, None, "ü"]}, time=1 << 52)
+        with port.transaction():
+            port.append_version(new, rows)
+            port.append_version(version(1, 2, 0, merged=0), [])
+        assert port.version(0) == new
+        assert port.version(1) == version(1, 2, 0, merged=0)
+        assert port.version(2) is None
+        assert port.version(-1) is None
+        assert list(port.events(0, 2)) == rows
+        assert port.version_meta(0) == '{"n":[1,null,"ü"],"run":"R"}', "as its digest covers it"
+        assert port.version_meta(1) is None
+        assert port.version_schema(0) == port.version_schema(1) == VERSION_SCHEMA
+
+    def test_a_number_or_row_that_is_there_is_never_appended_again(self, port: Port) -> None:
+        record(port, 0, [event(1)])
+        for again in (version(0, 2, 1), version(1, 1, 1)):
+            rows = [event(again.position, text="other")]
+            with pytest.raises(StoreError), port.transaction():
+                port.append_version(again, rows)
+        with pytest.raises(StoreError), port.transaction():
+            port.append_version(version(1, 2, 1, digest=version(0, 0, 0).digest), [event(2)])
+        assert port.last_version() == 0
+        assert port.version(0) == version(0, 1, 1)
+        assert list(port.events(0, 99)) == [event(1)]
+
+    def test_ranges_of_events_leave_out_their_lower_and_hold_their_upper_end(
+        self, port: Port
+    ) -> None:
+        record(port, 0, [event(r) for r in range(1, 6)])
+        assert [e.row for e in port.events(1, 4)] == [2, 3, 4]
+        assert [e.row for e in port.events(0, 1 << 61)] == [1, 2, 3, 4, 5]
+        assert [e.row for e in port.events(3, 3)] == []
+
+    def test_steps_are_the_events_in_order_without_keeps(self, port: Port) -> None:
+        rows = [
+            event(1),
+            event(2, "KEEP", replaces=1),
+            event(3, "MODIFY", replaces=1),
+            event(4, "DELETE", replaces=3),
+        ]
+        record(port, 0, rows)
+        steps = [(1, "ADD", None), (3, "MODIFY", 1), (4, "DELETE", 3)]
+        assert [tuple(s) for s in port.steps(0, 4)] == steps
+        assert [tuple(s) for s in port.steps(1, 3)] == steps[1:2]
+        assert list(port.steps(4, 4)) == []
+
+    def test_events_at_gives_those_there_are_in_row_order(self, port: Port) -> None:
+        record(port, 0, [event(r) for r in range(1, 9)])
+        assert [e.row for e in port.events_at({7, 1, 3, 99})] == [1, 3, 7]
+        assert [e.row for e in port.events_at(iter([3, 3]))] == [3]
+        assert port.events_at([]) == []
+        assert len(port.events_at(range(40_000))) == 8, "any number may be asked for"
+
+    def test_events_of_an_experience_are_those_on_every_branch_in_row_order(
+        self, port: Port
+    ) -> None:
+        record(port, 0, [event(1, experience="x"), event(2)])
+        with port.transaction():
+            row = lane_start(port.open_lane(1)) + 1
+            port.append_version(version(1, row, 1), [event(row, "MODIFY", "x", replaces=1)])
+        record(port, 2, [event(3, "DELETE", "x", replaces=1)])
+        assert [e.row for e in port.events_of("x")] == [1, 3, row]
+        assert port.events_of("y") == []
+
+    def test_experiences_are_found_by_the_beginning_of_their_id(self, port: Port) -> None:
+        ids = ["aa0000000000", "aa1000000000", "aazzzzzzzzzz", "ab0000000000"]
+        rows = [event(i, experience=id) for i, id in enumerate([*ids, ids[0]], 1)]
+        record(port, 0, rows)
+        assert port.experiences_like("aa", 9) == ids[:3]
+        assert port.experiences_like("aa", 2) == ids[:2]
+        assert port.experiences_like(ids[3], 9) == [ids[3]]
+        for none in ("b", "%", "a_", "aaz" * 5):
+            assert port.experiences_like(none, 9) == []
+
+    def test_ops_are_counted_by_kind(self, port: Port) -> None:
+        ops: list[Op] = ["ADD", "ADD", "KEEP", "MODIFY", "DELETE", "ADD"]
+        record(port, 0, [event(i, op) for i, op in enumerate(ops, 1)])
+        assert port.count_ops(1, 5) == {"ADD": 1, "KEEP": 1, "MODIFY": 1, "DELETE": 1}
+        assert port.count_ops(0, 6)["ADD"] == 3
+        assert port.count_ops(6, 6) == {}
+        assert port.count_events() == 6
+
+    def test_keeps_are_counted_by_the_event_they_confirm_within_a_history(self, port: Port) -> None:
+        def keep(row: int, of: int) -> EventRow:
+            return event(row, "KEEP", "x" if of != 2 else "y", replaces=of)
+
+        modified = event(5, "MODIFY", "x", replaces=1)
+        rows = [
+            event(1, experience="x"),
+            event(2, experience="y"),
+            keep(3, 1),
+            keep(4, 1),
+            modified,
+        ]
+        record(port, 0, [*rows, keep(6, 5), keep(7, 2)])
+        with port.transaction():
+            row = lane_start(port.open_lane(4)) + 1
+            port.append_version(version(1, row, 1), [keep(row, 1)])
+        assert port.count_keeps([1, 2, 5], [(0, 7)]) == {1: 2, 2: 1, 5: 1}
+        assert port.count_keeps([1], [(3, 7)]) == {1: 1}
+        assert port.count_keeps([1, 2, 5], [(0, 4), (row - 1, row)]) == {1: 3}
+        assert port.count_keeps([3], [(0, 7)]) == port.count_keeps([1], []) == {}
+
+    def test_versions_are_found_by_the_beginning_of_their_digest(self, port: Port) -> None:
+        tails = [b"\x12\x34" + b"\x00" * 30, b"\x12\x3f" + b"\xff" * 30, b"\xff" * 32]
+        with port.transaction():
+            for number, digest in enumerate(tails):
+                port.append_version(version(number, 0, 0, digest=digest), [])
+
+        def numbers(prefix: str, limit: int = 9) -> list[int]:
+            return sorted(v.number for v in port.versions_by_digest(prefix, limit))
+
+        assert numbers("123") == [0, 1]
+        assert numbers("1234") == [0]
+        assert numbers("123f") == [1]
+        assert numbers("ffff") == numbers("ff" * 32) == [2]
+        assert numbers("1235") == []
+        assert len(numbers("123", 1)) == 1
+
+    def test_the_version_of_a_row_is_the_one_that_holds_it(self, port: Port) -> None:
+        record(port, 0, [])
+        record(port, 1, [event(1), event(2)])
+        record(port, 2, [], position=2)
+        record(port, 3, [event(3)])
+        with port.transaction():
+            row = lane_start(port.open_lane(2)) + 1
+            port.append_version(version(4, row, 1), [event(row)])
+        found = [port.version_of_row(r).number for r in (1, 2, 3, row)]
+        assert found == [1, 1, 3, 4]
+        with pytest.raises(StoreError):
+            port.version_of_row(row + 1)
+
+    # lanes:
+
+    def test_a_lane_remembers_where_it_left_and_has_a_tip_of_its_own(self, port: Port) -> None:
+        record(port, 0, [event(1), event(2)])
+        assert not port.lane_tip(1)
+        assert port.lane_tip(2)
+        with port.transaction():
+            first, second = port.open_lane(1), port.open_lane(2)
+        assert 0 < first < second
+        assert (port.lane_base(first), port.lane_base(second)) == (1, 2)
+        assert port.lane_tip(lane_start(first))
+        row = lane_start(first) + 1
+        record(port, 1, [event(row)])
+        assert not port.lane_tip(lane_start(first))
+        assert port.lane_tip(row)
+        assert port.lane_tip(2), "another lane's events do not matter"
+        assert port.lane_tip(lane_start(second))
+
+    # snapshots:
+
+    def test_the_latest_snapshot_in_a_range_is_found_until_all_are_dropped(
+        self, port: Port
+    ) -> None:
+        far = lane_start(3) + 7
+        with port.transaction():
+            port.put_snapshot(5, [1, 2, 5])
+            port.put_snapshot(9, [])
+            port.put_snapshot(far, [1, far])
+        assert port.snapshot(0, 8) == (5, [1, 2, 5])
+        assert port.snapshot(0, 9) == port.snapshot(5, 100) == (9, [])
+        assert port.snapshot(5, 8) is None
+        assert port.snapshot(lane_start(3), far) == (far, [1, far])
+        assert port.snapshot_positions() == [5, 9, far]
+        port.drop_snapshots()
+        assert port.snapshot_positions() == []
+        assert port.snapshot(0, 1 << 62) is None
+
+    # names:
+
+    def test_the_latest_move_of_a_name_is_where_it_is(self, port: Port) -> None:
+        for number in range(3):
+            record(port, number, [])
+        with port.transaction():
+            port.append_refs([move("heads/main", 0), move("HEAD", 0, symbol="heads/main")])
+        with port.transaction():
+            port.append_refs([move("heads/main", 1, previous=0, action="commit")])
+        with port.transaction():
+            port.append_refs([move("tags/t", 2), move("tags/t", None, previous=2)])
+        main, head, tag = port.ref("heads/main"), port.ref("HEAD"), port.ref("tags/t")
+        assert main is not None
+        assert head is not None
+        assert tag is not None
+        assert main[2:] == ("heads/main", 1, None, 0, None, "ann", 1, "commit")
+        assert head.symbol == "heads/main"
+        assert tag.version is None, "a deleted name has a last move too"
+        assert port.ref("heads/mai") is None
+
+    def test_names_are_listed_once_each_ascending_by_prefix(self, port: Port) -> None:
+        record(port, 0, [])
+        names = ["tags/b", "heads/main", "HEAD", "tags/a", "heads/a/b", "tags/a", "tags/é"]
+        for name in names:
+            with port.transaction():
+                port.append_refs([move(name, 0)])
+        assert [r.name for r in port.refs("tags/")] == ["tags/a", "tags/b", "tags/é"]
+        assert [r.name for r in port.refs("heads/a")] == ["heads/a/b"]
+        assert [r.name for r in port.refs("")] == sorted(set(names))
+        assert port.refs("tags/a")[0] == port.ref("tags/a")
+        assert port.refs("nothing") == []
+
+    def test_the_ref_log_keeps_every_move_newest_first_in_batches(self, port: Port) -> None:
+        record(port, 0, [])
+        batches = [["HEAD", "heads/main"], ["heads/main"], ["tags/a", "tags/b", "HEAD"]]
+        for names in batches:
+            with port.transaction():
+                port.append_refs([move(name, 0, row=77, batch=88) for name in names])
+        log = list(port.ref_log(None))[::-1]
+        assert [m.name for m in log] == [name for names in batches for name in names]
+        assert all(a.row < b.row for a, b in pairwise(log))
+        assert [m.batch for m in log] == [log[i].row for i in (0, 0, 2, 3, 3, 3)]
+        assert list(port.ref_log("HEAD")) == [log[5], log[0]]
+        assert list(port.ref_log("nobody")) == []
+
+    # what stands on it:
+
+    def test_libraries_and_diffs_replayed_over_it_are_those_of_a_plain_fold(
+        self, port: Port
+    ) -> None:
+        dice = random.Random(5)
+        record(port, 0, [])
+        made: list[tuple[Version, dict[str, EventRow]]] = [(version(0, 0, 0), {})]
+        for number in range(1, 40):
+            base, live = dice.choice(made[-6:])
+            live, rows = dict(live), []
+            with port.transaction():
+                at = base.position
+                if not port.lane_tip(at):
+                    at = lane_start(port.open_lane(at))
+                for row in range(at + 1, at + 1 + dice.randrange(1, 5)):
+                    op = dice.choice(["ADD", "MODIFY", "DELETE", "KEEP"]) if live else "ADD"
+                    was = live[dice.choice(sorted(live))] if op != "ADD" else None
+                    rows.append(
+                        event(
+                            row,
+                            op,  # type: ignore[arg-type]
+                            was.experience if was else "",
+                            replaces=was.row if was else None,
+                            birth=(was.birth or was.row) if was else None,
+                        )
+                    )
+                    if op == "DELETE" and was is not None:
+                        del live[was.experience]
+                    elif op != "KEEP":
+                        live[rows[-1].experience] = rows[-1]
+                new = version(number, rows[-1].row, len(rows), parent=base.number)
+                port.append_version(new, rows)
+                if dice.random() < 0.2:
+                    port.put_snapshot(new.position, sorted(e.row for e in live.values()))
+            made.append((new, live))
+        assert len({lane_of(v.position) for v, _ in made}) > 2
+        for _ in range(2):
+            for new, live in made:
+                ordered = sorted(live.values(), key=lambda e: e.birth or e.row)
+                found = [(e.id, e.text) for e in replay.library_at(port, new)]
+                assert found == [(e.experience, e.text) for e in ordered]
+            for (a, before), (b, after) in zip(made, made[::-1], strict=True):
+                changed = {
+                    id
+                    for id in before.keys() | after.keys()
+                    if (e := before.get(id)) is None
+                    or (f := after.get(id)) is None
+                    or e.text != f.text
+                }
+                assert {c.experience for c in replay.diff(port, a, b)} == changed
+            port.drop_snapshots()

@@ -1,0 +1,276 @@
+"""The controller: what becomes of each lesson, and that nothing unclear becomes an experience."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scripted import Reply, ScriptedEndpoint, opened_calls
+from test_advantage import group, reflection
+
+from tfgrpo.advantage import Lesson
+from tfgrpo.controller import Plan, plan
+from tfgrpo.rollout import Group
+from tfgrpo.store import (
+    ROOT,
+    Experience,
+    Library,
+    Operation,
+    Store,
+    derived_id,
+)
+
+GROUP = group(1.0, None, 0.0)
+A, B = derived_id("a"), derived_id("b")
+KNOWN = Library(ROOT, (Experience(A, "Carry the ten.", 1), Experience(B, "Check the sign.", 2)))
+EMPTY = Library(ROOT, ())
+
+Script = Callable[[dict[str, Any]], str | Reply]
+
+
+def lesson(text: str, reason: str = "It helped.", found: Group = GROUP) -> Lesson:
+    return Lesson(text, reason, found, ("c" * 64,))
+
+
+def decision(closest: str | None, kind: str, text: str = "") -> str:
+    return json.dumps({"closest": closest, "decision": kind, "text": text})
+
+
+def planned(
+    folder: Path,
+    answers: list[str] | Script,
+    *texts: str,
+    library: Library = KNOWN,
+    uid: str = "run",
+    step: int = 3,
+    **more: Any,
+) -> tuple[Plan, list[dict[str, Any]]]:
+    """Plans lessons against a server that gives `answers` in order; returns plan and requests."""
+
+    def next_answer(_: dict[str, Any]) -> str | Reply:
+        assert isinstance(answers, list)
+        return answers[len(server.requests) - 1]
+
+    script = next_answer if isinstance(answers, list) else answers
+    with ScriptedEndpoint(script) as server, opened_calls(folder, server.base_url) as calls:
+
+        async def run() -> Plan:
+            try:
+                return await plan(
+                    calls,
+                    reflection(**more),
+                    [lesson(text) for text in texts],
+                    library,
+                    step=step,
+                    uid=uid,
+                    evidence={"run": "r", "step": step},
+                )
+            finally:
+                await calls.endpoint.close()
+
+        return asyncio.run(run()), server.requests
+
+
+def short(operations: tuple[Operation, ...]) -> list[tuple[Any, ...]]:
+    return [operation[:3] for operation in operations]
+
+
+FRESH = derived_id("run", 3, 0)
+
+DECISIONS = [
+    (decision("G0", "new", "Add one."), ("ADD", FRESH, "Add one.")),
+    (decision(None, "new", "  Add\n one. "), ("ADD", FRESH, "Add one.")),
+    (decision(None, "new"), ("ADD", FRESH, "Round down.")),
+    (decision("G1", "same"), ("KEEP", B, None)),
+    (decision("G1", "same", "Other words."), ("KEEP", B, None)),
+    (decision("G0", "refines", "Carry every ten."), ("MODIFY", A, "Carry every ten.")),
+    (decision("G0", "contradicts", "Never carry."), ("MODIFY", A, "Never carry.")),
+    (decision("G0", "contradicts"), ("DELETE", A, None)),
+    (decision("G0", "refines"), ("KEEP", A, None)),
+    (decision(None, "new", "carry  THE ten"), ("KEEP", A, None)),
+    (decision("G1", "new", "Check the sign."), ("KEEP", B, None)),
+    (decision("G0", "refines", "Carry the ten."), ("KEEP", A, None)),
+    (decision("G0", "refines", "carry the TEN"), ("KEEP", A, None)),
+    (decision("G0", "refines", "Check the sign."), ("KEEP", B, None)),
+]
+
+
+@pytest.mark.parametrize(("answer", "expected"), DECISIONS)
+def test_a_decision_stands_for_one_operation(
+    tmp_path: Path, answer: str, expected: tuple[str, str, str | None]
+) -> None:
+    found, requests = planned(tmp_path, [answer], "Round down.")
+    assert short(found.operations) == [expected]
+    assert (found.refused, found.repaired, len(requests)) == ((), 0, 1)
+
+
+def test_the_controller_sees_the_lesson_beside_the_labelled_library(tmp_path: Path) -> None:
+    _, (request,) = planned(tmp_path, [decision("G0", "same")], "Round down.")
+    text = request["messages"][-1]["content"]
+    assert "[G0] Carry the ten.\n[G1] Check the sign." in text
+    assert "New lesson: Round down." in text
+    schema = request["response_format"]["json_schema"]["schema"]
+    assert schema["properties"]["closest"]["enum"] == ["G0", "G1", None]
+
+
+def test_what_is_there_word_for_word_is_kept_without_asking(tmp_path: Path) -> None:
+    found, requests = planned(tmp_path, [], "carry the  ten", "Check the sign.")
+    assert short(found.operations) == [("KEEP", A, None), ("KEEP", B, None)]
+    assert requests == []
+
+
+def test_the_first_lesson_of_an_empty_library_is_added_without_asking(tmp_path: Path) -> None:
+    found, requests = planned(tmp_path, [], "Round down.", "Round down.", library=EMPTY)
+    assert short(found.operations) == [("ADD", FRESH, "Round down."), ("KEEP", FRESH, None)]
+    assert requests == []
+
+
+@pytest.mark.parametrize("kind", ["same", "refines", "contradicts"])
+@pytest.mark.parametrize("label", ["G2", "G99", "g0", "Carry the ten.", "", None])
+def test_an_unknown_label_goes_back_once_and_is_then_refused_never_an_add(
+    tmp_path: Path, label: str | None, kind: str
+) -> None:
+    bad = decision(label, kind, "Better text.")
+    found, requests = planned(tmp_path, [bad, bad], "Round down.")
+    assert found.operations == ()
+    (refusal,) = found.refused
+    assert (refusal.text, refusal.problem) == ("Round down.", "p1")
+    assert "there is no experience" in refusal.reason
+    assert len(requests) == 2
+    assert "closest is one of ['G0', 'G1']" in requests[1]["messages"][-1]["content"]
+
+
+def test_a_label_mended_at_the_second_turn_counts(tmp_path: Path) -> None:
+    answers = [decision("G7", "same"), decision("G1", "same")]
+    found, _ = planned(tmp_path, answers, "Round down.")
+    assert short(found.operations) == [("KEEP", B, None)]
+    assert found.refused == ()
+
+
+def test_too_many_words_go_back_once_and_are_then_refused(tmp_path: Path) -> None:
+    for kind, label in (("new", None), ("refines", "G0"), ("contradicts", "G1")):
+        folder = tmp_path / kind
+        folder.mkdir()
+        long = decision(label, kind, "one two three four five six")
+        found, requests = planned(folder, [long, long], "Round down.", max_words=5)
+        assert found.operations == ()
+        assert "6 words" in found.refused[0].reason
+        assert "the text has 6 words, and 5 are the most" in requests[1]["messages"][-1]["content"]
+
+
+def test_a_lesson_too_long_is_asked_about_even_in_an_empty_library(tmp_path: Path) -> None:
+    long = "one two three four five six"
+    answers = [decision(None, "new", ""), decision(None, "new", "one two three")]
+    found, requests = planned(tmp_path, answers, long, library=EMPTY, max_words=5)
+    assert short(found.operations) == [("ADD", FRESH, "one two three")]
+    assert len(requests) == 2
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "I cannot decide.",
+        '{"closest": "G0", "decision": "merge", "text": "x"}',
+        '{"closest": 5, "decision": "same"}',
+        Reply({"error": {"message": "not allowed"}}, status=400),
+    ],
+    ids=["prose", "unknown decision", "label a number", "refused by the server"],
+)
+def test_one_bad_answer_costs_its_own_lesson_and_not_its_neighbours(
+    tmp_path: Path, bad: str | Reply
+) -> None:
+    def script(request: dict[str, Any]) -> str | Reply:
+        asked = request["messages"][1]["content"]
+        return bad if "Bad lesson." in asked else decision(None, "new")
+
+    found, _ = planned(tmp_path, script, "Good one.", "Bad lesson.", "Good two.")
+    assert short(found.operations) == [
+        ("ADD", derived_id("run", 3, 0), "Good one."),
+        ("ADD", derived_id("run", 3, 2), "Good two."),
+    ]
+    assert [refusal.text for refusal in found.refused] == ["Bad lesson."]
+
+
+def test_a_decision_sees_what_was_decided_before_it_in_the_batch(tmp_path: Path) -> None:
+    answers = [
+        decision(None, "new", "Add one."),
+        decision("G2", "refines", "Add one more."),
+        decision("G0", "contradicts"),
+        decision("G1", "same"),
+    ]
+    found, requests = planned(tmp_path, answers, "l0", "l1", "l2", "l3")
+    assert short(found.operations) == [
+        ("ADD", FRESH, "Add one."),
+        ("MODIFY", FRESH, "Add one more."),
+        ("DELETE", A, None),
+        ("KEEP", FRESH, None),
+    ]
+    shown = [request["messages"][-1]["content"] for request in requests]
+    assert "[G2] Add one.\n" in shown[1]
+    assert "[G2] Add one more.\n" in shown[2]
+    assert "[G0] Check the sign.\n[G1] Add one more.\n" in shown[3]
+
+
+def test_ids_follow_from_the_runs_uid_the_step_and_the_lessons_number(tmp_path: Path) -> None:
+    def script(_: dict[str, Any]) -> str:
+        return decision(None, "new")
+
+    found = {}
+    for uid, step in (("one", 1), ("one", 2), ("two", 1)):
+        folder = tmp_path / f"{uid}{step}"
+        folder.mkdir()
+        plan_, _ = planned(folder, script, "First.", "Second.", uid=uid, step=step)
+        found[uid, step] = [operation.experience for operation in plan_.operations]
+        assert found[uid, step] == [derived_id(uid, step, 0), derived_id(uid, step, 1)]
+    assert len({id for ids in found.values() for id in ids}) == 6
+
+
+def test_an_operation_carries_its_reason_and_who_taught_it(tmp_path: Path) -> None:
+    found, _ = planned(tmp_path, [decision("G0", "same")], "Round down.", "Check the sign.")
+    asked, known = found.operations
+    assert asked.reason == "It helped."
+    assert asked.evidence is not None
+    assert known.evidence is not None
+    assert asked.evidence["run"] == "r"
+    assert asked.evidence["step"] == 3
+    assert asked.evidence["problem"] == "p1"
+    assert asked.evidence["rollouts"] == [[0, 1.0], [1, None], [2, 0.0]]
+    assert len(asked.evidence["calls"]) == 2
+    assert known.evidence["calls"] == ["c" * 16] == asked.evidence["calls"][:1]
+
+
+def test_repaired_decisions_are_counted(tmp_path: Path) -> None:
+    broken = decision("G0", "same")[:-1]
+    found, _ = planned(tmp_path, [broken, broken], "Round down.")
+    assert short(found.operations) == [("KEEP", A, None)]
+    assert found.repaired == 1
+
+
+decisions = st.builds(
+    decision,
+    st.sampled_from([None, "G0", "G1", "G2", "G3", "G9"]),
+    st.sampled_from(["new", "same", "refines", "contradicts"]),
+    st.sampled_from(["", "a", "b", "c", "Carry the ten.", "x y z w v u t"]),
+)
+
+
+@given(st.lists(decisions, max_size=12), st.lists(st.sampled_from("abcdef"), max_size=6))
+@settings(max_examples=10, deadline=None)
+def test_any_plan_can_be_committed_and_leaves_no_text_twice(
+    tmp_path_factory: pytest.TempPathFactory, answers: list[str], lessons: list[str]
+) -> None:
+    answers = answers * 12 or [decision("G0", "same")] * 12
+    folder = tmp_path_factory.mktemp("plan")
+    found, _ = planned(folder, answers, *lessons, max_words=5)
+    assert len(found.operations) + len(found.refused) == len(lessons)
+    with Store.init(folder / "other.db") as store:
+        store.commit("main", [Operation("ADD", e.id, e.text) for e in KNOWN], message="known")
+        store.commit("main", found.operations, message="plan")
+        texts = [e.text.casefold() for e in store.library()]
+    assert len(texts) == len(set(texts))

@@ -1,0 +1,239 @@
+"""Evaluation: the figures of a library, made once, gone on with, and compared fairly."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scripted import LESSON, Numbered, Reply, ScriptedEndpoint, teachable, write_problems
+
+from tfgrpo import problems
+from tfgrpo.endpoint import Endpoint, EndpointError
+from tfgrpo.evaluation import EvalProgress, difference, evaluate, figures, rewards
+from tfgrpo.problems import Problem
+from tfgrpo.serving import Endpoints
+from tfgrpo.settings import EvalSettings, build
+from tfgrpo.store import Operation, Store
+from tfgrpo.store.journal import Journal
+from tfgrpo.store.runs import Evaluation, Score
+from tfgrpo.verify import Verifier
+
+Script = Callable[[dict[str, Any]], str | Reply]
+
+
+@pytest.fixture(scope="module")
+def verifier() -> Iterator[Verifier]:
+    with Verifier(workers=1) as found:
+        yield found
+
+
+@dataclass
+class Bench:
+    """A store whose v1 holds the lesson that makes every answer right, and a dataset."""
+
+    path: Path
+    dataset: tuple[Problem, ...]
+    verifier: Verifier
+    progress: EvalProgress = field(default_factory=lambda: EvalProgress(0))
+
+    def evaluate(
+        self, server: ScriptedEndpoint, *revisions: str, **values: Any
+    ) -> list[Evaluation]:
+        """Evaluates versions against a server, as a session of its own."""
+        values = {"data": "heldout.jsonl", "samples": 4, "model": "scripted", **values}
+        self.progress = EvalProgress(0)
+        with Store.open(self.path) as store:
+            journal = Journal(self.path)
+            try:
+                endpoint = Endpoint("scripted", server.base_url, None, 20)
+                return asyncio.run(
+                    evaluate(
+                        store,
+                        [store.resolve(revision) for revision in revisions],
+                        self.dataset,
+                        build(EvalSettings, values),
+                        Endpoints(endpoint, endpoint, 8),
+                        self.verifier,
+                        journal,
+                        progress=self.progress,
+                    )
+                )
+            finally:
+                journal.close()
+
+    def scores(self, evaluation: Evaluation) -> list[Score]:
+        with Store.open(self.path) as store:
+            return store.runs.scores(evaluation)
+
+
+@pytest.fixture
+def bench(tmp_path: Path, verifier: Verifier) -> Bench:
+    path = tmp_path / "store.db"
+    with Store.init(path) as store:
+        store.commit("main", [Operation("ADD", text=LESSON)], message="the lesson")
+    return Bench(path, problems.load(write_problems(tmp_path / "p.jsonl", 6)), verifier)
+
+
+def test_figures_are_those_of_the_scores(bench: Bench) -> None:
+    with ScriptedEndpoint(teachable) as server:
+        taught, empty = bench.evaluate(server, "v1", "v0")
+    assert taught.summary["mean"] == [1.0, 1.0, 1.0]
+    assert taught.summary["pass"] == {"1": [1.0] * 3, "2": [1.0] * 3, "4": [1.0] * 3}
+    assert taught.summary["maj"] == [1.0, 1.0, 1.0]
+    rows = bench.scores(empty)
+    assert len(rows) == 6 * 4
+    for row in rows:
+        assert row.answer is not None
+        number = int(row.problem[1:])
+        assert row.reward == float(row.answer == str(2 * number + 4))
+        assert row.call is not None
+    assert empty.summary["mean"][0] == pytest.approx(sum(r.reward or 0 for r in rows) / len(rows))
+    assert empty.summary["mean"][0] < 1.0
+    assert (empty.summary["problems"], empty.summary["samples"]) == (6, 4)
+    assert bench.progress.done == bench.progress.total == 2 * 6 * 4
+
+
+def test_the_control_gets_the_same_prompt_with_an_empty_library(bench: Bench) -> None:
+    with ScriptedEndpoint(teachable) as server:
+        bench.evaluate(server, "v1", "v0", samples=2)
+        systems = {r["messages"][0]["content"] for r in server.requests}
+        seeds = {
+            name: sorted(
+                (r["messages"][-1]["content"], r["seed"])
+                for r in server.requests
+                if (LESSON in r["messages"][0]["content"]) is (name == "v1")
+            )
+            for name in ("v1", "v0")
+        }
+    assert len(systems) == 2
+    with_lesson, without = sorted(systems, key=lambda text: LESSON not in text)
+    assert with_lesson.replace(f"[G0] {LESSON}", "(none yet)") == without
+    assert seeds["v1"] == seeds["v0"]
+    assert {r["temperature"] for r in server.requests} == {0.3}
+
+
+def test_an_evaluation_is_made_once_and_then_read(bench: Bench) -> None:
+    with ScriptedEndpoint(teachable) as server:
+        first = bench.evaluate(server, "v1")
+        asked = len(server.requests)
+        assert bench.evaluate(server, "v1") == first
+        assert bench.evaluate(server, "v1", "v0")[0] == first[0]
+        assert len(server.requests) == 2 * asked
+        other = bench.evaluate(server, "v1", samples=2)
+        assert other[0].digest != first[0].digest
+    with Store.open(bench.path) as store:
+        assert len(store.runs.evaluations(1)) == 2
+
+
+@pytest.mark.parametrize("answers", [1, 11, 30])
+def test_an_evaluation_that_was_cut_off_goes_on_and_repeats_no_call(
+    bench: Bench, answers: int
+) -> None:
+    script = Numbered(teachable)
+
+    def stopping(request: dict[str, Any]) -> str | Reply:
+        if len(script.requests) >= answers:
+            return Reply({"error": {"message": "later"}}, status=401)
+        return script(request)
+
+    with ScriptedEndpoint(stopping) as server, pytest.raises(EndpointError):
+        bench.evaluate(server, "v1", "v0")
+    with Store.open(bench.path) as store:
+        assert store.runs.evaluations(1) == []
+        rows = store.port.connection.execute("select prompt_tokens from journal").fetchall()  # type: ignore[attr-defined]
+    paid = [script.requests[number - 1] for (number,) in rows]
+    assert paid
+    before = len(script.requests)
+    with ScriptedEndpoint(script) as server:
+        found = bench.evaluate(server, "v1", "v0")
+    assert not [request for request in script.requests[before:] if request in paid]
+    assert len(script.requests) - before == 2 * 6 * 4 - len(paid)
+    assert [evaluation.summary["samples"] for evaluation in found] == [4, 4]
+
+
+def test_the_same_version_twice_is_evaluated_once(bench: Bench) -> None:
+    with ScriptedEndpoint(teachable) as server:
+        a, b = bench.evaluate(server, "v0", "v0", samples=2)
+        assert a == b
+        assert len(server.requests) == 6 * 2
+
+
+def test_versions_with_the_same_library_share_their_calls(bench: Bench) -> None:
+    with Store.open(bench.path) as store:
+        store.commit("main", [], message="nothing learned")
+    with ScriptedEndpoint(teachable) as server:
+        a, b = bench.evaluate(server, "v1", "v2", samples=2)
+        assert (a.version, b.version) == (1, 2)
+        assert a.summary == b.summary
+        assert len(server.requests) == 6 * 2
+
+
+def test_a_better_library_is_said_to_be_better_and_the_same_one_undecided(bench: Bench) -> None:
+    with ScriptedEndpoint(teachable) as server:
+        taught, empty = bench.evaluate(server, "v1", "v0")
+    with Store.open(bench.path) as store:
+        assert difference(store, empty, taught).verdict == "better"
+        assert difference(store, taught, empty).verdict == "worse"
+        assert difference(store, taught, taught).verdict == "undecided"
+        found = difference(store, empty, taught).estimate
+    assert found.mean == pytest.approx(taught.summary["mean"][0] - empty.summary["mean"][0], 1e-5)
+    assert found.problems == 6
+
+
+def test_samples_that_could_not_be_judged_count_for_nothing(bench: Bench) -> None:
+    def script(request: dict[str, Any]) -> str | Reply:
+        user = request["messages"][-1]["content"]
+        chance = hashlib.sha256(f"{user}/{request['seed']}".encode()).digest()[0]
+        if "What is 1 op" in user or chance % 3 == 0:
+            return Reply({"error": {"message": "not allowed"}}, status=400)
+        a, b = map(int, re.findall(r"\d+", user))
+        return f"\\boxed{{{a + b + 1}}}"
+
+    with ScriptedEndpoint(script) as server:
+        (found,) = bench.evaluate(server, "v0", samples=8)
+    scores = bench.scores(found)
+    missing = [row for row in scores if row.reward is None]
+    assert len(missing) > 8
+    assert len(scores) == 6 * 8
+    assert found.summary["unscored"] == len(missing)
+    assert found.summary["mean"] == [1.0, 1.0, 1.0]
+    assert found.summary["problems"] == 5
+    assert "p1" not in rewards(scores)
+
+
+def test_an_evaluation_without_a_single_verdict_is_an_error_and_not_kept(bench: Bench) -> None:
+    def script(_: dict[str, Any]) -> Reply:
+        return Reply({"error": {"message": "context window exceeded"}}, status=400)
+
+    with ScriptedEndpoint(script) as server:
+        with pytest.raises(EndpointError, match="context window exceeded") as caught:
+            bench.evaluate(server, "v0")
+        assert caught.value.hint
+    with Store.open(bench.path) as store:
+        assert store.runs.evaluations(0) == []
+
+
+def scored(*samples: Sequence[tuple[str | None, float | None]]) -> list[Score]:
+    return [
+        Score(f"p{n}", k, None, reward, answer)
+        for n, given in enumerate(samples)
+        for k, (answer, reward) in enumerate(given)
+    ]
+
+
+def test_pass_at_k_is_told_for_the_ks_that_every_problem_has_samples_for() -> None:
+    found = figures(
+        scored([("1", 1.0)] * 5, [("1", 1.0), ("2", 0.0), (None, 0.0), (None, None), (None, None)])
+    )
+    assert set(found.passes) == {1, 2}
+    assert (found.problems, found.samples, found.unscored) == (2, 5, 2)
+    assert found.passes[1].mean == pytest.approx((1 + 1 / 3) / 2)
+    assert found.passes[2].mean == pytest.approx((1 + 2 / 3) / 2)
+    assert found.mean.mean == pytest.approx((1 + 1 / 3) / 2)
+    assert found.majority.mean == pytest.approx((1 + 1 / 2) / 2)

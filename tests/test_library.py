@@ -1,0 +1,123 @@
+"""A library as inference sees it: labels, prompts, messages and files."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfgrpo import templates
+from tfgrpo.api import read_library
+from tfgrpo.library import EMPTY, Library, formatted, prompt_text, rollout_messages
+from tfgrpo.store import ROOT, Experience, Operation, Store, UnknownRevision, derived_id
+from tfgrpo.store.records import Library as StoredLibrary
+
+texts = st.lists(
+    st.text(st.characters(codec="utf-8"), min_size=1, max_size=40)
+    .map(lambda text: " ".join(text.split()))
+    .filter(bool),
+    max_size=6,
+    unique=True,
+)
+
+
+def library(*found: str) -> StoredLibrary:
+    return StoredLibrary(
+        ROOT, tuple(Experience(derived_id(n), text, n) for n, text in enumerate(found))
+    )
+
+
+def test_an_experience_is_a_labelled_line_of_the_prompt_in_library_order() -> None:
+    assert (
+        prompt_text(library("Add one.", "Carry the ten.")) == "[G0] Add one.\n[G1] Carry the ten."
+    )
+
+
+def test_the_empty_library_stands_in_the_same_prompt() -> None:
+    template = templates.load("rollout")
+    empty = rollout_messages(template, library(), "Q?", "Solve it.")
+    full = rollout_messages(template, library("Add one."), "Q?", "Solve it.")
+    assert EMPTY in empty[0][1]
+    assert [(r, t.replace(EMPTY, "[G0] Add one.")) for r, t in empty] == list(full)
+
+
+def test_messages_are_what_the_openai_client_takes() -> None:
+    found = Library(library("Add one."), agent_objective="Solve it.").render("What is 1 op 2?")
+    assert [message["role"] for message in found] == ["system", "user"]
+    assert "Solve it." in found[0]["content"]
+    assert "[G0] Add one." in found[0]["content"]
+    assert found[1]["content"] == "What is 1 op 2?"
+
+
+def test_a_prompt_of_the_users_own_is_used(tmp_path: Path) -> None:
+    (tmp_path / "rollout.md").write_text("<!-- user -->\n{{library}}\n{{problem}}\n")
+    found = Library(library("Add one."), prompts=tmp_path).render("Q?")
+    assert found == [{"role": "user", "content": "[G0] Add one.\nQ?"}]
+
+
+@given(texts)
+def test_json_is_the_flat_object_of_labels_and_texts(found: list[str]) -> None:
+    content = formatted(library(*found), "json")
+    assert content.endswith("}\n")
+    assert list(json.loads(content).items()) == [(f"G{n}", t) for n, t in enumerate(found)]
+
+
+@given(texts)
+def test_markdown_has_a_line_for_each_experience_with_its_id(found: list[str]) -> None:
+    lines = formatted(library(*found), "md").split("\n")
+    assert lines[0].startswith("# Library v0 (")
+    assert lines[2:-1] == [f"- {text} <!-- {derived_id(n)} -->" for n, text in enumerate(found)]
+
+
+@pytest.fixture
+def trained(tmp_path: Path) -> Path:
+    """A store whose only step added `Add one.` to the empty library."""
+    path = tmp_path / ".tfgrpo" / "store.db"
+    with Store.init(path) as store:
+        config = {"agent_objective": "Balance the books.", "data": "d"}
+        store.runs.create("books", "uid", "main", 0, config, "me")
+        store.create_tag("books/step_0", "v0")
+        store.commit(
+            "main",
+            [Operation("ADD", text="Add one.")],
+            message="step 1",
+            meta={"run": "books", "step": 0},
+            tags=["books/step_1"],
+        )
+    return path
+
+
+def test_a_library_is_read_by_revision_with_the_objective_it_was_trained_with(
+    trained: Path,
+) -> None:
+    found = read_library("HEAD", trained)
+    assert [e.text for e in found] == ["Add one."]
+    assert found.agent_objective == "Balance the books."
+    assert len(read_library("books/step_0", trained)) == 0
+    with pytest.raises(UnknownRevision):
+        read_library("step_9", trained)
+
+
+def test_libraries_are_read_from_the_package_as_often_as_one_likes(trained: Path) -> None:
+    code = """
+import sys, tfgrpo
+for revision in ("HEAD", "step_0", "step_1"):
+    print(len(tfgrpo.library(revision, store=sys.argv[1])))
+"""
+    told = subprocess.run(
+        [sys.executable, "-c", code, str(trained)], capture_output=True, text=True, check=False
+    )
+    assert told.stdout.split() == ["1", "0", "1"], told.stderr
+
+
+def test_importing_the_package_imports_nothing_else() -> None:
+    code = (
+        "import sys, tfgrpo; print([m for m in sys.modules if m.startswith(('tfgrpo', 'openai'))])"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == "['tfgrpo']"

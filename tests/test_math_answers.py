@@ -1,0 +1,182 @@
+"""What counts as the answer, and when it is the right one."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tfgrpo.math_answers import check_gold, extract, judge
+
+EXTRACTED = [
+    (r"so \boxed{4}", "4"),
+    (r"first \boxed{4}, no: \boxed{5}", "5"),
+    (r"<answer>4</answer>", "4"),
+    (r"<ANSWER> 4 </ANSWER>", "4"),
+    (r"<answer>\boxed{4}</answer>", "4"),
+    (r"<answer>4</answer> or rather \boxed{5}", "5"),
+    (r"\boxed{4} or rather <answer>5</answer>", "5"),
+    ("<answer>\n4\n</answer>", "4"),
+    (r"\boxed{\frac{1}{\sqrt{2}}}", r"\frac{1}{\sqrt{2}}"),
+    (r"\boxed {7}", "7"),
+    (r"\boxed{\boxed{7}}", "7"),
+    (r"\boxed{x \in \{1, 2\}}", r"x \in \{1, 2\}"),
+    (r"\boxed{4", None),
+    (r"\boxed{}", None),
+    (r"\boxed{  }", None),
+    ("I considered 5 but I do not know", None),
+    ("The answer is 5.", None),
+    ("", None),
+    ("5", None),
+]
+
+
+@pytest.mark.parametrize(("response", "expected"), EXTRACTED)
+def test_the_answer_is_what_the_last_box_or_tag_holds(response: str, expected: str | None) -> None:
+    assert extract(response) == expected
+
+
+RIGHT = [
+    ("5", r"\boxed{5}"),
+    ("5", r"\boxed{4} no, \boxed{5}"),
+    ("5", "<answer>5</answer>"),
+    ("5", r"\boxed{+5}"),
+    ("5", r"\boxed{5.0}"),
+    ("5", r"\boxed{5.}"),
+    ("5", r"\boxed{x=5}"),
+    ("x=5", r"\boxed{5}"),
+    ("-3", r"\boxed{−3}"),
+    ("-3", r"\boxed{-3}"),
+    ("007", r"\boxed{7}"),
+    ("12.50", r"\boxed{12.5}"),
+    ("0.5", r"\boxed{.5}"),
+    ("1250", r"\boxed{1,250}"),
+    ("1,250", r"\boxed{1250}"),
+    ("1250", r"\boxed{1{,}250}"),
+    ("1000", r"\boxed{1\,000}"),
+    ("1234567.5", r"\boxed{1,234,567.50}"),
+    ("40", r"\boxed{$40}"),
+    ("40", r"\boxed{\$40}"),
+    ("40", r"\boxed{\$40.00}"),
+    ("$40$", r"\boxed{40}"),
+    ("40", r"\boxed{40\%}"),
+    ("40", r"\boxed{40^\circ}"),
+    ("40", r"\boxed{\text{40}}"),
+    ("40", r"\boxed{40\text{ dollars}}"),
+    ("40", r"\boxed{40 \text{ cm}^2}"),
+    ("40", r"\boxed{40\,\mathrm{km}}"),
+    (r"\frac{1}{2}", r"\boxed{\frac{1}{2}}"),
+    (r"\frac{1}{2}", r"\boxed{\dfrac12}"),
+    (r"\frac{1}{2}", r"\boxed{0.5}"),
+    ("1/2", r"\boxed{\frac{2}{4}}"),
+    ("0.5", r"\boxed{1/2}"),
+    (r"\sqrt{8}", r"\boxed{2\sqrt{2}}"),
+    ("2^{10}", r"\boxed{1024}"),
+    ("x+1", r"\boxed{1 + x}"),
+    ("(x+1)^2", r"\boxed{x^2 + 2x + 1}"),
+    ("(1,2)", r"\boxed{(1, 2)}"),
+    ("[1,2]", r"\boxed{[1, 2]}"),
+    (r"(-\infty,3]", r"\boxed{(-\infty, 3]}"),
+    (r"\{1,2\}", r"\boxed{\{2, 1\}}"),
+    (r"1,2", r"\boxed{2, 1}"),
+    ("C", r"\boxed{C}"),
+    ("C", r"\boxed{(C)}"),
+    (r"\text{(C)}", r"\boxed{C}"),
+    ("Paris", r"\boxed{Paris}"),
+    ("Paris", r"\boxed{\text{Paris}}"),
+    ("blue", r"\boxed{Blue}"),
+    ("$12:00$", r"\boxed{12:00}"),
+]
+
+WRONG = [
+    ("5", "I considered 5 but I do not know"),
+    ("5", r"\boxed{I considered 5 but I do not know}"),
+    ("5", r"\boxed{not 5}"),
+    ("5", r"\boxed{5} no, \boxed{4}"),
+    ("5", r"\boxed{5 or 6}"),
+    ("6", r"\boxed{5 or 6}"),
+    ("3", r"\boxed{1, 2, 3}"),
+    ("5", r"\boxed{-5}"),
+    ("5", r"\boxed{5.01}"),
+    ("5", r"\boxed{55}"),
+    ("5", r"\boxed{}"),
+    ("5", r"\boxed{5"),
+    ("5", ""),
+    ("1250", r"\boxed{1,25}"),
+    ("1.5", r"\boxed{1,5}"),
+    ("12", r"\boxed{12 or maybe 13, I do not know}"),
+    (r"\frac{1}{3}", r"\boxed{0.33}"),
+    (r"\sqrt{2}", r"\boxed{1.41}"),
+    ("(1,2)", r"\boxed{(2,1)}"),
+    ("[1,2]", r"\boxed{(1,2)}"),
+    (r"\{1,2\}", r"\boxed{\{1,3\}}"),
+    ("x+1", r"\boxed{x+2}"),
+    ("C", r"\boxed{B}"),
+    ("Paris", r"\boxed{London}"),
+    ("3", r"\boxed{\text{three}}"),
+    ("5", r"\boxed{" + "1" * 100 + "}"),
+    ("5", r"\boxed{" + "1" * 5000 + "}"),
+    ("Paris", r"\boxed{pairs}"),
+    ("no", r"\boxed{on}"),
+    ("listen", r"\boxed{\text{silent}}"),
+    ("10:30", r"\boxed{20:60}"),
+    ("5", r"\boxed{5 thousand}"),
+    ("3", r"\boxed{3 minus one}"),
+    ("5", r"\boxed{5 is wrong}"),
+]
+
+
+@pytest.mark.parametrize(("gold", "response"), RIGHT)
+def test_a_right_answer_earns_1(gold: str, response: str) -> None:
+    assert judge(gold, response).reward == 1.0
+
+
+@pytest.mark.parametrize(("gold", "response"), WRONG, ids=[f"{g}-{r[:40]}" for g, r in WRONG])
+def test_a_wrong_or_missing_answer_earns_0(gold: str, response: str) -> None:
+    assert judge(gold, response).reward == 0.0
+
+
+@pytest.mark.parametrize(
+    ("gold", "answers"),
+    [
+        ("1250", ["1,250", "1250", r"\$1250", "1250.0"]),
+        (r"\frac{1}{2}", [r"\frac{1}{2}", "0.5", r"\frac{2}{4}", "1/2"]),
+        (r"\sqrt{8}", [r"2\sqrt{2}", r"\sqrt{8}"]),
+    ],
+)
+def test_equal_answers_share_a_normal_form_for_majority_votes(
+    gold: str, answers: list[str]
+) -> None:
+    assert len({judge(gold, rf"\boxed{{{answer}}}").answer for answer in answers}) == 1
+
+
+def test_different_answers_have_different_normal_forms() -> None:
+    answers = ["4", "-4", "0.4", r"\frac{1}{4}", "x+4", "(1,4)", "four", "Paris", "pairs"]
+    assert len({judge("5", rf"\boxed{{{answer}}}").answer for answer in answers}) == len(answers)
+
+
+@pytest.mark.parametrize("gold", ["", "  ", "$", r"\text{}", "()"])
+def test_a_ground_truth_that_nothing_can_be_compared_with_is_told(gold: str) -> None:
+    assert check_gold(gold)
+    assert judge(gold, r"\boxed{1}").reward is None
+
+
+@pytest.mark.parametrize("gold", [gold for gold, _ in RIGHT])
+def test_a_ground_truth_that_answers_can_meet_is_no_trouble(gold: str) -> None:
+    assert check_gold(gold) is None
+
+
+def test_a_ground_truth_of_thousands_of_digits_raises_nothing() -> None:
+    gold = "1" * 5000
+    assert check_gold(gold) is None or isinstance(check_gold(gold), str)
+    assert judge(gold, rf"\boxed{{{gold}}}").reward in (1.0, None)
+
+
+@pytest.mark.parametrize(
+    "response",
+    [r"\boxed{" * 30_000, "<answer>" * 5_000, "{" * 200_000, "}" * 200_000, r"\boxed{" + "{}" * 99],
+)
+def test_a_long_malformed_response_is_judged_without_delay(response: str) -> None:
+    started = time.monotonic()
+    assert judge("5", response).reward == 0.0
+    assert time.monotonic() - started < 3

@@ -1,0 +1,170 @@
+"""Datasets: what is read, what is refused and where, and in which order batches come."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfgrpo.problems import DatasetError, Problem, batches, digest, load
+
+ROW = '{"problem": "What is 1 + 1?", "answer": "2"}'
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "data.jsonl"
+
+
+def problems(count: int) -> list[Problem]:
+    return [Problem(f"p{n}", f"q{n}", str(n)) for n in range(count)]
+
+
+def test_rows_are_read_in_order_with_their_own_ids(file: Path) -> None:
+    file.write_text('{"id": "b", "problem": "q", "answer": "1"}\n{"id": 7, "problem": "r"}\n')
+    with pytest.raises(DatasetError):
+        load(file)
+    file.write_text(
+        '{"id": "b", "problem": " q ", "answer": 1.5}\n{"id": 7, "problem": "r", "answer": 0}\n'
+    )
+    assert load(file) == (Problem("b", "q", "1.5"), Problem("7", "r", "0"))
+
+
+def test_rows_without_an_id_are_called_after_their_line_in_the_file(file: Path) -> None:
+    file.write_text(f"\n{ROW}\n   \n\n{ROW}\n")
+    assert [p.id for p in load(file)] == ["line-2", "line-5"]
+
+
+def test_fields_map_our_names_to_the_files_own(file: Path) -> None:
+    file.write_text('{"n": "a", "question": "q", "gold": 3, "answer": "not this"}\n')
+    found = load(file, {"problem": "question", "answer": "gold", "id": "n"})
+    assert found == (Problem("a", "q", "3"),)
+
+
+def test_a_byte_order_mark_and_windows_line_ends_do_no_harm(file: Path) -> None:
+    file.write_bytes(b"\xef\xbb\xbf" + f"{ROW}\r\n{ROW}\r\n".encode())
+    assert [p.id for p in load(file)] == ["line-1", "line-2"]
+
+
+def test_text_in_any_script_is_kept_as_it_is(file: Path) -> None:
+    file.write_text('{"problem": "Сколько будет ½ + ½? 🙂", "answer": "１"}\n', encoding="utf-8")
+    assert load(file)[0] == Problem("line-1", "Сколько будет ½ + ½? 🙂", "１")
+
+
+@pytest.mark.parametrize("separator", ["\u2028", "\u2029", "\u0085"])
+def test_a_line_ends_at_a_newline_and_at_nothing_else(file: Path, separator: str) -> None:
+    row = json.dumps({"problem": f"one{separator}two", "answer": "2"}, ensure_ascii=False)
+    file.write_text(row + "\n" + ROW + "\n", encoding="utf-8")
+    found = load(file)
+    assert [p.id for p in found] == ["line-1", "line-2"]
+    assert found[0].problem == f"one{separator}two"
+
+
+BAD_ROWS = {
+    "not JSON": '{"problem": "q", "answer": ',
+    "a list": '["q", "1"]',
+    "a number": "5",
+    "no problem": '{"answer": "1"}',
+    "no answer": '{"problem": "q"}',
+    "blank answer": '{"problem": "q", "answer": "  "}',
+    "null answer": '{"problem": "q", "answer": null}',
+    "answer true": '{"problem": "q", "answer": true}',
+    "answer a list": '{"problem": "q", "answer": ["1"]}',
+    "problem an object": '{"problem": {"text": "q"}, "answer": "1"}',
+    "empty object": "{}",
+    "a number without end": '{"problem": "q", "answer": ' + "1" * 5000 + "}",
+    "brackets without end": "[" * 100_000,
+    "half a character": '{"problem": "q \\ud83d", "answer": "1"}',
+}
+
+
+@pytest.mark.parametrize("bad", BAD_ROWS.values(), ids=BAD_ROWS)
+def test_a_bad_row_is_refused_by_file_and_line_with_a_hint(file: Path, bad: str) -> None:
+    file.write_text(f"{ROW}\n\n{bad}\n{ROW}\n")
+    with pytest.raises(DatasetError) as caught:
+        load(file)
+    assert f"{file}:3" in str(caught.value)
+    assert caught.value.hint
+    assert len(str(caught.value)) < 500
+
+
+def test_the_hint_for_a_missing_field_names_the_fields_that_are_there(file: Path) -> None:
+    file.write_text('{"question": "q", "gold": "1"}\n')
+    with pytest.raises(DatasetError) as caught:
+        load(file)
+    assert "question" in str(caught.value.hint)
+    assert "gold" in str(caught.value.hint)
+
+
+def test_an_id_that_stands_twice_is_refused_where_it_stands_again(file: Path) -> None:
+    row = '{"id": "a", "problem": "q", "answer": "1"}'
+    file.write_text(f"{row}\n{ROW}\n{row}\n")
+    with pytest.raises(DatasetError, match=r":3: .*'a'"):
+        load(file)
+
+
+@pytest.mark.parametrize("content", [b"", b"\n \n", b"\xff\xfe\x00\x01"])
+def test_a_file_without_problems_or_not_in_utf8_is_refused(file: Path, content: bytes) -> None:
+    file.write_bytes(content)
+    with pytest.raises(DatasetError, match=r"data\.jsonl"):
+        load(file)
+
+
+def test_a_missing_file_a_folder_and_an_unknown_field_are_refused(tmp_path: Path) -> None:
+    for path in (tmp_path / "none.jsonl", tmp_path):
+        with pytest.raises(DatasetError) as caught:
+            load(path)
+        assert caught.value.hint
+    with pytest.raises(DatasetError, match="solution"):
+        load(tmp_path / "none.jsonl", {"solution": "gold"})
+
+
+counts = st.integers(min_value=1, max_value=40)
+
+
+@given(count=counts, size=counts, epoch=st.integers(1, 5), seed=st.integers(0, 9))
+def test_batches_cover_every_problem_once_and_only_the_last_may_be_smaller(
+    count: int, size: int, epoch: int, seed: int
+) -> None:
+    found = batches(problems(count), size, epoch=epoch, seed=seed)
+    assert Counter(p.id for batch in found for p in batch) == Counter(p.id for p in problems(count))
+    assert all(len(batch) == size for batch in found[:-1])
+    assert 1 <= len(found[-1]) <= size
+
+
+@given(count=counts, size=counts, epoch=st.integers(1, 5), seed=st.integers(0, 9))
+def test_the_same_seed_and_epoch_give_the_same_batches(
+    count: int, size: int, epoch: int, seed: int
+) -> None:
+    first = batches(problems(count), size, epoch=epoch, seed=seed)
+    assert first == batches(problems(count), size, epoch=epoch, seed=seed)
+
+
+def test_the_order_differs_by_epoch_and_by_seed() -> None:
+    orders = {
+        tuple(p.id for p in batches(problems(30), 30, epoch=epoch, seed=seed)[0])
+        for epoch in (1, 2, 3)
+        for seed in (0, 1, 12)
+    }
+    assert len(orders) == 9
+
+
+def test_the_digest_changes_with_any_part_of_any_problem_and_with_their_order() -> None:
+    one, two = Problem("a", "q", "1"), Problem("b", "r", "2")
+    others = [
+        digest(rows)
+        for rows in (
+            [two, one],
+            [one],
+            [one, two, one],
+            [Problem("c", "q", "1"), two],
+            [Problem("a", "p", "1"), two],
+            [Problem("a", "q", "3"), two],
+        )
+    ]
+    assert digest([one, two]) == digest((one, two))
+    assert len({digest([one, two]), *others}) == 7

@@ -1,0 +1,179 @@
+"""Settings: which layer wins, what is refused, and that no secret is echoed or kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from tfgrpo.calls import FREE, Price
+from tfgrpo.settings import (
+    EvalSettings,
+    SettingsError,
+    TrainSettings,
+    build,
+    price,
+    read_toml,
+)
+from tfgrpo.store.canonical import canonical
+
+SECRET = "hunter22-secret"
+
+
+def train(**values: object) -> TrainSettings:
+    return build(TrainSettings, {"data": "d.jsonl", **values})
+
+
+def test_the_defaults_are_the_papers() -> None:
+    settings = train()
+    assert (settings.epochs, settings.batch_size, settings.group_size) == (3, 100, 5)
+    assert (settings.temperature, settings.concurrency) == (0.7, 128)
+    assert build(EvalSettings, {"data": "d"}).temperature == 0.3
+
+
+def test_the_first_layer_that_has_a_value_wins_and_none_is_no_value() -> None:
+    flags = {"data": "flags", "epochs": None, "model": "from-flags"}
+    file = {"epochs": 7, "batch-size": 9, "model": "from-file", "data": "file"}
+    defaults = {"branch": "b", "epochs": 1}
+    settings = build(TrainSettings, flags, file, defaults)
+    assert settings.data == "flags"
+    assert settings.models.model == "from-flags"
+    assert (settings.epochs, settings.batch_size, settings.branch) == (7, 9, "b")
+    assert settings.group_size == 5
+
+
+names = st.sampled_from(["epochs", "batch_size", "group_size", "seed", "max_tokens"])
+layers = st.lists(
+    st.dictionaries(names, st.one_of(st.none(), st.integers(1, 50)), max_size=5), max_size=4
+)
+
+
+@given(layers)
+def test_precedence_holds_for_any_layers(found: list[dict[str, int | None]]) -> None:
+    settings = build(TrainSettings, {"data": "d"}, *found)
+    untouched = build(TrainSettings, {"data": "d"})
+    for name in ("epochs", "batch_size", "group_size", "seed", "max_tokens"):
+        given = [layer[name] for layer in found if layer.get(name) is not None]
+        expected = given[0] if given else getattr(untouched, name)
+        assert getattr(settings, name) == expected
+
+
+def test_what_is_kept_in_a_record_comes_back_as_the_same_settings() -> None:
+    settings = train(model="m", base_url="http://h:1/v1", fields={"answer": "gold"}, epochs=2)
+    assert TrainSettings(**settings.model_dump(mode="json")) == settings
+
+
+def test_settings_are_frozen() -> None:
+    with pytest.raises(ValidationError):
+        train().epochs = 9
+
+
+def test_an_unknown_key_is_refused_by_name() -> None:
+    with pytest.raises(SettingsError, match="epoch_count") as caught:
+        train(epoch_count=3)
+    assert caught.value.hint
+    assert caught.value.exit_code == 2
+
+
+OUT_OF_RANGE = [
+    ("epochs", 0),
+    ("epochs", "many"),
+    ("epochs", 1.5),
+    ("batch_size", 0),
+    ("group_size", -1),
+    ("concurrency", 0),
+    ("concurrency", 20_000),
+    ("temperature", -0.1),
+    ("temperature", 2.1),
+    ("temperature", float("nan")),
+    ("reflection_temperature", 3),
+    ("max_tokens", 0),
+    ("max_words", 3),
+    ("task_timeout", 0),
+    ("task_timeout", float("nan")),
+    ("heldout_samples", 0),
+    ("heldout_problems", 0),
+    ("fields", "answer=gold"),
+    ("ground_truth", "perhaps"),
+    ("data", 5),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), OUT_OF_RANGE)
+def test_a_value_out_of_range_is_refused_by_name_with_a_hint(name: str, value: object) -> None:
+    with pytest.raises(SettingsError, match=name) as caught:
+        train(**{name: value})
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize("value", [float("inf"), 1e308])
+def test_every_setting_that_is_taken_can_be_kept_in_a_record(value: float) -> None:
+    try:
+        settings = train(task_timeout=value)
+    except SettingsError:
+        return
+    assert canonical(settings.model_dump(mode="json"))
+
+
+SECRETS = [
+    ("base_url", f"https://me:{SECRET}@host/v1"),
+    ("base_url", f"https://{SECRET}@host/v1"),
+    ("base_url", f"https://host/v1?api-key={SECRET}"),
+    ("base_url", f"https://host/v1#{SECRET}"),
+    ("base_url", SECRET),
+    ("base_url", f"http://[{SECRET}"),
+    ("reflection_base_url", f"https://me:{SECRET}@host/v1"),
+    ("api_key_env", f"sk-{SECRET}"),
+    ("api_key_env", f"{SECRET}\n"),
+    ("reflection_api_key_env", f"sk-{SECRET}"),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), SECRETS)
+def test_a_secret_in_the_wrong_place_is_refused_and_not_echoed(name: str, value: str) -> None:
+    with pytest.raises(SettingsError, match=name) as caught:
+        train(**{name: value})
+    error = caught.value
+    assert SECRET not in f"{error}{error!r}{error.hint}"
+
+
+def test_a_plain_address_and_the_name_of_a_variable_are_taken() -> None:
+    settings = train(base_url="http://127.0.0.1:8000/v1", api_key_env="MY_KEY_2")
+    assert settings.models.base_url == "http://127.0.0.1:8000/v1"
+    assert settings.models.api_key_env == "MY_KEY_2"
+
+
+def test_a_settings_file_has_its_four_tables(tmp_path: Path) -> None:
+    path = tmp_path / "tfgrpo.toml"
+    path.write_text('[model]\nmodel = "m"\n[train]\nepochs = 2\n[eval]\n[prices]\n')
+    assert read_toml(path) == {"model": {"model": "m"}, "train": {"epochs": 2}} | {
+        "eval": {},
+        "prices": {},
+    }
+
+
+@pytest.mark.parametrize("content", [b"[trian]\n", b"epochs = 3\n", b"[train\n", b"\xff\xfe"])
+def test_a_settings_file_that_cannot_be_used_is_refused_by_name(
+    tmp_path: Path, content: bytes
+) -> None:
+    path = tmp_path / "tfgrpo.toml"
+    path.write_bytes(content)
+    with pytest.raises(SettingsError, match=r"tfgrpo\.toml") as caught:
+        read_toml(path)
+    assert caught.value.hint
+    with pytest.raises(SettingsError):
+        read_toml(tmp_path / "none.toml")
+
+
+def test_prices_are_by_model_and_an_embedded_one_is_free() -> None:
+    prices = {"m": {"prompt": 0.27, "completion": 1, "cached": 0.07}, "n": {"prompt": 1}}
+    assert price("m", prices) == Price(0.27, 1.0, 0.07)
+    assert price("local:any", prices) == FREE
+    assert price("other", prices) is None
+    for bad in (prices["n"], {"prompt": "cheap", "completion": 1}, {"per_call": 1}, 5, None):
+        with pytest.raises(SettingsError, match="'n'") as caught:
+            price("n", {"n": bad})
+        assert caught.value.hint

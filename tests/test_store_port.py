@@ -1,0 +1,48 @@
+"""The port's contract, on SQLite and on an implementation that shares nothing with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from memory_port import Memory, MemoryPort
+from port_contract import Another, PortContract
+
+from tfgrpo.store.port import Port
+from tfgrpo.store.sqlite import SqlitePort, pack, unpack
+
+
+class TestSqlitePort(PortContract):
+    @pytest.fixture
+    def path(self, tmp_path: Path) -> Path:
+        return tmp_path / "store.db"
+
+    @pytest.fixture
+    def port(self, path: Path) -> Iterator[Port]:
+        port = SqlitePort(path, create=True)
+        yield port
+        port.close()
+
+    @pytest.fixture
+    def another(self, path: Path) -> Another:
+        return lambda: SqlitePort(path)
+
+
+class TestMemoryPort(PortContract):
+    @pytest.fixture
+    def memory(self) -> Memory:
+        return Memory()
+
+    @pytest.fixture
+    def port(self, memory: Memory) -> Port:
+        return MemoryPort(memory)
+
+    @pytest.fixture
+    def another(self, memory: Memory) -> Another:
+        return lambda: MemoryPort(memory)
+
+
+@pytest.mark.parametrize("rows", [[], [1], [1, 2, 3, 1 << 40, (1 << 62) + 5], list(range(5000))])
+def test_packed_rows_are_unpacked_as_they_were(rows: list[int]) -> None:
+    assert unpack(pack(rows)) == rows

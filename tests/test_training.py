@@ -1,0 +1,831 @@
+"""Training end to end: what a run leaves behind, and that nothing that happens to it shows.
+
+Every run here goes against a real endpoint on loopback, a real store file and real worker
+processes. `restless` is a script under which every step changes the library, so equal
+libraries at the end are no accident.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scripted import (
+    LESSON,
+    Numbered,
+    Reply,
+    ScriptedEndpoint,
+    restless,
+    stage,
+    teachable,
+    write_problems,
+)
+
+from tfgrpo import problems
+from tfgrpo.endpoint import Endpoint, EndpointError
+from tfgrpo.serving import Endpoints
+from tfgrpo.settings import TrainSettings, build
+from tfgrpo.store import Operation, Store, Version
+from tfgrpo.store.journal import Journal
+from tfgrpo.store.runs import Run
+from tfgrpo.training import Training, begin, gathered, plan_steps
+from tfgrpo.verify import Verifier
+
+Script = Callable[[dict[str, Any]], str | Reply]
+
+UID = "5" * 32
+LONG = os.environ.get("TFGRPO_LONG") == "1"
+
+posix = pytest.mark.skipif(os.name != "posix", reason="kill -9")
+
+
+@pytest.fixture(scope="module")
+def verifier() -> Iterator[Verifier]:
+    with Verifier(workers=1) as found:
+        yield found
+
+
+@dataclass
+class Desk:
+    """A dataset, a store and settings in one folder; `train()` is one session of a run."""
+
+    folder: Path
+    verifier: Verifier
+    settings: TrainSettings
+
+    @property
+    def path(self) -> Path:
+        return self.folder / "store.db"
+
+    def store(self) -> Store:
+        return Store.init(self.path, author="tests")
+
+    def prepare(self, uid: str = UID, name: str = "run") -> None:
+        """Makes the run with a uid of our choice, so that two stores can be compared."""
+        with self.store() as store:
+            config = self.settings.model_dump(mode="json")
+            base = store.tip("main")
+            store.runs.create(name, uid, "main", base.number, config, store.author)
+            store.create_tag(f"{name}/step_0", base)
+
+    def train(
+        self, server: ScriptedEndpoint, *, concurrency: int = 8, timeout: float = 20
+    ) -> Training:
+        with self.store() as store:
+            run, _ = begin(store, self.settings)
+            journal = Journal(self.path)
+            try:
+                endpoint = Endpoint("scripted", server.base_url, None, timeout)
+                training = Training(
+                    store,
+                    run,
+                    problems.load(Path(self.settings.data)),
+                    Endpoints(endpoint, endpoint, concurrency),
+                    self.verifier,
+                    journal,
+                )
+                asyncio.run(training.run())
+                return training
+            finally:
+                journal.close()
+
+
+@pytest.fixture
+def make(tmp_path: Path, verifier: Verifier) -> Callable[..., Desk]:
+    def make(name: str = "a", *, count: int = 6, **values: Any) -> Desk:
+        folder = tmp_path / name
+        folder.mkdir()
+        data = tmp_path / "problems.jsonl"
+        write_problems(data, count)
+        chosen = {"epochs": 2, "batch_size": 3, "group_size": 3, "data": str(data), **values}
+        return Desk(folder, verifier, build(TrainSettings, {"model": "scripted", **chosen}))
+
+    return make
+
+
+def libraries(path: Path, run: str = "run") -> list[list[tuple[str, str]]]:
+    """Returns the library at every step of a run, as (id, text)."""
+    with Store.open(path) as store:
+        found = []
+        while f"{run}/step_{len(found)}" in store.tags():
+            library = store.library(f"{run}/step_{len(found)}")
+            found.append([(e.id, e.text) for e in library])
+    return found
+
+
+def steps(path: Path, run: str = "run") -> list[Version]:
+    """Returns the versions that a run made, in order."""
+    with Store.open(path) as store:
+        versions = [v for v in store.log("main") if v.meta.get("run") == run]
+    return versions[::-1]
+
+
+def journalled(path: Path) -> set[int]:
+    """Returns the numbers of the requests whose answers are in the journal (see Numbered)."""
+    with Store.open(path) as store:
+        rows = store.port.connection.execute("select prompt_tokens from journal")  # type: ignore[attr-defined]
+        return {number for (number,) in rows}
+
+
+def identity(request: dict[str, Any]) -> str:
+    return json.dumps(request, sort_keys=True)
+
+
+# what a run leaves behind:
+
+
+def test_a_step_learns_and_the_next_one_is_better(make: Callable[..., Desk]) -> None:
+    desk = make()
+    with ScriptedEndpoint(teachable) as server:
+        training = desk.train(server)
+        assert server.stages["rollout"] == 2 * 6 * 3
+    run = training.progress.run
+    assert run == "problems"
+    found = libraries(desk.path, run)
+    assert [[text for _, text in library] for library in found] == [[]] + [[LESSON]] * 4
+    assert len({id for library in found for id, _ in library}) == 1
+    versions = steps(desk.path, run)
+    means = [version.meta["stats"]["mean_reward"] for version in versions]
+    assert means[0] < 1.0
+    assert means[1:] == [1.0, 1.0, 1.0]
+    assert [version.meta["step"] for version in versions] == [0, 1, 2, 3]
+    assert [version.meta["epoch"] for version in versions] == [1, 1, 2, 2]
+    assert all(version.message.endswith("; nothing learned") for version in versions[1:])
+    assert "mixed" in versions[0].message
+    assert "nothing learned" not in versions[0].message
+    with Store.open(desk.path) as store:
+        assert store.tags() == {f"{run}/step_{n}": n for n in range(5)}
+        assert store.runs.state(store.runs.get(run)) == "finished"
+        assert [s.state for s in store.runs.states(store.runs.get(run))] == ["started", "finished"]
+        assert {v.author for v in versions} == {"tfgrpo (scripted)"}
+
+
+def test_every_event_can_say_who_taught_it(make: Callable[..., Desk]) -> None:
+    desk = make()
+    desk.prepare()
+    with ScriptedEndpoint(restless) as server:
+        desk.train(server)
+    seen = Counter()
+    with Store.open(desk.path) as store:
+        rows = store.runs.rollouts(store.runs.get("run"))
+        rewards = {(r.step, r.problem, r.sample): r.reward for r in rows}
+        keys = [key.hex() for (key,) in store.port.connection.execute("select key from journal")]  # type: ignore[attr-defined]
+        for version in steps(desk.path):
+            for event in store.events(version):
+                evidence = event.evidence
+                assert evidence is not None
+                seen[event.op] += 1
+                step = evidence["step"]
+                assert (evidence["run"], step) == ("run", version.meta["step"])
+                assert (evidence["model"], evidence["reflection_model"]) == ("scripted",) * 2
+                assert set(evidence["prompts"]) == {
+                    "rollout",
+                    "summary",
+                    "comparison",
+                    "controller",
+                }
+                for sample, reward in evidence["rollouts"]:
+                    assert rewards[step, evidence["problem"], sample] == reward
+                found = {reward for _, reward in evidence["rollouts"]}
+                assert found == {0.0, 1.0}
+                for call in evidence["calls"]:
+                    assert sum(key.startswith(call) for key in keys) == 1
+                assert event.reason
+    assert set(seen) >= {"ADD", "MODIFY", "KEEP"}
+
+
+def test_every_attempt_is_recorded_with_its_call_and_reward(make: Callable[..., Desk]) -> None:
+    desk = make()
+    desk.prepare()
+    with ScriptedEndpoint(restless) as server:
+        desk.train(server)
+    with Store.open(desk.path) as store:
+        rows = store.runs.rollouts(store.runs.get("run"))
+        assert len(rows) == 2 * 6 * 3
+        for row in rows:
+            (key,) = row.calls
+            call = store.runs.call(bytes.fromhex(key))
+            assert call is not None
+            assert (call.stage, call.step) == ("rollout", row.step)
+            number = int(row.problem[1:])
+            right = f"\\boxed{{{2 * number + 4}}}" in call.answer["content"]
+            assert row.reward == float(right)
+            assert store.tags()[f"run/step_{row.step}"] == row.version
+
+
+def test_an_epoch_shuffles_anew_and_the_last_batch_may_be_smaller(
+    make: Callable[..., Desk],
+) -> None:
+    desk = make(count=5, epochs=3, batch_size=3)
+    plan = plan_steps(problems.load(Path(desk.settings.data)), desk.settings)
+    assert [(epoch, len(batch)) for epoch, batch in plan] == [
+        (1, 3),
+        (1, 2),
+        (2, 3),
+        (2, 2),
+        (3, 3),
+        (3, 2),
+    ]
+    orders = {tuple(p.id for _, b in plan[n : n + 2] for p in b) for n in (0, 2, 4)}
+    assert len(orders) > 1
+
+
+def test_attempts_without_a_verdict_never_count_as_0(make: Callable[..., Desk]) -> None:
+    def script(request: dict[str, Any]) -> str | Reply:
+        if stage(request) != "rollout":
+            return teachable(request)
+        user = request["messages"][-1]["content"]
+        if "What is 1 op" in user:
+            return Reply({"error": {"message": "not allowed"}}, status=400)
+        if "What is 2 op" in user:
+            return r"\boxed{9^{9^{9^{9}}}}"
+        a, b = map(int, re.findall(r"\d+", user))
+        return f"\\boxed{{{a + b + 1}}}"
+
+    desk = make(count=4, epochs=1, batch_size=4, group_size=2)
+    desk.prepare()
+    with Verifier(workers=2, seconds=1.0) as quick, ScriptedEndpoint(script) as server:
+        desk.verifier = quick
+        training = desk.train(server)
+    with Store.open(desk.path) as store:
+        rows = store.runs.rollouts(store.runs.get("run"))
+    told = {row.problem: (row.outcome, row.reward) for row in rows}
+    assert told == {
+        "p1": ("failed", None),
+        "p2": ("unverifiable", None),
+        "p3": ("answered", 1.0),
+        "p4": ("answered", 1.0),
+    }
+    stats = steps(desk.path)[0].meta["stats"]
+    assert (stats["mean_reward"], stats["mixed"]) == (1.0, 0)
+    assert (stats["failed"], stats["unverifiable"], stats["rollouts"]) == (2, 2, 8)
+    assert set(training.progress.rewards) == {1.0}
+    assert server.stages.keys() == {"rollout"}
+
+
+def test_when_every_attempt_fails_the_run_stops_and_says_why(make: Callable[..., Desk]) -> None:
+    desk = make()
+    desk.prepare()
+
+    def refusing(_: dict[str, Any]) -> Reply:
+        return Reply({"error": {"message": "context window exceeded"}}, status=400)
+
+    with ScriptedEndpoint(refusing) as server:
+        with pytest.raises(EndpointError, match="context window exceeded") as caught:
+            desk.train(server)
+        assert caught.value.hint
+    assert libraries(desk.path) == [[]]
+    with Store.open(desk.path) as store:
+        state = store.runs.states(store.runs.get("run"))[-1]
+    assert state.state == "stopped"
+    assert "context window exceeded" in str(state.detail)
+
+
+def test_a_run_that_stopped_because_every_attempt_failed_goes_on_when_the_cause_is_mended(
+    make: Callable[..., Desk],
+) -> None:
+    desk = make()
+    desk.prepare()
+    broken = threading.Event()
+    broken.set()
+
+    def script(request: dict[str, Any]) -> str | Reply:
+        if broken.is_set():
+            return Reply({"error": {"message": "model is loading"}}, status=400)
+        return teachable(request)
+
+    with ScriptedEndpoint(script) as server:
+        with pytest.raises(EndpointError):
+            desk.train(server)
+        broken.clear()
+        desk.train(server)
+    assert [len(library) for library in libraries(desk.path)] == [0, 1, 1, 1, 1]
+
+
+def test_reflection_that_failed_is_in_the_versions_record(make: Callable[..., Desk]) -> None:
+    turns: Counter[str] = Counter()
+    lock = threading.Lock()
+
+    def script(request: dict[str, Any]) -> str:
+        user = request["messages"][1]["content"]
+        match stage(request):
+            case "rollout":
+                with lock:
+                    turns[user] += 1
+                    right = turns[user] % 2
+                a, b = map(int, re.findall(r"\d+", user))
+                return f"\\boxed{{{a + b + right}}}"
+            case "summary":
+                return "It joined the numbers."
+            case "comparison":
+                number = int(re.findall(r"What is (\d+) op", user)[0])
+                lesson = {"reason": "r", "text": f"Lesson {number}."}
+                return "no idea" if number == 1 else json.dumps({"lessons": [lesson]})
+            case _:
+                return json.dumps({"closest": "G99", "decision": "same", "text": ""})
+
+    desk = make(count=4, epochs=1, batch_size=4, group_size=2)
+    desk.prepare()
+    with ScriptedEndpoint(script) as server:
+        desk.train(server)
+    (version,) = steps(desk.path)
+    (failure,) = version.meta["failed"]
+    assert (failure["stage"], failure["problem"]) == ("comparison", "p1")
+    refused = version.meta["refused"]
+    assert len(refused) == 2
+    assert all("G99" in refusal["reason"] and refusal["problem"] for refusal in refused)
+    (event,) = _events(desk.path, version)
+    assert event.op == "ADD"
+    assert sorted([event.text, *(r["text"] for r in refused)]) == [
+        "Lesson 2.",
+        "Lesson 3.",
+        "Lesson 4.",
+    ]
+
+
+def _events(path: Path, version: Version) -> tuple[Any, ...]:
+    with Store.open(path) as store:
+        return store.events(version)
+
+
+# people at work beside a run:
+
+
+def beside(desk: Desk, act: Callable[[Store], object]) -> tuple[Script, list[bool]]:
+    """Returns a script that acts on the store once, in the middle of the first step."""
+    done: list[bool] = []
+    lock = threading.Lock()
+
+    def script(request: dict[str, Any]) -> str:
+        with lock:
+            if stage(request) == "comparison" and not done:
+                with desk.store() as store:
+                    act(store)
+                done.append(True)
+        if stage(request) == "controller":
+            return json.dumps({"closest": "G0", "decision": "refines", "text": "Machine's text."})
+        return teachable(request)
+
+    return script, done
+
+
+def test_a_persons_commit_during_a_step_is_kept_and_the_step_goes_on_top(
+    make: Callable[..., Desk],
+) -> None:
+    desk = make(epochs=1)
+    desk.prepare()
+    script, done = beside(
+        desk,
+        lambda store: store.commit("main", [Operation("ADD", text="By hand.")], message="by hand"),
+    )
+    with ScriptedEndpoint(script) as server:
+        desk.train(server)
+    assert done
+    texts = [[text for _, text in library] for library in libraries(desk.path)]
+    assert texts[1] == ["By hand.", LESSON]
+    with Store.open(desk.path) as store:
+        messages = [v.message for v in store.log("main")][::-1]
+    assert messages[1] == "by hand"
+    assert messages[2].startswith("step 1 of 2")
+
+
+def test_an_operation_on_what_a_person_deleted_meanwhile_is_refused_on_record(
+    make: Callable[..., Desk],
+) -> None:
+    desk = make(epochs=1, batch_size=6)
+    with desk.store() as store:
+        store.commit("main", [Operation("ADD", text="Old advice.")], message="known")
+        (known,) = store.library()
+    desk.prepare()
+    script, done = beside(
+        desk, lambda store: store.commit("main", [Operation("DELETE", known.id)], message="gone")
+    )
+    with ScriptedEndpoint(script) as server:
+        desk.train(server)
+    assert done
+    assert libraries(desk.path)[-1] == []
+    (version,) = steps(desk.path)
+    refused = version.meta["refused"]
+    assert any(r["reason"].startswith(f"MODIFY of {known.id}") for r in refused)
+    assert all(r["problem"] for r in refused)
+
+
+def test_a_text_that_a_person_changed_meanwhile_is_not_overwritten(
+    make: Callable[..., Desk],
+) -> None:
+    desk = make(epochs=1, batch_size=6)
+    with desk.store() as store:
+        store.commit("main", [Operation("ADD", text="Old advice.")], message="known")
+        (known,) = store.library()
+    desk.prepare()
+    script, done = beside(
+        desk,
+        lambda store: store.commit(
+            "main", [Operation("MODIFY", known.id, "A person's text.")], message="mended"
+        ),
+    )
+    with ScriptedEndpoint(script) as server:
+        desk.train(server)
+    assert done
+    assert (known.id, "A person's text.") in libraries(desk.path)[-1]
+    assert steps(desk.path)[0].meta["refused"]
+
+
+def test_what_a_person_does_between_sessions_is_what_the_next_step_works_under(
+    make: Callable[..., Desk],
+) -> None:
+    desk = make(epochs=1, batch_size=3)
+    desk.prepare()
+    script = stopping_after(restless, 0, at_the_second_step=True)
+    with ScriptedEndpoint(script) as server, pytest.raises(EndpointError):
+        desk.train(server)
+    with desk.store() as store:
+        store.commit("main", [Operation("ADD", text="By hand.")], message="by hand")
+    with ScriptedEndpoint(restless) as server:
+        desk.train(server)
+        shown = [r["messages"][0]["content"] for r in server.requests if stage(r) == "rollout"]
+    assert shown
+    assert all("By hand." in text for text in shown)
+    assert "By hand." in [text for _, text in libraries(desk.path)[1]]
+
+
+# whatever happens to a run, the result is the same:
+
+
+def stopping_after(
+    script: Script, answers: int, *, at_the_second_step: bool = False, status: int = 401
+) -> Script:
+    """Returns a script that answers so many requests and then refuses all.
+
+    With `at_the_second_step`, it refuses what comes first there: rollouts with a library.
+    """
+    lock = threading.Lock()
+    given = 0
+
+    def stopping(request: dict[str, Any]) -> str | Reply:
+        nonlocal given
+        with lock:
+            given += 1
+            refused = given > answers
+        if at_the_second_step:
+            system = request["messages"][0]["content"]
+            refused = stage(request) == "rollout" and "[G0]" in system
+        if refused:
+            error = {"error": {"message": "come back later"}}
+            return Reply(error, status=status, headers={"retry-after": "0"})
+        return script(request)
+
+    return stopping
+
+
+@pytest.fixture(scope="module")
+def undisturbed(
+    tmp_path_factory: pytest.TempPathFactory, verifier: Verifier
+) -> list[list[tuple[str, str]]]:
+    """The libraries of the run that every disturbed one is compared with."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    data = write_problems(folder / "problems.jsonl", 6)
+    values = {"epochs": 2, "batch_size": 3, "group_size": 3, "data": str(data)}
+    desk = Desk(folder, verifier, build(TrainSettings, {"model": "scripted", **values}))
+    desk.prepare()
+    with ScriptedEndpoint(restless) as server:
+        desk.train(server)
+    found = libraries(desk.path)
+    assert len(found) == 5
+    assert all(a != b for a, b in pairwise(found))
+    return found
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_the_order_in_which_answers_arrive_does_not_show(
+    make: Callable[..., Desk], undisturbed: list[list[tuple[str, str]]], seed: int
+) -> None:
+    chance = random.Random(seed)
+
+    def script(request: dict[str, Any]) -> str:
+        time.sleep(chance.random() * 0.04)
+        return restless(request)
+
+    desk = make()
+    desk.prepare()
+    with ScriptedEndpoint(script) as server:
+        desk.train(server, concurrency=(3, 32)[seed])
+    assert libraries(desk.path) == undisturbed
+
+
+@pytest.mark.parametrize("stops", [[1], [13, 5], [22, 2, 30], [1, 4, 7, 10, 13]])
+def test_a_run_that_was_stopped_goes_on_to_the_same_result_and_repeats_no_call(
+    make: Callable[..., Desk], undisturbed: list[list[tuple[str, str]]], stops: list[int]
+) -> None:
+    desk = make()
+    desk.prepare()
+    script = Numbered(restless)
+    paid: set[str] = set()
+    for answers in stops:
+        before = len(script.requests)
+        stopping = stopping_after(script, answers)
+        with ScriptedEndpoint(stopping) as server, pytest.raises(EndpointError):
+            desk.train(server)
+        assert not paid & {identity(r) for r in script.requests[before:]}
+        paid |= {identity(script.requests[n - 1]) for n in journalled(desk.path)}
+    before = len(script.requests)
+    with ScriptedEndpoint(script) as server:
+        desk.train(server)
+    assert not paid & {identity(r) for r in script.requests[before:]}
+    assert libraries(desk.path) == undisturbed
+    with Store.open(desk.path) as store:
+        states = [s.state for s in store.runs.states(store.runs.get("run"))]
+    assert states[:2] == ["started", "stopped"]
+    assert states[-2:] == ["resumed", "finished"]
+
+
+def test_a_server_that_fails_for_a_while_and_recovers_does_not_show(
+    make: Callable[..., Desk], undisturbed: list[list[tuple[str, str]]]
+) -> None:
+    desk = make()
+    desk.prepare()
+    failing = stopping_after(restless, 10, status=500)
+    gave_up = pytest.raises(EndpointError, match="gave up after 8 tries")
+    with ScriptedEndpoint(failing) as server, gave_up:
+        desk.train(server)
+    chance = random.Random(7)
+    lock = threading.Lock()
+
+    def flaky(request: dict[str, Any]) -> str | Reply:
+        with lock:
+            trouble = chance.random()
+        if trouble < 0.06:
+            return Reply(b"", 500, {"retry-after": "0"})
+        if trouble < 0.08:
+            return Reply(b"{", 200)
+        return restless(request)
+
+    with ScriptedEndpoint(flaky) as server:
+        training = desk.train(server)
+    assert training.progress.meter.retries > 0
+    assert libraries(desk.path) == undisturbed
+
+
+def test_a_finished_run_that_is_run_again_asks_for_nothing(make: Callable[..., Desk]) -> None:
+    desk = make(epochs=1)
+    with ScriptedEndpoint(restless) as server:
+        desk.train(server)
+        with desk.store() as store:
+            run = store.runs.all()[-1]
+            again, resumed = begin(store, desk.settings, resume=run.name)
+            assert (again, resumed) == (run, True)
+            fresh, resumed = begin(store, desk.settings)
+            assert not resumed
+            assert fresh.uid != run.uid
+            assert fresh.name == f"{run.name}-2"
+
+
+def test_the_meter_of_a_resumed_run_comes_to_what_an_undisturbed_one_comes_to(
+    make: Callable[..., Desk],
+) -> None:
+    whole, cut = make("whole"), make("cut")
+    for desk in (whole, cut):
+        desk.prepare()
+    with ScriptedEndpoint(stopping_after(restless, 14)) as server, pytest.raises(EndpointError):
+        cut.train(server)
+    with ScriptedEndpoint(restless) as server:
+        expected = whole.train(server).progress.meter
+        found = cut.train(server).progress.meter
+    assert found.replayed > 0
+    assert (found.calls, found.by_stage) == (expected.calls, expected.by_stage)
+    assert found.completion_tokens == expected.completion_tokens
+
+
+def test_a_run_that_was_killed_before_its_first_tag_can_be_gone_on_with(
+    make: Callable[..., Desk],
+) -> None:
+    desk = make(epochs=1)
+    with desk.store() as store:
+        config = desk.settings.model_dump(mode="json")
+        store.runs.create("run", UID, "main", 0, config, store.author)
+    with ScriptedEndpoint(restless) as server:
+        desk.train(server)
+    assert len(libraries(desk.path)) == 3
+
+
+def test_the_first_error_of_many_tasks_is_raised_as_it_is_and_ends_the_others() -> None:
+    ended: list[str] = []
+
+    async def wait() -> None:
+        try:
+            await asyncio.sleep(30)
+        except asyncio.CancelledError:
+            ended.append("waiting")
+            raise
+
+    async def fail() -> None:
+        await asyncio.sleep(0.01)
+        raise EndpointError("no")
+
+    async def nested() -> None:
+        await gathered([wait(), fail()])
+
+    with pytest.raises(EndpointError, match="no"):
+        asyncio.run(gathered([wait(), nested()]))  # type: ignore[arg-type]
+    assert ended == ["waiting", "waiting"]
+
+
+# kill -9:
+
+
+class Killed:
+    """`tfgrpo train` as a process that can be killed, in a folder of its own."""
+
+    def __init__(self, folder: Path, server: ScriptedEndpoint, data: Path) -> None:
+        self.folder = folder
+        self.store = folder / "store.db"
+        self.command = [
+            *(sys.executable, "-c", "from tfgrpo.cli.main import main; main()"),
+            *("--store", str(self.store), "train", str(data), "--run", "run"),
+            *("--base-url", server.base_url, "--model", "scripted", "--concurrency", "4"),
+            *("--epochs", "2", "--batch-size", "4", "--group-size", "4"),
+        ]
+
+    def start(self) -> subprocess.Popen[bytes]:
+        kept = {k: v for k, v in os.environ.items() if not k.startswith("TFGRPO_")}
+        return subprocess.Popen(
+            self.command,
+            cwd=self.folder,
+            env=kept,
+            stdin=subprocess.DEVNULL,
+            stdout=(self.folder / "out.txt").open("ab"),
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+    def said(self) -> str:
+        return (self.folder / "out.txt").read_text()[-2000:]
+
+
+def session(leader: int) -> list[int]:
+    """Returns the live processes of a session."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            fields = (entry / "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[3]) == leader and fields[0] != "Z":
+            found.append(int(entry.name))
+    return found
+
+
+@posix
+def test_a_run_killed_again_and_again_gives_the_same_library_and_repeats_no_journalled_call(
+    tmp_path: Path, verifier: Verifier
+) -> None:
+    """Counted: requests whose answer was in the journal when the process was started again.
+
+    None of them may reach the endpoint after that. An answer that left the server and was not
+    journalled before the kill is asked for again, and is not counted.
+    """
+    kills, seed = (60, random.randrange(10**6)) if LONG else (8, 3)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    data = write_problems(tmp_path / "problems.jsonl", 100 if LONG else 10)
+    script = Numbered(restless)
+    midway = 0
+    with ScriptedEndpoint(script, delay=0.02) as server:
+        run = Killed(tmp_path, server, data)
+        paid: set[str] = set()
+        for number in range(kills):
+            before = len(script.requests)
+            process = run.start()
+            if number % 4 == 3:  # any time at all, the start included
+                time.sleep(chance.random() * 1.2)
+            else:  # a random moment after work has begun
+                wanted = before + chance.randrange(1, 14)
+                while len(script.requests) < wanted and process.poll() is None:
+                    time.sleep(0.001)
+                time.sleep(chance.random() * 0.03)
+            if process.poll() is not None:
+                break  # it got to its end before the kill
+            midway += 1
+            process.kill()
+            process.wait()
+            time.sleep(0.05)  # requests of the killed process that are still on their way
+            repeated = paid & {identity(r) for r in script.requests[before:]}
+            assert not repeated, f"{len(repeated)} journalled calls were made again"
+            if run.store.exists():
+                paid |= {identity(script.requests[n - 1]) for n in journalled(run.store)}
+        else:
+            before = len(script.requests)
+            process = run.start()
+        assert process.wait(timeout=300) == 0, run.said()
+        assert not paid & {identity(r) for r in script.requests[before:]}
+    assert midway >= kills // 2
+    with Store.open(run.store) as store:
+        (found,) = store.runs.all()
+        assert store.runs.state(found) == "finished"
+        integrity = store.port.connection.execute("pragma integrity_check")  # type: ignore[attr-defined]
+        assert integrity.fetchone() == ("ok",)
+    assert libraries(run.store) == _reference(tmp_path, verifier, data, found)
+
+
+def _reference(
+    tmp_path: Path, verifier: Verifier, data: Path, run: Run
+) -> list[list[tuple[str, str]]]:
+    """Returns the libraries of an undisturbed run with the uid of the killed one."""
+    folder = tmp_path / "reference"
+    folder.mkdir()
+    values = {"epochs": 2, "batch_size": 4, "group_size": 4, "data": str(data)}
+    desk = Desk(folder, verifier, build(TrainSettings, {"model": "scripted", **values}))
+    desk.prepare(run.uid)
+    with ScriptedEndpoint(restless) as server:
+        desk.train(server)
+    return libraries(desk.path)
+
+
+@posix
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="processes are looked up in /proc")
+def test_a_killed_run_leaves_no_process_behind(tmp_path: Path) -> None:
+    data = write_problems(tmp_path / "problems.jsonl", 8)
+    with ScriptedEndpoint(restless, delay=0.05) as server:
+        process = Killed(tmp_path, server, data).start()
+        try:
+            until = time.monotonic() + 20
+            while len(server.requests) < 12 and time.monotonic() < until:
+                time.sleep(0.01)
+            assert len(session(process.pid)) > 1
+            process.kill()
+            process.wait()
+            until = time.monotonic() + 10
+            while session(process.pid) and time.monotonic() < until:
+                time.sleep(0.05)
+            assert session(process.pid) == []
+        finally:
+            for left in session(process.pid):
+                os.kill(left, signal.SIGKILL)
+
+
+@posix
+def test_an_interrupted_run_says_how_to_go_on_and_does(tmp_path: Path) -> None:
+    data = write_problems(tmp_path / "problems.jsonl", 4)
+    with ScriptedEndpoint(restless, delay=0.02) as server:
+        run = Killed(tmp_path, server, data)
+        process = run.start()
+        until = time.monotonic() + 20
+        while len(server.requests) < 6 and time.monotonic() < until:
+            time.sleep(0.005)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=20) == 130, run.said()
+        assert "--resume run" in run.said()
+        assert "Traceback" not in run.said()
+        with Store.open(run.store) as store:
+            assert store.runs.state(store.runs.get("run")) == "interrupted"
+        process = run.start()
+        assert process.wait(timeout=60) == 0, run.said()
+    with Store.open(run.store) as store:
+        assert store.runs.state(store.runs.get("run")) == "finished"
+
+
+@posix
+def test_a_run_killed_in_its_held_out_comparison_is_gone_on_with_not_begun_again(
+    tmp_path: Path,
+) -> None:
+    data = write_problems(tmp_path / "problems.jsonl", 4)
+    heldout = write_problems(tmp_path / "heldout.jsonl", 10, start=500)
+
+    def comparing(request: dict[str, Any]) -> bool:
+        return re.search(r"What is 5\d\d op", request["messages"][-1]["content"]) is not None
+
+    with ScriptedEndpoint(restless, delay=0.02) as server:
+        run = Killed(tmp_path, server, data)
+        run.command = [word for word in run.command if word not in ("--run", "run")]
+        run.command += ["--epochs", "1", "--heldout", str(heldout)]
+        process = run.start()
+        until = time.monotonic() + 20
+        while not any(map(comparing, list(server.requests))) and time.monotonic() < until:
+            time.sleep(0.005)
+        process.kill()
+        process.wait()
+        time.sleep(0.05)
+        before = len(server.requests)
+        process = run.start()
+        assert process.wait(timeout=60) == 0, run.said()
+        assert all(map(comparing, server.requests[before:]))
+    with Store.open(run.store) as store:
+        assert [found.name for found in store.runs.all()] == ["problems"]
+        assert len(store.runs.evaluations(0)) == 1

@@ -1,0 +1,135 @@
+"""Verdicts come from other processes, and nothing that goes wrong there becomes a 0."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tfgrpo.math_answers import Verdict
+from tfgrpo.problems import DatasetError, Problem
+from tfgrpo.verify import Verifier, check_golds
+
+ENDLESS = r"\boxed{9^{9^{9^{9}}}}"  # sympy sets out to compute it
+
+linux = pytest.mark.skipif(not Path("/proc").is_dir(), reason="processes are looked up in /proc")
+
+
+def problem(answer: str) -> Problem:
+    return Problem("p", "q", answer)
+
+
+def children() -> set[int]:
+    """Returns the processes whose parent is this one, apart from Python's resource tracker."""
+    found = set()
+    for entry in Path("/proc").iterdir():
+        try:
+            fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            words = (entry / "cmdline").read_bytes()
+        except OSError:
+            continue
+        ours = int(fields[1]) == os.getpid() and fields[0] != "Z"
+        if entry.name.isdigit() and ours and b"resource_tracker" not in words:
+            found.add(int(entry.name))
+    return found
+
+
+@linux
+def test_verdicts_come_from_worker_processes_which_end_with_the_verifier() -> None:
+    before = children()
+    with Verifier(workers=2) as verifier:
+        answers = [r"\boxed{5}", r"\boxed{6}", r"\boxed{\frac{10}{2}}", "nothing"]
+
+        async def ask() -> list[Verdict]:
+            return await asyncio.gather(*(verifier.verdict(problem("5"), a) for a in answers))
+
+        assert [v.reward for v in asyncio.run(ask())] == [1.0, 0.0, 1.0, 0.0]
+        assert children() - before
+    assert children() <= before
+
+
+def test_a_judge_that_hangs_is_killed_in_time_and_the_pool_goes_on_serving() -> None:
+    async def ask(verifier: Verifier) -> tuple[Verdict, float, Verdict]:
+        await verifier.verdict(problem("5"), r"\boxed{5}")  # the worker is up
+        started = time.monotonic()
+        hung = await verifier.verdict(problem("5"), ENDLESS)
+        took = time.monotonic() - started
+        return hung, took, await verifier.verdict(problem("5"), r"\boxed{5}")
+
+    with Verifier(workers=1, seconds=1.5) as verifier:
+        hung, took, after = asyncio.run(ask(verifier))
+    assert hung.reward is None
+    assert "1.5 s" in hung.reason
+    assert took < 6
+    assert after.reward == 1.0
+
+
+@linux
+def test_a_worker_that_is_killed_leaves_an_unverifiable_verdict_and_no_0() -> None:
+    async def ask(verifier: Verifier, before: set[int]) -> tuple[Verdict, Verdict]:
+        await verifier.verdict(problem("5"), r"\boxed{5}")
+        hanging = asyncio.create_task(verifier.verdict(problem("5"), ENDLESS))
+        await asyncio.sleep(0.5)
+        (worker,) = children() - before
+        os.kill(worker, signal.SIGKILL)
+        return await hanging, await verifier.verdict(problem("5"), r"\boxed{6}")
+
+    before = children()
+    with Verifier(workers=1, seconds=20) as verifier:
+        killed, after = asyncio.run(ask(verifier, before))
+    assert killed.reward is None
+    assert "unverifiable" in killed.reason
+    assert after.reward == 0.0
+
+
+def test_the_event_loop_stays_responsive_while_judges_are_busy() -> None:
+    gaps: list[float] = []
+
+    async def tick() -> None:
+        last = time.monotonic()
+        while True:
+            await asyncio.sleep(0.01)
+            now = time.monotonic()
+            gaps.append(now - last)
+            last = now
+
+    async def ask(verifier: Verifier) -> list[Verdict]:
+        await verifier.verdict(problem("5"), r"\boxed{5}")
+        ticking = asyncio.create_task(tick())
+        hard = [verifier.verdict(problem("5"), ENDLESS) for _ in range(2)]
+        easy = [verifier.verdict(problem("5"), r"\boxed{5}") for _ in range(50)]
+        found = await asyncio.gather(*hard, *easy)
+        ticking.cancel()
+        return found
+
+    with Verifier(workers=2, seconds=1.0) as verifier:
+        found = asyncio.run(ask(verifier))
+    assert [v.reward for v in found] == [None] * 2 + [1.0] * 50
+    assert len(gaps) > 20
+    assert max(gaps) < 0.5
+
+
+def test_verdicts_that_are_no_longer_wanted_do_not_hold_up_the_end() -> None:
+    async def ask(verifier: Verifier) -> None:
+        hanging = asyncio.create_task(verifier.verdict(problem("5"), ENDLESS))
+        await asyncio.sleep(0.3)
+        hanging.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await hanging
+
+    started = time.monotonic()
+    with Verifier(workers=1, seconds=60) as verifier:
+        asyncio.run(ask(verifier))
+    assert time.monotonic() - started < 10
+
+
+def test_unusable_ground_truths_are_refused_by_dataset_and_id_before_anything_is_asked() -> None:
+    good = Problem("a", "q", "5")
+    check_golds([good], "data.jsonl")
+    with pytest.raises(DatasetError, match=r"data\.jsonl: b: ") as caught:
+        check_golds([good, Problem("b", "q", "$")], "data.jsonl")
+    assert caught.value.hint
