@@ -14,7 +14,16 @@ from tfgrpo.migrations import APPLICATION_ID
 
 migrations = Migrations("tfgrpo")
 
-APPEND_ONLY = ("versions", "reflog", "redactions", "runs", "run_states")
+UNIQUE = {
+    "versions": ("number", "digest"),
+    "events": ("row",),
+    "lanes": ("lane",),
+    "reflog": ("row",),
+    "redactions": ("row",),
+    "runs": ("id", "name", "uid"),
+    "run_states": ("row",),
+}
+"""The append-only tables, and what no two rows of each may share."""
 
 VERSIONS_AND_EVENTS = """
 create table versions (
@@ -191,16 +200,17 @@ def m001_first(db: Database) -> None:
     """The first schema: versions, events, refs, and what training leaves behind."""
     for script in (VERSIONS_AND_EVENTS, REFS, TRAINING, EVENT_TRIGGERS):
         run_script(db, script)
-    for table in APPEND_ONLY:
+    for table in UNIQUE.keys() - {"events"}:  # whose triggers know of redaction
         for verb in ("update", "delete"):
             db.execute(
                 f"create trigger {table}_no_{verb} before {verb} on {table} "
                 f"begin select raise(abort, '{table} is append-only'); end"
             )
-    for table, key in (("events", "row"), ("versions", "number"), ("reflog", "row")):
+    for table, keys in UNIQUE.items():
+        same = " or ".join(f"{key} = new.{key}" for key in keys)
         db.execute(  # `insert or replace` would delete without asking the delete trigger
             f"create trigger {table}_no_replace before insert on {table} "
-            f"when exists (select 1 from {table} where {key} = new.{key}) "
+            f"when exists (select 1 from {table} where {same}) "
             f"begin select raise(abort, '{table} is append-only'); end"
         )
     db.execute(f"pragma application_id = {APPLICATION_ID}")

@@ -105,10 +105,10 @@ def _base(store: Store, base: str) -> Version:
     if base in ("HEAD", "@"):
         return store.head.version
     if match := NUMBER.match(base):
-        version = store.port.version(int(match[1]))
+        number, last = int(match[1]), store.port.last_version()
+        version = store.port.version(number) if number <= last else None
         if version is not None:
             return version
-        last = store.port.last_version()
         raise UnknownRevision(f"there is no {base}", hint=f"the newest version is v{last}")
     if match := STEP.match(base):
         return _step(store, base)
@@ -117,7 +117,7 @@ def _base(store: Store, base: str) -> Version:
         move = store.port.ref(prefix + base)
         if move is not None and move.version is not None:
             found[f"{kind} {base}"] = store.version(move.version)
-    if HEX.match(base):
+    if not found and HEX.match(base):  # a name is what somebody chose: it wins over a digest
         for version in store.port.versions_by_digest(base, 5):
             found.setdefault(f"digest {version.digest.hex()[:12]} ({version.name})", version)
     if len({v.number for v in found.values()}) > 1:
@@ -133,11 +133,13 @@ def _step(store: Store, base: str) -> Version:
         move = store.port.ref(f"{TAG}{run}/{base}")
         if move is not None and move.version is not None:
             return store.version(move.version)
-        last = max(
-            (int(r.name.rpartition("_")[2]) for r in store.port.refs(f"{TAG}{run}/step_")),
-            default=0,
-        )
-        raise UnknownRevision(f"run {run} has no {base}", hint=f"its newest is {run}/step_{last}")
+        steps = [
+            int(match[1])
+            for r in store.port.refs(f"{TAG}{run}/step_")
+            if r.version is not None and (match := STEP.match(r.name.rpartition("/")[2]))
+        ]
+        newest = f"its newest is {run}/step_{max(steps)}" if steps else "all its tags are deleted"
+        raise UnknownRevision(f"run {run} has no {base}", hint=newest)
     tags = [
         r.name[len(TAG) :]
         for r in store.port.refs(TAG)
@@ -179,7 +181,9 @@ def _earlier(store: Store, base: str, ago: int) -> Version:
         )
     number = moves[ago]
     if number is None:
-        raise UnknownRevision(f"{base}@{{{ago}}} is where {base} was deleted")
+        raise UnknownRevision(
+            f"at {base}@{{{ago}}} {base} was deleted", hint=f"{base}@{{{ago + 1}}} is before that"
+        )
     return store.version(number)
 
 

@@ -18,6 +18,7 @@ from tfgrpo.store.canonical import canonical, digest
 from tfgrpo.store.errors import InvalidName, UnknownRevision
 from tfgrpo.store.port import Port
 from tfgrpo.store.records import Json
+from tfgrpo.store.revisions import check_name
 from tfgrpo.store.sqlite import SqlitePort
 
 TOKENS = "prompt_tokens, cached_tokens, completion_tokens, reasoning_tokens"
@@ -127,14 +128,15 @@ class Runs:
     # runs:
 
     def create(self, name: str, uid: str, branch: str, base: int, config: Json, author: str) -> Run:
-        """Records a new run. Raises InvalidName when the name is taken."""
-        if self.find(name) is not None:
-            raise InvalidName(
-                f"there is a run {name} already",
-                hint=f"choose another --run name, or go on with it: --resume {name}",
-            )
+        """Records a new run. Raises InvalidName when the name is taken or cannot be one."""
+        check_name("run", name)
         now = time.time_ns() // 1000
         with self._port.transaction():
+            if self.find(name) is not None:
+                raise InvalidName(
+                    f"there is a run {name} already",
+                    hint=f"choose another --run name, or go on with it: --resume {name}",
+                )
             self._db.execute(
                 "insert into runs (name, uid, branch, base, digest, config, author, time)"
                 " values (?,?,?,?,?,?,?,?)",
@@ -177,7 +179,7 @@ class Runs:
         return list(self._runs("where digest = ?", digest(config).hex()))
 
     def _runs(self, where: str, *values: object) -> Iterator[Run]:
-        for row in self._db.execute(
+        for row in self._port.rows(
             "select id, name, uid, branch, base, digest, config, author, time from runs"
             f" {where} order by id",
             values,
@@ -194,7 +196,7 @@ class Runs:
 
     def states(self, run: Run) -> list[RunState]:
         """Returns a run's states, oldest first."""
-        rows = self._db.execute(
+        rows = self._port.rows(
             "select state, detail, time from run_states where run = ? order by row", (run.id,)
         )
         return [RunState._make(row) for row in rows]
@@ -218,7 +220,7 @@ class Runs:
 
     def rollouts(self, run: Run, step: int | None = None) -> list[RolloutRow]:
         """Returns the rollouts of a run (of one step), by step, problem and sample."""
-        rows = self._db.execute(
+        rows = self._port.rows(
             "select run, step, problem, sample, version, calls, outcome, reward, verdict, time"
             " from rollouts where run = ? and (?2 is null or step = ?2)"
             " order by step, problem, sample",
@@ -233,16 +235,16 @@ class Runs:
 
     def call(self, key: bytes) -> Call | None:
         """Returns the journalled call of that key."""
-        row = self._db.execute(
+        row = self._port.row(
             f"select key, run, stage, step, model, text, answer, {TOKENS}, attempts, seconds, time"
             " from journal join texts on texts.id = request where key = ?",
             (key,),
-        ).fetchone()
+        )
         return None if row is None else Call._make((*row[:6], json.loads(row[6]), *row[7:]))
 
     def usage(self, run: Run, *, step: int | None = None) -> dict[str, Usage]:
         """Returns calls and tokens by stage."""
-        rows = self._db.execute(
+        rows = self._port.rows(
             "select stage, count(*), sum(prompt_tokens), sum(cached_tokens),"
             " sum(completion_tokens), sum(reasoning_tokens), sum(seconds) from journal"
             " where run = ? and (?2 is null or step = ?2) group by stage order by min(id)",
@@ -296,7 +298,7 @@ class Runs:
         return self._evaluations("where version = ?", (version,))
 
     def _evaluations(self, where: str, values: Sequence[object]) -> list[Evaluation]:
-        rows = self._db.execute(
+        rows = self._port.rows(
             "select id, version, dataset, digest, config, summary, time from evaluations"
             f" {where} order by id",
             tuple(values),
@@ -305,7 +307,7 @@ class Runs:
 
     def scores(self, evaluation: Evaluation) -> list[Score]:
         """Returns an evaluation's scores, by problem and sample."""
-        rows = self._db.execute(
+        rows = self._port.rows(
             "select problem, sample, call, reward, answer from scores where evaluation = ?"
             " order by problem, sample",
             (evaluation.id,),

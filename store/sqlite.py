@@ -13,10 +13,12 @@ import array
 import json
 import sqlite3
 import sys
+import time
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, TypeAlias
 
 from tfgrpo.migrations import APPLICATION_ID, SCHEMA
 from tfgrpo.store.canonical import canonical
@@ -24,6 +26,7 @@ from tfgrpo.store.errors import StoreError
 from tfgrpo.store.port import EventRow, Step, lane_of, lane_start
 from tfgrpo.store.records import Op, RefMove, Version
 
+Values: TypeAlias = Sequence[object] | Mapping[str, object]
 VERSION_COLUMNS = "number, digest, parent, merged, position, events, author, time, message, meta"
 REF_COLUMNS = "row, batch, name, version, symbol, previous, previous_symbol, author, time, action"
 
@@ -54,6 +57,7 @@ def connect(path: Path, *, create: bool = False) -> sqlite3.Connection:
             )
         if schema < SCHEMA:
             migrate(connection)
+        use_wal(connection)
         connection.execute("pragma synchronous = full")
         connection.execute("pragma foreign_keys = on")
     except sqlite3.Error as error:
@@ -68,13 +72,33 @@ def connect(path: Path, *, create: bool = False) -> sqlite3.Connection:
 
 
 def migrate(connection: sqlite3.Connection) -> None:
-    """Brings the schema to the present one."""
+    """Brings the schema to the present one, whole or not at all, whoever else tries as well."""
     from sqlite_utils import Database
 
     from tfgrpo.migrations.migrations import migrations
 
-    connection.execute("pragma journal_mode = wal")
-    migrations.apply(Database(connection))
+    connection.execute("begin immediate")
+    try:
+        (schema,) = connection.execute("pragma user_version").fetchone()
+        if schema < SCHEMA:  # else another process has just done it
+            migrations.apply(Database(connection))
+        connection.execute("commit")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("rollback")
+        raise
+
+
+def use_wal(connection: sqlite3.Connection) -> None:
+    """Makes the journal a write-ahead log, which SQLite refuses at once while others read."""
+    deadline = time.monotonic() + 60
+    while connection.execute("pragma journal_mode").fetchone() != ("wal",):
+        try:
+            connection.execute("pragma journal_mode = wal")
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
 
 
 def translated(error: sqlite3.Error, path: Path) -> StoreError:
@@ -112,6 +136,7 @@ class SqlitePort:
 
     @contextmanager
     def translating(self) -> Iterator[None]:
+        """Turns SQLite's errors into ours."""
         try:
             yield
         except sqlite3.Error as error:
@@ -119,6 +144,9 @@ class SqlitePort:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
+        if self.connection.in_transaction:  # joins the one that is open
+            yield
+            return
         with self.translating():
             self.connection.execute("begin immediate")
             try:
@@ -129,61 +157,71 @@ class SqlitePort:
                     self.connection.execute("rollback")
                 raise
 
-    # versions and events:
+    def rows(self, query: str, values: Values = ()) -> list[Any]:
+        """Returns a query's rows."""
+        with self.translating():
+            return self.connection.execute(query, values).fetchall()
+
+    def row(self, query: str, values: Values = ()) -> Any:
+        """Returns a query's first row, or None."""
+        with self.translating():
+            return self.connection.execute(query, values).fetchone()
+
+    def stream(self, query: str, values: Values = ()) -> Iterator[Any]:
+        """Yields a query's rows as they are read."""
+        with self.translating():
+            yield from self.connection.execute(query, values)
+
+    # Versions and events:
 
     def last_version(self) -> int:
-        (number,) = self.connection.execute("select max(number) from versions").fetchone()
+        (number,) = self.row("select max(number) from versions")
         return -1 if number is None else int(number)
 
     def version(self, number: int) -> Version | None:
-        return self._one(f"select {VERSION_COLUMNS} from versions where number = ?", number)
+        row = self.row(f"select {VERSION_COLUMNS} from versions where number = ?", (number,))
+        return None if row is None else _version(row)
 
     def version_schema(self, number: int) -> int:
-        query = "select schema from versions where number = ?"
-        (schema,) = self.connection.execute(query, (number,)).fetchone()
+        (schema,) = self.row("select schema from versions where number = ?", (number,))
         return int(schema)
 
     def version_meta(self, number: int) -> str | None:
-        query = "select meta from versions where number = ?"
-        (meta,) = self.connection.execute(query, (number,)).fetchone()
+        (meta,) = self.row("select meta from versions where number = ?", (number,))
         return None if meta is None else str(meta)
 
     def versions_by_digest(self, prefix: str, limit: int) -> list[Version]:
-        whole = prefix + "0" * (len(prefix) % 2)
-        low = bytes.fromhex(whole)
-        rows = self.connection.execute(
+        low = bytes.fromhex(prefix + "0" * (len(prefix) % 2))
+        rows = self.rows(
             f"select {VERSION_COLUMNS} from versions where digest >= ? order by digest limit ?",
             (low, limit),
         )
         return [v for row in rows if (v := _version(row)).digest.hex().startswith(prefix)]
 
     def version_of_row(self, row: int) -> Version:
-        version = self._one(
+        found = self.row(
             f"select {VERSION_COLUMNS} from versions where position >= ? and events > 0"
             " order by position limit 1",
-            row,
+            (row,),
         )
-        if version is None:
-            raise StoreError(f"event {row} belongs to no version", hint="the store is damaged")
-        return version
+        if found is None:
+            raise StoreError(f"event {row} belongs to no version", hint="`tfgrpo fsck` tells more")
+        return _version(found)
 
     def lane_tip(self, position: int) -> bool:
-        following = self.connection.execute(
-            "select 1 from events where row > ? and row < ? limit 1",
-            (position, lane_start(lane_of(position) + 1)),
-        ).fetchone()
-        return following is None
+        end = lane_start(lane_of(position) + 1)
+        query = "select 1 from events where row > ? and row < ? limit 1"
+        return self.row(query, (position, end)) is None
 
     def lane_base(self, lane: int) -> int:
-        (base,) = self.connection.execute(
-            "select base from lanes where lane = ?", (lane,)
-        ).fetchone()
-        return int(base)
+        found = self.row("select base from lanes where lane = ?", (lane,))
+        if found is None:
+            raise StoreError(f"lane {lane} is missing", hint="`tfgrpo fsck` tells more")
+        return int(found[0])
 
     def open_lane(self, base: int) -> int:
-        cursor = self.connection.execute("insert into lanes (base) values (?)", (base,))
-        assert cursor.lastrowid is not None
-        return cursor.lastrowid
+        (lane,) = self.row("insert into lanes (base) values (?) returning lane", (base,))
+        return int(lane)
 
     def append_version(self, version: Version, events: Sequence[EventRow]) -> None:
         self.connection.execute(
@@ -195,7 +233,7 @@ class SqlitePort:
     def steps(self, after: int, upto: int) -> Iterable[Step]:
         return map(
             Step._make,
-            self.connection.execute(
+            self.rows(
                 "select row, op, replaces from events"
                 " where row > ? and row <= ? and op <> 'KEEP' order by row",
                 (after, upto),
@@ -203,33 +241,20 @@ class SqlitePort:
         )
 
     def events(self, after: int, upto: int) -> Iterator[EventRow]:
-        return map(
-            EventRow._make,
-            self.connection.execute(
-                "select * from events where row > ? and row <= ? order by row", (after, upto)
-            ),
-        )
+        query = "select * from events where row > ? and row <= ? order by row"
+        return map(EventRow._make, self.stream(query, (after, upto)))
 
     def events_at(self, rows: Iterable[int]) -> list[EventRow]:
-        return [
-            EventRow._make(row)
-            for row in self.connection.execute(
-                "select * from events where row in (select value from json_each(?)) order by row",
-                (json.dumps(list(rows)),),
-            )
-        ]
+        query = "select * from events where row in (select value from json_each(?)) order by row"
+        return list(map(EventRow._make, self.rows(query, (json.dumps(list(rows)),))))
 
     def events_of(self, experience: str) -> list[EventRow]:
-        return [
-            EventRow._make(row)
-            for row in self.connection.execute(
-                "select * from events where experience = ? order by row", (experience,)
-            )
-        ]
+        query = "select * from events where experience = ? order by row"
+        return list(map(EventRow._make, self.rows(query, (experience,))))
 
     def count_keeps(self, rows: Sequence[int], ranges: Sequence[tuple[int, int]]) -> dict[int, int]:
         return dict(
-            self.connection.execute(
+            self.rows(
                 """
                 select k.replaces, count(*)
                 from events e join events k on k.experience = e.experience
@@ -242,11 +267,11 @@ class SqlitePort:
                 group by k.replaces
                 """,
                 (json.dumps(list(rows)), json.dumps(ranges)),
-            ).fetchall()
+            )
         )
 
     def experiences_like(self, prefix: str, limit: int) -> list[str]:
-        rows = self.connection.execute(
+        rows = self.rows(
             "select distinct experience from events where experience >= ? and experience < ?"
             " order by experience limit ?",
             (prefix, prefix + "{", limit),
@@ -254,25 +279,21 @@ class SqlitePort:
         return [id for (id,) in rows]
 
     def count_events(self) -> int:
-        (count,) = self.connection.execute("select count(*) from events").fetchone()
+        (count,) = self.row("select count(*) from events")
         return int(count)
 
     def count_ops(self, after: int, upto: int) -> dict[Op, int]:
-        return dict(
-            self.connection.execute(
-                "select op, count(*) from events where row > ? and row <= ? group by op",
-                (after, upto),
-            ).fetchall()
-        )
+        query = "select op, count(*) from events where row > ? and row <= ? group by op"
+        return dict(self.rows(query, (after, upto)))
 
-    # snapshots:
+    # Snapshots:
 
     def snapshot(self, after: int, upto: int) -> tuple[int, list[int]] | None:
-        found = self.connection.execute(
+        found = self.row(
             "select position, live from snapshots where position > ? and position <= ?"
             " order by position desc limit 1",
             (after, upto),
-        ).fetchone()
+        )
         return None if found is None else (found[0], unpack(found[1]))
 
     def put_snapshot(self, position: int, live: Sequence[int]) -> None:
@@ -281,24 +302,23 @@ class SqlitePort:
         )
 
     def snapshot_positions(self) -> list[int]:
-        query = "select position from snapshots order by position"
-        return [position for (position,) in self.connection.execute(query)]
+        return [p for (p,) in self.rows("select position from snapshots order by position")]
 
     def drop_snapshots(self) -> None:
         with self.transaction():
             self.connection.execute("delete from snapshots")
 
-    # names:
+    # Names:
 
     def ref(self, name: str) -> RefMove | None:
-        row = self.connection.execute(
+        row = self.row(
             f"select {REF_COLUMNS} from reflog where name = ? order by row desc limit 1", (name,)
-        ).fetchone()
+        )
         return None if row is None else RefMove._make(row)
 
     def refs(self, prefix: str) -> list[RefMove]:
         # One index probe per name, however long the log: the names are walked like a skip scan.
-        rows = self.connection.execute(
+        rows = self.rows(
             f"""
             with recursive names (name) as (
                 select min(name) from reflog where name >= :low and name < :high
@@ -314,28 +334,20 @@ class SqlitePort:
             """,
             {"low": prefix, "high": prefix + "\U0010ffff"},
         )
-        return [RefMove._make(row) for row in rows]
+        return list(map(RefMove._make, rows))
 
     def ref_log(self, name: str | None) -> Iterator[RefMove]:
         where, values = ("", ()) if name is None else ("where name = ?", (name,))
-        return map(
-            RefMove._make,
-            self.connection.execute(
-                f"select {REF_COLUMNS} from reflog {where} order by row desc", values
-            ),
-        )
+        query = f"select {REF_COLUMNS} from reflog {where} order by row desc"
+        return map(RefMove._make, self.stream(query, values))
 
     def append_refs(self, moves: Sequence[RefMove]) -> None:
-        (last,) = self.connection.execute("select max(row) from reflog").fetchone()
+        (last,) = self.row("select max(row) from reflog")
         batch = (last or 0) + 1
         self.connection.executemany(
             f"insert into reflog ({REF_COLUMNS}) values (?,?,?,?,?,?,?,?,?,?)",
             [(batch + i, batch, *move[2:]) for i, move in enumerate(moves)],
         )
-
-    def _one(self, query: str, value: int) -> Version | None:
-        row = self.connection.execute(query, (value,)).fetchone()
-        return None if row is None else _version(row)
 
 
 def pack(live: Sequence[int]) -> bytes:

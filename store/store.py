@@ -15,6 +15,7 @@ import heapq
 import os
 import time as clock
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,7 +29,13 @@ from tfgrpo.store.canonical import (
     seal,
     version_digest,
 )
-from tfgrpo.store.errors import InvalidName, InvalidOperation, StaleVersion, UnknownRevision
+from tfgrpo.store.errors import (
+    InvalidName,
+    InvalidOperation,
+    StaleVersion,
+    StoreError,
+    UnknownRevision,
+)
 from tfgrpo.store.find import find
 from tfgrpo.store.port import (
     EVENT_SCHEMA,
@@ -93,10 +100,14 @@ class Store:
         self.path = path
         self.author = author
         self._now = now
-        self.runs = Runs(port, path)
         self._live: tuple[int, dict[str, _Place]] | None = None  # of the last commit's version
 
     # opening:
+
+    @cached_property
+    def runs(self) -> Runs:
+        """Runs, rollouts, calls and evaluations."""
+        return Runs(self.port, self.path)
 
     @classmethod
     def open(
@@ -112,7 +123,11 @@ class Store:
         microseconds since 1970. Raises StoreError.
         """
         path = find(Path.cwd()) if path is None else Path(path)
-        return cls(SqlitePort(path), path, author=author, now=now or _microseconds)
+        port = SqlitePort(path)
+        if port.last_version() < 0:
+            port.close()
+            raise StoreError(f"{path} was never finished", hint="run `tfgrpo init` to finish it")
+        return cls(port, path, author=author, now=now or _microseconds)
 
     @classmethod
     def init(
@@ -127,8 +142,6 @@ class Store:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            from tfgrpo.store.errors import StoreError
-
             raise StoreError(
                 f"cannot make {path.parent}: {error.strerror}", hint="check the permissions"
             ) from error
@@ -319,7 +332,7 @@ class Store:
     def checkout(self, revision: str) -> Head:
         """Moves HEAD: onto a branch when `revision` is one's name, else detached at the version."""
         if revision in self.branches():
-            version = self.resolve(revision)
+            version = self.tip(revision)
             self.move_names([(HEAD, version.number, BRANCH + revision)], f"checkout {revision}")
         else:
             version = self.resolve(revision)
@@ -329,14 +342,17 @@ class Store:
     def _name(
         self, prefix: str, kind: str, name: str, at: str | Version, *, force: bool
     ) -> Version:
-        check_name(kind, name) if not force else None
         version = self.resolve(at)
-        if not force and name in self._names(prefix):
-            raise InvalidName(
-                f"{kind} {name} exists, at v{self._names(prefix)[name]}",
-                hint="choose another name, or --force to move it",
-            )
-        self.move_names([(prefix + name, version.number, None)], f"{kind} {name}")
+        with self.port.transaction():
+            there = self.port.ref(prefix + name)
+            if there is None or there.version is None:
+                check_name(kind, name)
+            elif not force:
+                raise InvalidName(
+                    f"{kind} {name} exists, at v{there.version}",
+                    hint="choose another name, or --force to move it",
+                )
+            self._move([(prefix + name, version.number, None)], f"{kind} {name}")
         return version
 
     def move_names(self, moves: Sequence[tuple[str, int | None, str | None]], action: str) -> None:
@@ -398,6 +414,8 @@ class Store:
         """
         operations = list(operations)
         author = author or self.author
+        for tag in tags:
+            check_name("tag", tag)
         with self.port.transaction():
             tip = self.tip(branch)
             if expected is not None and self.resolve(expected).number != tip.number:
@@ -502,6 +520,7 @@ def _record(
             raise InvalidOperation(f"there is no operation {op!r}", hint="ADD MODIFY DELETE KEEP")
         else:
             text = None
+        _check_unicode(op, text, reason)
         if op == "ADD":
             id, replaces, birth = _birth(port, position, live, changed, id)
         else:
@@ -533,6 +552,18 @@ def _record(
         elif op != "KEEP":
             changed[id] = _Place(row, birth or row)
     return rows, changed
+
+
+def _check_unicode(op: str, *texts: str | None) -> None:
+    """Raises InvalidOperation for half a character: a lone surrogate cannot be written."""
+    for text in texts:
+        try:
+            (text or "").encode()
+        except UnicodeEncodeError as error:
+            raise InvalidOperation(
+                f"{op}: the text is not whole Unicode ({error.reason})",
+                hint="a character was cut in half on the way here",
+            ) from None
 
 
 def _birth(
