@@ -28,13 +28,15 @@ def add(app: App, texts: tuple[str, ...], reason: str | None) -> None:
       tfgrpo add "Count both the first and the last day of a hire."
       tfgrpo add "Round up to whole euros." -m "the shop's own rule"
     """
+    from tfgrpo.render import one_line
+
     library = app.store.library("HEAD")
     there = {e.text: e.id for e in library}
     operations = [
         Operation("KEEP", there[t], reason=reason)
         if t in there
         else Operation("ADD", text=t, reason=reason)
-        for t in dict.fromkeys(map(str.strip, texts))
+        for t in dict.fromkeys(map(one_line, texts))
     ]
     commit(app, operations, f"add {text.plural(len(operations), 'experience')}")
 
@@ -54,13 +56,16 @@ def modify(app: App, experience: str, new_text: str, reason: str | None) -> None
       tfgrpo modify G0 "Count both days of a hire: last minus first, plus one."
       tfgrpo modify G0 "Charge both days." -m "shorter"
     """
+    from tfgrpo.render import one_line
+
     library = app.store.library("HEAD")
     id = app.store.experience_id(experience)
-    if id in library.by_id and library.by_id[id].text == new_text.strip():
+    new_text = one_line(new_text)
+    if id in library.by_id and library.by_id[id].text == new_text:
         raise InvalidOperation(
             f"{experience} says that already", hint=f"`tfgrpo keep {experience}` confirms it"
         )
-    commit(app, [Operation("MODIFY", id, new_text.strip(), reason)], f"modify {_called(app, id)}")
+    commit(app, [Operation("MODIFY", id, new_text, reason)], f"modify {_called(app, id)}")
 
 
 @click.command()

@@ -64,7 +64,7 @@ def checkout(app: App, revision: str, branch: str | None, format_: str, output: 
 
 def materialise(app: App, format_: str = "json", output: str | None = None) -> Path | None:
     """Writes the library at HEAD for inference; returns where, None for standard output."""
-    from tfgrpo.library import FORMATS, formatted
+    from tfgrpo.render import FORMATS, formatted
 
     chosen = next(known for known in FORMATS if known == format_)
     content = formatted(app.store.library("HEAD"), chosen)

@@ -198,9 +198,10 @@ def _work(app: App, run: Run, resumed: bool, config: Path | None) -> None:
                     )
                     with live.training(training.progress) as shown:
                         training.watch = lambda version: shown.say(_line(app.store, version))
-                        asyncio.run(training.run())
+                        asyncio.run(training.run(finish=False))
                     if settings.heldout:
                         _compare(app, run, settings, endpoints, verifier, journal)
+                    app.store.runs.note(run, "finished")
             finally:
                 journal.close()
 

@@ -31,7 +31,7 @@ def export(app: App, revision: str, format_: str, output: str) -> None:
       tfgrpo export HEAD -f md
       tfgrpo export v1 -o experiences.json
     """
-    from tfgrpo.library import FORMATS, formatted
+    from tfgrpo.render import FORMATS, formatted
 
     library = app.store.library(revision)
     content = formatted(library, next(known for known in FORMATS if known == format_))

@@ -1,6 +1,6 @@
 """Prints docs/commands.md: every command's help, as the command line itself gives it.
 
-    python docs/commands.py > docs/commands.md
+python docs/commands.py > docs/commands.md
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ def test_show_gives_events_reasons_and_the_library(shop: Cli) -> None:
 
 def test_show_of_a_label_gives_the_experiences_whole_life(shop: Cli) -> None:
     life = shop("show", "G1").stdout
-    assert [line for line in life.splitlines() if line.startswith("v")][0].startswith("v1 ")
+    assert next(line for line in life.splitlines() if line.startswith("v")).startswith("v1 ")
     assert re.search(r"^= \w+ Round up", life, re.MULTILINE)
 
 
@@ -111,9 +111,7 @@ def test_branches_and_tags_are_listed_made_moved_and_deleted(shop: Cli) -> None:
     one_line_error(shop("branch", "v9", ok=False), "cannot be the name")
 
 
-def test_markdown_comes_back_as_changes_of_the_same_experiences(
-    shop: Cli, tmp_path: Path
-) -> None:
+def test_markdown_comes_back_as_changes_of_the_same_experiences(shop: Cli, tmp_path: Path) -> None:
     markdown = shop("export", "-f", "md").stdout
     (tmp_path / "edited.md").write_text(markdown.replace("Round up", "Always round up"))
     shop("import", "edited.md")

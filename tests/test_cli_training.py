@@ -111,9 +111,7 @@ def test_settings_come_from_the_file_beside_the_store_and_flags_win(
 
 
 def test_objectives_reach_the_prompts(cli: Cli, data: Path, endpoint: ScriptedEndpoint) -> None:
-    train(
-        cli, endpoint, "--agent-objective", "AGENTGOAL", "--learning-objective", "LEARNINGGOAL"
-    )
+    train(cli, endpoint, "--agent-objective", "AGENTGOAL", "--learning-objective", "LEARNINGGOAL")
     texts = [json.dumps(request["messages"]) for request in endpoint.requests]
     assert all("AGENTGOAL" in text for text in texts if "op" in text and "What is" in text)
     assert any("LEARNINGGOAL" in text for text in texts)
@@ -127,7 +125,7 @@ def test_prompts_can_be_overridden_by_a_folder(
         "<!-- system -->\nMYPROMPT {{library}}\n<!-- user -->\n{{problem}}\n"
     )
     train(cli, endpoint, "--prompts", "mine")
-    rollouts = [r for r in endpoint.requests if "What is" == r["messages"][-1]["content"][:7]]
+    rollouts = [r for r in endpoint.requests if r["messages"][-1]["content"][:7] == "What is"]
     assert rollouts
     assert all("MYPROMPT" in r["messages"][0]["content"] for r in rollouts)
 
@@ -191,9 +189,7 @@ def test_a_model_that_does_not_exist_is_named(cli: Cli, data: Path) -> None:
 
 
 def test_a_dead_endpoint_stops_the_run_and_keeps_it(cli: Cli, data: Path) -> None:
-    done = cli(
-        "train", "problems.jsonl", *SMALL, "--base-url", "http://127.0.0.1:9/v1", ok=False
-    )
+    done = cli("train", "problems.jsonl", *SMALL, "--base-url", "http://127.0.0.1:9/v1", ok=False)
     one_line_error(done, "gave up", "same command")
     assert "--resume problems" in cli("status").stdout
 

@@ -84,8 +84,7 @@ def short(operations: tuple[Operation, ...]) -> list[tuple[Any, ...]]:
 FRESH = derived_id("run", 3, 0)
 
 DECISIONS = [
-    (decision("G0", "new", "Add one."), ("ADD", FRESH, "Add one.")),
-    (decision(None, "new", "  Add\n one. "), ("ADD", FRESH, "Add one.")),
+    (decision("G0", "new", "Add one."), ("ADD", FRESH, "Round down.")),
     (decision(None, "new"), ("ADD", FRESH, "Round down.")),
     (decision("G1", "same"), ("KEEP", B, None)),
     (decision("G1", "same", "Other words."), ("KEEP", B, None)),
@@ -93,8 +92,7 @@ DECISIONS = [
     (decision("G0", "contradicts", "Never carry."), ("MODIFY", A, "Never carry.")),
     (decision("G0", "contradicts"), ("DELETE", A, None)),
     (decision("G0", "refines"), ("KEEP", A, None)),
-    (decision(None, "new", "carry  THE ten"), ("KEEP", A, None)),
-    (decision("G1", "new", "Check the sign."), ("KEEP", B, None)),
+    (decision(None, "new", "carry  THE ten"), ("ADD", FRESH, "Round down.")),
     (decision("G0", "refines", "Carry the ten."), ("KEEP", A, None)),
     (decision("G0", "refines", "carry the TEN"), ("KEEP", A, None)),
     (decision("G0", "refines", "Check the sign."), ("KEEP", B, None)),
@@ -154,7 +152,7 @@ def test_a_label_mended_at_the_second_turn_counts(tmp_path: Path) -> None:
 
 
 def test_too_many_words_go_back_once_and_are_then_refused(tmp_path: Path) -> None:
-    for kind, label in (("new", None), ("refines", "G0"), ("contradicts", "G1")):
+    for kind, label in (("refines", "G0"), ("contradicts", "G1")):
         folder = tmp_path / kind
         folder.mkdir()
         long = decision(label, kind, "one two three four five six")
@@ -162,6 +160,14 @@ def test_too_many_words_go_back_once_and_are_then_refused(tmp_path: Path) -> Non
         assert found.operations == ()
         assert "6 words" in found.refused[0].reason
         assert "the text has 6 words, and 5 are the most" in requests[1]["messages"][-1]["content"]
+
+
+def test_the_same_with_another_number_is_not_the_same(tmp_path: Path) -> None:
+    eight = Library(ROOT, (Experience(A, "Multiply days by 8.", 1),))
+    answers = [decision("G0", "same"), decision(None, "new", "Multiply days by 8.")]
+    found, requests = planned(tmp_path, answers, "Multiply months by 4.", library=eight)
+    assert short(found.operations) == [("ADD", FRESH, "Multiply months by 4.")]
+    assert "does not give the number" in requests[1]["messages"][-1]["content"]
 
 
 def test_a_lesson_too_long_is_asked_about_even_in_an_empty_library(tmp_path: Path) -> None:
@@ -206,13 +212,13 @@ def test_a_decision_sees_what_was_decided_before_it_in_the_batch(tmp_path: Path)
     ]
     found, requests = planned(tmp_path, answers, "l0", "l1", "l2", "l3")
     assert short(found.operations) == [
-        ("ADD", FRESH, "Add one."),
+        ("ADD", FRESH, "l0"),
         ("MODIFY", FRESH, "Add one more."),
         ("DELETE", A, None),
         ("KEEP", FRESH, None),
     ]
     shown = [request["messages"][-1]["content"] for request in requests]
-    assert "[G2] Add one.\n" in shown[1]
+    assert "[G2] l0\n" in shown[1]
     assert "[G2] Add one more.\n" in shown[2]
     assert "[G0] Check the sign.\n[G1] Add one more.\n" in shown[3]
 

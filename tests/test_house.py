@@ -98,12 +98,12 @@ def test_looking_imports_nothing_heavy(arguments: list[str], tmp_path: Path) -> 
         capture_output=True,
     )
     script = (
-        "import sys; sys.argv = ['tfgrpo', *{arguments!r}]\n"
+        f"import sys; sys.argv = ['tfgrpo', *{arguments!r}]\n"
         "from tfgrpo.cli.main import main\n"
         "try: main()\n"
         "except SystemExit as stop: assert not stop.code, stop.code\n"
-        "print('HEAVY', [m for m in {heavy!r} if m in sys.modules], file=sys.stderr)"
-    ).format(arguments=arguments, heavy=HEAVY)
+        f"print('HEAVY', [m for m in {HEAVY!r} if m in sys.modules], file=sys.stderr)"
+    )
     done = subprocess.run(
         [sys.executable, "-c", script],
         cwd=tmp_path,

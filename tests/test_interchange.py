@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tfgrpo.interchange import Item, UnreadableLibrary, operations, read
-from tfgrpo.library import FORMATS, Format, formatted
+from tfgrpo.render import FORMATS, Format, formatted
 from tfgrpo.store import ROOT, Experience, Library, Operation, Store, derived_id
 
 words = (

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tfgrpo import templates
 from tfgrpo.api import read_library
-from tfgrpo.library import EMPTY, Library, formatted, prompt_text, rollout_messages
+from tfgrpo.render import EMPTY, Library, formatted, prompt_text, rollout_messages
 from tfgrpo.store import ROOT, Experience, Operation, Store, UnknownRevision, derived_id
 from tfgrpo.store.records import Library as StoredLibrary
 

@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field
 from tfgrpo import structured
 from tfgrpo.calls import Calls
 from tfgrpo.endpoint import CallFailed, Request
-from tfgrpo.library import prompt_text
+from tfgrpo.render import prompt_text
 from tfgrpo.rollout import Group, Rollout, sample_seed
 from tfgrpo.store.records import Library
 from tfgrpo.templates import Template

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tfgrpo.library import AGENT_OBJECTIVE, Library
+from tfgrpo.render import AGENT_OBJECTIVE, Library
 from tfgrpo.store.revisions import run_of_history
 from tfgrpo.store.store import Store
 

@@ -111,6 +111,7 @@ class Calls:
         self._price = price
         self._tries = tries
         self._pauses = random.Random()
+        self._asking: dict[bytes, asyncio.Future[None]] = {}
 
     async def ask(
         self, request: Request, *, place: tuple[str | int, ...] = (), sample: int = 0
@@ -122,20 +123,32 @@ class Calls:
         EndpointError when the endpoint cannot serve the run.
         """
         key = self.key(request, place, sample)
+        while key in self._asking:  # the very same call is under way: its answer will do
+            await asyncio.wait([self._asking[key]])
         call = self._runs.call(key)
         if call is not None:
-            self.meter.replayed += 1
             answer = Answer(**call.answer)
+            self.meter.replayed += 1
         else:
-            try:
-                async with asyncio.timeout(self._timeout):
-                    answer, attempts = await self._persist(request)
-            except TimeoutError:
-                raise CallFailed(f"no answer in {self._timeout:g} s") from None
-            step = next((part for part in place if isinstance(part, int)), None)
-            await self._journal.append(self._call(key, request, answer, attempts, step))
+            answer = await self._asked(key, request, place)
         self.meter.count(request.stage, answer, self._price)
         return Recorded(answer, key.hex())
+
+    async def _asked(self, key: bytes, request: Request, place: tuple[str | int, ...]) -> Answer:
+        done = self._asking[key] = asyncio.get_running_loop().create_future()
+        try:
+            answer, attempts = await self._persist(request)
+            step = next((part for part in place if isinstance(part, int)), None)
+            await self._journal.append(self._call(key, request, answer, attempts, step))
+        finally:
+            del self._asking[key]
+            done.set_result(None)
+        return answer
+
+    def recount(self, stage: str, answer: Answer) -> None:
+        """Counts an answer that was read from the journal by other ways than `ask`."""
+        self.meter.replayed += 1
+        self.meter.count(stage, answer, self._price)
 
     def key(self, request: Request, place: tuple[str | int, ...], sample: int) -> bytes:
         """Returns the journal's key of a request (32 bytes)."""
@@ -150,7 +163,10 @@ class Calls:
                 async with self._slots:
                     self.meter.in_flight += 1
                     try:
-                        return await self.endpoint.ask(request), attempt
+                        async with asyncio.timeout(self._timeout):
+                            return await self.endpoint.ask(request), attempt
+                    except TimeoutError:
+                        raise CallFailed(f"no answer in {self._timeout:g} s") from None
                     finally:
                         self.meter.in_flight -= 1
             except Transient as trouble:

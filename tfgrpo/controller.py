@@ -17,6 +17,7 @@ prompt and resolved against that prompt alone.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -27,7 +28,7 @@ from tfgrpo import structured
 from tfgrpo.advantage import Lesson, Reflection
 from tfgrpo.calls import Calls
 from tfgrpo.endpoint import CallFailed, Request
-from tfgrpo.library import EMPTY
+from tfgrpo.render import EMPTY
 from tfgrpo.rollout import sample_seed
 from tfgrpo.store.canonical import derived_id
 from tfgrpo.store.records import Library, Operation
@@ -54,8 +55,9 @@ class Plan:
 
 
 class Decision(BaseModel):
-    """What the controller answers about one lesson."""
+    """What the controller answers about one lesson. `about` makes it think before it decides."""
 
+    about: str = ""
     closest: str | None = None
     decision: Literal["new", "same", "refines", "contradicts"]
     text: str = Field(default="", max_length=4000)
@@ -137,7 +139,8 @@ async def plan(
             decision, call = typed.value, (typed.key,)
             label = draft.labels.get(decision.closest or "")
             repaired += typed.repaired
-        operation = _operation(decision, label, lesson, draft, derived_id(uid, step, number))
+        text = _text(decision, lesson, reflection.max_words)
+        operation = _operation(decision, label, text, draft, derived_id(uid, step, number))
         operation = operation._replace(
             reason=lesson.reason or None, evidence={**evidence, **_evidence(lesson, call)}
         )
@@ -170,7 +173,14 @@ async def _decide(
     def check(decision: Decision) -> str | None:
         if decision.decision != "new" and decision.closest not in labels:
             return f"there is no experience {decision.closest}; closest is one of {list(labels)}"
-        count = words(_text(decision, lesson))
+        if decision.decision == "same":
+            there = draft.texts[labels[decision.closest or ""]]
+            if numbers(lesson.text) - numbers(there):
+                return (
+                    f"{decision.closest} does not give the number of the lesson, so it is not the "
+                    "same. The decision is new, unless both are about the very same thing."
+                )
+        count = words(_text(decision, lesson, reflection.max_words))
         if decision.decision != "same" and count > reflection.max_words:
             return f"the text has {count} words, and {reflection.max_words} are the most"
         return None
@@ -183,25 +193,32 @@ def schema(labels: Sequence[str]) -> dict[str, Any]:
     return {
         "type": "object",
         "additionalProperties": False,
-        "required": ["closest", "decision", "text"],
+        "required": ["about", "decision", "closest", "text"],
         "properties": {
-            "closest": {"enum": [*labels, None]},
+            "about": {"type": "string", "maxLength": 120},
             "decision": {"enum": ["new", "same", "refines", "contradicts"]},
+            "closest": {"enum": [*labels, None]},
             "text": {"type": "string", "maxLength": 220},
         },
     }
 
 
-def _text(decision: Decision, lesson: Lesson) -> str:
-    text = " ".join(decision.text.split())
-    return lesson.text if decision.decision == "new" and not text else text
+def numbers(text: str) -> set[str]:
+    """Returns the numbers in a text: advice with another number is other advice."""
+    return set(re.findall(r"\d+(?:\.\d+)?", text))
+
+
+def _text(decision: Decision, lesson: Lesson, most: int) -> str:
+    """Returns the text that a decision leads to: a new lesson enters as it is, if it is short."""
+    if decision.decision == "new" and (words(lesson.text) <= most or not decision.text.strip()):
+        return lesson.text
+    return " ".join(decision.text.split())
 
 
 def _operation(
-    decision: Decision, id: str | None, lesson: Lesson, draft: Draft, fresh: str
+    decision: Decision, id: str | None, text: str, draft: Draft, fresh: str
 ) -> Operation:
     """Returns the operation that a checked decision stands for."""
-    text = _text(decision, lesson)
     if decision.decision == "new":
         known = draft.same(text)
         return Operation("ADD", fresh, text) if known is None else Operation("KEEP", known)

@@ -95,8 +95,9 @@ class Endpoint:
 
         client = self._open()
         started = time.monotonic()
+        trying: set[str] = set()
         while True:
-            arguments = self._arguments(request)
+            arguments = self._arguments(request, self._refused | trying)
             try:
                 response = await client.chat.completions.create(**arguments)
                 break
@@ -104,13 +105,22 @@ class Endpoint:
                 refused = self._refusal(error, arguments)
                 if refused is None:
                     raise self._told(error) from None
-                self._refused.add(refused)
+                trying.add(refused)
             except openai.APITimeoutError:
                 raise Transient(f"no answer in {self.timeout:g} s") from None
             except openai.APIConnectionError as error:
-                raise Transient(f"cannot reach {self._where}: {_cause(error)}") from None
-            except (openai.APIError, ValueError, TypeError, AttributeError) as error:
-                raise Transient(self.scrub(f"unreadable answer: {error}")) from None
+                raise Transient(
+                    self.scrub(f"cannot reach {self._where}: {_cause(error)}")
+                ) from None
+            except (
+                openai.APIError,
+                ValueError,
+                TypeError,
+                AttributeError,
+                RecursionError,
+            ) as error:
+                raise Transient(self.scrub(f"unreadable answer: {error}"[:300])) from None
+        self._refused |= trying  # what was refused is left out from now on, since that helped
         return _answer(response, time.monotonic() - started)
 
     async def close(self) -> None:
@@ -131,6 +141,12 @@ class Endpoint:
         if self._client is None:
             import openai
 
+            if self.api_key and not (self.api_key.isascii() and self.api_key.isprintable()):
+                raise EndpointError(
+                    "the API key holds characters that no key has",
+                    hint="set it again, without a line break at its end",
+                )
+
             here = urlsplit(self.base_url or "").hostname in LOOPBACK
             self._client = openai.AsyncOpenAI(
                 api_key=self.api_key or "none",
@@ -142,16 +158,16 @@ class Endpoint:
             )
         return self._client
 
-    def _arguments(self, request: Request) -> dict[str, Any]:
+    def _arguments(self, request: Request, refused: set[str]) -> dict[str, Any]:
         messages = [{"role": role, "content": text} for role, text in request.messages]
         arguments: dict[str, Any] = {"model": self.model, "messages": messages}
-        limit = "max_completion_tokens" if "max_tokens" in self._refused else "max_tokens"
+        limit = "max_completion_tokens" if "max_tokens" in refused else "max_tokens"
         arguments[limit] = request.max_tokens
         arguments["temperature"] = request.temperature
         if request.seed is not None:
             arguments["seed"] = request.seed
         if request.schema is not None:
-            if "response_format" in self._refused:
+            if "response_format" in refused:
                 wish = "\n\nAnswer with JSON alone that follows this schema:\n"
                 messages[-1]["content"] += wish + json.dumps(request.schema)
             else:
@@ -163,7 +179,7 @@ class Endpoint:
                         "strict": True,
                     },
                 }
-        for name in self._refused - {"max_tokens"}:
+        for name in refused - {"max_tokens"}:
             arguments.pop(name, None)
         return arguments
 
@@ -205,16 +221,21 @@ class Endpoint:
 
 def _answer(response: Any, seconds: float) -> Answer:
     choices = getattr(response, "choices", None)
-    if not choices or getattr(choices[0], "message", None) is None:
+    message = (
+        getattr(choices[0], "message", None) if isinstance(choices, list) and choices else None
+    )
+    if not hasattr(message, "content"):
         raise Transient("the answer holds no choices")
-    choice, usage = choices[0], getattr(response, "usage", None)
-    if choice.message.content is not None and not isinstance(choice.message.content, str):
+    content = getattr(message, "content", None) or getattr(message, "refusal", None) or ""
+    if not isinstance(content, str):
         raise Transient("the answer's content is no text")
+    assert isinstance(choices, list)
+    choice, usage = choices[0], getattr(response, "usage", None)
     prompt = getattr(usage, "prompt_tokens_details", None)
     completion = getattr(usage, "completion_tokens_details", None)
     return Answer(
-        content=choice.message.content or getattr(choice.message, "refusal", None) or "",
-        finish_reason=str(choice.finish_reason or "stop"),
+        content=content.encode("utf-8", "replace").decode(),  # half a character cannot be kept
+        finish_reason=str(getattr(choice, "finish_reason", None) or "stop"),
         prompt_tokens=_count(usage, "prompt_tokens"),
         cached_tokens=_count(prompt, "cached_tokens"),
         completion_tokens=_count(usage, "completion_tokens"),
@@ -225,7 +246,7 @@ def _answer(response: Any, seconds: float) -> Answer:
 
 def _count(source: Any, name: str) -> int:
     value = getattr(source, name, None)
-    return value if isinstance(value, int) else 0
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
 
 
 def _retry_after(error: openai.APIStatusError) -> float | None:

@@ -92,7 +92,8 @@ async def evaluate(
     """Returns the evaluation of each version, making those that are not there yet."""
     asked = conditions(dataset, settings)
     key = digest(asked).hex()
-    missing = [v for v in versions if store.runs.evaluation(v.number, key) is None]
+    distinct = {version.number: version for version in versions}.values()
+    missing = [v for v in distinct if store.runs.evaluation(v.number, key) is None]
     progress = progress or EvalProgress(0)
     progress.total = len(missing) * len(dataset) * settings.samples
     calls = Calls(

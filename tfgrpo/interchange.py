@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from tfgrpo.render import one_line
 from tfgrpo.store.canonical import is_id
 from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.store.records import Library, Operation
@@ -59,10 +60,12 @@ def read(path: Path) -> tuple[Item, ...]:
 def _json(path: Path, content: str) -> list[Item] | None:
     try:
         found = json.loads(content)
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         if LABELLED.match(content.lstrip().splitlines()[0]):
             return None
-        raise UnreadableLibrary(f"{path}: not JSON: {error}", hint="is the file whole?") from None
+        raise UnreadableLibrary(
+            f"{path}: not JSON: {error}"[:200], hint="is the file whole?"
+        ) from None
     texts = list(found.values()) if isinstance(found, dict) else found
     if not all(isinstance(text, str) for text in texts):
         raise UnreadableLibrary(
@@ -92,16 +95,15 @@ def operations(library: Library, items: Sequence[Item], path: Path) -> list[Oper
         "source": path.name,
         "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
     }
-    there = {e.text for e in library}
-    changes = []
+    texts = {e.id: one_line(e.text) for e in library}
+    modified = {
+        item.id: item.text
+        for item in items
+        if item.id in texts and one_line(item.text) != texts[item.id]
+    }
+    changes = [Operation("MODIFY", id, text, evidence=evidence) for id, text in modified.items()]
+    there = set((texts | modified).values())
     for item in items:
-        if item.text in there:
-            continue
-        known = item.id is not None and item.id in library.by_id
-        op: Operation = (
-            Operation("MODIFY", item.id, item.text, evidence=evidence)
-            if known
-            else Operation("ADD", None, item.text, evidence=evidence)
-        )
-        changes.append(op)
+        if one_line(item.text) not in there and item.id not in texts:
+            changes.append(Operation("ADD", None, item.text, evidence=evidence))
     return changes

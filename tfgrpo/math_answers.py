@@ -16,7 +16,16 @@ from typing import Any, NamedTuple
 PLAIN = re.compile(r"[+-]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?\Z|[+-]?\.\d+\Z")
 TAG = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
 WRAPPING = re.compile(r"\\(?:text|mathrm|textbf|mathbf)\s*\{([^{}]*)\}")
-UNIT = re.compile(r"(?<=[\d\s])(?!pi\b)[A-Za-z]{2,}(?:[ /.-]+[A-Za-z]+)*$")
+UNITS = (
+    "euros? dollars? cents? pounds? yen percent degrees? units? km cm mm m kg g mg lb lbs oz"
+    " litres? liters? ml miles? feet foot ft inch inches yards? meters? metres?"
+    " hours? minutes? seconds? days? weeks? months? years? people persons? students? items? pieces? times ways points?"
+)
+UNIT = re.compile(rf"(?<=[\d\s])(?:{UNITS.replace(' ', '|')})(?:\^?[23]|\s*/\s*\w+)?$", re.I)
+CLOCK = re.compile(r"\d{1,2}:\d{2}\Z")
+GROUPS = re.compile(r"(?<=\d)(?:\\,|\\ |\\!|~|\s)(?=\d{3}(?!\d))")
+LONGEST = 1000
+"""A number of more digits than this is left to sympy, which is killed when it takes too long."""
 WORDS = re.compile(r"[^\W\d_]{2,}(?:[ .,'-]+[^\W\d_]+)*\Z")
 
 
@@ -37,13 +46,16 @@ def judge(gold: str, response: str) -> Verdict:
     found = extract(response)
     if found is None:
         return Verdict(0.0, None, "no \\boxed{} answer")
-    for kind in (plain, in_words):
+    if one_line(gold) == one_line(found):
+        return Verdict(1.0, normal(gold), "equal")
+    for kind in (plain, clock, in_words):
         want, have = kind(gold), kind(found)
         if want is not None and have is not None:
             right = want == have
-            return Verdict(float(right), str(have), "equal" if right else f"{found} is not {gold}")
-    if in_words(gold) is not None:
-        return Verdict(0.0, found, f"{found} is not {gold}")
+            said = normal(gold) if right else str(have)
+            return Verdict(float(right), said, "equal" if right else f"{found} is not {gold}")
+    if in_words(gold) is not None or clock(gold) is not None:
+        return Verdict(0.0, in_words(found) or found, f"{found} is not {gold}")
     try:
         return _by_sympy(gold, found)
     except Exception as error:  # sympy raises nearly anything; it is told, as unverifiable
@@ -52,7 +64,7 @@ def judge(gold: str, response: str) -> Verdict:
 
 def check_gold(gold: str) -> str | None:
     """Returns what is wrong with a ground truth, or None when answers can be compared with it."""
-    if plain(gold) is not None or in_words(gold) is not None:
+    if any(kind(gold) is not None for kind in (plain, clock, in_words)):
         return None
     try:
         return None if _parse(gold) else "it parses to nothing"
@@ -79,11 +91,31 @@ def extract(response: str) -> str | None:
 def plain(text: str) -> Fraction | None:
     """Returns the number that a text plainly is: `1,250`, `$40`, `12.50`, `40 euros`."""
     text = WRAPPING.sub(r"\1", text).replace("{,}", ",").replace("−", "-")
+    text = GROUPS.sub("", text)
     for space in ("\\,", "\\!", "\\;", "\\ ", "~"):
         text = text.replace(space, " ")
     text = text.strip().strip("$€£ ").rstrip(".")
     text = UNIT.sub("", text).rstrip("%€$£ \\")
-    return Fraction(text.replace(",", "")) if PLAIN.match(text) else None
+    if len(text) > LONGEST or not PLAIN.match(text):
+        return None
+    return Fraction(text.replace(",", ""))
+
+
+def normal(gold: str) -> str:
+    """Returns the form that all answers equal to a ground truth share, as one vote."""
+    number = plain(gold)
+    return str(number) if number is not None else in_words(gold) or one_line(gold)
+
+
+def clock(text: str) -> str | None:
+    """Returns a time of day, which sympy would read as a ratio."""
+    text = text.strip().strip("$").strip()
+    return text.lstrip("0") if CLOCK.match(text) else None
+
+
+def one_line(text: str) -> str:
+    """Returns a text with single blanks."""
+    return " ".join(text.split())
 
 
 def in_words(text: str) -> str | None:
@@ -112,7 +144,7 @@ def _parse(text: str) -> list[Any]:
     from math_verify import parse
 
     logging.getLogger("math_verify").setLevel(logging.ERROR)  # it warns that it has no time-out
-    bare = text.strip().strip("$")
+    bare = text.strip().strip("$").strip()
     for form in (f"${bare}$", text):
         found = [part for part in parse(form, parsing_timeout=None) if not isinstance(part, str)]
         if found:
@@ -128,5 +160,6 @@ def _by_sympy(gold: str, found: str) -> Verdict:
         return Verdict(None, found, f"unverifiable: cannot parse the ground truth {gold!r}")
     if not have:
         return Verdict(0.0, in_words(found) or found, f"{found} is not {gold}")
-    right = bool(verify(want, have, timeout_seconds=None))
-    return Verdict(float(right), str(have[0]), "equal" if right else f"{found} is not {gold}")
+    if verify(want, have, timeout_seconds=None):
+        return Verdict(1.0, normal(gold), "equal")
+    return Verdict(0.0, in_words(found) or str(have[0]), f"{found} is not {gold}")

@@ -44,7 +44,7 @@ def load(path: Path, fields: Mapping[str, str] | None = None) -> tuple[Problem, 
             f"there is no field {min(unknown)!r}", hint="map one of: " + ", ".join(FIELDS)
         )
     problems: dict[str, Problem] = {}
-    for number, line in enumerate(_read(path).splitlines(), 1):
+    for number, line in enumerate(_read(path).split("\n"), 1):
         if line.strip():
             problem = _row(path, number, line, names)
             if problem.id in problems:
@@ -86,9 +86,14 @@ def _row(path: Path, number: int, line: str, names: Mapping[str, str]) -> Proble
     where = f"{path}:{number}"
     try:
         row = json.loads(line)
-    except json.JSONDecodeError as error:
+        json.dumps(row, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
         raise DatasetError(
-            f"{where}: not JSON: {error.msg}", hint="one JSON object a line is expected"
+            f"{where}: holds half a character", hint="write whole Unicode characters"
+        ) from None
+    except (ValueError, RecursionError) as error:
+        raise DatasetError(
+            f"{where}: not JSON: {error}"[:200], hint="one JSON object a line is expected"
         ) from None
     if not isinstance(row, dict):
         raise DatasetError(f"{where}: not an object", hint='write {"problem": …, "answer": …}')

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from tfgrpo.calls import Calls
 from tfgrpo.endpoint import CallFailed, Request
-from tfgrpo.library import rollout_messages
 from tfgrpo.problems import Problem
+from tfgrpo.render import rollout_messages
 from tfgrpo.store.canonical import digest
 from tfgrpo.store.records import Library
 from tfgrpo.templates import Template
@@ -47,18 +47,22 @@ class Group:
 
     @property
     def winners(self) -> tuple[Rollout, ...]:
-        """The attempts above the group's mean reward."""
-        return tuple(r for r in self.rollouts if r.reward is not None and r.reward > self._mean)
+        """The attempts above the group's mean reward; none when all are alike."""
+        return tuple(r for r in self._scored if r.reward is not None and r.reward > self._mean)
 
     @property
     def losers(self) -> tuple[Rollout, ...]:
-        """The attempts below the group's mean reward."""
-        return tuple(r for r in self.rollouts if r.reward is not None and r.reward < self._mean)
+        """The attempts below the group's mean reward; none when all are alike."""
+        return tuple(r for r in self._scored if r.reward is not None and r.reward < self._mean)
 
     @property
     def mixed(self) -> bool:
         """Whether it holds both: only such a group has an advantage to speak of."""
-        return bool(self.winners)
+        return len(set(self.rewards)) > 1
+
+    @property
+    def _scored(self) -> tuple[Rollout, ...]:
+        return self.rollouts if self.mixed else ()
 
     @property
     def _mean(self) -> float:

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit, urlunsplit
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from tfgrpo.calls import FREE, Price
-from tfgrpo.library import AGENT_OBJECTIVE, LEARNING_OBJECTIVE
+from tfgrpo.render import AGENT_OBJECTIVE, LEARNING_OBJECTIVE
 from tfgrpo.store.errors import TfgrpoError
 
 DEFAULT_MODEL = "local:qwen2.5-coder-1.5b"
@@ -58,7 +58,7 @@ class ModelSettings(BaseModel):
         if url is None:
             return None
         parts = urlsplit(url)
-        if parts.username or parts.password or parts.query:
+        if parts.username or parts.password or parts.query or parts.fragment:
             raise ValueError("an address with a password or a query would be kept in the store")
         if parts.scheme not in ("http", "https") or not parts.netloc:
             raise ValueError("an address begins with http:// or https://")
@@ -83,7 +83,7 @@ class Settings(BaseModel):
     prompts: str | None = None
     concurrency: int = Field(default=128, ge=1, le=10_000)
     max_tokens: int = Field(default=16_384, ge=1)
-    task_timeout: float = Field(default=1800.0, gt=0)
+    task_timeout: float = Field(default=1800.0, gt=0, allow_inf_nan=False)
     seed: int = 0
 
 

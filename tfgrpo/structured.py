@@ -72,23 +72,42 @@ async def ask(
 
 def read(text: str, shape: type[T]) -> tuple[T | None, str]:
     """Returns the value that a text holds, or None and what is wrong with it."""
-    fenced = FENCE.search(text)
     try:
-        return shape.model_validate(json.loads(fenced[1] if fenced else text)), ""
-    except json.JSONDecodeError as error:
-        return None, f"it is not JSON: {error}"
+        return shape.model_validate(parsed(text)), ""
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         return None, f"{where}: {first['msg']}" if where else str(first["msg"])
+    except (ValueError, RecursionError) as error:
+        return None, f"it is not JSON: {error}"[:300]
+
+
+def parsed(text: str) -> object:
+    """Returns the JSON that a text is, or that stands in a fence within it.
+
+    Raises ValueError or RecursionError.
+    """
+    try:
+        return whole(json.loads(text))
+    except json.JSONDecodeError:
+        fenced = FENCE.search(text)
+        if fenced is None:
+            raise
+        return whole(json.loads(fenced[1]))
+
+
+def whole(value: object) -> object:
+    """Returns a JSON value that can be written. Raises ValueError for half a character."""
+    json.dumps(value, ensure_ascii=False).encode()
+    return value
 
 
 def mended(text: str, shape: type[T]) -> T | None:
     """Returns what json-repair makes of a text, if that checks."""
     import json_repair
 
-    found = json_repair.loads(text)
     try:
+        found = whole(json_repair.loads(text))
         return shape.model_validate(found) if isinstance(found, dict) else None
-    except ValidationError:
+    except (ValueError, RecursionError):  # a ValidationError is a ValueError
         return None

@@ -1,8 +1,10 @@
 """Prompts as files that a person can read, override and cite.
 
 A prompt is a Markdown file in `tfgrpo/prompts/`, or one of the same name in a folder of the
-user's. It has a part for the system message and one for the user message, and `{{names}}` that
-are filled in. A prompt is identified by the digest of its text, which stands in the evidence
+user's. Lines `<!-- system -->`, `<!-- user -->` and `<!-- assistant -->` begin its messages;
+`{{names}}` in them are filled in. A user and an assistant message before the last user message
+are a worked example, from which small models learn a form far better than from a description.
+A prompt is identified by the digest of its text, which stands in the evidence
 of every event that it led to.
 """
 
@@ -23,7 +25,7 @@ Message: TypeAlias = tuple[str, str]
 """A role (system, user or assistant) and what it says."""
 
 PLACE = re.compile(r"\{\{(\w+)\}\}")
-PART = re.compile(r"^<!-- (system|user) -->\n", re.MULTILINE)
+PART = re.compile(r"^<!-- (system|user|assistant) -->\n", re.MULTILINE)
 COMMENT = re.compile(r"\A(?:<!-- about: .*? -->\s*)+", re.DOTALL)
 
 
@@ -64,7 +66,10 @@ def load(name: str, folder: Path | None = None) -> Template:
             raise TemplateError(f"no folder {folder}", hint="--prompts names a folder of .md files")
         path = folder / f"{name}.md"
         if path.is_file():
-            return parse(name, path.read_text(encoding="utf-8"))
+            try:
+                return parse(name, path.read_text(encoding="utf-8"))
+            except UnicodeDecodeError:
+                raise TemplateError(f"{path} is not UTF-8", hint="save it as UTF-8") from None
     return _own(name)
 
 
@@ -74,7 +79,7 @@ def _own(name: str) -> Template:
 
 
 def parse(name: str, text: str) -> Template:
-    """Takes a prompt file apart at its `<!-- system -->` and `<!-- user -->` lines."""
+    """Takes a prompt file apart at the lines that begin its messages."""
     digest = hashlib.sha256(text.encode()).hexdigest()
     _, *pieces = PART.split(COMMENT.sub("", text))
     parts = tuple(zip(pieces[::2], map(str.strip, pieces[1::2]), strict=True))

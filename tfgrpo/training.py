@@ -30,7 +30,7 @@ from tfgrpo.progress import Progress
 from tfgrpo.rollout import Group, Rollout, Sampling, attempt, mean_reward
 from tfgrpo.serving import Endpoints
 from tfgrpo.settings import TrainSettings
-from tfgrpo.store.errors import InvalidName, StaleVersion, StoreError, TfgrpoError
+from tfgrpo.store.errors import StaleVersion, StoreError, TfgrpoError
 from tfgrpo.store.journal import Journal
 from tfgrpo.store.records import Library, Operation, Version
 from tfgrpo.store.runs import RolloutRow, Run
@@ -75,15 +75,14 @@ def begin(
         if unfinished and name in (None, unfinished[-1].name):
             return unfinished[-1], True
     name = name or _free_name(store, Path(settings.data).stem)
-    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*", name) or ".." in name:
-        raise InvalidName(f"{name!r} cannot be the name of a run", hint="use letters, digits, _ -")
-    if settings.branch not in store.branches():
-        store.create_branch(settings.branch)
-    base = store.tip(settings.branch)
-    run = store.runs.create(
-        name, uuid.uuid4().hex, settings.branch, base.number, config, store.author
-    )
-    store.create_tag(f"{name}/step_0", base)
+    with store.port.transaction():
+        if settings.branch not in store.branches():
+            store.create_branch(settings.branch)
+        base = store.tip(settings.branch)
+        run = store.runs.create(
+            name, uuid.uuid4().hex, settings.branch, base.number, config, store.author
+        )
+        store.create_tag(f"{name}/step_0", base)
     return run, False
 
 
@@ -150,8 +149,12 @@ class Training:
             else calls(endpoints.reflection, reflection_price)
         )
 
-    async def run(self) -> list[Version]:
-        """Does the steps that are left. The run's last state says how it ended, whatever comes."""
+    async def run(self, *, finish: bool = True) -> list[Version]:
+        """Does the steps that are left. The run's last state says how it ended, whatever comes.
+
+        Without `finish` it is left to the caller to note that the run is finished, after the
+        comparison that still belongs to it.
+        """
         runs, run = self._store.runs, self._run
         self.progress.first = self._done()
         runs.note(run, "resumed" if runs.states(run) else "started")
@@ -165,7 +168,8 @@ class Training:
         finally:
             await self._policy.endpoint.close()
             await self._reflector.endpoint.close()
-        runs.note(run, "finished")
+        if finish:
+            runs.note(run, "finished")
         self.progress.phase = "finished"
         return versions
 
@@ -203,6 +207,8 @@ class Training:
             uid=self._run.uid,
             evidence=self._evidence(step),
         )
+        for rollout in (r for group in groups for r in group.rollouts if r.outcome == "failed"):
+            await self._journal.rollout(self._row(step, rollout, base))
         version = self._commit(step, base, groups, comparisons, plan)
         self._enter("rollouts", started, after="controller")
         self.progress.step = step + 1
@@ -220,6 +226,8 @@ class Training:
         that this step is about, unless the step had already begun.
         """
         tag = f"{self._run.name}/step_{step}"
+        if tag not in self._store.tags():  # somebody deleted the name
+            self._store.create_tag(tag, self._store.version(self._run.base))
         tagged = self._store.version(self._store.tags()[tag])
         tip = self._store.tip(self._run.branch)
         if tagged.number != tip.number and not self._store.runs.rollouts(self._run, step):
@@ -266,14 +274,20 @@ class Training:
                 sample=sample,
                 place=(step, problem.id),
             )
-            await self._journal.rollout(self._row(step, rollout, library.version))
+            if rollout.outcome != "failed":  # what failed may succeed when the run goes on
+                await self._journal.rollout(self._row(step, rollout, library.version))
         self.progress.attempts_done += 1
         if rollout.reward is not None:
             self.progress.rewards.append(rollout.reward)
         return rollout
 
     def _recalled(self, problem: Problem, row: RolloutRow) -> Rollout | None:
-        """Returns a rollout that was recorded before the run was interrupted."""
+        """Returns a rollout that was recorded before the run was interrupted.
+
+        One that failed is not: what failed then may well succeed now.
+        """
+        if row.outcome == "failed":
+            return None
         call = self._store.runs.call(bytes.fromhex(row.calls[-1])) if row.calls else None
         if row.calls and call is None:
             return None
@@ -281,7 +295,7 @@ class Training:
         if call is not None:
             answer = Answer(**call.answer)
             response = answer.content
-            self.progress.meter.replayed += 1
+            self._policy.recount("rollout", answer)
         return Rollout(
             problem=problem,
             sample=row.sample,
@@ -344,7 +358,7 @@ class Training:
             operations = list(plan.operations)
             lost: list[dict[str, Any]] = []
             if tip.number != base.number:
-                operations, lost = _still_apply(operations, store.library(tip))
+                operations, lost = _still_apply(operations, store.library(base), store.library(tip))
             meta: dict[str, Any] = {
                 "run": run.name,
                 "step": step,
@@ -399,21 +413,36 @@ def _message(
 
 
 def _still_apply(
-    operations: Sequence[Operation], library: Library
+    operations: Sequence[Operation], base: Library, tip: Library
 ) -> tuple[list[Operation], list[dict[str, Any]]]:
-    """Returns the operations that fit a library that has moved on, and a record of the others."""
-    there = set(library.by_id)
-    fit, lost = [], []
+    """Returns what fits a library that has moved on from `base` to `tip`, and a record of the rest.
+
+    A text that somebody else has changed meanwhile is neither changed nor deleted; one that
+    somebody else has added is confirmed.
+    """
+    before = {e.id: e.text for e in base}
+    there = {e.id: e.text for e in tip}
+    moved = {id for id in before | there if before.get(id) != there.get(id)}
+    fit: list[Operation] = []
+    lost: list[dict[str, Any]] = []
     for operation in operations:
-        id = operation.experience
+        op, id, text = operation[:3]
         assert id is not None
-        if (id in there) is (operation.op == "ADD"):
+        known = next((i for i, t in there.items() if t == text), None)
+        if op == "ADD" and known is not None:
+            fit.append(operation._replace(op="KEEP", experience=known, text=None))
+            continue
+        gone = id not in there if op != "ADD" else id in there
+        if gone or (id in moved and op in ("MODIFY", "DELETE")):
             problem = (operation.evidence or {}).get("problem", "")
-            reason = f"{operation.op} of {id}: the library had moved on"
-            lost.append({"text": operation.text or "", "problem": problem, "reason": reason})
+            reason = f"{op} of {id}: somebody else changed it meanwhile"
+            lost.append({"text": text or "", "problem": problem, "reason": reason})
             continue
         fit.append(operation)
-        (there.discard if operation.op == "DELETE" else there.add)(id)
+        if op == "DELETE":
+            del there[id]
+        elif op != "KEEP":
+            there[id] = text or ""
     return fit, lost
 
 

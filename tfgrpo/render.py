@@ -54,7 +54,12 @@ class Library(StoredLibrary):
 
 def prompt_text(library: StoredLibrary) -> str:
     """Returns a line `[G0] …` for each experience, or a word for none."""
-    return "\n".join(f"[G{i}] {e.text}" for i, e in enumerate(library)) or EMPTY
+    return "\n".join(f"[G{i}] {one_line(e.text)}" for i, e in enumerate(library)) or EMPTY
+
+
+def one_line(text: str) -> str:
+    """Returns a text as one line with single blanks: an experience is a line of every prompt."""
+    return " ".join(text.split())
 
 
 def rollout_messages(
@@ -88,5 +93,5 @@ def markdown(library: StoredLibrary) -> str:
     """Returns a library as Markdown: a heading with the version, a line for each experience."""
     version: Version = library.version
     lines = [f"# Library {version.name} ({version.digest.hex()[:12]})", ""]
-    lines += [f"- {e.text} <!-- {e.id} -->" for e in library]
+    lines += [f"- {one_line(e.text)} <!-- {e.id} -->" for e in library]
     return "\n".join(lines) + "\n"
