@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("data", required=False)
-@click.option("--run", "name", help="The run's name; else after the data.")
+@click.option("--run", "name", help="The run's name; else run in [train], else after the data.")
 @click.option("--resume", metavar="RUN", help="Go on with this run, with the settings it has.")
 @click.option("--new", is_flag=True, help="A new run, even where one like it is unfinished.")
 @click.option("--branch", help="The branch that learns; else HEAD's.")
@@ -119,6 +119,7 @@ def _begin(
 
     tables = options.from_file(app, config)
     given = {"data": data, **given}
+    stem = tables.get("train", {}).pop("run", None)
     layers = [given, tables.get("train", {}), tables.get("model", {})]
     asked = build(TrainSettings, *layers, {"data": "", "branch": app.store.head.branch})
     if not asked.data:
@@ -142,7 +143,7 @@ def _begin(
     for key in options.PATHS:
         if getattr(asked, key):
             kept[key] = options.kept_path(app, getattr(asked, key))
-    return begin(app.store, asked.model_copy(update=kept), name=name, new=new)
+    return begin(app.store, asked.model_copy(update=kept), name=name, stem=stem, new=new)
 
 
 def _work(app: App, run: Run, resumed: bool, config: Path | None) -> None:

@@ -18,8 +18,9 @@ TAG = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
 WRAPPING = re.compile(r"\\(?:text|mathrm|textbf|mathbf)\s*\{([^{}]*)\}")
 UNITS = (
     "euros? dollars? cents? pounds? yen percent degrees? units? km cm mm m kg g mg lb lbs oz"
-    " litres? liters? ml miles? feet foot ft inch inches yards? meters? metres?"
-    " hours? minutes? seconds? days? weeks? months? years? people persons? students? items? pieces? times ways points?"
+    " litres? liters? ml miles? feet foot ft inch inches yards? meters? metres? hours? minutes?"
+    " seconds? days? weeks? months? years? people persons? students? items? pieces? times ways"
+    " points?"
 )
 UNIT = re.compile(rf"(?<=[\d\s])(?:{UNITS.replace(' ', '|')})(?:\^?[23]|\s*/\s*\w+)?$", re.I)
 CLOCK = re.compile(r"\d{1,2}:\d{2}\Z")

@@ -58,6 +58,7 @@ def begin(
     settings: TrainSettings,
     *,
     name: str | None = None,
+    stem: str | None = None,
     resume: str | None = None,
     new: bool = False,
 ) -> tuple[Run, bool]:
@@ -65,7 +66,8 @@ def begin(
 
     An unfinished run with the very same settings is gone on with, unless `new`; `resume` names
     one, whose frozen settings then count. Otherwise a run is made on the branch that the
-    settings name, which is made at HEAD when there is none.
+    settings name, which is made at HEAD when there is none. Without a `name` it is called after
+    `stem`, or the data, with a number where that is taken.
     """
     if resume is not None:
         return store.runs.get(resume), True
@@ -74,7 +76,7 @@ def begin(
         unfinished = [r for r in store.runs.like(config) if store.runs.state(r) != "finished"]
         if unfinished and name in (None, unfinished[-1].name):
             return unfinished[-1], True
-    name = name or _free_name(store, Path(settings.data).stem)
+    name = name or _free_name(store, stem or Path(settings.data).stem)
     with store.port.transaction():
         if settings.branch not in store.branches():
             store.create_branch(settings.branch)
