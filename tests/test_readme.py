@@ -1,4 +1,4 @@
-"""The README's session and its Python, run for real, with a model on loopback in the model's place."""
+"""The README's session and its Python, run for real, with a model on loopback."""
 
 from __future__ import annotations
 
