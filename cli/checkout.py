@@ -11,19 +11,21 @@ from tfgrpo.cli.context import REVISION, App, pass_app
 
 SNAPSHOT = "experiences"
 
-
-@click.command()
-@click.argument("revision", type=REVISION)
-@click.option("-b", "--branch", help="Make this branch at REVISION and go onto it.")
-@click.option(
+format_option = click.option(
     "-f",
     "--format",
     "format_",
     type=click.Choice(["json", "md", "prompt"]),
     default="json",
     show_default=True,
-    help="json: label → text; md: a list for people; prompt: text for a prompt.",
+    help="json: label → text; md: Markdown with ids; prompt: text for a prompt.",
 )
+
+
+@click.command()
+@click.argument("revision", type=REVISION)
+@click.option("-b", "--branch", help="Make this branch at REVISION and go onto it.")
+@format_option
 @click.option("-o", "--output", help="Write here, - for standard output; else beside the store.")
 @pass_app
 def checkout(app: App, revision: str, branch: str | None, format_: str, output: str | None) -> None:

@@ -12,15 +12,7 @@ from tfgrpo.cli.context import REVISION, App, pass_app
 
 @click.command()
 @click.argument("revision", default="HEAD", type=REVISION)
-@click.option(
-    "-f",
-    "--format",
-    "format_",
-    type=click.Choice(["json", "md", "prompt"]),
-    default="json",
-    show_default=True,
-    help="json: label → text; md: Markdown with ids; prompt: text for a prompt.",
-)
+@checkout.format_option
 @click.option("-o", "--output", default="-", help="Write here; else to standard output.")
 @pass_app
 def export(app: App, revision: str, format_: str, output: str) -> None:

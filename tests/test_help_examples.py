@@ -1,0 +1,73 @@
+"""Every example in every command's help, run for real."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest import TFGRPO, environment, problems
+from scripted import ScriptedEndpoint
+from test_house import commands, examples
+
+ALONE = ("tfgrpo model get", "tfgrpo model serve", "tfgrpo model rm", "tfgrpo redo")
+"""Not run here: those that fetch or serve real weights, and a redo with nothing undone."""
+
+CASES = [
+    example
+    for _, command in commands()
+    for example in examples(command)
+    if not example.startswith(ALONE) and "local:" not in example
+]
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder as the examples suppose it: some history, a branch web, files to read."""
+    tmp_path = tmp_path_factory.mktemp("examples")
+    (tmp_path / "problems.jsonl").write_text(problems(range(4)))
+    (tmp_path / "heldout.jsonl").write_text(problems(range(20, 24)))
+    (tmp_path / "experiences.json").write_text('{"G0": "From a file."}')
+    (tmp_path / "library.md").write_text("- From Markdown.\n")
+    with ScriptedEndpoint() as endpoint:
+        settings = f'[model]\nmodel = "m"\nbase_url = "{endpoint.base_url}"\n'
+        (tmp_path / "tfgrpo.toml").write_text(settings)
+        for command in (
+            "init",
+            "add 'Count both days.' 'Round up.'",
+            "branch web",
+            "modify G0 'Count both the days.'",
+            "checkout web",
+            "keep G1",
+            "checkout main",
+        ):
+            run(tmp_path, f"tfgrpo {command}")
+        yield tmp_path
+
+
+@pytest.fixture
+def folder(prepared: Path, tmp_path: Path) -> Path:
+    """A copy of that folder, to be changed at will."""
+    return Path(shutil.copytree(prepared, tmp_path / "copy"))
+
+
+def run(folder: Path, command: str) -> None:
+    done = subprocess.run(
+        ["sh", "-c", command],
+        cwd=folder,
+        env=environment(PATH=f"{TFGRPO.parent}:{environment()['PATH']}"),
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        timeout=60,
+    )
+    assert done.returncode == 0, (command, done.stdout, done.stderr)
+
+
+@pytest.mark.parametrize("example", CASES)
+def test_the_example_runs(example: str, folder: Path) -> None:
+    settings = (folder / "tfgrpo.toml").read_text()
+    address = settings.split('base_url = "')[1].split('"')[0]
+    run(folder, example.replace("http://127.0.0.1:8000/v1", address))
