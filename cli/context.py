@@ -103,9 +103,15 @@ class ExperienceId(click.ParamType[str]):
 
 def revisions(store: Store) -> list[tuple[str, str]]:
     """Returns the names a revision may have, each with a word of help."""
+    from tfgrpo.store.revisions import run_of_history
+
     names = [("HEAD", "where HEAD is")]
     names += [(name, f"branch at v{number}") for name, number in store.branches().items()]
-    names += [(name, f"tag at v{number}") for name, number in store.tags().items()]
+    tags = store.tags()
+    names += [(name, f"tag at v{number}") for name, number in tags.items()]
+    run = f"{run_of_history(store, store.head.version)}/"
+    steps = {name.removeprefix(run): v for name, v in tags.items() if name.startswith(run)}
+    names += [(name, f"of run {run[:-1]}, at v{number}") for name, number in steps.items()]
     newest = store.port.last_version()
     return names + [(f"v{n}", "") for n in range(newest, max(-1, newest - 30), -1)]
 

@@ -111,7 +111,8 @@ def scores(store: Store, version: Version) -> list[str]:
         told = f"{evaluation.dataset}: mean@{summary['samples']} {mean:.3f}"
         if low is not None:
             told += f" [{low:.3f}, {high:.3f}]"
-        lines.append(f"{told}, {summary['problems']} problems, {config['model']}")
+        told += f", {summary['problems']} problems, {config['model']}"
+        lines.append(f"{told}, temperature {config['temperature']:g}")
     return lines
 
 

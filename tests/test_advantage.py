@@ -136,7 +136,7 @@ def test_the_comparison_sees_problem_library_summaries_verdicts_and_ground_truth
     assert "[G0] Carry the ten." in text
     assert PROBLEM.problem in text
     assert PROBLEM.answer in text
-    right, wrong = text.split("Wrong attempts:")
+    wrong, right = text.split("Right attempts:")
     assert "1. (right, answer 6) Summary of 1." in right
     assert "1. (wrong, no answer) Summary of 0." in wrong
     assert "2. (wrong, answer 5) Summary of 2." in wrong

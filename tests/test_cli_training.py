@@ -91,6 +91,22 @@ def test_evaluations_stick_to_their_version_and_are_not_paid_for_twice(
     assert found["differences"][0]["verdict"] == "better"
 
 
+def test_shells_complete_revisions_and_experiences(
+    cli: Cli, data: Path, endpoint: ScriptedEndpoint
+) -> None:
+    train(cli, endpoint)
+
+    def offered(typed: str) -> list[str]:
+        words = {"COMP_WORDS": typed, "COMP_CWORD": str(len(typed.split()) - 1)}
+        done = cli(env={"_TFGRPO_COMPLETE": "bash_complete", **words})
+        return [line.partition(",")[2] for line in done.stdout.splitlines()]
+
+    assert offered("tfgrpo show st") == ["step_0", "step_1", "step_2", "step_3"]
+    assert offered("tfgrpo diff ma") == ["main"]
+    assert offered("tfgrpo history G") == ["G0"]
+    assert set(offered("tfgrpo che")) == {"checkout", "cherry-pick"}
+
+
 def test_settings_come_from_the_file_beside_the_store_and_flags_win(
     cli: Cli, data: Path, endpoint: ScriptedEndpoint
 ) -> None:
