@@ -1,0 +1,224 @@
+"""Merging, taking back, blaming and checking: what changes history without losing it."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfgrpo.store import Operation, Store, TfgrpoError, derived_id
+from tfgrpo.store.blame import blame
+from tfgrpo.store.fsck import fsck, repair
+from tfgrpo.store.merge import (
+    MergeConflict,
+    cherry_pick,
+    merge,
+    merge_base,
+    merge_words,
+    revert,
+    side,
+)
+from tfgrpo.store.undo import redo, undo
+
+A, B, C = (derived_id(name) for name in "abc")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    """A library of two on main, and a branch web at the same place."""
+    with Store.init(tmp_path / "store.db", author="tester") as made:
+        operations = [Operation("ADD", A, "count both days"), Operation("ADD", B, "round up")]
+        made.commit("main", operations, message="first")
+        made.create_branch("web", "main")
+        yield made
+
+
+def texts(store: Store, revision: str) -> list[str]:
+    return [e.text for e in store.library(revision)]
+
+
+def change(store: Store, branch: str, op: str, id: str, text: str | None = None) -> None:
+    store.commit(branch, [Operation(op, id, text)], message=f"{op} on {branch}")  # type: ignore[arg-type]
+
+
+def test_a_branch_with_nothing_of_its_own_is_moved_forward(store: Store) -> None:
+    change(store, "web", "MODIFY", A, "count every day")
+    merged = merge(store, "main", store.tip("web"), message="m")
+    assert merged.number == store.tip("web").number == store.tip("main").number
+
+
+def test_a_merge_joins_words_and_has_both_parents(store: Store) -> None:
+    change(store, "web", "MODIFY", A, "always count both days")
+    change(store, "main", "MODIFY", A, "count both days of a hire")
+    change(store, "web", "DELETE", B)
+    change(store, "main", "ADD", C, "use whole hours")
+    web = store.tip("web")
+    merged = merge(store, "main", web, message="m")
+    assert texts(store, "main") == ["always count both days of a hire", "use whole hours"]
+    assert (merged.parent, merged.merged) == (merged.number - 1, web.number)
+    assert merge_base(store, merged, web).number == web.number
+    assert merge(store, "main", web, message="again").number == merged.number
+
+
+def test_a_conflict_records_nothing_and_can_be_decided(store: Store) -> None:
+    change(store, "web", "MODIFY", A, "count the first day")
+    change(store, "main", "MODIFY", A, "count the last day")
+    last = store.port.last_version()
+    with pytest.raises(MergeConflict) as found:
+        merge(store, "main", store.tip("web"), message="m")
+    (conflict,) = found.value.conflicts
+    assert conflict == (A, "count both days", "count the last day", "count the first day")
+    assert store.port.last_version() == last
+    merge(store, "main", store.tip("web"), message="m", resolve=side("theirs"))
+    assert texts(store, "main")[0] == "count the first day"
+
+
+def test_delete_against_modify_is_a_conflict(store: Store) -> None:
+    change(store, "web", "DELETE", A)
+    change(store, "main", "MODIFY", A, "count every day")
+    with pytest.raises(MergeConflict):
+        merge(store, "main", store.tip("web"), message="m")
+
+
+def test_a_cherry_pick_applies_one_version_alone(store: Store) -> None:
+    change(store, "web", "MODIFY", A, "count every day")
+    change(store, "web", "MODIFY", B, "round down")
+    cherry_pick(store, "main", store.tip("web"), message="pick")
+    assert texts(store, "main") == ["count both days", "round down"]
+    with pytest.raises(TfgrpoError, match="nothing"):
+        cherry_pick(store, "main", store.tip("web"), message="again")
+
+
+def test_a_revert_takes_back_one_version_and_keeps_places(store: Store) -> None:
+    before = store.library("main")
+    change(store, "main", "DELETE", A)
+    deleted = store.tip("main")
+    change(store, "main", "ADD", C, "use whole hours")
+    revert(store, "main", deleted, message="back")
+    assert texts(store, "main") == ["count both days", "round up", "use whole hours"]
+    assert [e.id for e in store.library("main")][:2] == [e.id for e in before]
+
+
+def test_a_revert_of_what_was_changed_again_is_a_conflict(store: Store) -> None:
+    change(store, "main", "MODIFY", A, "count the first day")
+    changed = store.tip("main")
+    change(store, "main", "MODIFY", A, "count the last day")
+    with pytest.raises(MergeConflict):
+        revert(store, "main", changed, message="back")
+
+
+WORDS = st.lists(st.sampled_from("abcdef"), min_size=1, max_size=8).map(" ".join)
+
+
+@given(WORDS, WORDS)
+def test_merging_with_an_unchanged_side_gives_the_other(base: str, other: str) -> None:
+    assert merge_words(base, base, other) == other
+    assert merge_words(base, other, base) == other
+    assert merge_words(base, other, other) == other
+
+
+@given(WORDS, WORDS, WORDS)
+def test_a_merge_of_words_does_not_depend_on_whose_side_is_whose(
+    base: str, ours: str, theirs: str
+) -> None:
+    assert merge_words(base, ours, theirs) == merge_words(base, theirs, ours)
+
+
+def test_undo_and_redo_walk_over_operations_of_every_kind(store: Store) -> None:
+    states = [(store.head.branch, store.head.version.number, store.tags(), store.branches())]
+
+    def seen() -> tuple[object, ...]:
+        return store.head.branch, store.head.version.number, store.tags(), store.branches()
+
+    change(store, "main", "MODIFY", A, "count every day")
+    states.append(seen())  # type: ignore[arg-type]
+    store.create_tag("approved")
+    states.append(seen())  # type: ignore[arg-type]
+    store.checkout("v1")
+    states.append(seen())  # type: ignore[arg-type]
+    store.move_branch("web", "main")
+    states.append(seen())  # type: ignore[arg-type]
+    for expected in states[-2::-1]:
+        undo(store)
+        assert seen() == expected
+    for expected in states[1:]:
+        redo(store)
+        assert seen() == expected
+    with pytest.raises(TfgrpoError, match="nothing to redo"):
+        redo(store)
+    undo(store)
+    store.create_tag("other")
+    with pytest.raises(TfgrpoError, match="nothing to redo"):
+        redo(store)
+
+
+def test_undo_ends_at_the_beginning_and_loses_no_version(tmp_path: Path) -> None:
+    with Store.init(tmp_path / "s.db") as store:
+        store.commit("main", [Operation("ADD", A, "x")], message="m")
+        undo(store)
+        assert texts(store, "main") == []
+        assert texts(store, "v1") == ["x"]
+        with pytest.raises(TfgrpoError, match="nothing to undo"):
+            undo(store)
+
+
+def test_blame_counts_the_keeps_of_this_history_since_the_last_change(store: Store) -> None:
+    change(store, "main", "KEEP", A)
+    change(store, "main", "MODIFY", A, "count every day")
+    change(store, "main", "KEEP", A)
+    change(store, "main", "KEEP", A)
+    change(store, "web", "KEEP", B)
+    change(store, "main", "KEEP", B)
+    found = {b.experience.id: b for b in blame(store, store.tip("main"))}
+    assert (found[A].keeps, found[A].version.message) == (2, "MODIFY on main")
+    assert (found[B].keeps, found[B].version.message) == (1, "first")
+    assert [b.keeps for b in blame(store, store.tip("web"))] == [0, 1]
+
+
+def damaged(store: Store, *statements: str) -> None:
+    """Changes the file as nobody is allowed to: without its triggers."""
+    with sqlite3.connect(store.path) as db:
+        for (name,) in db.execute(
+            "select name from sqlite_master where type = 'trigger'"
+        ).fetchall():
+            db.execute(f"drop trigger {name}")
+        for statement in statements:
+            db.execute(statement)
+
+
+@pytest.mark.parametrize(
+    ("statement", "where"),
+    [
+        ("update events set text = 'forged' where row = 1", "event 1"),
+        ("update events set reason = 'forged' where row = 1", "event 1"),
+        ("update events set op = 'DELETE' where row = 3", "v2"),
+        ("update events set replaces = 2 where row = 3", "event 3"),
+        ("update events set evidence = '{}' where row = 3", "v2"),
+        ("delete from events where row = 2", "v1"),
+        ("update versions set author = 'nobody' where number = 2", "v2"),
+        ("update versions set message = 'x' where number = 1", "v1"),
+        ("update versions set time = time + 1 where number = 1", "v1"),
+        ("update reflog set version = 99 where name = 'heads/web'", "heads/web"),
+        ("insert into snapshots values (3, x'00')", "snapshot 3"),
+    ],
+)
+def test_fsck_names_what_was_changed_behind_its_back(
+    store: Store, statement: str, where: str
+) -> None:
+    change(store, "main", "MODIFY", A, "count every day")
+    assert fsck(store).problems == ()
+    damaged(store, "pragma foreign_keys = off", statement)
+    assert where in [problem.where for problem in fsck(store).problems]
+
+
+def test_repair_rebuilds_what_is_derived_alone(store: Store) -> None:
+    damaged(store, "insert into snapshots values (2, x'00')")
+    (problem,) = fsck(store).problems
+    assert problem.derived
+    assert repair(store) == 1
+    assert fsck(store).problems == ()
+    assert texts(store, "main") == ["count both days", "round up"]
