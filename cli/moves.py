@@ -25,7 +25,7 @@ def switch(app: App, branch: str, create: bool) -> None:
     \b
     Examples:
       tfgrpo switch main
-      tfgrpo switch -c web
+      tfgrpo switch -c draft
     """
     store = app.store
     if create:

@@ -27,7 +27,7 @@ def branch(
     \b
     Examples:
       tfgrpo branch
-      tfgrpo branch web v1
+      tfgrpo branch draft v1
     """
     store = app.store
     if name is None:

@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tfgrpo.store import replay
+from tfgrpo.store.append import event_content
 from tfgrpo.store.canonical import seal, version_digest
 from tfgrpo.store.port import EventRow, Port, lane_of, lane_start
 from tfgrpo.store.records import Version
-from tfgrpo.store.store import ROOT, Store, event_content
+from tfgrpo.store.store import ROOT, Store
 
 
 class Problem(NamedTuple):

@@ -12,37 +12,28 @@ another for another thread. Reading is safe beside writers in other processes, w
 from __future__ import annotations
 
 import heapq
-import os
 import time as clock
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
 
 from tfgrpo.store import replay, revisions
+from tfgrpo.store.append import Place, event_content, record
 from tfgrpo.store.canonical import (
-    SALT_BYTES,
-    EventContent,
     canonical,
-    is_id,
-    new_id,
-    seal,
     version_digest,
 )
 from tfgrpo.store.errors import (
     InvalidName,
-    InvalidOperation,
     StaleVersion,
     StoreError,
     UnknownRevision,
 )
 from tfgrpo.store.find import find
 from tfgrpo.store.port import (
-    EVENT_SCHEMA,
     VERSION_SCHEMA,
     EventRow,
     Port,
-    lane_of,
     lane_start,
 )
 from tfgrpo.store.records import (
@@ -85,13 +76,6 @@ ROOT = Version(
 """v0: the same version in every store, so any two histories have a common ancestor."""
 
 
-class _Place(NamedTuple):
-    """Where a live experience stands: the row that last shaped it, and its birth."""
-
-    row: int
-    birth: int
-
-
 class Store:
     """Libraries as an append-only history in one file."""
 
@@ -100,7 +84,7 @@ class Store:
         self.path = path
         self.author = author
         self._now = now
-        self._live: tuple[int, dict[str, _Place]] | None = None  # of the last commit's version
+        self._live: tuple[int, dict[str, Place]] | None = None  # of the last commit's version
 
     # opening:
 
@@ -427,7 +411,7 @@ class Store:
             position = tip.position
             if operations and not self.port.lane_tip(position):
                 position = lane_start(self.port.open_lane(position))
-            rows, changed = _record(self.port, position, live, operations)
+            rows, changed = record(self.port, position, live, operations)
             version = self._version(tip, rows, position, author, message, meta, merged)
             self.port.append_version(version, rows)
             for id, place in changed.items():
@@ -479,123 +463,17 @@ class Store:
             meta=meta or {},
         )
 
-    def _live_at(self, position: int) -> dict[str, _Place]:
+    def _live_at(self, position: int) -> dict[str, Place]:
         if self._live is not None and self._live[0] == position:
             return self._live[1]
         rows = self.port.events_at(replay.live_rows(self.port, position))
-        return {e.experience: _Place(e.row, e.birth or e.row) for e in rows}
+        return {e.experience: Place(e.row, e.birth or e.row) for e in rows}
 
     def _snapshot_due(self, position: int) -> bool:
         """A snapshot is due when a replay would read many events, or hop many lanes."""
         _, ranges = replay.segments(self.port, position)
         read = sum(upto - after for after, upto in ranges)
         return read + 50 * (len(ranges) - 1) >= replay.SNAPSHOT_EVERY
-
-
-def event_content(row: EventRow) -> EventContent:
-    """Returns what an event contributes to its version's digest."""
-    return (
-        row.op,
-        row.experience,
-        None if row.seal is None else row.seal.hex(),
-        row.evidence,
-        row.schema,
-    )
-
-
-def _record(
-    port: Port, position: int, live: dict[str, _Place], operations: Sequence[Operation]
-) -> tuple[list[EventRow], dict[str, _Place | None]]:
-    """Turns operations into event rows after `position`; also returns what they change."""
-    changed: dict[str, _Place | None] = {}
-    rows: list[EventRow] = []
-    salts = os.urandom(SALT_BYTES * len(operations))
-    for i, operation in enumerate(operations):
-        op, id, text, reason, evidence = operation
-        row = position + 1 + i
-        if op in ("ADD", "MODIFY"):
-            if text is None or not text.strip():
-                raise InvalidOperation(f"{op} needs a text", hint="say what the advice is")
-        elif op not in ("DELETE", "KEEP"):
-            raise InvalidOperation(f"there is no operation {op!r}", hint="ADD MODIFY DELETE KEEP")
-        else:
-            text = None
-        _check_unicode(op, text, reason)
-        if op == "ADD":
-            id, replaces, birth = _birth(port, position, live, changed, id)
-        else:
-            place = (changed[id] if id in changed else live.get(id)) if id else None
-            if id is None or place is None:
-                raise InvalidOperation(
-                    f"{op} of {id or 'nothing'}: the library has no such experience",
-                    hint="`tfgrpo show HEAD` lists what there is",
-                )
-            replaces, birth = place
-        salt = salts[i * SALT_BYTES : (i + 1) * SALT_BYTES] if text or reason else None
-        rows.append(
-            EventRow(
-                row=row,
-                op=op,
-                experience=id,
-                text=text,
-                reason=reason,
-                evidence=canonical(evidence).decode() if evidence else None,
-                replaces=replaces,
-                birth=birth,
-                seal=seal(salt, text, reason) if salt else None,
-                salt=salt,
-                schema=EVENT_SCHEMA,
-            )
-        )
-        if op == "DELETE":
-            changed[id] = None
-        elif op != "KEEP":
-            changed[id] = _Place(row, birth or row)
-    return rows, changed
-
-
-def _check_unicode(op: str, *texts: str | None) -> None:
-    """Raises InvalidOperation for half a character: a lone surrogate cannot be written."""
-    for text in texts:
-        try:
-            (text or "").encode()
-        except UnicodeEncodeError as error:
-            raise InvalidOperation(
-                f"{op}: the text is not whole Unicode ({error.reason})",
-                hint="a character was cut in half on the way here",
-            ) from None
-
-
-def _birth(
-    port: Port,
-    position: int,
-    live: dict[str, _Place],
-    changed: dict[str, _Place | None],
-    id: str | None,
-) -> tuple[str, int | None, int | None]:
-    """Returns an ADD's id, the DELETE it takes back and the birth it inherits, if any."""
-    if id is None:
-        return new_id(), None, None
-    if not is_id(id):
-        raise InvalidOperation(f"{id!r} is no experience id", hint="leave it out to get a new one")
-    if (changed[id] if id in changed else live.get(id)) is not None:
-        raise InvalidOperation(
-            f"experience {id} is in the library already", hint="MODIFY changes its text"
-        )
-    if id in changed:
-        raise InvalidOperation(f"experience {id} is deleted and added in one version")
-    earlier = None
-    for event in port.events_of(id):
-        if event.op == "DELETE" and _in_history(port, event.row, position):
-            earlier = event
-    return (id, None, None) if earlier is None else (id, earlier.row, earlier.birth)
-
-
-def _in_history(port: Port, row: int, position: int) -> bool:
-    """Returns whether the event at `row` is part of the history that ends at `position`."""
-    while lane_of(position) > lane_of(row):
-        position = port.lane_base(lane_of(position))
-    return lane_of(position) == lane_of(row) and row <= position
 
 
 def _event(row: EventRow, version: int) -> Event:

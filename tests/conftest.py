@@ -13,6 +13,8 @@ from typing import TypeAlias
 import pytest
 from scripted import ScriptedEndpoint
 
+from tfgrpo.verify import Verifier
+
 ROOT = Path(__file__).parent.parent
 TFGRPO = Path(sys.executable).with_name("tfgrpo")
 
@@ -55,6 +57,13 @@ def cli(tmp_path: Path) -> Cli:
 def endpoint() -> Iterator[ScriptedEndpoint]:
     """A model on loopback that can be taught."""
     with ScriptedEndpoint() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def verifier() -> Iterator[Verifier]:
+    """One worker process that judges answers."""
+    with Verifier(workers=1) as running:
         yield running
 
 

@@ -210,15 +210,15 @@ def test_a_decision_sees_what_was_decided_before_it_in_the_batch(tmp_path: Path)
         decision("G0", "contradicts"),
         decision("G1", "same"),
     ]
-    found, requests = planned(tmp_path, answers, "l0", "l1", "l2", "l3")
+    found, requests = planned(tmp_path, answers, "alpha", "beta", "gamma", "delta")
     assert short(found.operations) == [
-        ("ADD", FRESH, "l0"),
+        ("ADD", FRESH, "alpha"),
         ("MODIFY", FRESH, "Add one more."),
         ("DELETE", A, None),
         ("KEEP", FRESH, None),
     ]
     shown = [request["messages"][-1]["content"] for request in requests]
-    assert "[G2] l0\n" in shown[1]
+    assert "[G2] alpha\n" in shown[1]
     assert "[G2] Add one more.\n" in shown[2]
     assert "[G0] Check the sign.\n[G1] Add one more.\n" in shown[3]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,12 +25,6 @@ from tfgrpo.store.runs import Evaluation, Score
 from tfgrpo.verify import Verifier
 
 Script = Callable[[dict[str, Any]], str | Reply]
-
-
-@pytest.fixture(scope="module")
-def verifier() -> Iterator[Verifier]:
-    with Verifier(workers=1) as found:
-        yield found
 
 
 @dataclass

@@ -40,7 +40,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             "branch web",
             "modify G0 'Count both the days.'",
             "checkout web",
-            "keep G1",
+            "modify G1 'Round up to whole euros.'",
             "checkout main",
         ):
             run(tmp_path, f"tfgrpo {command}")

@@ -15,7 +15,7 @@ import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -48,12 +48,6 @@ UID = "5" * 32
 LONG = os.environ.get("TFGRPO_LONG") == "1"
 
 posix = pytest.mark.skipif(os.name != "posix", reason="kill -9")
-
-
-@pytest.fixture(scope="module")
-def verifier() -> Iterator[Verifier]:
-    with Verifier(workers=1) as found:
-        yield found
 
 
 @dataclass
