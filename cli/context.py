@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tfgrpo.store.find import FILE, FOLDER, find
+from tfgrpo.store.find import FILE, FOLDER, find, project_root
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -39,8 +39,7 @@ class App:
     @property
     def root(self) -> Path:
         """The folder the store belongs to: where `tfgrpo.toml` is looked for."""
-        folder = self.path.resolve().parent
-        return folder.parent if folder.name == FOLDER else folder
+        return project_root(self.path)
 
     @property
     def store(self) -> Store:

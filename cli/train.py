@@ -161,6 +161,9 @@ def _work(app: App, run: Run, resumed: bool, config: Path | None) -> None:
     from tfgrpo.verify import Verifier
 
     settings = TrainSettings(**run.config)
+    if settings.prompts:  # records hold paths as seen from the store's folder
+        prompts = str(options.opened_path(app, settings.prompts))
+        settings = settings.model_copy(update={"prompts": prompts})
     path = options.opened_path(app, settings.data)
     dataset = problems.load(path, settings.fields)
     if problems.digest(dataset) != settings.data_digest:
@@ -192,6 +195,7 @@ def _work(app: App, run: Run, resumed: bool, config: Path | None) -> None:
                         endpoints,
                         verifier,
                         journal,
+                        prompts=Path(settings.prompts) if settings.prompts else None,
                         price=price(settings.models.model, prices),
                         reflection_price=price(
                             settings.models.reflection_model or settings.models.model, prices

@@ -15,6 +15,12 @@ def store_path(root: Path) -> Path:
     return root / FOLDER / FILE
 
 
+def project_root(path: Path) -> Path:
+    """Returns the folder that a store file belongs to; paths in records are relative to it."""
+    folder = path.resolve().parent
+    return folder.parent if folder.name == FOLDER else folder
+
+
 def find(start: Path) -> Path:
     """Returns the path of the nearest store at or above `start`. Raises StoreError if none."""
     start = start.resolve()

@@ -146,6 +146,32 @@ def test_prompts_can_be_overridden_by_a_folder(
     assert all("MYPROMPT" in r["messages"][0]["content"] for r in rollouts)
 
 
+def test_paths_in_a_record_hold_in_any_folder_of_the_project(
+    cli: Cli, data: Path, endpoint: ScriptedEndpoint
+) -> None:
+    import tfgrpo
+
+    (data / "mine").mkdir()
+    (data / "mine/rollout.md").write_text(
+        "<!-- system -->\nMYPROMPT {{library}}\n<!-- user -->\n{{problem}}\n"
+    )
+    cli("init")
+    below = data / "below"
+    below.mkdir()
+    flags = (*SMALL, "--base-url", endpoint.base_url, "--prompts", "../mine")
+    done = start(below, "train", "../problems.jsonl", *flags, "--heldout", "../heldout.jsonl")
+    out, err = done.communicate(timeout=60)
+    assert done.returncode == 0, err
+    assert "step_3 is checked out" in out
+    rollouts = [r for r in endpoint.requests if r["messages"][-1]["content"].startswith("What is")]
+    assert rollouts
+    assert all("MYPROMPT" in r["messages"][0]["content"] for r in rollouts)
+    library = tfgrpo.library(store=data / ".tfgrpo/store.db")
+    assert "MYPROMPT" in library.render("x")[0]["content"]
+    (run,) = json.loads(cli("runs", "--json").stdout)
+    assert (run["config"]["data"], run["config"]["prompts"]) == ("problems.jsonl", "mine")
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tfgrpo.render import AGENT_OBJECTIVE, Library
+from tfgrpo.store.find import project_root
 from tfgrpo.store.revisions import run_of_history
 from tfgrpo.store.store import Store
 
@@ -18,5 +19,5 @@ def read_library(revision: str, path: Path | str | None) -> Library:
         return Library(
             store.library(version),
             agent_objective=str(config.get("agent_objective", AGENT_OBJECTIVE)),
-            prompts=Path(config["prompts"]) if config.get("prompts") else None,
+            prompts=project_root(store.path) / config["prompts"] if config.get("prompts") else None,
         )

@@ -107,6 +107,7 @@ class Training:
         verifier: Verifier,
         journal: Journal,
         *,
+        prompts: Path | None = None,
         price: Price | None = None,
         reflection_price: Price | None = None,
     ) -> None:
@@ -116,7 +117,8 @@ class Training:
         self._store, self._run = store, run
         self.watch: Watch = lambda _: None
         self._verifier, self._journal = verifier, journal
-        prompts = Path(self.settings.prompts) if self.settings.prompts else None
+        if prompts is None and self.settings.prompts:
+            prompts = Path(self.settings.prompts)
         self._template = templates.load("rollout", prompts)
         self._reflection = Reflection(
             summary=templates.load("summary", prompts),
