@@ -80,7 +80,7 @@ def undo(app: App) -> None:
       tfgrpo undo
       tfgrpo undo && tfgrpo redo
     """
-    _say(app, "undid", undos.undo(app.store), back=True)
+    _say(app, "undid", undos.undo(app.store))
 
 
 @click.command()
@@ -93,10 +93,10 @@ def redo(app: App) -> None:
       tfgrpo undo && tfgrpo redo
       tfgrpo redo
     """
-    _say(app, "redid", undos.redo(app.store), back=True)
+    _say(app, "redid", undos.redo(app.store))
 
 
-def _say(app: App, verb: str, moves: Sequence[RefMove], *, back: bool) -> None:
+def _say(app: App, verb: str, moves: Sequence[RefMove]) -> None:
     action = moves[0].action.removeprefix(undos.UNDO)
     click.echo(f"{verb} {action}")
     for move in moves:
