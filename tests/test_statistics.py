@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import math
 import random
-from itertools import combinations, pairwise
-from statistics import fmean
+from itertools import combinations, pairwise, product
+from statistics import fmean, stdev
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tfgrpo.statistics import (
+    differences,
     interval,
     maj_at_k,
     mean_at_k,
     paired,
     pass_at_k,
+    permutation,
+    problems_for,
+    spread_of,
+    spreads,
     t_quantile,
 )
 
@@ -156,3 +161,66 @@ def test_only_problems_that_both_have_are_compared() -> None:
     b = {"x": [1.0], "y": [1.0], "only b": [0.0]}
     found = paired(a, b)
     assert (found.estimate.mean, found.estimate.problems) == (1.0, 2)
+
+
+differing = st.lists(st.floats(-1, 1), min_size=1, max_size=8)
+
+
+@given(differing)
+def test_the_permutation_test_counts_the_signs_that_differ_as_much(values: list[float]) -> None:
+    observed = abs(sum(values))
+    signs = list(product((1, -1), repeat=len(values)))
+    extreme = [abs(sum(s * v for s, v in zip(sign, values, strict=True))) for sign in signs]
+    brute = sum(total >= observed - 1e-9 for total in extreme) / len(signs)
+    assert permutation(values) == pytest.approx(brute)
+
+
+def test_the_sampled_permutation_test_agrees_with_the_exact_one() -> None:
+    dice = random.Random(1)
+    values = [dice.gauss(0.2, 0.5) for _ in range(14)]
+    exact = permutation(values)
+    beyond = permutation([*values, 1e-12])  # one more problem than are enumerated
+    assert beyond == pytest.approx(exact, abs=0.02)
+    assert permutation([*values, 1e-12]) == beyond, "the same question has one answer"
+
+
+def test_the_permutation_test_rejects_at_its_level_when_nothing_differs() -> None:
+    dice = random.Random(2)
+    rejected = sum(permutation([dice.gauss(0, 1) for _ in range(9)]) <= 0.05 for _ in range(400))
+    assert rejected / 400 < 0.08
+
+
+@pytest.mark.parametrize(("difference", "spread"), [(0.1, 0.3), (0.03, 0.4), (0.4, 0.3)])
+def test_as_many_problems_as_are_asked_for_show_the_difference_that_often(
+    difference: float, spread: float
+) -> None:
+    n = problems_for(difference, spread)
+    dice = random.Random(3)
+    runs = 200
+    shown = sum(
+        interval([dice.gauss(difference, spread) for _ in range(n)]).low > 0 for _ in range(runs)
+    )
+    assert 0.7 < shown / runs < 0.92
+
+
+def test_spreads_tell_sampling_from_problems() -> None:
+    dice = random.Random(4)
+    a, b = {}, {}
+    for i in range(3000):
+        before, gain = dice.uniform(0.3, 0.5), dice.choice((0.0, 0.4))
+        a[str(i)] = [float(dice.random() < before) for _ in range(4)]
+        b[str(i)] = [float(dice.random() < before + gain) for _ in range(4)]
+    between, within = spreads(a, b)
+    assert between == pytest.approx(0.2, abs=0.03)
+    assert spread_of(between, within, 4) == pytest.approx(stdev(differences(a, b)), rel=0.02)
+    assert spread_of(between, within, 10_000) == pytest.approx(between, abs=0.01)
+
+
+def test_a_difference_says_how_many_problems_would_show_it() -> None:
+    a = {str(i): [0.0, 1.0] for i in range(6)}
+    b = {str(i): [1.0, 1.0] if i < 2 else [0.0, 1.0] for i in range(6)}
+    found = paired(a, b)
+    assert found.verdict == "undecided"
+    assert found.p == 0.5  # two differ: both signs alike in half of the four ways
+    assert found.problems_needed == problems_for(1 / 6, stdev(differences(a, b)))
+    assert paired(a, a) == (interval([0.0] * 6), "undecided", 1.0, None)
