@@ -13,6 +13,7 @@ from tfgrpo.cli import options, text
 from tfgrpo.cli.context import REVISION, App, pass_app
 
 if TYPE_CHECKING:
+    from tfgrpo.domain import Domain
     from tfgrpo.problems import Problem
     from tfgrpo.serving import Endpoints
     from tfgrpo.settings import EvalSettings
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from tfgrpo.store.runs import Evaluation
     from tfgrpo.verify import Verifier
 
-FROM_RUN = ("agent_objective", "prompts", "concurrency", "max_tokens", "task_timeout")
+FROM_RUN = ("domain", "agent_objective", "prompts", "concurrency", "max_tokens", "task_timeout")
 
 
 @click.command("eval")
@@ -56,7 +57,6 @@ def eval_(
       tfgrpo eval heldout.jsonl --library HEAD --samples 4
       tfgrpo eval heldout.jsonl --library HEAD --against v0 --samples 4
     """
-    from tfgrpo import problems as datasets
     from tfgrpo.serving import opened
     from tfgrpo.settings import SettingsError
     from tfgrpo.store.journal import Journal
@@ -69,13 +69,14 @@ def eval_(
     settings = _settings(app, versions[0], config, {"data": data, **options.flags(values)})
     if not settings.data:
         raise SettingsError("no problems are named", hint="tfgrpo eval DATA")
-    dataset = datasets.load(Path(settings.data), settings.fields)[:problems]
-    check_golds(dataset, settings.data)
+    domain = options.domain(app, settings.domain)
+    dataset = domain.problems(settings.data, settings.fields)[:problems]
+    check_golds(dataset, settings.data, domain)
     kept = {"data": options.kept_path(app, settings.data)}
     settings = settings.model_copy(update=kept)
-    known = recorded(app, versions, dataset, settings)
+    known = recorded(app, versions, dataset, settings, domain)
     if all(known):
-        _print(app, versions, dataset, settings, as_json)
+        _print(app, versions, dataset, settings, domain, as_json)
         return
     from tfgrpo.cli import live
 
@@ -84,7 +85,7 @@ def eval_(
         journal = Journal(store.path)
         try:
             with Verifier() as verifier:
-                run(app, versions, dataset, settings, endpoints, verifier, journal, as_json)
+                run(app, versions, dataset, settings, domain, endpoints, verifier, journal, as_json)
         except KeyboardInterrupt:
             click.echo("interrupted; every answer is kept, the same command goes on", err=True)
             click.get_current_context().exit(130)
@@ -102,18 +103,24 @@ def _settings(app: App, version: Version, config: Path | None, given: Any) -> Ev
     trained = {key: frozen[key] for key in FROM_RUN if key in frozen} | frozen.get("models", {})
     if trained.get("prompts"):
         trained["prompts"] = str(options.opened_path(app, trained["prompts"]))
+    spec = given.get("domain") or tables.get("eval", {}).get("domain") or trained.get("domain")
+    options.domain(app, spec)  # so that its module can be imported from here on
     layers = [given, tables.get("eval", {}), trained, tables.get("model", {}), {"data": ""}]
     return build(EvalSettings, *layers)
 
 
 def recorded(
-    app: App, versions: Sequence[Version], dataset: Sequence[Problem], settings: EvalSettings
+    app: App,
+    versions: Sequence[Version],
+    dataset: Sequence[Problem],
+    settings: EvalSettings,
+    domain: Domain,
 ) -> list[Evaluation | None]:
     """Returns the evaluations under these conditions that are there already."""
     from tfgrpo.evaluation import conditions
     from tfgrpo.store.canonical import digest
 
-    key = digest(conditions(dataset, settings)).hex()
+    key = digest(conditions(dataset, settings, domain)).hex()
     return [app.store.runs.evaluation(version.number, key) for version in versions]
 
 
@@ -122,6 +129,7 @@ def run(
     versions: Sequence[Version],
     dataset: Sequence[Problem],
     settings: EvalSettings,
+    domain: Domain,
     endpoints: Endpoints,
     verifier: Verifier,
     journal: Journal,
@@ -146,11 +154,15 @@ def run(
                 endpoints,
                 verifier,
                 journal,
+                domain=domain,
                 price=price(settings.models.model, prices),
+                reflection_price=price(
+                    settings.models.reflection_model or settings.models.model, prices
+                ),
                 progress=progress,
             )
         )
-    _print(app, versions, dataset, settings, as_json)
+    _print(app, versions, dataset, settings, domain, as_json)
 
 
 def _print(
@@ -158,6 +170,7 @@ def _print(
     versions: Sequence[Version],
     dataset: Sequence[Problem],
     settings: EvalSettings,
+    domain: Domain,
     as_json: bool,
 ) -> None:
     """Prints evaluations that are there, and how they compare with the first of them.
@@ -172,7 +185,7 @@ def _print(
     pairs = [
         (version, evaluation)
         for version, evaluation in zip(
-            versions, recorded(app, versions, dataset, settings), strict=True
+            versions, recorded(app, versions, dataset, settings, domain), strict=True
         )
         if evaluation is not None
     ]

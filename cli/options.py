@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from tfgrpo.cli.context import App
+
+if TYPE_CHECKING:
+    from tfgrpo.domain import Domain
 
 F = TypeVar("F", bound=Callable[..., Any])
 PATHS = ("data", "heldout", "prompts")
@@ -22,6 +25,9 @@ SHARED = (
         multiple=True,
         metavar="OURS=THEIRS",
         help="Where DATA keeps problem, answer or id, as in answer=gold.",
+    ),
+    click.option(
+        "--domain", help="What kind of problems: a name or package.module:object.  [math]"
     ),
     click.option("--model", help="local:NAME, or a model at --base-url."),
     click.option("--base-url", help="An OpenAI-compatible endpoint, as http://127.0.0.1:8000/v1."),
@@ -71,6 +77,27 @@ def flags(values: Mapping[str, Any]) -> dict[str, Any]:
             raise click.BadParameter(f"{pair!r} is not OURS=THEIRS", param_hint="--field")
         given.setdefault("fields", {})[ours] = theirs
     return given
+
+
+def domain(app: App, spec: str | None) -> Domain:
+    """Returns the domain of that name; modules are looked for here and beside the store.
+
+    A file in its argument is relative to the store's folder where there is none here.
+    Raises DomainError.
+    """
+    from tfgrpo import domains
+
+    name, colon, argument = (spec or domains.DEFAULT).partition(":")
+    if argument and name in domains.names() and not os.path.exists(argument):
+        beside = app.root / argument
+        argument = str(beside) if beside.exists() else argument
+    return domains.find(name + colon + argument, (Path.cwd(), app.root))
+
+
+def kept_domain(app: App, spec: str) -> str:
+    """Returns a domain's name as it goes into a record, a file in it relative to the store's."""
+    name, colon, argument = spec.partition(":")
+    return f"{name}:{kept_path(app, argument)}" if colon and os.path.exists(argument) else spec
 
 
 def kept_path(app: App, path: str) -> str:

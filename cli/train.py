@@ -13,6 +13,7 @@ from tfgrpo.cli import checkout, options, text
 from tfgrpo.cli.context import App, author, pass_app
 
 if TYPE_CHECKING:
+    from tfgrpo.domain import Domain
     from tfgrpo.serving import Endpoints
     from tfgrpo.settings import TrainSettings
     from tfgrpo.store.journal import Journal
@@ -111,7 +112,7 @@ def _begin(
     app: App, data: str | None, name: str | None, new: bool, config: Path | None, given: Any
 ) -> tuple[Run, bool]:
     """Checks everything that can be checked, then makes the run, or finds the one to go on with."""
-    from tfgrpo import problems, serving, templates
+    from tfgrpo import problems, serving
     from tfgrpo.settings import SettingsError, TrainSettings, build
     from tfgrpo.store.errors import InvalidOperation
     from tfgrpo.training import begin
@@ -121,6 +122,8 @@ def _begin(
     given = {"data": data, **given}
     stem = tables.get("train", {}).pop("run", None)
     layers = [given, tables.get("train", {}), tables.get("model", {})]
+    found = next((layer["domain"] for layer in layers if layer.get("domain")), None)
+    domain = options.domain(app, found)
     asked = build(TrainSettings, *layers, {"data": "", "branch": app.store.head.branch})
     if not asked.data:
         raise SettingsError(
@@ -131,15 +134,18 @@ def _begin(
             "HEAD is detached: training needs a branch to grow",
             hint="`tfgrpo checkout main` goes onto one; --branch NAME names or makes one",
         )
-    dataset = problems.load(Path(asked.data), asked.fields)
-    check_golds(dataset, asked.data)
+    dataset = domain.problems(asked.data, asked.fields)
+    check_golds(dataset, asked.data, domain)
     if asked.heldout:
-        heldout = problems.load(Path(asked.heldout), asked.fields)
-        check_golds(heldout, asked.heldout)
+        heldout = domain.problems(asked.heldout, asked.fields)
+        check_golds(heldout, asked.heldout, domain)
     for prompt in ("rollout", "summary", "comparison", "controller"):
-        templates.load(prompt, Path(asked.prompts) if asked.prompts else None)
+        domain.template(prompt, Path(asked.prompts) if asked.prompts else None)
     serving.check(asked.models, os.environ)
-    kept: dict[str, Any] = {"data_digest": problems.digest(dataset)}
+    kept: dict[str, Any] = {
+        "data_digest": problems.digest(dataset),
+        "domain": options.kept_domain(app, asked.domain),
+    }
     for key in options.PATHS:
         if getattr(asked, key):
             kept[key] = options.kept_path(app, getattr(asked, key))
@@ -164,8 +170,9 @@ def _work(app: App, run: Run, resumed: bool, config: Path | None) -> None:
     if settings.prompts:  # records hold paths as seen from the store's folder
         prompts = str(options.opened_path(app, settings.prompts))
         settings = settings.model_copy(update={"prompts": prompts})
+    domain = options.domain(app, settings.domain)
     path = options.opened_path(app, settings.data)
-    dataset = problems.load(path, settings.fields)
+    dataset = domain.problems(str(path), settings.fields)
     if problems.digest(dataset) != settings.data_digest:
         raise problems.DatasetError(
             f"{path} has changed since run {run.name} began",
@@ -195,6 +202,7 @@ def _work(app: App, run: Run, resumed: bool, config: Path | None) -> None:
                         endpoints,
                         verifier,
                         journal,
+                        domain=domain,
                         prompts=Path(settings.prompts) if settings.prompts else None,
                         price=price(settings.models.model, prices),
                         reflection_price=price(
@@ -205,7 +213,7 @@ def _work(app: App, run: Run, resumed: bool, config: Path | None) -> None:
                         training.watch = lambda version: shown.say(_line(app.store, version))
                         asyncio.run(training.run(finish=False))
                     if settings.heldout:
-                        _compare(app, run, settings, endpoints, verifier, journal)
+                        _compare(app, run, settings, domain, endpoints, verifier, journal)
                     app.store.runs.note(run, "finished")
             finally:
                 journal.close()
@@ -215,18 +223,18 @@ def _compare(
     app: App,
     run: Run,
     settings: TrainSettings,
+    domain: Domain,
     endpoints: Endpoints,
     verifier: Verifier,
     journal: Journal,
 ) -> None:
     """Compares what was learned with the empty library, on the held-out problems."""
-    from tfgrpo import problems
     from tfgrpo.cli import evaluate
     from tfgrpo.settings import EvalSettings
 
     assert settings.heldout is not None
     path = options.opened_path(app, settings.heldout)
-    heldout = problems.load(path, settings.fields)[: settings.heldout_problems]
+    heldout = domain.problems(str(path), settings.fields)[: settings.heldout_problems]
     shared = {name: getattr(settings, name) for name in EvalSettings.model_fields if name in SHARED}
     asked = EvalSettings(
         data=settings.heldout,
@@ -236,10 +244,11 @@ def _compare(
     )
     final = app.store.version(app.store.tags()[f"{run.name}/step_{_steps_done(app.store, run)}"])
     empty = app.store.version(0)
-    evaluate.run(app, [final, empty], heldout, asked, endpoints, verifier, journal)
+    evaluate.run(app, [final, empty], heldout, asked, domain, endpoints, verifier, journal)
 
 
 SHARED = (
+    "domain",
     "fields",
     "models",
     "agent_objective",

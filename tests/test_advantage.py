@@ -25,7 +25,9 @@ Script = Callable[[dict[str, Any]], str | Reply]
 
 def rollout(sample: int, reward: float | None, answer: str | None = "5") -> Rollout:
     outcome = "unverifiable" if reward is None else "answered"
-    return Rollout(PROBLEM, sample, f"Attempt {sample}.", outcome, reward, answer, "", f"{sample}")
+    return Rollout(
+        PROBLEM, sample, f"Attempt {sample}.", outcome, reward, answer, "", (f"{sample}",)
+    )
 
 
 def group(*rewards: float | None) -> Group:

@@ -15,9 +15,10 @@ from pydantic import BaseModel, Field
 
 from tfgrpo import structured
 from tfgrpo.calls import Calls
+from tfgrpo.domain import sample_seed
 from tfgrpo.endpoint import CallFailed, Request
 from tfgrpo.render import prompt_text
-from tfgrpo.rollout import Group, Rollout, sample_seed
+from tfgrpo.rollout import Group, Rollout
 from tfgrpo.store.records import Library
 from tfgrpo.templates import Template
 
@@ -141,7 +142,7 @@ async def compare(
                 "max_words": str(reflection.max_words),
                 "library": prompt_text(library),
                 "problem": group.problem.problem,
-                "ground_truth": group.problem.answer if reflection.ground_truth else UNKNOWN,
+                "ground_truth": (reflection.ground_truth and group.problem.answer) or UNKNOWN,
                 "winners": _listed(winners, said),
                 "losers": _listed(losers, said),
             }
@@ -167,16 +168,16 @@ async def compare(
 async def _summary(
     calls: Calls, reflection: Reflection, rollout: Rollout, step: int
 ) -> str | Failure:
-    if len(rollout.response) <= reflection.summarise_over:
-        return " ".join(rollout.response.split())
+    if len(rollout.transcript) <= reflection.summarise_over:
+        return " ".join(rollout.transcript.split())
     request = Request(
         stage="summary",
         messages=reflection.summary.render(
             {
                 "agent_objective": reflection.agent_objective,
                 "problem": rollout.problem.problem,
-                "response": rollout.response,
-                "verdict": verdict_words(rollout),
+                "response": rollout.transcript,
+                "verdict": verdict_words(rollout) + details_words(rollout, "\n- "),
             }
         ),
         temperature=reflection.temperature,
@@ -187,7 +188,7 @@ async def _summary(
         recorded = await calls.ask(request, place=(step, rollout.problem.id), sample=rollout.sample)
     except CallFailed as error:
         return Failure("summary", rollout.problem.id, str(error))
-    return recorded.answer.content.strip() or rollout.response[:600]
+    return recorded.answer.content.strip() or rollout.transcript[:600]
 
 
 def verdict_words(rollout: Rollout) -> str:
@@ -197,9 +198,15 @@ def verdict_words(rollout: Rollout) -> str:
     return f"reward {rollout.reward:g} of 1"
 
 
+def details_words(rollout: Rollout, before: str) -> str:
+    """Returns what a reward is made of, each part after `before`; nothing where it has no parts."""
+    return "".join(f"{before}{name}: {value}" for name, value in rollout.details.items())
+
+
 def _listed(rollouts: Sequence[Rollout], said: dict[int, str]) -> str:
     lines = []
     for number, rollout in enumerate(rollouts, 1):
         answer = f"answer {rollout.answer}" if rollout.answer is not None else "no answer"
-        lines.append(f"{number}. ({verdict_words(rollout)}, {answer}) {said[rollout.sample]}")
+        told = verdict_words(rollout) + details_words(rollout, "; ")
+        lines.append(f"{number}. ({told}, {answer}) {said[rollout.sample]}")
     return "\n".join(lines)

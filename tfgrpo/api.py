@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tfgrpo import domains
 from tfgrpo.render import AGENT_OBJECTIVE, Library
 from tfgrpo.store.find import project_root
 from tfgrpo.store.revisions import run_of_history
@@ -16,8 +17,11 @@ def read_library(revision: str, path: Path | str | None) -> Library:
         version = store.resolve(revision)
         run = run_of_history(store, version)
         config = store.runs.get(run).config if run is not None else {}
+        root = project_root(store.path)
+        named = config.get("domain")
         return Library(
             store.library(version),
             agent_objective=str(config.get("agent_objective", AGENT_OBJECTIVE)),
-            prompts=project_root(store.path) / config["prompts"] if config.get("prompts") else None,
+            prompts=root / config["prompts"] if config.get("prompts") else None,
+            domain=domains.find(named, (root,)) if named else None,
         )

@@ -27,9 +27,9 @@ from pydantic import BaseModel, Field
 from tfgrpo import structured
 from tfgrpo.advantage import Lesson, Reflection
 from tfgrpo.calls import Calls
+from tfgrpo.domain import sample_seed
 from tfgrpo.endpoint import CallFailed, Request
 from tfgrpo.render import EMPTY
-from tfgrpo.rollout import sample_seed
 from tfgrpo.store.canonical import derived_id
 from tfgrpo.store.records import Library, Operation
 

@@ -16,11 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from tfgrpo import problems as datasets
-from tfgrpo import statistics, templates
+from tfgrpo import statistics
 from tfgrpo.calls import Calls, Meter, Price
-from tfgrpo.endpoint import EndpointError
+from tfgrpo.domain import Context, Domain, Sampling
+from tfgrpo.domains import math
+from tfgrpo.endpoint import Endpoint, EndpointError
 from tfgrpo.problems import Problem
-from tfgrpo.rollout import Rollout, Sampling, attempt
+from tfgrpo.rollout import Rollout, attempt
 from tfgrpo.serving import Endpoints
 from tfgrpo.settings import EvalSettings
 from tfgrpo.store.canonical import digest
@@ -61,14 +63,23 @@ class Figures:
     unscored: int
 
 
-def conditions(dataset: Sequence[Problem], settings: EvalSettings) -> dict[str, Any]:
+def conditions(
+    dataset: Sequence[Problem], settings: EvalSettings, domain: Domain = math.DOMAIN
+) -> dict[str, Any]:
     """Returns all that a score depends on beside the library."""
     prompts = Path(settings.prompts) if settings.prompts else None
-    return {
+    found: dict[str, Any] = {}
+    if domain is not math.DOMAIN:  # what was recorded before there were others stays valid
+        found = {"domain": domain.name}
+        if domain.identity:
+            found["identity"] = domain.identity
+        if domain.judge is not None:
+            found["judge"] = settings.models.reflection_model or settings.models.model
+    return found | {
         "dataset": datasets.digest(dataset),
         "problems": len(dataset),
         "model": settings.models.model,
-        "prompt": templates.load("rollout", prompts).digest,
+        "prompt": domain.template("rollout", prompts).digest,
         "agent_objective": settings.agent_objective,
         "samples": settings.samples,
         "temperature": settings.temperature,
@@ -86,42 +97,52 @@ async def evaluate(
     verifier: Verifier,
     journal: Journal,
     *,
+    domain: Domain = math.DOMAIN,
     price: Price | None = None,
+    reflection_price: Price | None = None,
     progress: EvalProgress | None = None,
 ) -> list[Evaluation]:
     """Returns the evaluation of each version, making those that are not there yet."""
-    asked = conditions(dataset, settings)
+    asked = conditions(dataset, settings, domain)
     key = digest(asked).hex()
     distinct = {version.number: version for version in versions}.values()
     missing = [v for v in distinct if store.runs.evaluation(v.number, key) is None]
     progress = progress or EvalProgress(0)
     progress.total = len(missing) * len(dataset) * settings.samples
-    calls = Calls(
-        endpoints.policy,
-        journal,
-        store.runs,
-        scope=f"evaluation/{key}",
-        concurrency=endpoints.concurrency,
-        timeout=settings.task_timeout,
-        price=price,
-        meter=progress.meter,
-    )
+    meter = progress.meter
+
+    def asking(endpoint: Endpoint, price: Price | None) -> Calls:
+        return Calls(
+            endpoint,
+            journal,
+            store.runs,
+            scope=f"evaluation/{key}",
+            concurrency=endpoints.concurrency,
+            timeout=settings.task_timeout,
+            price=price,
+            meter=meter,
+        )
+
+    calls = asking(endpoints.policy, price)
+    same = endpoints.reflection is endpoints.policy
+    judge = calls if same else asking(endpoints.reflection, reflection_price)
     prompts = Path(settings.prompts) if settings.prompts else None
-    template = templates.load("rollout", prompts)
+    template = domain.template("rollout", prompts)
     libraries = {version.number: store.library(version) for version in missing}
 
     async def one(version: Version, problem: Problem, sample: int) -> Rollout:
-        rollout = await attempt(
-            calls,
-            verifier,
-            template,
-            libraries[version.number],
-            problem,
-            agent_objective=settings.agent_objective,
+        library = libraries[version.number]
+        context = Context(
+            problem=problem,
+            messages=domain.render(template, library, problem, settings.agent_objective),
+            calls=calls,
+            judge=judge,
+            verifier=verifier,
             sampling=Sampling(settings.temperature, settings.max_tokens, settings.seed),
             sample=sample,
             place=(problem.id,),
         )
+        rollout = await attempt(domain, context)
         progress.done += 1
         return rollout
 
@@ -135,6 +156,7 @@ async def evaluate(
         rollouts = await gathered(one(*what) for what in order)
     finally:
         await calls.endpoint.close()
+        await judge.endpoint.close()
     scores: dict[int, list[Score]] = defaultdict(list)
     for (version, problem, sample), rollout in zip(order, rollouts, strict=True):
         call = bytes.fromhex(rollout.call) if rollout.call else None

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any
+
+from tfgrpo.domain import Verdict
 
 PLAIN = re.compile(r"[+-]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?\Z|[+-]?\.\d+\Z")
 TAG = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
@@ -28,18 +30,6 @@ GROUPS = re.compile(r"(?<=\d)(?:\\,|\\ |\\!|~|\s)(?=\d{3}(?!\d))")
 LONGEST = 1000
 """A number of more digits than this is left to sympy, which is killed when it takes too long."""
 WORDS = re.compile(r"[^\W\d_]{2,}(?:[ .,'-]+[^\W\d_]+)*\Z")
-
-
-class Verdict(NamedTuple):
-    """A judged response.
-
-    `reward` is in [0, 1], or None when the response could not be judged. `answer` is what was
-    extracted, in a normal form that equal answers share; `reason` is for people.
-    """
-
-    reward: float | None
-    answer: str | None
-    reason: str
 
 
 def judge(gold: str, response: str) -> Verdict:

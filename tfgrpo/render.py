@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from tfgrpo import templates
+from tfgrpo.problems import Problem
 from tfgrpo.store.records import Library as StoredLibrary
 from tfgrpo.store.records import Version
+
+if TYPE_CHECKING:
+    from tfgrpo.domain import Domain
 
 Format: TypeAlias = Literal["json", "md", "prompt"]
 FORMATS: tuple[Format, ...] = get_args(Format)
@@ -26,7 +30,7 @@ LEARNING_OBJECTIVE = "Rules that make attempts at problems like these come out r
 class Library(StoredLibrary):
     """A library that can put itself into a prompt."""
 
-    __slots__ = ("_prompts", "agent_objective")
+    __slots__ = ("_domain", "_prompts", "agent_objective")
 
     def __init__(
         self,
@@ -34,21 +38,28 @@ class Library(StoredLibrary):
         *,
         agent_objective: str = AGENT_OBJECTIVE,
         prompts: Path | None = None,
+        domain: Domain | None = None,
     ) -> None:
         super().__init__(stored.version, tuple(stored))
         self.agent_objective = agent_objective
         self._prompts = prompts
+        self._domain = domain
 
     def prompt(self) -> str:
         """Returns the library as prompt text: a line `[G0] …` for each experience."""
         return prompt_text(self)
 
-    def render(self, problem: str) -> list[dict[str, str]]:
+    def render(self, problem: str | Problem) -> list[dict[str, str]]:
         """Returns the chat messages for a problem, as the `openai` client takes them."""
-        template = templates.load("rollout", self._prompts)
+        if isinstance(problem, str):
+            problem = Problem("", problem)
+        template = templates.load(
+            "rollout", self._prompts, self._domain.prompts if self._domain else None
+        )
+        render = self._domain.render if self._domain else problem_messages
         return [
             {"role": role, "content": content}
-            for role, content in rollout_messages(template, self, problem, self.agent_objective)
+            for role, content in render(template, self, problem, self.agent_objective)
         ]
 
 
@@ -73,6 +84,14 @@ def rollout_messages(
             "problem": problem,
         }
     )
+
+
+def problem_messages(
+    template: templates.Template, library: StoredLibrary, problem: Problem, agent_objective: str
+) -> tuple[templates.Message, ...]:
+    """Returns the messages of a rollout; a conversation stands in the question's place."""
+    text = "" if problem.messages else problem.problem
+    return (*rollout_messages(template, library, text, agent_objective), *problem.messages)
 
 
 def formatted(library: StoredLibrary, format: Format) -> str:

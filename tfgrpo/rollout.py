@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from tfgrpo.calls import Calls
-from tfgrpo.endpoint import CallFailed, Request
+from tfgrpo.domain import Context, Domain, DomainError, Trajectory, Verdict
+from tfgrpo.endpoint import CallFailed
 from tfgrpo.problems import Problem
-from tfgrpo.render import rollout_messages
-from tfgrpo.store.canonical import digest
-from tfgrpo.store.records import Library
-from tfgrpo.templates import Template
-from tfgrpo.verify import Verifier
+from tfgrpo.store.records import Json
 
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
     """One attempt. `reward` is None when it failed or could not be judged: it teaches nothing.
 
-    `outcome` is answered, truncated (at the token limit), unverifiable or failed; `call` the
-    journal's key of the attempt; `reason` the verifier's, or what failed.
+    `outcome` is answered, truncated (at the token limit), unverifiable or failed; `calls` the
+    journal's keys of the attempt; `reason` the verifier's, or what failed; `details` what the
+    reward is made of. `messages` is what followed the prompt where that is more than a response.
     """
 
     problem: Problem
@@ -30,7 +28,19 @@ class Rollout:
     reward: float | None
     answer: str | None
     reason: str
-    call: str | None
+    calls: tuple[str, ...] = ()
+    details: Json = field(default_factory=dict, hash=False)
+    messages: tuple[Json, ...] = field(default=(), hash=False)
+
+    @property
+    def call(self) -> str | None:
+        """The call that gave the response."""
+        return self.calls[-1] if self.calls else None
+
+    @property
+    def transcript(self) -> str:
+        """The attempt as the reflection model reads it: every message, or the response."""
+        return "\n\n".join(map(_said, self.messages)) or self.response
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,63 +79,65 @@ class Group:
         return sum(self.rewards) / len(self.rewards) if self.rewards else 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Sampling:
-    """How attempts are sampled: temperature, the most tokens of an answer, and a seed."""
-
-    temperature: float = 0.7
-    max_tokens: int = 16384
-    seed: int = 0
-
-
-async def attempt(
-    calls: Calls,
-    verifier: Verifier,
-    template: Template,
-    library: Library,
-    problem: Problem,
-    *,
-    agent_objective: str,
-    sampling: Sampling,
-    sample: int,
-    place: tuple[str | int, ...],
-) -> Rollout:
-    """Makes one attempt at a problem and judges it.
+async def attempt(domain: Domain, context: Context) -> Rollout:
+    """Makes one attempt at a problem and judges it, as the domain does both.
 
     A request that cannot be answered gives a failed rollout; EndpointError is let through.
     """
-    request = Request(
-        stage="rollout",
-        messages=rollout_messages(template, library, problem.problem, agent_objective),
-        temperature=sampling.temperature,
-        max_tokens=sampling.max_tokens,
-        seed=sample_seed(sampling.seed, *place, sample),
-    )
+    problem, sample = context.problem, context.sample
     try:
-        recorded = await calls.ask(request, place=place, sample=sample)
+        trajectory = await domain.rollout(context)
     except CallFailed as error:
-        return Rollout(problem, sample, "", "failed", None, None, str(error), None)
-    answer = recorded.answer
-    verdict = await verifier.verdict(problem, answer.content)
+        return Rollout(problem, sample, "", "failed", None, None, str(error))
+    verdict = await judged(domain, context, trajectory)
     if verdict.reward is None:
         outcome = "unverifiable"
     else:
-        outcome = "truncated" if answer.truncated else "answered"
+        outcome = "truncated" if trajectory.truncated else "answered"
     return Rollout(
         problem=problem,
         sample=sample,
-        response=answer.content,
+        response=trajectory.response,
         outcome=outcome,
         reward=verdict.reward,
         answer=verdict.answer,
         reason=verdict.reason,
-        call=recorded.key,
+        calls=trajectory.calls,
+        details=verdict.details,
+        messages=trajectory.messages,
     )
 
 
-def sample_seed(*parts: str | int) -> int:
-    """Returns a seed of 31 bits that follows from `parts`, different for every sample."""
-    return int.from_bytes(digest(["tfgrpo.seed", *parts])[:4], "big") >> 1
+async def judged(domain: Domain, context: Context, trajectory: Trajectory) -> Verdict:
+    """Returns the domain's verdict on a trajectory, in a worker process or by asking a model.
+
+    A judge that cannot be reached gives an unverifiable verdict. Raises DomainError for a
+    reward out of [0, 1], and EndpointError.
+    """
+    if domain.judge is not None:
+        try:
+            verdict = await domain.judge(context, trajectory)
+        except CallFailed as error:
+            return Verdict(None, None, f"unverifiable: {error}")
+    else:
+        assert domain.function is not None
+        verdict = await context.verifier.verdict(
+            context.problem, trajectory.response, domain.function
+        )
+    if verdict.reward is not None and not 0.0 <= verdict.reward <= 1.0:
+        raise DomainError(
+            f"domain {domain.name} gave the reward {verdict.reward}",
+            hint="a reward is a number from 0 to 1, or None for what cannot be judged",
+        )
+    return verdict
+
+
+def _said(message: Json) -> str:
+    """Returns a chat message as text, tool calls included."""
+    said = str(message.get("content") or "")
+    for call in message.get("tool_calls") or ():
+        said += "\n" + json.dumps(call.get("function", call), ensure_ascii=False)
+    return f"{message.get('role')}: {said.strip()}"
 
 
 def mean_reward(groups: Sequence[Group]) -> float | None:

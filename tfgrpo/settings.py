@@ -15,8 +15,17 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    field_validator,
+    model_serializer,
+)
 
+from tfgrpo import domains
 from tfgrpo.calls import FREE, Price
 from tfgrpo.render import AGENT_OBJECTIVE, LEARNING_OBJECTIVE
 from tfgrpo.store.errors import TfgrpoError
@@ -77,6 +86,7 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    domain: str = domains.DEFAULT
     fields: dict[str, str] = Field(default_factory=dict)
     models: ModelSettings = ModelSettings()
     agent_objective: str = AGENT_OBJECTIVE
@@ -85,6 +95,14 @@ class Settings(BaseModel):
     max_tokens: int = Field(default=16_384, ge=1)
     task_timeout: float = Field(default=1800.0, gt=0, allow_inf_nan=False)
     seed: int = 0
+
+    @model_serializer(mode="wrap")
+    def _dumped(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leaves the default domain out: records made before there were others stay the same."""
+        found: dict[str, Any] = handler(self)
+        if found.get("domain") == domains.DEFAULT:
+            del found["domain"]
+        return found
 
 
 class TrainSettings(Settings):
@@ -138,11 +156,17 @@ def read_toml(path: Path) -> dict[str, dict[str, Any]]:
 def build(kind: type[S], *layers: Mapping[str, Any]) -> S:
     """Returns settings from layers of values, the first that has one winning; None is no value.
 
-    Raises SettingsError in the words of the flag or key that is wrong.
+    Objectives that no layer names are the domain's. Raises SettingsError in the words of the
+    flag or key that is wrong, and DomainError.
     """
     values: dict[str, Any] = {}
     for layer in reversed(layers):
         values.update({k.replace("-", "_"): v for k, v in layer.items() if v is not None})
+    if values.get("domain", domains.DEFAULT) != domains.DEFAULT:
+        domain = domains.find(str(values["domain"]))
+        for objective in ("agent_objective", "learning_objective"):
+            if objective in kind.model_fields:
+                values.setdefault(objective, getattr(domain, objective))
     models = {k: values.pop(k) for k in list(values) if k in ModelSettings.model_fields}
     try:
         return kind(**values, models=ModelSettings(**models))

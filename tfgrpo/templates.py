@@ -59,9 +59,11 @@ class Template:
         return tuple((role, text) for role, text in filled if text)
 
 
-def load(name: str, folder: Path | None = None) -> Template:
-    """Returns the prompt `name`, from `folder` when it has one of that name, else our own."""
-    if folder is not None:
+def load(name: str, *folders: Path | None) -> Template:
+    """Returns the prompt `name`, from the first folder that has one of that name, else our own."""
+    for folder in folders:
+        if folder is None:
+            continue
         if not folder.is_dir():
             raise TemplateError(f"no folder {folder}", hint="--prompts names a folder of .md files")
         path = folder / f"{name}.md"

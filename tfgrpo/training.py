@@ -21,13 +21,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tfgrpo import controller, problems, templates
+from tfgrpo import controller, problems
 from tfgrpo.advantage import Comparison, Reflection, compare
 from tfgrpo.calls import Calls, Price
+from tfgrpo.domain import Context, Domain, Sampling
+from tfgrpo.domains import math
 from tfgrpo.endpoint import Answer, Endpoint, EndpointError
 from tfgrpo.problems import Problem
 from tfgrpo.progress import Progress
-from tfgrpo.rollout import Group, Rollout, Sampling, attempt, mean_reward
+from tfgrpo.rollout import Group, Rollout, attempt, mean_reward
 from tfgrpo.serving import Endpoints
 from tfgrpo.settings import TrainSettings
 from tfgrpo.store.errors import StaleVersion, StoreError, TfgrpoError
@@ -107,6 +109,7 @@ class Training:
         verifier: Verifier,
         journal: Journal,
         *,
+        domain: Domain = math.DOMAIN,
         prompts: Path | None = None,
         price: Price | None = None,
         reflection_price: Price | None = None,
@@ -114,16 +117,16 @@ class Training:
         self.settings = TrainSettings(**run.config)
         self.steps = plan_steps(dataset, self.settings)
         self.progress = Progress(run.name, len(self.steps), self.settings.epochs)
-        self._store, self._run = store, run
+        self._store, self._run, self._domain = store, run, domain
         self.watch: Watch = lambda _: None
         self._verifier, self._journal = verifier, journal
         if prompts is None and self.settings.prompts:
             prompts = Path(self.settings.prompts)
-        self._template = templates.load("rollout", prompts)
+        self._template = domain.template("rollout", prompts)
         self._reflection = Reflection(
-            summary=templates.load("summary", prompts),
-            comparison=templates.load("comparison", prompts),
-            controller=templates.load("controller", prompts),
+            summary=domain.template("summary", prompts),
+            comparison=domain.template("comparison", prompts),
+            controller=domain.template("controller", prompts),
             agent_objective=self.settings.agent_objective,
             learning_objective=self.settings.learning_objective,
             max_words=self.settings.max_words,
@@ -266,17 +269,7 @@ class Training:
         rollout = self._recalled(problem, row) if row else None
         if rollout is None:
             rollout = await attempt(
-                self._policy,
-                self._verifier,
-                self._template,
-                library,
-                problem,
-                agent_objective=self.settings.agent_objective,
-                sampling=Sampling(
-                    self.settings.temperature, self.settings.max_tokens, self.settings.seed
-                ),
-                sample=sample,
-                place=(step, problem.id),
+                self._domain, self._context(problem, library, sample, (step, problem.id))
             )
             if rollout.outcome != "failed":  # what failed may succeed when the run goes on
                 await self._journal.rollout(self._row(step, rollout, library.version))
@@ -285,6 +278,23 @@ class Training:
             self.progress.rewards.append(rollout.reward)
         return rollout
 
+    def _context(
+        self, problem: Problem, library: Library, sample: int, place: tuple[str | int, ...]
+    ) -> Context:
+        settings = self.settings
+        return Context(
+            problem=problem,
+            messages=self._domain.render(
+                self._template, library, problem, settings.agent_objective
+            ),
+            calls=self._policy,
+            judge=self._reflector,
+            verifier=self._verifier,
+            sampling=Sampling(settings.temperature, settings.max_tokens, settings.seed),
+            sample=sample,
+            place=place,
+        )
+
     def _recalled(self, problem: Problem, row: RolloutRow) -> Rollout | None:
         """Returns a rollout that was recorded before the run was interrupted.
 
@@ -292,36 +302,45 @@ class Training:
         """
         if row.outcome == "failed":
             return None
-        call = self._store.runs.call(bytes.fromhex(row.calls[-1])) if row.calls else None
-        if row.calls and call is None:
-            return None
+        calls = [self._store.runs.call(bytes.fromhex(key)) for key in row.calls]
         response = ""
-        if call is not None:
+        for call in calls:
+            if call is None:
+                return None
             answer = Answer(**call.answer)
             response = answer.content
             self._policy.recount("rollout", answer)
         return Rollout(
             problem=problem,
             sample=row.sample,
-            response=response,
+            response=row.verdict.get("response", response),
             outcome=row.outcome,
             reward=row.reward,
             answer=row.verdict.get("answer"),
             reason=row.verdict.get("reason", ""),
-            call=row.calls[-1] if row.calls else None,
+            calls=row.calls,
+            details=row.verdict.get("details", {}),
+            messages=tuple(row.verdict.get("messages", ())),
         )
 
     def _row(self, step: int, rollout: Rollout, version: Version) -> RolloutRow:
+        verdict: dict[str, Any] = {"answer": rollout.answer, "reason": rollout.reason}
+        if rollout.details:
+            verdict["details"] = dict(rollout.details)
+        if rollout.messages:
+            verdict["messages"] = list(rollout.messages)
+        if rollout.messages or len(rollout.calls) > 1:  # else it is what the call says
+            verdict["response"] = rollout.response
         return RolloutRow(
             run=self._run.id,
             step=step,
             problem=rollout.problem.id,
             sample=rollout.sample,
             version=version.number,
-            calls=(rollout.call,) if rollout.call else (),
+            calls=rollout.calls,
             outcome=rollout.outcome,
             reward=rollout.reward,
-            verdict={"answer": rollout.answer, "reason": rollout.reason},
+            verdict=verdict,
             time=time.time_ns() // 1000,
         )
 

@@ -9,17 +9,24 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
 from concurrent.futures import TimeoutError as FutureTimeout
 from types import TracebackType
-from typing import Self
+from typing import Any, Self, TypeVar
 
-from tfgrpo.math_answers import Verdict, check_gold, judge
+from tfgrpo.domain import Check, Domain, Verdict, Verify
+from tfgrpo.domains import math
 from tfgrpo.problems import DatasetError, Problem
+
+T = TypeVar("T")
+
+
+class Killed(Exception):
+    """A function that ran too long in a worker process, or whose process died."""
 
 
 class Verifier:
-    """Judges responses in `workers` processes, each answer within `seconds`. Close it when done."""
+    """Runs judges in `workers` processes, each within `seconds`. Close it when done."""
 
     def __init__(self, *, workers: int = 2, seconds: float = 10.0) -> None:
         from pebble import ProcessPool
@@ -27,17 +34,30 @@ class Verifier:
         self._seconds = seconds
         self._pool = ProcessPool(max_workers=workers, context=multiprocessing.get_context("spawn"))
 
-    async def verdict(self, problem: Problem, response: str) -> Verdict:
-        """Returns the verdict on a response to a problem."""
-        future = self._pool.schedule(judge, args=[problem.answer, response], timeout=self._seconds)
+    async def verdict(
+        self, problem: Problem, response: str, verify: Verify = math.verify
+    ) -> Verdict:
+        """Returns the verdict on a response to a problem, by a plain verifier."""
         try:
-            return await asyncio.wrap_future(future)
+            return await self.run(verify, problem, response)
+        except Killed as error:
+            return Verdict(None, None, f"unverifiable: {error}")
+
+    async def run(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Returns what an importable function gives, in a worker process.
+
+        Raises Killed when it took too long, when its process died, and for whatever it raised.
+        """
+        future = self._pool.schedule(function, args=arguments, timeout=self._seconds)
+        try:
+            found: T = await asyncio.wrap_future(future)
+            return found
         except (TimeoutError, FutureTimeout):
-            return Verdict(None, None, f"unverifiable: no verdict in {self._seconds:g} s")
+            raise Killed(f"no verdict in {self._seconds:g} s") from None
         except asyncio.CancelledError:
             raise
-        except Exception as error:  # the worker died: out of memory, or killed
-            return Verdict(None, None, f"unverifiable: {type(error).__name__}")
+        except Exception as error:  # its own, or the worker died: out of memory, or killed
+            raise Killed(_told(error)) from None
 
     def close(self) -> None:
         """Ends the worker processes."""
@@ -56,12 +76,51 @@ class Verifier:
         self.close()
 
 
-def check_golds(problems: Iterable[Problem], source: str) -> None:
-    """Raises DatasetError for the first problem whose ground truth nothing can be compared with."""
-    for problem in problems:
-        wrong = check_gold(problem.answer)
-        if wrong is not None:
-            raise DatasetError(
-                f"{source}: {problem.id}: cannot parse the answer {problem.answer!r}: {wrong}",
-                hint="give the ground truth as a number or as LaTeX",
-            )
+def check_golds(
+    problems: Sequence[Problem], source: str, domain: Domain = math.DOMAIN, *, workers: int = 2
+) -> None:
+    """Raises DatasetError when there are problems that the domain cannot judge attempts at.
+
+    It names the first of them and says how many there are. Every one is looked at in a worker
+    process, as a hostile ground truth may hang or kill what parses it.
+    """
+    if domain.check is None or not problems:
+        return
+    found = asyncio.run(_wrong(problems, domain.check, workers))
+    if found:
+        problem, wrong = found[0]
+        more = f" ({len(found)} of {len(problems)} are like that)" if len(found) > 1 else ""
+        raise DatasetError(
+            f"{source}: {problem.id}: cannot parse the answer {problem.answer!r}: {wrong}{more}",
+            hint="give the ground truth as a number or as LaTeX",
+        )
+
+
+async def _wrong(
+    problems: Sequence[Problem], check: Check, workers: int
+) -> list[tuple[Problem, str]]:
+    """Returns the problems that a check objects to, in order, each with the objection."""
+    size = max(1, min(200, len(problems) // (4 * workers)))
+    batches = [problems[i : i + size] for i in range(0, len(problems), size)]
+    with Verifier(workers=workers, seconds=20.0) as verifier:
+
+        async def objections(batch: Sequence[Problem]) -> list[str | None]:
+            try:
+                return await verifier.run(_checked, check, batch)
+            except Killed as error:
+                if len(batch) == 1:
+                    return [str(error)]
+            return [o for problem in batch for o in await objections([problem])]
+
+        found = await asyncio.gather(*map(objections, batches))
+    told = [objection for batch in found for objection in batch]
+    return [(p, o) for p, o in zip(problems, told, strict=True) if o is not None]
+
+
+def _checked(check: Check, batch: Sequence[Problem]) -> list[str | None]:
+    """Returns the objection to each of a batch; runs in a worker process."""
+    return [check(problem) for problem in batch]
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".strip(": ")[:200]

@@ -1,0 +1,20 @@
+"""Math: answers in `\\boxed{}` or an `<answer>` tag, compared with the ground truth."""
+
+from __future__ import annotations
+
+from tfgrpo.domain import Domain, Verdict
+from tfgrpo.math_answers import check_gold, judge
+from tfgrpo.problems import Problem
+
+
+def verify(problem: Problem, response: str) -> Verdict:
+    """Judges the answer that a response gives. May be slow; raises nothing."""
+    return judge(problem.answer, response)
+
+
+def check(problem: Problem) -> str | None:
+    """Returns what is wrong with the ground truth, or None when answers can be compared with it."""
+    return check_gold(problem.answer)
+
+
+DOMAIN = Domain(name="math", verify=verify, check=check)
