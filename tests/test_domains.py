@@ -1,0 +1,330 @@
+"""Domains: found by name, made of one object, and trained and evaluated like math."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import ROOT, Cli, one_line_error
+from scripted import Reply, ScriptedEndpoint, opened_calls, stage, teachable
+
+from tfgrpo import domains, problems
+from tfgrpo.domain import Context, Domain, DomainError, Sampling, Trajectory, Verdict
+from tfgrpo.domains import math
+from tfgrpo.endpoint import CallFailed
+from tfgrpo.evaluation import conditions
+from tfgrpo.problems import Problem
+from tfgrpo.render import Library, problem_messages
+from tfgrpo.rollout import Rollout, attempt
+from tfgrpo.settings import EvalSettings, TrainSettings, build
+from tfgrpo.store import ROOT as FIRST
+from tfgrpo.store import Library as StoredLibrary
+from tfgrpo.templates import load
+from tfgrpo.verify import Verifier
+
+PAGE = ROOT / "docs" / "domains.md"
+EMPTY = StoredLibrary(FIRST, ())
+
+CASE = """
+from tfgrpo.domain import Domain, Verdict
+
+def verify(problem, response):
+    return Verdict(float(response.isupper()), response, "upper case or not")
+
+DOMAIN = Domain(name="shouting", verify=verify, ground_truth=False)
+
+def made(argument):
+    return Domain(name="made", verify=verify, identity=argument)
+"""
+
+
+def shouts(problem: Problem, response: str) -> Verdict:
+    return Verdict(float(response.isupper()), response, "")
+
+
+def too_much(problem: Problem, response: str) -> Verdict:
+    return Verdict(7.0, None, "")
+
+
+@pytest.fixture
+def module(tmp_path: Path) -> Iterator[str]:
+    """A module of the user's in `tmp_path`, which is not yet where modules are looked for."""
+    (tmp_path / "shouting_case.py").write_text(CASE)
+    path = list(sys.path)
+    yield "shouting_case"
+    sys.path[:] = path
+    sys.modules.pop("shouting_case", None)
+
+
+# how one is found:
+
+
+def test_math_is_what_is_meant_when_nothing_is_said() -> None:
+    assert domains.find() is domains.find("math") is math.DOMAIN
+
+
+def test_an_object_is_imported_from_the_folders_named(tmp_path: Path, module: str) -> None:
+    assert domains.find(f"{module}:DOMAIN", (tmp_path,)).name == "shouting"
+
+
+def test_a_package_installs_a_domain_by_an_entry_point(tmp_path: Path, module: str) -> None:
+    info = tmp_path / "shouting-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: shouting\nVersion: 1.0\n")
+    points = f"[{domains.GROUP}]\nshouting = {module}:DOMAIN\nmade = {module}:made\n"
+    (info / "entry_points.txt").write_text(points)
+    sys.path.append(str(tmp_path))
+    assert domains.find("shouting").name == "shouting"
+    assert domains.find("made:of this").identity == "of this"
+    with pytest.raises(DomainError, match="needs an argument") as caught:
+        domains.find("made")
+    assert "made:" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ("maths", "did you mean math"),
+        ("nothing.there:DOMAIN", "nothing"),
+        ("shouting_case:NOT", "NOT"),
+        ("shouting_case:CASE", "not a domain"),
+        ("json:decoder", "not a domain"),
+        (":", "cannot load"),
+        ("math:5", "takes no argument"),
+    ],
+)
+def test_what_is_no_domain_is_an_error_with_a_hint(
+    spec: str, said: str, tmp_path: Path, module: str
+) -> None:
+    (tmp_path / "shouting_case.py").write_text(CASE + "\nCASE = 'text'\n")
+    with pytest.raises(DomainError, match=said) as caught:
+        domains.find(spec, (tmp_path,))
+    assert caught.value.hint
+
+
+def test_a_verifier_that_no_worker_process_can_import_is_refused_when_it_is_made() -> None:
+    with pytest.raises(DomainError, match="cannot import its verifier"):
+        Domain(name="x", verify=lambda problem, response: Verdict(1.0, None, ""))
+
+
+# what it changes, and what it leaves as it was:
+
+
+def test_records_of_the_default_domain_are_what_they_were_before_there_were_others() -> None:
+    dataset = [Problem("a", "q", "1")]
+    settings = build(EvalSettings, {"data": "d"})
+    assert "domain" not in build(TrainSettings, {"data": "d"}).model_dump(mode="json")
+    assert set(conditions(dataset, settings)) == {
+        *("dataset", "problems", "model", "prompt", "agent_objective"),
+        *("samples", "temperature", "max_tokens", "seed"),
+    }
+    assert problems.digest(dataset) == (
+        "7227847374d901a9602894e0d56f739cace988b874cc12d991d36a023cfa6f9b"
+    )
+    other = Domain(name="other", verify=shouts, identity="i")
+    found = conditions(dataset, settings, other)
+    assert (found["domain"], found["identity"]) == ("other", "i")
+
+
+def test_objectives_that_nobody_names_are_the_domains(tmp_path: Path, module: str) -> None:
+    text = CASE.replace("ground_truth=False", "agent_objective='Shout.'")
+    (tmp_path / "shouting_case.py").write_text(text)
+    domains.find(f"{module}:DOMAIN", (tmp_path,))
+    settings = build(TrainSettings, {"data": "d", "domain": f"{module}:DOMAIN"})
+    assert settings.agent_objective == "Shout."
+    assert settings.model_dump(mode="json")["domain"] == f"{module}:DOMAIN"
+    named = build(TrainSettings, {"data": "d"}, {"domain": f"{module}:DOMAIN"})
+    assert named.agent_objective == "Shout."
+    mine = {"data": "d", "domain": f"{module}:DOMAIN", "agent_objective": "Whisper."}
+    assert build(TrainSettings, mine).agent_objective == "Whisper."
+
+
+def test_a_domains_prompts_stand_between_the_users_and_ours(tmp_path: Path) -> None:
+    theirs, users = tmp_path / "theirs", tmp_path / "users"
+    for folder, text in ((theirs, "theirs"), (users, "the user's")):
+        folder.mkdir()
+        (folder / "rollout.md").write_text(f"<!-- user -->\n{text}\n")
+    (theirs / "summary.md").write_text("<!-- user -->\ntheir summary\n")
+    domain = Domain(name="x", verify=shouts, prompts=theirs)
+    assert domain.template("rollout", users).parts == (("user", "the user's"),)
+    assert domain.template("summary", users).parts == (("user", "their summary"),)
+    assert domain.template("comparison", users) == load("comparison")
+    assert Library(EMPTY, domain=domain).render("q") == [{"role": "user", "content": "theirs"}]
+
+
+def test_extra_fields_go_into_meta_and_answers_may_be_missing(tmp_path: Path) -> None:
+    file = tmp_path / "d.jsonl"
+    turns = [{"role": "user", "content": "Hello."}, {"role": "assistant", "content": "Yes?"}]
+    rows = [{"problem": turns, "who": "a clerk", "level": 3}, {"problem": "q", "answer": "5"}]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    domain = Domain(name="x", verify=shouts, extra=("persona", "level"), ground_truth=False)
+    talk, plain = domain.problems(str(file), {"persona": "who"})
+    assert talk.meta == {"persona": "a clerk", "level": 3}
+    assert talk.messages == (("user", "Hello."), ("assistant", "Yes?"))
+    assert (talk.problem, talk.answer) == ("user: Hello.\n\nassistant: Yes?", "")
+    assert plain == Problem("line-2", "q", "5")
+    system, *rest = problem_messages(load("rollout"), EMPTY, talk, "Be kind.")
+    assert system[0] == "system"
+    assert tuple(rest) == talk.messages
+
+
+# how attempts are made and judged:
+
+
+def attempted(folder: Path, verifier: Verifier, domain: Domain, answer: str = "LOUD") -> Rollout:
+    def script(request: dict[str, Any]) -> str:
+        return "0.25" if "How loud" in request["messages"][0]["content"] else answer
+
+    with ScriptedEndpoint(script) as server, opened_calls(folder, server.base_url) as calls:
+
+        async def run() -> Rollout:
+            try:
+                problem = Problem("p", "q")
+                sampling = Sampling(seed=3)
+                prompt = (("user", "q"),)
+                return await attempt(
+                    domain, Context(problem, prompt, calls, calls, verifier, sampling, 0, (1, "p"))
+                )
+            finally:
+                await calls.endpoint.close()
+
+        return asyncio.run(run())
+
+
+def test_a_plain_verifier_runs_in_a_worker_process(tmp_path: Path, verifier: Verifier) -> None:
+    found = attempted(tmp_path, verifier, Domain(name="x", verify=shouts))
+    assert (found.reward, found.answer, found.outcome) == (1.0, "LOUD", "answered")
+
+
+async def asked(context: Context, trajectory: Trajectory) -> Verdict:
+    question = [("user", f"How loud is {trajectory.response}?")]
+    recorded = await context.ask(question, stage="judge", model=context.judge, temperature=0.0)
+    reward = float(recorded.answer.content)
+    return Verdict(reward, None, "judged", {"loudness": reward})
+
+
+def test_an_async_verifier_asks_a_model_and_its_details_are_kept(
+    tmp_path: Path, verifier: Verifier
+) -> None:
+    found = attempted(tmp_path, verifier, Domain(name="x", verify=asked))
+    assert (found.reward, found.details) == (0.25, {"loudness": 0.25})
+
+
+async def unreachable(context: Context, trajectory: Trajectory) -> Verdict:
+    raise CallFailed("the judge is out")
+
+
+def test_a_judge_that_cannot_answer_leaves_the_attempt_unverifiable(
+    tmp_path: Path, verifier: Verifier
+) -> None:
+    found = attempted(tmp_path, verifier, Domain(name="x", verify=unreachable))
+    assert (found.reward, found.outcome) == (None, "unverifiable")
+    assert "the judge is out" in found.reason
+
+
+def test_a_reward_out_of_range_is_the_domains_error(tmp_path: Path, verifier: Verifier) -> None:
+    with pytest.raises(DomainError, match="reward 7"):
+        attempted(tmp_path, verifier, Domain(name="x", verify=too_much))
+
+
+async def twice(context: Context) -> Trajectory:
+    first = await context.ask(context.messages)
+    again = (*context.messages, ("assistant", first.answer.content), ("user", "Again!"))
+    second = await context.ask(again, turn=1)
+    messages = tuple({"role": role, "content": content} for role, content in again[1:])
+    return Trajectory(second.answer.content, (first.key, second.key), messages=messages)
+
+
+def test_a_rollout_of_several_calls_keeps_them_all_and_its_messages(
+    tmp_path: Path, verifier: Verifier
+) -> None:
+    found = attempted(tmp_path, verifier, Domain(name="x", verify=shouts, rollout=twice))
+    assert len(found.calls) == 2
+    assert found.call == found.calls[1] != found.calls[0]
+    assert found.transcript == "assistant: LOUD\n\nuser: Again!"
+
+
+TWICE = """
+from tfgrpo.domain import Domain, Trajectory, Verdict
+
+async def rollout(context):
+    first = await context.ask(context.messages)
+    second = await context.ask((*context.messages, ("assistant", first.answer.content)), turn=1)
+    said = ({"role": "tool", "content": "TOOL-SAID"},)
+    return Trajectory("final " + second.answer.content, (first.key, second.key), messages=said)
+
+async def verify(context, trajectory):
+    asked = await context.ask((("user", "JUDGE " + trajectory.response),), stage="judge")
+    reward = 0.75 if context.sample % 2 else 0.5
+    return Verdict(reward, trajectory.response, "judged", {"tone": f"TONE-{reward}"})
+
+DOMAIN = Domain(name="twice", verify=verify, rollout=rollout, ground_truth=False)
+"""
+
+
+def test_a_domain_of_ones_own_is_trained_and_evaluated(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "twice_domain.py").write_text(TWICE)
+    rows = [{"id": f"p{n}", "problem": f"What is {n} op 1?"} for n in range(2)]
+    (tmp_path / "d.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with ScriptedEndpoint(reflecting) as server:
+        model = ("--model", "m", "--base-url", server.base_url)
+        domain = ("--domain", "twice_domain:DOMAIN")
+        once = ("--epochs", "1", "--batch-size", "2", "--group-size", "2")
+        cli("train", "d.jsonl", *domain, *once, *model)
+        told = [r["messages"][-1]["content"] for r in server.requests if stage(r) == "summary"]
+        assert len(told) == 4
+        assert all("tool: TOOL-SAID" in text for text in told)
+        assert sum("TONE-0.75" in text and "reward 0.75 of 1" in text for text in told) == 2
+        compared = [
+            r["messages"][-1]["content"] for r in server.requests if stage(r) == "comparison"
+        ]
+        assert all("tone: TONE-0.5" in text and "(not given)" in text for text in compared)
+        record = json.loads(cli("runs", "d", "--json").stdout)
+        assert "twice_domain:DOMAIN" in json.dumps(record)
+        done = cli("eval", "d.jsonl", "--samples", "2", "--json", "--base-url", server.base_url)
+        (first, *_) = json.loads(done.stdout)["evaluations"]
+        assert first["mean"][0] == 0.625
+        assert (first["conditions"]["domain"], first["conditions"]["judge"]) == ("twice", "m")
+        asked = len(server.requests)
+        cli("eval", "d.jsonl", "--samples", "2", "--base-url", server.base_url)
+        assert len(server.requests) == asked
+
+
+def test_a_rollout_of_several_calls_is_gone_on_with_as_it_was(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "twice_domain.py").write_text(TWICE)
+    (tmp_path / "d.jsonl").write_text('{"problem": "q"}\n')
+
+    def stopping(request: dict[str, Any]) -> str | Reply:
+        refused = Reply({"error": {"message": "later"}}, status=401)
+        return refused if stage(request) == "summary" else reflecting(request)
+
+    command = ("train", "d.jsonl", "--domain", "twice_domain:DOMAIN", "--model", "m")
+    command += ("--epochs", "1", "--group-size", "2", "--base-url")
+    with ScriptedEndpoint(stopping) as server:
+        cli(*command, server.base_url, ok=False)
+        address = server.base_url
+        server.script = reflecting
+        before = len(server.requests)
+        cli(*command, address)
+        since = server.requests[before:]
+    assert not [request for request in since if stage(request) == "rollout"]
+    told = [r["messages"][-1]["content"] for r in since if stage(r) == "summary"]
+    assert len(told) == 2
+    assert all("tool: TOOL-SAID" in text and "tone: TONE-" in text for text in told)
+
+
+def reflecting(request: dict[str, Any]) -> str:
+    return teachable(request) if stage(request) != "rollout" else "done"
+
+
+def test_a_domain_that_does_not_exist_is_said_before_anything_is_asked(
+    cli: Cli, tmp_path: Path
+) -> None:
+    (tmp_path / "d.jsonl").write_text('{"problem": "q", "answer": "1"}\n')
+    done = cli("train", "d.jsonl", "--domain", "mth", ok=False)
+    one_line_error(done, "did you mean math?")
