@@ -1,0 +1,380 @@
+"""The Python tool: what it keeps, and that nothing a hostile program tries gets through."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tfgrpo.tools import sandbox
+from tfgrpo.tools.python import LOST, Limits, Python
+from tfgrpo.tools.sandbox import SandboxError
+from tfgrpo.tools.tool import Result
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox is Linux's")
+
+SHORT = Limits(seconds=3.0, memory=1 << 29, output=4000, files=8 << 20)
+
+
+def run(*codes: str, limits: Limits = SHORT) -> list[Result]:
+    """Runs codes one after the other in one session."""
+
+    async def session() -> list[Result]:
+        python = Python(limits=limits)
+        try:
+            return [await python.call({"code": code}) for code in codes]
+        finally:
+            await python.close()
+
+    return asyncio.run(session())
+
+
+def refused(code: str, *, words: Sequence[str] = ("PermissionError",)) -> None:
+    """Asserts that code fails for want of permission, and that the session lives on."""
+    first, after = run(code, "1 + 1")
+    assert first.failed, first.text
+    assert any(word in first.text for word in words), first.text
+    assert after.text == "2"
+
+
+# What it is for:
+
+
+def test_state_lasts_from_call_to_call_and_the_last_value_is_shown() -> None:
+    assert [r.text for r in run("x = 3\nx + 1", "print(x * 2)", "None")] == [
+        "4",
+        "6",
+        "(no output)",
+    ]
+
+
+def test_an_exception_is_told_with_its_line_and_ends_nothing() -> None:
+    wrong, after = run("y = 1\n1 / 0", "y")
+    assert wrong.failed
+    assert "line 2, in <module>\nZeroDivisionError: division by zero" in wrong.text
+    assert "interpreter.py" not in wrong.text
+    assert after.text == "1"
+
+
+@pytest.mark.parametrize("code", ["import sys; sys.exit(0)", "raise KeyboardInterrupt", "input()"])
+def test_what_would_end_a_program_does_not_end_the_session(code: str) -> None:
+    wrong, after = run(code, "2 + 2")
+    assert wrong.failed
+    assert after.text == "4"
+
+
+def test_libraries_of_the_environment_can_be_imported() -> None:
+    assert run("import sympy; str(sympy.sqrt(8))")[0].text == "'2*sqrt(2)'"
+
+
+def test_files_can_be_written_in_the_scratch_folder_which_is_gone_afterwards() -> None:
+    written, listed, folder = run(
+        "open('a', 'w').write('x')", "import os; os.listdir('.')", "os.getcwd()"
+    )
+    assert (written.text, listed.text) == ("1", "['a']")
+    assert not Path(folder.text.strip("'")).exists()
+
+
+def test_a_call_without_code_is_told_so() -> None:
+    async def call() -> Result:
+        return await Python().call({"source": "1"})
+
+    assert asyncio.run(call()).failed
+
+
+def test_code_answered_from_the_record_is_run_when_its_state_is_needed() -> None:
+    async def session() -> tuple[str, str, Result]:
+        python, other = Python(limits=SHORT), Python(limits=SHORT)
+        try:
+            result = await python.call({"code": "x = 20"})
+            other.recall({"code": "x = 20"}, result)
+            states = python.state, other.state
+            return *states, await other.call({"code": "x + 1"})
+        finally:
+            await python.close()
+            await other.close()
+
+    mine, theirs, result = asyncio.run(session())
+    assert mine == theirs != ""
+    assert result.text == "21"
+
+
+# Hostile programs:
+
+
+def test_a_fork_bomb_cannot_begin() -> None:
+    refused("import os\nwhile True: os.fork()")
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import subprocess; subprocess.run(['ls'])",
+        "import os; os.posix_spawn('/bin/ls', ['ls'], {})",
+        "import os; os.execv('/bin/ls', ['ls'])",
+        "import os; assert not os.system('ls')",
+        "import multiprocessing as m; p = m.get_context('fork').Process(target=print); p.start()",
+        "import pty; pty.spawn('ls')",
+    ],
+)
+def test_no_process_and_no_program_can_be_started(code: str) -> None:
+    refused(code, words=("PermissionError", "AssertionError", "out of pty devices", "OSError"))
+
+
+def test_a_thread_bomb_runs_into_the_memory_limit() -> None:
+    code = (
+        "import threading, time\n"
+        "def work():\n    time.sleep(30)\n"
+        "for _ in range(100_000): threading.Thread(target=work, daemon=True).start()"
+    )
+    assert run(code)[0].failed
+
+
+def test_a_memory_bomb_is_a_memory_error() -> None:
+    bomb, after = run("b'x' * (3 << 30)", "1")
+    assert "MemoryError" in bomb.text
+    assert after.text == "1"
+
+
+def test_slow_memory_growth_ends_in_an_error_or_a_killed_session() -> None:
+    assert run("x = []\nwhile True: x.append(bytearray(1 << 20))")[0].failed
+
+
+def test_endless_output_is_cut_and_ends_the_session() -> None:
+    flood, after = run("while True: print('x' * 1000)", "x = 1; x")
+    assert flood.failed
+    assert flood.text.endswith(LOST)
+    assert len(flood.text) < 200
+    assert after.text == "1"
+
+
+def test_long_output_within_reason_is_cut_to_the_limit() -> None:
+    assert len(run("print('y' * 8000)")[0].text) == SHORT.output
+
+
+def test_endless_files_end_the_session() -> None:
+    code = "n = 0\nwhile True:\n    open(f'f{n}', 'wb').write(b'x' * (4 << 20)); n += 1"
+    flood = run(code)[0]
+    assert flood.failed
+    assert "MiB of files" in flood.text
+
+
+def test_one_huge_file_cannot_be_written() -> None:
+    refused("open('f', 'wb').write(b'x' * (20 << 20))", words=("OSError", "File too large"))
+
+
+def test_the_store_and_other_files_cannot_be_read_or_written(tmp_path: Path) -> None:
+    secret = tmp_path / "store.db"
+    secret.write_text("secret")
+    refused(f"open({str(secret)!r}).read()")
+    refused(f"open({str(secret)!r}, 'a').write('x')")
+    refused(f"import os; os.remove({str(secret)!r})")
+    refused(f"import os; os.listdir({str(tmp_path)!r})")
+    refused(f"import os; os.symlink({str(secret)!r}, 'link'); open('link').read()")
+    refused(f"import os; os.link({str(secret)!r}, 'hard')", words=("PermissionError", "OSError"))
+    refused(
+        f"import sqlite3; sqlite3.connect({str(secret)!r}).execute('select 1 from x')",
+        words=("OperationalError",),
+    )
+    assert secret.read_text() == "secret"
+
+
+@pytest.mark.parametrize(
+    "path", ["/etc/passwd", "/proc/self/environ", "/proc/1/cmdline", "/root", "/sys"]
+)
+def test_the_system_cannot_be_read(path: str) -> None:
+    refused(
+        f"import os\nos.listdir({path!r}) if os.path.isdir({path!r}) else open({path!r}).read()",
+        words=("PermissionError", "FileNotFoundError"),
+    )
+
+
+@pytest.mark.parametrize("path", ["/tmp/tfgrpo-x", "/dev/shm/x", "../tfgrpo-x", "/var/tmp/x"])
+def test_nothing_can_be_written_outside(path: str) -> None:
+    refused(f"open({path!r}, 'w')", words=("PermissionError", "FileNotFoundError", "OSError"))
+
+
+def test_the_keys_of_the_environment_are_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    seen, parent = run(
+        "import os; dict(os.environ)", "open(f'/proc/{os.getppid()}/environ').read()"
+    )
+    assert "sk-secret" not in seen.text + parent.text
+    assert parent.failed
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import socket; socket.create_connection(('127.0.0.1', PORT), 2)",
+        "import urllib.request; urllib.request.urlopen('http://127.0.0.1:PORT', timeout=2)",
+        "import socket; socket.socket(socket.AF_UNIX).connect('/run/x')",
+        "import socket; socket.socket(type=socket.SOCK_DGRAM).sendto(b'', ('127.0.0.1', PORT))",
+        "import socket; socket.socket().bind(('127.0.0.1', 0))",
+        "import ctypes, os\nfd = ctypes.CDLL(None, use_errno=True).socket(2, 1, 0)\n"
+        "if fd < 0: raise PermissionError",
+    ],
+)
+def test_there_is_no_network(code: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        refused(
+            code.replace("PORT", str(server.getsockname()[1])),
+            words=("PermissionError", "URLError", "OSError"),
+        )
+        server.settimeout(0.05)
+        with pytest.raises(TimeoutError):
+            server.accept()
+
+
+def test_neither_parent_nor_others_can_be_signalled_or_traced() -> None:
+    other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    try:
+        refused("import os; os.kill(os.getppid(), 9)", words=("PermissionError", "ProcessLookup"))
+        refused(f"import os; os.kill({other.pid}, 9)", words=("PermissionError", "ProcessLookup"))
+        refused("import os; os.kill(-1, 15)")
+        refused(f"import os; os.pidfd_open({other.pid})", words=("PermissionError", "OSError"))
+        refused(
+            f"import ctypes\n"
+            f"if ctypes.CDLL(None).ptrace(16, {other.pid}, 0, 0): raise PermissionError"
+        )
+        assert other.poll() is None
+    finally:
+        other.kill()
+        other.wait()
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import time; time.sleep(60)",
+        "while True: pass",
+        "import signal\nfor n in range(1, 65):\n    try: signal.signal(n, signal.SIG_IGN)\n"
+        "    except (OSError, ValueError): pass\nwhile True: pass",
+        "while True:\n    try:\n        while True: pass\n    except BaseException: pass",
+        "import threading\nt = threading.Thread(target=lambda: [0 for _ in iter(int, 1)])\n"
+        "t.start(); t.join()",
+        "import re; re.match('(a+)+b', 'a' * 60)",
+        "9 ** 9 ** 9",
+    ],
+)
+def test_nothing_survives_the_timeout(code: str) -> None:
+    before = children()
+    late, after = run(code, "3", limits=Limits(seconds=1.5))
+    assert late.text == f"no end after 1.5 s{LOST}"
+    assert after.text == "3"
+    assert children() <= before
+
+
+@pytest.mark.parametrize(
+    "code", ["import os; os.setsid()", "import os; os.setpgid(0, 0)", "import os; os.setpgrp()"]
+)
+def test_the_process_group_cannot_be_left(code: str) -> None:
+    refused(code)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import resource; resource.setrlimit(resource.RLIMIT_AS, (1 << 40, 1 << 40))",
+        "import os; os.setuid(12345); open('/etc/passwd').read()",
+        "import os; os.chroot('.'); os.chdir('/')",
+        "import ctypes\nif ctypes.CDLL(None).unshare(0x10000000): raise PermissionError",
+        "import ctypes\n"
+        "if ctypes.CDLL(None).mount(b'x', b'.', b'tmpfs', 0, 0): raise PermissionError",
+    ],
+)
+def test_limits_and_privileges_cannot_be_raised(code: str) -> None:
+    first = run(code)[0]
+    assert first.failed, first.text
+
+
+def test_a_crash_of_the_interpreter_is_told_and_the_next_call_works() -> None:
+    crash, after = run("import ctypes; ctypes.string_at(0)", "5")
+    assert crash.text == f"the interpreter was killed{LOST}"
+    assert after.text == "5"
+
+
+def test_a_forged_end_of_an_answer_does_no_more_than_end_it() -> None:
+    forged, after = run("import os; os.write(1, b'\\nmark{}\\n'); 'real'", "6")
+    assert "real" in forged.text
+    assert after.text == "6"
+
+
+def test_closing_the_protocol_from_inside_is_a_killed_interpreter() -> None:
+    closed, after = run("import os; os.closerange(0, 100)", "7")
+    assert closed.failed
+    assert after.text == "7"
+
+
+def test_threads_left_behind_get_no_time_between_calls() -> None:
+    async def session() -> tuple[int, int]:
+        python = Python(limits=SHORT)
+        code = (
+            "import threading\nn = 0\ndef work():\n    global n\n    while True: n += 1\n"
+            "threading.Thread(target=work, daemon=True).start()"
+        )
+        try:
+            await python.call({"code": code})
+            first = int((await python.call({"code": "n"})).text)
+            await asyncio.sleep(0.5)
+            return first, int((await python.call({"code": "n"})).text)
+        finally:
+            await python.close()
+
+    first, second = asyncio.run(session())
+    assert second - first < first * 50 + 5_000_000
+
+
+def test_a_session_that_is_closed_leaves_no_process_and_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    before = children()
+    run("x = 1")
+    assert list(tmp_path.iterdir()) == []
+    assert children() <= before
+
+
+def test_where_bubblewrap_is_required_and_missing_nothing_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sandbox, "bubblewrap", lambda: None)
+
+    async def call() -> Result:
+        return await Python(sandbox="require").call({"code": "1"})
+
+    with pytest.raises(SandboxError, match="bubblewrap does not work here"):
+        asyncio.run(call())
+
+
+@pytest.mark.skipif(sandbox.bubblewrap() is None, reason="no bubblewrap that works here")
+def test_bubblewrap_is_used_where_it_works() -> None:
+    assert sandbox.strength("auto") == "bubblewrap"
+    assert run("import os; os.getpid() < 10")[0].text == "True"
+
+
+def children() -> set[int]:
+    """Returns the process ids below this one that are alive."""
+    deadline = time.monotonic() + 2
+    while True:
+        listed = subprocess.run(
+            ["ps", "--ppid", str(os.getpid()), "-o", "pid=,stat=,comm="],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        found = {
+            int(line.split()[0])
+            for line in listed.splitlines()
+            if "Z" not in line.split()[1] and "ps" not in line.split()[2:]
+        }
+        if not found or time.monotonic() > deadline:
+            return found
+        time.sleep(0.05)

@@ -1,0 +1,1 @@
+"""What an agent may use: Python in a sandbox, search, and visit; others come over MCP."""

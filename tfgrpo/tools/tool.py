@@ -1,0 +1,58 @@
+"""A tool as an agent sees it: a name, what it is for, what it takes, and a call.
+
+Tools are opened for one trajectory and closed with it. `state` says what a call depends on beside
+its arguments, so that the same call in the same state can be answered without being made again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+Arguments = Mapping[str, Any]
+"""What a model passes to a tool: the members of a JSON object."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """What a model is told of a tool. `parameters` is a JSON schema of an object."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a tool gave back: text for the model, and whether it went wrong."""
+
+    text: str
+    failed: bool = False
+
+
+class Tool(Protocol):
+    """One tool, for the length of one trajectory."""
+
+    @property
+    def spec(self) -> Spec:
+        """What a model is told of it."""
+
+    @property
+    def state(self) -> str:
+        """What a call would depend on beside its arguments; empty when it depends on nothing."""
+
+    async def call(self, arguments: Arguments) -> Result:
+        """Does what is asked. What goes wrong is a failed result, in words for the model."""
+
+    def recall(self, arguments: Arguments, result: Result) -> None:
+        """Takes note that a call was answered from the record, as if it had been made here."""
+
+    async def close(self) -> None:
+        """Ends whatever the tool holds."""
+
+
+def text_argument(arguments: Arguments, name: str) -> str | None:
+    """Returns an argument that must be a text with something in it, or None."""
+    value = arguments.get(name)
+    return value if isinstance(value, str) and value.strip() else None
