@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
-from tfgrpo.store.errors import TfgrpoError
+from tfgrpo.tools.tool import ToolError
 
 Sandbox: TypeAlias = Literal["auto", "require", "off"]
 """auto: bubblewrap, else a confined subprocess. require: bubblewrap or nothing. off: limits alone
@@ -35,7 +35,7 @@ ENVIRONMENT = {
 }
 
 
-class SandboxError(TfgrpoError):
+class SandboxError(ToolError):
     """Code cannot be run as safely as was asked for."""
 
 

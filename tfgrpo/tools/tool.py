@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from tfgrpo.store.errors import TfgrpoError
+
 Arguments = Mapping[str, Any]
 """What a model passes to a tool: the members of a JSON object."""
 
@@ -29,6 +31,14 @@ class Result:
 
     text: str
     failed: bool = False
+
+
+class ToolError(TfgrpoError):
+    """Tools that cannot be used at all: a missing package, corpus, server or sandbox."""
+
+
+class ToolFailure(Exception):
+    """One call that cannot be answered; the text is for the model."""
 
 
 class Tool(Protocol):

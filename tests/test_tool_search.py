@@ -1,0 +1,338 @@
+"""Search and visit: a local corpus, HTTP providers by template, and pages of the public web."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from pydantic import ValidationError
+
+from tfgrpo.tools import toolbox
+from tfgrpo.tools.corpus import Corpus, CorpusError
+from tfgrpo.tools.fetch import FetchError, fetch
+from tfgrpo.tools.provider import PROVIDERS, Provider, Template
+from tfgrpo.tools.search import CorpusSource, Search
+from tfgrpo.tools.tool import ToolFailure
+from tfgrpo.tools.toolbox import ToolSettings
+from tfgrpo.tools.visit import Visit
+
+PASSAGES = [
+    {"id": "a1", "title": "Lighthouses", "text": "The keepers of the lighthouse at Sund lit it."},
+    {"id": "a2", "title": "Sund", "text": "Sund is a village with a harbour. It exports salt."},
+    {"title": "Salt", "text": "Salt is mined in the hills.", "url": "https://salt.example/hills"},
+]
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    path = tmp_path / "passages.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in PASSAGES))
+    return path
+
+
+# The corpus:
+
+
+def test_what_fits_best_comes_first_and_titles_count_more(tmp_path: Path) -> None:
+    rows = [{"id": f"x{n}", "title": f"Other {n}", "text": "of no concern"} for n in range(9)]
+    rows += [{"id": "text", "title": "Trade", "text": "the harbour exports salt and fish"}]
+    rows += [{"id": "title", "title": "Harbour", "text": "exports from here are salt and fish"}]
+    path = tmp_path / "passages.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    corpus = Corpus(path)
+    assert [passage.url for passage in corpus.search("harbour", 5)] == ["title", "text"]
+    assert [passage.url for passage in corpus.search("harbour trade", 1)] == ["text"]
+
+
+@pytest.mark.parametrize(
+    "query", ['"', "NEAR(", "a OR", "title:", "*", "salt AND", "'; drop table", ""]
+)
+def test_no_query_is_a_syntax_error(corpus: Path, query: str) -> None:
+    Corpus(corpus).search(query, 5)
+
+
+def test_words_are_found_in_their_other_forms(corpus: Path) -> None:
+    assert [p.title for p in Corpus(corpus).search("mining", 5)] == ["Salt"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "holds no passages"),
+        ('{"title": "x"}\n', ":1: no passage"),
+        ('{"text": "x"}\nnot json\n', ":2: no passage"),
+        ('{"text": 3}\n', ":1: no passage"),
+        ("[1]\n", ":1: no passage"),
+    ],
+)
+def test_a_corpus_that_cannot_be_read_names_the_line(
+    tmp_path: Path, content: str, message: str
+) -> None:
+    path = tmp_path / "bad.jsonl"
+    path.write_text(content)
+    with pytest.raises(CorpusError, match=message):
+        Corpus(path)
+    with pytest.raises(CorpusError, match="cannot read"):
+        Corpus(tmp_path / "missing.jsonl")
+
+
+def test_search_shows_addresses_that_visit_takes(corpus: Path) -> None:
+    async def look() -> tuple[str, str, str, str]:
+        async with toolbox.opened(
+            ToolSettings(use=("search", "visit"), corpus=corpus.name), corpus.parent
+        ) as box:
+            search, visit = box.tools()
+            listed = await search.call({"query": "salt hills"})
+            page = await visit.call({"url": "https://salt.example/hills"})
+            by_title = await visit.call({"url": "Sund"})
+            nothing = await visit.call({"url": "nowhere"})
+            assert nothing.failed
+            return listed.text, page.text, by_title.text, nothing.text
+
+    listed, page, by_title, nothing = asyncio.run(look())
+    assert listed.startswith("1. Salt <https://salt.example/hills>\nSalt is mined in the hills.")
+    assert page == "Salt\n\nSalt is mined in the hills."
+    assert by_title.startswith("Sund\n\n")
+    assert nothing == "there is no page 'nowhere'; use an address that search gave"
+
+
+def test_another_corpus_is_another_state(corpus: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.jsonl"
+    other.write_text(json.dumps(PASSAGES[0]))
+    states = {Search(CorpusSource(Corpus(path))).state for path in (corpus, other)}
+    assert len(states | {Search(CorpusSource(Corpus(corpus)), count=3).state}) == 3
+
+
+def test_a_call_without_its_argument_is_told_so(corpus: Path) -> None:
+    async def calls() -> list[bool]:
+        search, visit = Search(CorpusSource(Corpus(corpus))), Visit(Corpus(corpus))
+        return [
+            (await tool.call(arguments)).failed
+            for tool in (search, visit)
+            for arguments in ({}, {"query": 3, "url": 3}, {"query": " ", "url": " "})
+        ]
+
+    assert all(asyncio.run(calls()))
+
+
+# Providers:
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers what `pages` says, and keeps what it was asked."""
+
+    pages: dict[str, tuple[int, dict[str, str], bytes]]
+    asked: list[tuple[str, dict[str, str], bytes]]
+
+    def do_GET(self) -> None:
+        size = int(self.headers.get("Content-Length") or 0)
+        self.asked.append((self.path, dict(self.headers), self.rfile.read(size)))
+        status, headers, body = self.pages.get(urlsplit(self.path).path, (404, {}, b""))
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_POST = do_GET
+
+    def log_message(self, *_: Any) -> None:
+        """Says nothing."""
+
+
+@contextmanager
+def web(pages: dict[str, tuple[int, dict[str, str], bytes]]) -> Iterator[tuple[str, list[Any]]]:
+    """Yields the address of a server with these pages, and the list of what it is asked."""
+    asked: list[Any] = []
+    kind = type("Pages", (Handler,), {"pages": pages, "asked": asked})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), kind)
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}", asked
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def found_by(template: Template, environment: dict[str, str]) -> list[Any]:
+    return asyncio.run(Provider(template, environment=environment).search("a & b", 2))
+
+
+@pytest.mark.parametrize("name", sorted(PROVIDERS))
+def test_each_provider_is_asked_and_read_by_its_template(name: str) -> None:
+    template = PROVIDERS[name]
+    row = {
+        template.fields["url"]: "https://x.example",
+        template.fields["title"]: "X",
+        template.fields["text"]: "about x",
+    }
+    answer: Any = [row, row, row]
+    for part in reversed(template.results.split(".")):
+        answer = {part: answer}
+    path = urlsplit(template.url).path
+    with web({path: (200, {}, json.dumps(answer).encode())}) as (address, asked):
+        here = template.model_copy(update={"url": address + path, "private": True})
+        keys = {"SERPER_API_KEY": "k1", "TAVILY_API_KEY": "k2", "BRAVE_API_KEY": "k3"}
+        found = found_by(here, keys)
+    assert found == [("https://x.example", "X", "about x")] * 2
+    path_asked, headers, body = asked[0]
+    if template.body is not None:
+        sent = json.loads(body)
+        assert "a & b" in sent.values()
+        assert 2 in sent.values(), "a number stays a number"
+    else:
+        assert parse_qs(urlsplit(path_asked).query)["q"] == ["a & b"]
+    if template.headers:
+        assert any(key in value for key in keys.values() for value in headers.values())
+
+
+def test_a_key_that_is_missing_is_named_and_one_in_the_file_is_refused() -> None:
+    with pytest.raises(ToolFailure, match="the environment has no SERPER_API_KEY"):
+        found_by(PROVIDERS["serper"], {})
+    with pytest.raises(ValidationError, match=r"write \$NAME"):
+        Template(url="https://x.example", headers={"X-API-KEY": "sk-123"}, results="r")
+
+
+def test_a_key_never_shows_in_a_failure_or_in_the_name() -> None:
+    with web({"/": (500, {}, b"")}) as (address, _):
+        template = Template(url=f"{address}/", headers={"X-Key": "$K"}, results="r", private=True)
+        provider = Provider(template, environment={"K": "127.0.0.1"})
+        with pytest.raises(ToolFailure) as failure:
+            asyncio.run(provider.search("q", 1))
+    assert "127.0.0.1" not in str(failure.value), "here the host stands for the key"
+    assert "127.0.0.1" not in provider.name
+
+
+@pytest.mark.parametrize("body", [b"[]", b'{"r": 3}', b'{"r": [1, null]}', b"{}"])
+def test_an_answer_of_another_shape_gives_no_results(body: bytes) -> None:
+    with web({"/": (200, {}, body)}) as (address, _):
+        template = Template(url=f"{address}/", results="r", private=True)
+        assert found_by(template, {}) == []
+
+
+def test_an_answer_that_is_not_json_is_a_failure() -> None:
+    with web({"/": (200, {}, b"<html>")}) as (address, _):
+        template = Template(url=f"{address}/", results="r", private=True)
+        with pytest.raises(ToolFailure, match="not JSON"):
+            found_by(template, {})
+
+
+# Visiting:
+
+
+HTML = b"""<html><head><title>T</title></head><body><nav>menu menu menu</nav><article><h1>Tides</h1>
+<p>The tide at the harbour rises twice a day, and falls as often, which the keepers note.</p>
+<p>Every keeper writes the height down in a book that has been kept since long ago.</p></article>
+<script>alert(1)</script></body></html>"""
+
+
+def visited(url: str, **options: Any) -> Any:
+    return asyncio.run(Visit(private=True, **options).call({"url": url}))
+
+
+def test_a_page_is_read_without_its_menus_and_scripts() -> None:
+    with web({"/p": (200, {"Content-Type": "text/html; charset=utf-8"}, HTML)}) as (address, _):
+        result = visited(f"{address}/p")
+    assert not result.failed
+    assert "The tide at the harbour" in result.text
+    assert "alert" not in result.text
+
+
+def test_long_pages_are_cut() -> None:
+    with web({"/p": (200, {"Content-Type": "text/plain"}, b"x" * 9000)}) as (address, _):
+        assert visited(f"{address}/p", characters=100).text == "x" * 100 + "\n[cut]"
+
+
+@pytest.mark.parametrize(
+    ("page", "words"),
+    [
+        ((404, {}, b""), "answered 404"),
+        ((200, {"Content-Type": "image/png"}, b"x"), "no text to read"),
+        ((200, {"Content-Type": "text/html"}, b""), "no text to read"),
+        ((302, {"Location": "/p"}, b""), "too many redirects"),
+        ((302, {"Location": "file:///etc/passwd"}, b""), "no http address"),
+    ],
+)
+def test_what_cannot_be_read_is_a_failed_result(page: Any, words: str) -> None:
+    with web({"/p": page}) as (address, _):
+        result = visited(f"{address}/p")
+    assert result.failed
+    assert words in result.text
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://127.0.0.1:PORT/p",
+        "http://localhost:PORT/p",
+        "http://[::1]:PORT/p",
+        "http://0.0.0.0:PORT/p",
+        "http://[::ffff:127.0.0.1]:PORT/p",
+        "http://2130706433:PORT/p",
+        "http://0x7f.1:PORT/p",
+        "http://10.0.0.1/",
+        "http://192.168.1.1/",
+        "http://169.254.169.254/latest/meta-data/",
+        "http://[fe80::1]/",
+        "http://[fd00::1]/",
+        "http://100.64.0.1/",
+        "http://224.0.0.1/",
+    ],
+)
+def test_private_addresses_are_refused_however_they_are_written(url: str) -> None:
+    with web({"/p": (200, {}, b"secret")}) as (address, asked):
+        with pytest.raises(FetchError) as refused:
+            fetch(url.replace("PORT", address.rpartition(":")[2]))
+        assert not asked
+    assert "private address" in str(refused.value) or "cannot reach" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "ftp://x.example/",
+        "file:///etc/passwd",
+        "x",
+        "http://",
+        "http://u:p@x.example/",
+        "http://x.example:99999/",
+        "http://a b/",
+        "http://\x00/",
+    ],
+)
+def test_other_addresses_are_refused(url: str) -> None:
+    with pytest.raises(FetchError):
+        fetch(url)
+
+
+def test_keys_do_not_follow_a_redirect_to_another_host() -> None:
+    with web({"/b": (200, {}, b"{}")}) as (other, asked_other):
+        there = other.replace("127.0.0.1", "localhost") + "/b"
+        with web({"/a": (307, {"Location": there}, b"")}) as (address, _):
+            fetch(f"{address}/a", headers={"X-Key": "secret"}, body=b"secret", private=True)
+    _, headers, body = asked_other[0]
+    assert "secret" not in str(headers)
+    assert body == b""
+
+
+def test_settings_that_cannot_work_are_told_apart() -> None:
+    for wrong in (
+        {"use": ("search",)},
+        {"use": ("search",), "provider": "altavista"},
+        {"use": ("search",), "provider": "brave", "corpus": "x"},
+        {"use": ("shell",)},
+        {"mcp": {"x": {}}},
+        {"mcp": {"x": {"command": "a", "url": "b"}}},
+    ):
+        with pytest.raises(ValidationError):
+            ToolSettings(**wrong)  # type: ignore[arg-type]

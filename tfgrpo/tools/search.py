@@ -1,0 +1,89 @@
+"""The search tool, over whatever searches: a local corpus or an HTTP provider."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from tfgrpo.tools.corpus import Corpus, Passage
+from tfgrpo.tools.tool import Arguments, Result, Spec, ToolFailure, text_argument
+
+SNIPPET = 500
+SPEC = Spec(
+    name="search",
+    description="Searches and returns titles, addresses and the beginning of each result.",
+    parameters={
+        "type": "object",
+        "properties": {"query": {"type": "string", "description": "A few words to look for."}},
+        "required": ["query"],
+        "additionalProperties": False,
+    },
+)
+
+
+class Source(Protocol):
+    """Something that can be searched."""
+
+    @property
+    def name(self) -> str:
+        """What tells it from others in the record: its kind, and a digest of what it is made of."""
+
+    async def search(self, query: str, count: int) -> list[Passage]:
+        """Returns results, best first. Raises ToolFailure when it cannot."""
+
+
+class CorpusSource:
+    """A local corpus as a source."""
+
+    def __init__(self, corpus: Corpus) -> None:
+        self._corpus = corpus
+
+    @property
+    def name(self) -> str:
+        """The corpus's digest: another file gives other answers."""
+        return f"corpus {self._corpus.digest[:16]}"
+
+    async def search(self, query: str, count: int) -> list[Passage]:
+        """Returns the best passages."""
+        return self._corpus.search(query, count)
+
+
+class Search:
+    """The search tool. `count` is how many results a query gives."""
+
+    def __init__(self, source: Source, *, count: int = 5) -> None:
+        self._source = source
+        self._count = count
+
+    @property
+    def spec(self) -> Spec:
+        """What a model is told of it."""
+        return SPEC
+
+    @property
+    def state(self) -> str:
+        """What is searched, and how many results are given."""
+        return f"{self._source.name} {self._count}"
+
+    async def call(self, arguments: Arguments) -> Result:
+        """Searches for `query`."""
+        query = text_argument(arguments, "query")
+        if query is None:
+            return Result("search takes one argument, query, as a text", failed=True)
+        try:
+            found = await self._source.search(query, self._count)
+        except ToolFailure as failure:
+            return Result(f"search failed: {failure}", failed=True)
+        return Result("\n\n".join(map(_listed, range(1, len(found) + 1), found)) or "no results")
+
+    def recall(self, arguments: Arguments, result: Result) -> None:
+        """A search leaves nothing behind."""
+
+    async def close(self) -> None:
+        """A source is shared by all trajectories: whoever made it closes it."""
+
+
+def _listed(number: int, passage: Passage) -> str:
+    text = " ".join(passage.text.split())
+    if len(text) > SNIPPET:
+        text = text[:SNIPPET].rsplit(" ", 1)[0] + " …"
+    return f"{number}. {passage.title or passage.url} <{passage.url}>\n{text}"

@@ -1,0 +1,112 @@
+"""The tools of a run: what `[tools]` in `tfgrpo.toml` says, opened once, handed to trajectories.
+
+[tools]
+use = ["python", "search", "visit"]
+corpus = "passages.jsonl"            # or: provider = "serper", or a table [tools.search]
+
+[tools.mcp.files]
+command = "mcp-files"
+args = ["--read-only", "docs"]
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from tfgrpo.tools.corpus import Corpus
+from tfgrpo.tools.mcp import Connection, Server, connected
+from tfgrpo.tools.provider import PROVIDERS, Provider, Template
+from tfgrpo.tools.python import Limits, Python
+from tfgrpo.tools.sandbox import Sandbox
+from tfgrpo.tools.search import CorpusSource, Search, Source
+from tfgrpo.tools.tool import Tool, ToolError
+from tfgrpo.tools.visit import Visit
+
+
+class ToolSettings(BaseModel):
+    """Which tools an agent has. Seconds are per call, `memory` is in MiB, for Python."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    use: tuple[Literal["python", "search", "visit"], ...] = ("python",)
+    sandbox: Sandbox = "auto"
+    seconds: float = Field(default=10.0, gt=0)
+    memory: int = Field(default=1024, ge=64)
+    output: int = Field(default=8000, ge=100)
+    corpus: str | None = None
+    provider: str | None = None
+    search: Template | None = None
+    results: int = Field(default=5, ge=1, le=50)
+    mcp: dict[str, Server] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _searchable(self) -> Self:
+        ways = [way for way in (self.corpus, self.provider, self.search) if way is not None]
+        if len(ways) > 1:
+            raise ValueError("search has one of corpus, provider and [tools.search]")
+        if "search" in self.use and not ways:
+            raise ValueError("search needs a corpus, a provider or a table [tools.search]")
+        if self.provider is not None and self.provider not in PROVIDERS:
+            raise ValueError(f"there is no provider {self.provider!r}: {', '.join(PROVIDERS)}")
+        return self
+
+
+class Toolbox:
+    """The tools of a run. `tools()` gives a fresh set to each trajectory."""
+
+    def __init__(
+        self,
+        settings: ToolSettings,
+        corpus: Corpus | None = None,
+        source: Source | None = None,
+        servers: Sequence[Connection] = (),
+    ) -> None:
+        self.settings = settings
+        self._corpus = corpus
+        self._source = source
+        self._servers = servers
+
+    def tools(self) -> list[Tool]:
+        """Returns tools for one trajectory, which closes each of them when it is done."""
+        settings = self.settings
+        tools: list[Tool] = []
+        for name in settings.use:
+            if name == "python":
+                limits = Limits(settings.seconds, settings.memory << 20, settings.output)
+                tools.append(Python(sandbox=settings.sandbox, limits=limits))
+            elif name == "search":
+                assert self._source is not None
+                tools.append(Search(self._source, count=settings.results))
+            else:
+                tools.append(Visit(self._corpus, characters=settings.output))
+        return [*tools, *(tool for server in self._servers for tool in server.tools())]
+
+
+@asynccontextmanager
+async def opened(settings: ToolSettings, folder: Path) -> AsyncIterator[Toolbox]:
+    """Opens what the tools share, for the length of a `with`. Paths are relative to `folder`.
+
+    Raises ToolError.
+    """
+    async with AsyncExitStack() as stack:
+        corpus: Corpus | None = None
+        source: Source | None = None
+        if settings.corpus is not None:
+            corpus = Corpus(folder / settings.corpus)
+            stack.callback(corpus.close)
+            source = CorpusSource(corpus)
+        elif "visit" in settings.use and find_spec("trafilatura") is None:
+            raise ToolError("reading web pages needs a package", hint="pip install 'tfgrpo[web]'")
+        if settings.provider is not None or settings.search is not None:
+            source = Provider(settings.search or PROVIDERS[settings.provider or ""])
+        servers = [
+            await stack.enter_async_context(connected(name, server))
+            for name, server in settings.mcp.items()
+        ]
+        yield Toolbox(settings, corpus, source, servers)
