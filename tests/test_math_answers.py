@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from tfgrpo.math_answers import check_gold, extract, judge
+from tfgrpo.extract import extract
+from tfgrpo.math_answers import check_gold, judge
 
 EXTRACTED = [
     (r"so \boxed{4}", "4"),

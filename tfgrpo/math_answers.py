@@ -14,9 +14,9 @@ from fractions import Fraction
 from typing import Any
 
 from tfgrpo.domain import Verdict
+from tfgrpo.extract import answers
 
 PLAIN = re.compile(r"[+-]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?\Z|[+-]?\.\d+\Z")
-TAG = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
 WRAPPING = re.compile(r"\\(?:text|mathrm|textbf|mathbf)\s*\{([^{}]*)\}")
 UNITS = (
     "euros? dollars? cents? pounds? yen percent degrees? units? km cm mm m kg g mg lb lbs oz"
@@ -29,17 +29,46 @@ CLOCK = re.compile(r"\d{1,2}:\d{2}\Z")
 GROUPS = re.compile(r"(?<=\d)(?:\\,|\\ |\\!|~|\s)(?=\d{3}(?!\d))")
 LONGEST = 1000
 """A number of more digits than this is left to sympy, which is killed when it takes too long."""
+UNIT_TEXT = re.compile(
+    r"(?<=[\d\s~,])\\(?:text|mathrm|mbox|textrm)\s*\{([^\W\d_][^{}\d]*)\}\s*\.?\$?\Z"
+)
+NO_UNIT = re.compile(
+    r"\b(?:hundred|[tmb]\w*illion|thousand|dozen|minus|plus|times|over|or|and|not|is|to)\b", re.I
+)
+"""Words after a number in `\\text{}` that are more than what is counted."""
+CHOICE = re.compile(
+    r"(?:(?:option|answer|choice)\s*:?\s*)?"
+    r"(?:\(([A-J])\)(?!\s*[-+*/^=_])(?:\W.*)?|([A-J])(?:[.):](?:\s.*)?)?)\Z",
+    re.IGNORECASE,
+)
+LISTED = re.compile(r"[()\[\],;]|\band\b|\\pm\b")
+GLUED = re.compile(r"(\\q?quad)(?=[a-zA-Z])")
 WORDS = re.compile(r"[^\W\d_]{2,}(?:[ .,'-]+[^\W\d_]+)*\Z")
 
 
 def judge(gold: str, response: str) -> Verdict:
     """Judges a response against the ground truth. May be slow; raises nothing."""
-    found = extract(response)
-    if found is None:
+    found = answers(response)
+    if not found:
         return Verdict(0.0, None, "no \\boxed{} answer")
-    if one_line(gold) == one_line(found):
+    gold = asked(gold)
+    verdict = compare(gold, found[-1])
+    if verdict.reward != 1.0 and len(found) > 1 and is_list(gold):
+        listed = compare(gold, ", ".join(found))
+        return listed if listed.reward == 1.0 else verdict
+    return verdict
+
+
+def asked(gold: str) -> str:
+    """Returns a ground truth as an answer: what its boxes hold, where it is a whole solution."""
+    return ", ".join(answers(gold)) or gold
+
+
+def compare(gold: str, found: str) -> Verdict:
+    """Compares an answer with the ground truth. May be slow; raises nothing."""
+    if written(gold) and written(gold) == written(found):
         return Verdict(1.0, normal(gold), "equal")
-    for kind in (plain, clock, in_words):
+    for kind in (plain, clock, choice, in_words):
         want, have = kind(gold), kind(found)
         if want is not None and have is not None:
             right = want == have
@@ -55,7 +84,8 @@ def judge(gold: str, response: str) -> Verdict:
 
 def check_gold(gold: str) -> str | None:
     """Returns what is wrong with a ground truth, or None when answers can be compared with it."""
-    if any(kind(gold) is not None for kind in (plain, clock, in_words)):
+    gold = asked(gold)
+    if any(kind(gold) is not None for kind in (plain, clock, choice, in_words)):
         return None
     try:
         return None if _parse(gold) else "it parses to nothing"
@@ -63,24 +93,9 @@ def check_gold(gold: str) -> str | None:
         return f"{type(error).__name__}: {error}"[:200]
 
 
-def extract(response: str) -> str | None:
-    """Returns the content of the last answer tag or `\\boxed{}`, whichever stands last."""
-    best: tuple[int, str] | None = None
-    for match in TAG.finditer(response):
-        best = (match.start(), match[1])
-    start = max(response.rfind("\\boxed{"), response.rfind("\\boxed {"))
-    if start >= 0 and (best is None or start > best[0]):
-        body = _braced(response, response.index("{", start))
-        if body is not None:
-            best = (start, body)
-    if best is None or not best[1].strip():
-        return None
-    inner = extract(best[1])  # <answer>\boxed{4}</answer>
-    return inner if inner is not None else best[1].strip()
-
-
 def plain(text: str) -> Fraction | None:
     """Returns the number that a text plainly is: `1,250`, `$40`, `12.50`, `40 euros`."""
+    text = UNIT_TEXT.sub(_without_unit, text)
     text = WRAPPING.sub(r"\1", text).replace("{,}", ",").replace("−", "-")
     text = GROUPS.sub("", text)
     for space in ("\\,", "\\!", "\\;", "\\ ", "~"):
@@ -104,6 +119,29 @@ def clock(text: str) -> str | None:
     return text.lstrip("0") if CLOCK.match(text) else None
 
 
+def choice(text: str) -> str | None:
+    """Returns the letter that a text chooses: `C`, `(C)`, `\\textbf{(C) } 12`, `Option C`."""
+    match = CHOICE.match(one_line(WRAPPING.sub(r"\1", text)).strip("$ "))
+    return next(filter(None, match.groups())) if match else None
+
+
+def is_list(gold: str) -> bool:
+    """Whether several answers are asked for: a comma or an "and" outside of every bracket."""
+    if plain(gold) is not None:
+        return False
+    depth = 0
+    for part in LISTED.findall(gold):
+        depth += (part in "([") - (part in ")]")
+        if depth <= 0 and part not in "()[]":
+            return True
+    return False
+
+
+def written(text: str) -> str:
+    """Returns a text without what does not matter when two are compared letter by letter."""
+    return one_line(WRAPPING.sub(r"\1", text)).strip("$ .").replace("\\dfrac", "\\frac")
+
+
 def one_line(text: str) -> str:
     """Returns a text with single blanks."""
     return " ".join(text.split())
@@ -118,14 +156,9 @@ def in_words(text: str) -> str | None:
     return bare.casefold() if WORDS.match(bare) else None
 
 
-def _braced(text: str, start: int) -> str | None:
-    """Returns what stands between the brace at `start` and the one that closes it."""
-    depth = 0
-    for i in range(start, len(text)):
-        depth += (text[i] == "{") - (text[i] == "}")
-        if depth == 0:
-            return text[start + 1 : i]
-    return None
+def _without_unit(match: re.Match[str]) -> str:
+    """Returns nothing for a unit, and what was there for a word that changes the number."""
+    return match[0] if NO_UNIT.search(match[1]) else ""
 
 
 def _parse(text: str) -> list[Any]:
@@ -135,6 +168,7 @@ def _parse(text: str) -> list[Any]:
     from math_verify import parse
 
     logging.getLogger("math_verify").setLevel(logging.ERROR)  # it warns that it has no time-out
+    text = GLUED.sub(r"\1 ", text)
     bare = text.strip().strip("$").strip()
     for form in (f"${bare}$", text):
         found = [part for part in parse(form, parsing_timeout=None) if not isinstance(part, str)]

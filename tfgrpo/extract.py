@@ -1,0 +1,97 @@
+"""From a response to the answer it gives: extraction, before anything is compared.
+
+What counts is the last `\\boxed{…}` or `<answer>…</answer>`, whichever stands last; a number that
+is merely mentioned earns nothing. What a model thought (`<think>…</think>`) is no answer.
+"""
+
+from __future__ import annotations
+
+import re
+
+TAG = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
+THOUGHT = "</think>"
+THINKING = "<think>"
+MATHS = re.compile(
+    r"\$\$(.+?)(?<!\\)\$\$|(?<!\\)\$(?!\d[\d,.]*\s+\w)(.+?)(?<!\\)\$|\\\[(.+?)\\\]|\\\((.+?)\\\)",
+    re.DOTALL,
+)
+NUMBER = r"(?<![\w.,])-?\d+(?:,\d{3})*(?:\.\d+)?(?:/\d+)?%?(?!\d|[.,/]\d)"
+GIVEN = re.compile(MATHS.pattern + rf"|({NUMBER})", re.DOTALL)
+FINAL = re.compile(r"final answer\W", re.IGNORECASE)
+AFTERWARDS = re.compile(r"<\|im_|I hope it is correct")
+"""The words between which the answer of a response in prose is looked for."""
+JOINED = re.compile(
+    r"(?:[\s,;$~]|\\[()\[\],;! ]|\\q?quad|\\text(?:bf|rm)?\s*\{[\s,;]*(?:and|or)?[\s,;]*\}"
+    r"|\band\b|\bor\b)*"
+)
+"""What may stand between boxes that together are one list."""
+
+
+def extract(response: str) -> str | None:
+    """Returns the content of the last answer tag or `\\boxed{}`, whichever stands last."""
+    found = answers(response)
+    return found[-1] if found else None
+
+
+def answers(response: str) -> tuple[str, ...]:
+    """Returns the boxes that end a response with nothing but commas and "and" between them.
+
+    The last of them is the answer, and all of them are where a list was asked for. An answer tag
+    that stands after them is the answer alone.
+    """
+    response = spoken(response)
+    tags = list(TAG.finditer(response))
+    boxes = _boxes(response)
+    if tags and (not boxes or tags[-1].start() > boxes[-1][0]):
+        body = tags[-1][1].strip()
+        return answers(body) or ((body,) if body else ())  # <answer>\boxed{4}</answer>
+    found: list[str] = []
+    begun: int | None = None
+    for start, end, body in reversed(boxes):
+        if begun is not None and not JOINED.fullmatch(response, end, begun):
+            break
+        begun = start
+        if not body.strip():
+            break
+        found.insert(0, body.strip())
+    return tuple(found)
+
+
+def spoken(response: str) -> str:
+    """Returns a response without the thinking before it; thinking that never ended is no answer."""
+    after = response.rpartition(THOUGHT)[2]
+    return "" if THINKING in after else after
+
+
+def bare(text: str) -> str:
+    """Returns a bare answer as a response: boxed, unless it has a box or a tag.
+
+    Where words surround mathematics (`so $x = 5$.`) the last of it is the answer.
+    """
+    if extract(text) is not None:
+        return text
+    between = re.sub(r"\\\w+|\b(?:and|or)\b", " ", MATHS.sub(" ", text))
+    if re.search(r"[^\W\d_]{2,}.*\s", between, re.DOTALL):
+        tail = AFTERWARDS.split(FINAL.split(text)[-1])[0]
+        given = [next(filter(None, found)) for found in GIVEN.findall(tail)]
+        text = given[-1] if given else text
+    return f"\\boxed{{{text}}}"
+
+
+def _boxes(text: str) -> list[tuple[int, int, str]]:
+    """Returns every innermost `\\boxed{…}` that is closed: where it begins and ends, and its body.
+
+    One pass over the braces, so that a long malformed text takes no longer than a good one.
+    """
+    found: list[tuple[int, int, str]] = []
+    opened: list[int] = []
+    starts = {m.end() - 1: m.start() for m in re.finditer(r"\\(?:boxed|fbox)\s*\{", text)}
+    for match in re.finditer(r"[{}]", text):
+        at = match.start()
+        if match[0] == "{":
+            opened.append(at)
+        elif opened:
+            begin = opened.pop()
+            if begin in starts and (not found or found[-1][0] < begin):  # it holds no other
+                found.append((starts[begin], at + 1, text[begin + 1 : at]))
+    return found
