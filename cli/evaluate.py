@@ -13,13 +13,15 @@ from tfgrpo.cli import options, text
 from tfgrpo.cli.context import REVISION, App, pass_app
 
 if TYPE_CHECKING:
+    from tfgrpo.budget import Budget
     from tfgrpo.domain import Domain
+    from tfgrpo.prices import Price
     from tfgrpo.problems import Problem
     from tfgrpo.serving import Endpoints
     from tfgrpo.settings import EvalSettings
     from tfgrpo.store.journal import Journal
     from tfgrpo.store.records import Version
-    from tfgrpo.store.runs import Evaluation
+    from tfgrpo.store.runs import Evaluation, Run
     from tfgrpo.verify import Verifier
 
 FROM_RUN = ("domain", "agent_objective", "prompts", "concurrency", "max_tokens", "task_timeout")
@@ -31,6 +33,7 @@ FROM_RUN = ("domain", "agent_objective", "prompts", "concurrency", "max_tokens",
 @click.option("--against", type=REVISION, help="Another to compare with; v0 is the empty one.")
 @click.option("--samples", type=int, help="Attempts at each problem.  [8]")
 @click.option("--problems", type=click.IntRange(1), help="How many problems, from the top.")
+@click.option("--budget", help="Stop before this is spent: 5.00 in dollars, or 200000tok.")
 @click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
 @options.shared
 @pass_app
@@ -41,6 +44,7 @@ def eval_(
     library: str,
     against: str | None,
     problems: int | None,
+    budget: str | None,
     as_json: bool,
     config: Path | None,
     **values: Any,
@@ -78,14 +82,17 @@ def eval_(
     if all(known):
         _print(app, versions, dataset, settings, domain, as_json)
         return
-    from tfgrpo.cli import live
+    from tfgrpo.cli import cost, live
 
+    prices = cost.prices(app, config, settings.models)
+    limit = cost.budget(app, config, budget, None, None not in prices)
     with live.Fetch() as bar, opened(settings, os.environ, bar.update) as endpoints:
         bar.close()
         journal = Journal(store.path)
         try:
             with Verifier() as verifier:
-                run(app, versions, dataset, settings, domain, endpoints, verifier, journal, as_json)
+                asked = (app, versions, dataset, settings, domain, endpoints, verifier, journal)
+                run(*asked, prices, as_json, budget=limit)
         except KeyboardInterrupt:
             click.echo("interrupted; every answer is kept, the same command goes on", err=True)
             click.get_current_context().exit(130)
@@ -133,17 +140,22 @@ def run(
     endpoints: Endpoints,
     verifier: Verifier,
     journal: Journal,
+    prices: tuple[Price | None, Price | None],
     as_json: bool = False,
+    *,
+    budget: Budget | None = None,
+    of: Run | None = None,
 ) -> None:
-    """Evaluates versions on a dataset, showing how it goes on, and prints what came of it."""
+    """Evaluates versions on a dataset, showing how it goes on, and prints what came of it.
+
+    `of` is the training run that it belongs to.
+    """
     import asyncio
 
     from tfgrpo.cli import live
     from tfgrpo.evaluation import EvalProgress, evaluate
-    from tfgrpo.settings import price
 
     progress = EvalProgress(0)
-    prices = options.from_file(app, None).get("prices", {})
     with live.evaluation(progress):
         asyncio.run(
             evaluate(
@@ -155,10 +167,10 @@ def run(
                 verifier,
                 journal,
                 domain=domain,
-                price=price(settings.models.model, prices),
-                reflection_price=price(
-                    settings.models.reflection_model or settings.models.model, prices
-                ),
+                price=prices[0],
+                reflection_price=prices[1],
+                budget=budget,
+                run=of,
                 progress=progress,
             )
         )

@@ -17,6 +17,7 @@ COMMANDS = {
     "train": ("train", "learn from problems"),
     "eval": ("evaluate", "score a library on a dataset"),
     "runs": ("runs", "list training runs, or show one"),
+    "cost": ("cost", "tokens and money spent, by stage and step"),
     "log": ("log", "versions, newest first"),
     "show": ("show", "a version with its events, or one experience's life"),
     "diff": ("diff", "what changed between two versions"),
@@ -45,7 +46,7 @@ COMMANDS = {
     "completion": ("completion", "print the shell's completion script"),
 }
 SECTIONS = (
-    ("Learn", ("init", "train", "eval", "runs")),
+    ("Learn", ("init", "train", "eval", "runs", "cost")),
     ("Look", ("log", "show", "diff", "blame", "history", "status")),
     ("Move", ("checkout", "switch", "branch", "tag", "reset", "undo", "redo", "reflog")),
     ("Change", ("add", "modify", "delete", "keep", "merge", "cherry-pick", "revert")),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,9 @@ from tfgrpo.cli import checkout, options, text
 from tfgrpo.cli.context import App, author, pass_app
 
 if TYPE_CHECKING:
+    from tfgrpo.budget import Budget
     from tfgrpo.domain import Domain
+    from tfgrpo.prices import Price
     from tfgrpo.serving import Endpoints
     from tfgrpo.settings import TrainSettings
     from tfgrpo.store.journal import Journal
@@ -51,6 +54,8 @@ if TYPE_CHECKING:
 @click.option("--heldout", help="Problems to compare on at the end, against the empty library.")
 @click.option("--heldout-samples", type=int, help="Attempts at each of them.  [2]")
 @click.option("--heldout-problems", type=int, help="How many of them, from the top; else all.")
+@click.option("--estimate", is_flag=True, help="Say what it would take, and do nothing.")
+@click.option("--budget", help="Stop before this is spent: 5.00 in dollars, or 200000tok.")
 @options.shared
 @pass_app
 def train(
@@ -60,6 +65,8 @@ def train(
     name: str | None,
     resume: str | None,
     new: bool,
+    estimate: bool,
+    budget: str | None,
     config: Path | None,
     **values: Any,
 ) -> None:
@@ -81,14 +88,19 @@ def train(
     _need_store(app)
     started = time.monotonic()
     if resume is not None:
+        if estimate:
+            raise click.UsageError("--estimate is for a run that is not begun")
         run, resumed = app.store.runs.get(resume), True
     else:
-        run, resumed = _begin(app, data, name, new, config, options.flags(values))
+        given = options.flags(values)
+        run, resumed = _begin(app, data, name, new, config, given, estimate, budget)
     try:
-        _work(app, run, resumed, config)
+        _work(app, run, resumed, config, budget)
     except KeyboardInterrupt:
         done = text.plural(_steps_done(app.store, run), "step")
-        click.echo(f"interrupted; run {run.name} has {done} behind it and keeps every answer")
+        calls = sum(spent.usage.calls for spent in app.store.runs.spent(run))
+        kept = f"keeps {text.plural(calls, 'answer')}"
+        click.echo(f"interrupted; run {run.name} has {done} behind it and {kept}")
         click.echo(f"`tfgrpo train --resume {run.name}` goes on from there")
         click.get_current_context().exit(130)
     _tell(app, run, time.monotonic() - started)
@@ -109,10 +121,18 @@ def _need_store(app: App) -> None:
 
 
 def _begin(
-    app: App, data: str | None, name: str | None, new: bool, config: Path | None, given: Any
+    app: App,
+    data: str | None,
+    name: str | None,
+    new: bool,
+    config: Path | None,
+    given: Any,
+    estimate: bool,
+    budget: str | None,
 ) -> tuple[Run, bool]:
     """Checks everything that can be checked, then makes the run, or finds the one to go on with."""
     from tfgrpo import problems, serving
+    from tfgrpo.cli import cost
     from tfgrpo.settings import SettingsError, TrainSettings, build
     from tfgrpo.store.errors import InvalidOperation
     from tfgrpo.training import begin
@@ -136,11 +156,18 @@ def _begin(
         )
     dataset = domain.problems(asked.data, asked.fields)
     check_golds(dataset, asked.data, domain)
+    heldout: Sequence[problems.Problem] = ()
     if asked.heldout:
         heldout = domain.problems(asked.heldout, asked.fields)
         check_golds(heldout, asked.heldout, domain)
     for prompt in ("rollout", "summary", "comparison", "controller"):
         domain.template(prompt, Path(asked.prompts) if asked.prompts else None)
+    known = None not in cost.prices(app, config, asked.models)
+    cost.budget(app, config, budget, None, known)
+    if estimate:
+        heldout = heldout[: asked.heldout_problems]
+        cost.print_estimate(app, asked, domain, dataset, heldout, config)
+        click.get_current_context().exit()
     serving.check(asked.models, os.environ)
     kept: dict[str, Any] = {
         "data_digest": problems.digest(dataset),
@@ -152,14 +179,14 @@ def _begin(
     return begin(app.store, asked.model_copy(update=kept), name=name, stem=stem, new=new)
 
 
-def _work(app: App, run: Run, resumed: bool, config: Path | None) -> None:
+def _work(app: App, run: Run, resumed: bool, config: Path | None, given: str | None) -> None:
     """Runs what is left of a run, and the comparison at its end."""
     import asyncio
 
     from tfgrpo import problems
-    from tfgrpo.cli import live
+    from tfgrpo.cli import cost, live
     from tfgrpo.serving import opened
-    from tfgrpo.settings import TrainSettings, price
+    from tfgrpo.settings import TrainSettings
     from tfgrpo.store import lock
     from tfgrpo.store.errors import InvalidOperation
     from tfgrpo.store.journal import Journal
@@ -178,7 +205,8 @@ def _work(app: App, run: Run, resumed: bool, config: Path | None) -> None:
             f"{path} has changed since run {run.name} began",
             hint="put the file back to go on with it, or begin another run with --new",
         )
-    prices = options.from_file(app, config).get("prices", {})
+    prices = cost.prices(app, config, settings.models)
+    budget = cost.budget(app, config, given, run, None not in prices)
     with lock.held(app.store.runs.lock_path(run)) as free:
         if not free:
             raise InvalidOperation(
@@ -204,16 +232,16 @@ def _work(app: App, run: Run, resumed: bool, config: Path | None) -> None:
                         journal,
                         domain=domain,
                         prompts=Path(settings.prompts) if settings.prompts else None,
-                        price=price(settings.models.model, prices),
-                        reflection_price=price(
-                            settings.models.reflection_model or settings.models.model, prices
-                        ),
+                        price=prices[0],
+                        reflection_price=prices[1],
+                        budget=budget,
                     )
                     with live.training(training.progress) as shown:
                         training.watch = lambda version: shown.say(_line(app.store, version))
                         asyncio.run(training.run(finish=False))
                     if settings.heldout:
-                        _compare(app, run, settings, domain, endpoints, verifier, journal)
+                        what = (app, run, settings, domain, endpoints, verifier, journal)
+                        _compare(*what, prices, budget)
                     app.store.runs.note(run, "finished")
             finally:
                 journal.close()
@@ -227,6 +255,8 @@ def _compare(
     endpoints: Endpoints,
     verifier: Verifier,
     journal: Journal,
+    prices: tuple[Price | None, Price | None],
+    budget: Budget | None,
 ) -> None:
     """Compares what was learned with the empty library, on the held-out problems."""
     from tfgrpo.cli import evaluate
@@ -244,7 +274,8 @@ def _compare(
     )
     final = app.store.version(app.store.tags()[f"{run.name}/step_{_steps_done(app.store, run)}"])
     empty = app.store.version(0)
-    evaluate.run(app, [final, empty], heldout, asked, domain, endpoints, verifier, journal)
+    what = (app, [final, empty], heldout, asked, domain, endpoints, verifier, journal)
+    evaluate.run(*what, prices, budget=budget, of=run)
 
 
 SHARED = (

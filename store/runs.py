@@ -116,6 +116,17 @@ class Usage(NamedTuple):
     seconds: float = 0.0
 
 
+class Spent(NamedTuple):
+    """Calls of one kind, added up. `step` is None for an evaluation, `run` for one of its own."""
+
+    run: int | None
+    step: int | None
+    stage: str
+    model: str
+    retries: int
+    usage: Usage
+
+
 class Runs:
     """Reads and appends runs, rollouts, calls and evaluations of the store behind `port`."""
 
@@ -251,6 +262,21 @@ class Runs:
             (run.id, step),
         )
         return {stage: Usage(*rest) for stage, *rest in rows}
+
+    def spent(self, run: Run | None = None) -> list[Spent]:
+        """Returns what the calls of a run, or of the whole store, came to.
+
+        By run, step, stage and model, in the order in which they were first made. Evaluations
+        are a stage of their own.
+        """
+        rows = self._port.rows(
+            "select run, step, case when step is null then 'evaluation' else stage end as kind,"
+            " model, sum(attempts - 1), count(*), sum(prompt_tokens), sum(cached_tokens),"
+            " sum(completion_tokens), sum(reasoning_tokens), sum(seconds) from journal"
+            " where ?1 is null or run = ?1 group by run, step, kind, model order by min(id)",
+            (run.id if run else None,),
+        )
+        return [Spent._make((*row[:5], Usage._make(row[5:]))) for row in rows]
 
     # evaluations:
 

@@ -14,8 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripted import Numbered, Reply, ScriptedEndpoint, completion, opened_calls
 
-from tfgrpo.calls import FIRST_TRIES, FREE, Calls, Meter, Price, Recorded, messages_of
+from tfgrpo.calls import Calls, Meter, Recorded, messages_of
 from tfgrpo.endpoint import Answer, CallFailed, EndpointError, Request
+from tfgrpo.pacing import FIRST_TRIES
+from tfgrpo.prices import FREE, Price
 
 SOON = {"retry-after": "0"}
 
@@ -199,7 +201,7 @@ def test_a_call_that_waits_before_its_next_try_leaves_its_place_to_others(tmp_pa
     def script(sent: dict[str, Any]) -> str | Reply:
         if sent["messages"][-1]["content"] == "0" and not first.is_set():
             first.set()
-            return Reply(b"", 429, {"retry-after": "1"})
+            return Reply(b"", 500, {"retry-after": "1"})
         return "fine"
 
     with (

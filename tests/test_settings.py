@@ -9,13 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from tfgrpo.calls import FREE, Price
 from tfgrpo.settings import (
     EvalSettings,
     SettingsError,
     TrainSettings,
     build,
-    price,
     read_toml,
 )
 from tfgrpo.store.canonical import canonical
@@ -166,14 +164,3 @@ def test_a_settings_file_that_cannot_be_used_is_refused_by_name(
     assert caught.value.hint
     with pytest.raises(SettingsError):
         read_toml(tmp_path / "none.toml")
-
-
-def test_prices_are_by_model_and_an_embedded_one_is_free() -> None:
-    prices = {"m": {"prompt": 0.27, "completion": 1, "cached": 0.07}, "n": {"prompt": 1}}
-    assert price("m", prices) == Price(0.27, 1.0, 0.07)
-    assert price("local:any", prices) == FREE
-    assert price("other", prices) is None
-    for bad in (prices["n"], {"prompt": "cheap", "completion": 1}, {"per_call": 1}, 5, None):
-        with pytest.raises(SettingsError, match="'n'") as caught:
-            price("n", {"n": bad})
-        assert caught.value.hint

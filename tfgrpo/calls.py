@@ -5,47 +5,31 @@ is on the disk before anybody sees it, so a run that is killed at any instant an
 repeats no completed call. The key of a call holds its sample index: two samples of one prompt
 are two samples, never one cached twice.
 
-Transient trouble is waited out here, with growing pauses and the server's own Retry-After, and
-nowhere else. Trouble that outlasts every try stops the run instead of turning into a wrong
-answer: an outage teaches nothing.
+Transient trouble is waited out here and nowhere else: `pacing.py` decides when the next request
+goes out. A request that keeps failing while others are answered fails alone; when nothing is
+answered any more the run stops, for an outage teaches nothing. A call that is under way when
+its run stops is let finish, for a moment: its answer is paid for.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import random
 import time
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
-from tfgrpo.endpoint import Answer, CallFailed, Endpoint, EndpointError, Request, Transient
+from tfgrpo.budget import Budget
+from tfgrpo.endpoint import Answer, CallFailed, Endpoint, Request, Transient
+from tfgrpo.pacing import LONGEST_WAIT, TRIES, Pacing
+from tfgrpo.prices import Price
 from tfgrpo.store.canonical import canonical, digest
 from tfgrpo.store.journal import Journal
 from tfgrpo.store.runs import Call, Run, Runs
 
-TRIES = 8
-FIRST_TRIES = 4  # of an endpoint that has never answered: most likely it never will
-LONGEST_PAUSE = 30.0
-
-
-@dataclass(frozen=True, slots=True)
-class Price:
-    """US dollars for a million tokens."""
-
-    prompt: float
-    completion: float
-    cached: float | None = None
-
-    def cost(self, answer: Answer) -> float:
-        """Returns what an answer cost, in US dollars."""
-        cached = self.prompt if self.cached is None else self.cached
-        fresh = answer.prompt_tokens - answer.cached_tokens
-        parts = fresh * self.prompt + answer.cached_tokens * cached
-        return (parts + answer.completion_tokens * self.completion) / 1e6
-
-
-FREE = Price(0.0, 0.0)
+LATE_TRIES = 2
+"""A request without an answer in time is made once more; a second one would end alike."""
+GRACE = 5.0
+"""Seconds that calls in flight are given when a run stops: their answers are paid for."""
 
 
 @dataclass(slots=True)
@@ -57,22 +41,30 @@ class Meter:
     retries: int = 0
     in_flight: int = 0
     prompt_tokens: int = 0
+    cached_tokens: int = 0
     completion_tokens: int = 0
+    reasoning_tokens: int = 0
     cost: float | None = 0.0
     by_stage: dict[str, int] = field(default_factory=dict)
+    cost_by_stage: dict[str, float] = field(default_factory=dict)
     trouble: str | None = None
 
     def count(self, stage: str, answer: Answer, price: Price | None) -> None:
         """Adds one answer."""
         self.calls += 1
         self.prompt_tokens += answer.prompt_tokens
+        self.cached_tokens += answer.cached_tokens
         self.completion_tokens += answer.completion_tokens
+        self.reasoning_tokens += answer.reasoning_tokens
         self.by_stage[stage] = self.by_stage.get(stage, 0) + 1
         self.trouble = None
         if price is None:
             self.cost = None
-        elif self.cost is not None:
-            self.cost += price.cost(answer)
+            return
+        cost = price.cost(answer)
+        self.cost_by_stage[stage] = self.cost_by_stage.get(stage, 0.0) + cost
+        if self.cost is not None:
+            self.cost += cost
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +90,7 @@ class Calls:
         timeout: float = 1800.0,
         price: Price | None = None,
         meter: Meter | None = None,
+        budget: Budget | None = None,
         tries: int = TRIES,
     ) -> None:
         self.endpoint = endpoint
@@ -106,21 +99,22 @@ class Calls:
         self._runs = runs
         self._scope = scope
         self._run = run
-        self._slots = asyncio.Semaphore(concurrency)
+        self.pacing = Pacing(concurrency, tries=tries)
         self._timeout = timeout
         self._price = price
+        self._budget = budget
         self._tries = tries
-        self._pauses = random.Random()
         self._asking: dict[bytes, asyncio.Future[None]] = {}
+        self._sent: set[asyncio.Task[Answer]] = set()
 
     async def ask(
         self, request: Request, *, place: tuple[str | int, ...] = (), sample: int = 0
     ) -> Recorded:
         """Returns the answer to a request, from the journal when it was answered before.
 
-        `place` and `sample` tell apart requests that read alike; the first number in `place` is
-        the step. Raises CallFailed when this request cannot be answered in time or at all, and
-        EndpointError when the endpoint cannot serve the run.
+        `place` and `sample` tell apart requests that read alike; a number at the head of `place`
+        is the step. Raises CallFailed when this request cannot be answered in time or at all,
+        EndpointError when the endpoint cannot serve the run, and BudgetReached.
         """
         key = self.key(request, place, sample)
         while key in self._asking:  # the very same call is under way: its answer will do
@@ -136,55 +130,97 @@ class Calls:
 
     async def _asked(self, key: bytes, request: Request, place: tuple[str | int, ...]) -> Answer:
         done = self._asking[key] = asyncio.get_running_loop().create_future()
+        step = place[0] if place and isinstance(place[0], int) else None
         try:
-            answer, attempts = await self._persist(request)
-            step = next((part for part in place if isinstance(part, int)), None)
-            await self._journal.append(self._call(key, request, answer, attempts, step))
+            return await self._persist(key, request, step)
         finally:
             del self._asking[key]
             done.set_result(None)
-        return answer
 
     def recount(self, stage: str, answer: Answer) -> None:
         """Counts an answer that was read from the journal by other ways than `ask`."""
         self.meter.replayed += 1
         self.meter.count(stage, answer, self._price)
 
+    async def settle(self, seconds: float = GRACE) -> None:
+        """Gives calls that are under way a moment to be answered and journalled, then ends them.
+
+        To be awaited when whoever asked is gone: after an error, or when a run is interrupted.
+        """
+        if self._sent:
+            await asyncio.wait(self._sent, timeout=seconds)
+        for task in self._sent:
+            task.cancel()
+        await asyncio.gather(*self._sent, return_exceptions=True)
+
     def key(self, request: Request, place: tuple[str | int, ...], sample: int) -> bytes:
         """Returns the journal's key of a request (32 bytes)."""
-        asked: Mapping[str, object] = asdict(request)
+        asked = {name: getattr(request, name) for name in request.__slots__}
         return digest(["tfgrpo.call", self._scope, self.endpoint.model, asked, place, sample])
 
-    async def _persist(self, request: Request) -> tuple[Answer, int]:
-        attempt = 0
+    async def _persist(self, key: bytes, request: Request, step: int | None) -> Answer:
+        """Makes a call until it is answered. Raises CallFailed, EndpointError, BudgetReached."""
+        attempt, counted, late = 0, 0, 0
+        answered = self.meter.calls
         while True:
             attempt += 1
+            entered = await self.pacing.enter()
             try:
-                async with self._slots:
-                    self.meter.in_flight += 1
-                    try:
-                        async with asyncio.timeout(self._timeout):
-                            return await self.endpoint.ask(request), attempt
-                    except TimeoutError:
-                        raise CallFailed(f"no answer in {self._timeout:g} s") from None
-                    finally:
-                        self.meter.in_flight -= 1
+                worst = await self._budget.reserve(request, self._price) if self._budget else 0.0
+            except BaseException:
+                self.pacing.leave()
+                raise
+            task = asyncio.create_task(self._send(key, request, step, attempt, entered, worst))
+            self._sent.add(task)
+            task.add_done_callback(self._received)
+            try:
+                return await asyncio.shield(task)  # whoever asks may be gone: the answer is kept
             except Transient as trouble:
                 self.meter.retries += 1
                 self.meter.trouble = str(trouble)
-                if attempt >= (self._tries if self.meter.calls else FIRST_TRIES):
-                    raise EndpointError(
-                        f"gave up after {attempt} tries: {trouble}",
-                        hint="everything answered so far is kept; "
-                        "the same command goes on from there",
-                    ) from None
-                await asyncio.sleep(self._pause(attempt, trouble.after))
+                self.pacing.troubled(entered, trouble)
+                late += trouble.kind == "late"
+                counted += trouble.kind != "limit"
+                if late >= LATE_TRIES:
+                    raise CallFailed(str(trouble)) from None
+                if counted >= self._tries and self.meter.calls > answered:
+                    raise CallFailed(f"gave up after {attempt} tries: {trouble}") from None
+                if trouble.kind != "limit" or trouble.after is None:
+                    wait = self.pacing.pause(attempt) if trouble.after is None else trouble.after
+                    await asyncio.sleep(min(wait, LONGEST_WAIT))
 
-    def _pause(self, attempt: int, asked: float | None) -> float:
-        """Returns how long to wait before the next try, in seconds."""
-        if asked is not None:
-            return asked + self._pauses.uniform(0, 0.5)
-        return min(LONGEST_PAUSE, 0.25 * 2.0**attempt) * self._pauses.uniform(0.5, 1.0)
+    def _received(self, task: asyncio.Task[Answer]) -> None:
+        self._sent.discard(task)
+        if not task.cancelled():
+            task.exception()  # whoever asked may be gone: nobody else will look at it
+
+    async def _send(
+        self,
+        key: bytes,
+        request: Request,
+        step: int | None,
+        attempt: int,
+        entered: float,
+        worst: float,
+    ) -> Answer:
+        """Sends a request once and journals its answer."""
+        self.meter.in_flight += 1
+        cost = 0.0
+        try:
+            async with asyncio.timeout(self._timeout):
+                answer = await self.endpoint.ask(request)
+            if self._budget:
+                cost = self._budget.cost(answer, self._price)
+        except TimeoutError:
+            raise Transient(f"no answer in {self._timeout:g} s", kind="late") from None
+        finally:
+            self.meter.in_flight -= 1
+            self.pacing.leave()
+            if self._budget:
+                self._budget.settle(worst, cost)
+        self.pacing.answered(entered)
+        await self._journal.append(self._call(key, request, answer, attempt, step))
+        return answer
 
     def _call(
         self, key: bytes, request: Request, answer: Answer, attempts: int, step: int | None
@@ -196,7 +232,7 @@ class Calls:
             step=step,
             model=self.endpoint.model,
             request=canonical(request.messages).decode(),
-            answer=asdict(answer),
+            answer={name: getattr(answer, name) for name in answer.__slots__},
             prompt_tokens=answer.prompt_tokens,
             cached_tokens=answer.cached_tokens,
             completion_tokens=answer.completion_tokens,

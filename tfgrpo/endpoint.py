@@ -11,10 +11,13 @@ The key stays in this module. Error texts are scrubbed of it, for servers like t
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 from tfgrpo.store.errors import TfgrpoError
@@ -26,6 +29,9 @@ if TYPE_CHECKING:
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 TRANSIENT = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
+LIMITS = frozenset({429, 503, 529})
+CONNECT = 20.0
+"""Seconds within which a connection has to stand."""
 
 
 class EndpointError(TfgrpoError):
@@ -37,11 +43,21 @@ class CallFailed(TfgrpoError):
 
 
 class Transient(Exception):
-    """Worth another try. `after` is what the server asked to wait, in seconds."""
+    """Worth another try. `after` is what the server asked to wait, in seconds.
 
-    def __init__(self, message: str, after: float | None = None) -> None:
+    `kind` is `limit` when the server has too much to do, `late` when the time was up, else
+    `trouble`.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        after: float | None = None,
+        kind: Literal["limit", "late", "trouble"] = "trouble",
+    ) -> None:
         super().__init__(message)
         self.after = after
+        self.kind = kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +122,12 @@ class Endpoint:
                 if refused is None:
                     raise self._told(error) from None
                 trying.add(refused)
-            except openai.APITimeoutError:
-                raise Transient(f"no answer in {self.timeout:g} s") from None
+            except openai.APITimeoutError as error:
+                if type(error.__cause__).__name__ == "ConnectTimeout":
+                    raise Transient(
+                        f"cannot reach {self._where}: no connection in {CONNECT:g} s"
+                    ) from None
+                raise Transient(f"no answer in {self.timeout:g} s", kind="late") from None
             except openai.APIConnectionError as error:
                 raise Transient(
                     self.scrub(f"cannot reach {self._where}: {_cause(error)}")
@@ -148,13 +168,16 @@ class Endpoint:
                 )
 
             here = urlsplit(self.base_url or "").hostname in LOOPBACK
+            timeout = openai.Timeout(self.timeout, connect=min(CONNECT, self.timeout))
             self._client = openai.AsyncOpenAI(
                 api_key=self.api_key or "none",
                 base_url=self.base_url,
                 max_retries=0,
-                timeout=self.timeout,
+                timeout=timeout,
                 # A proxy from the environment has no way to this machine's own loopback.
-                http_client=openai.DefaultAsyncHttpxClient(trust_env=False) if here else None,
+                http_client=openai.DefaultAsyncHttpxClient(trust_env=False, timeout=timeout)
+                if here
+                else None,
             )
         return self._client
 
@@ -215,7 +238,8 @@ class Endpoint:
                 f"{self._where} will not serve this account: {text}", hint="check its credit"
             )
         if status in TRANSIENT or status >= 500:
-            return Transient(f"{status}: {text}", _retry_after(error))
+            kind: Literal["limit", "trouble"] = "limit" if status in LIMITS else "trouble"
+            return Transient(f"{status}: {text}", _retry_after(error), kind)
         return CallFailed(f"{self._where} refused the request: {status}: {text}")
 
 
@@ -250,11 +274,24 @@ def _count(source: Any, name: str) -> int:
 
 
 def _retry_after(error: openai.APIStatusError) -> float | None:
-    value = error.response.headers.get("retry-after")
+    """Returns what the server asks to wait, in seconds: RFC 9110 allows a number and a date."""
+    headers = error.response.headers
     try:
-        return max(0.0, float(value)) if value else None
-    except ValueError:  # an HTTP date: our own back-off serves as well
-        return None
+        if headers.get("retry-after-ms"):
+            return _seconds(float(headers["retry-after-ms"]) / 1000)
+        return _seconds(float(headers["retry-after"])) if headers.get("retry-after") else None
+    except ValueError:
+        pass
+    try:
+        date = parsedate_to_datetime(headers["retry-after"])
+    except (KeyError, ValueError, OverflowError):
+        return None  # it says nothing that can be read
+    date = date if date.tzinfo else date.replace(tzinfo=UTC)
+    return _seconds((date - datetime.now(UTC)).total_seconds())
+
+
+def _seconds(value: float) -> float | None:
+    return max(0.0, value) if math.isfinite(value) else None
 
 
 def _cause(error: BaseException) -> str:

@@ -17,10 +17,12 @@ from typing import Any
 
 from tfgrpo import problems as datasets
 from tfgrpo import statistics
-from tfgrpo.calls import Calls, Meter, Price
+from tfgrpo.budget import Budget
+from tfgrpo.calls import Calls, Meter
 from tfgrpo.domain import Context, Domain, Sampling
 from tfgrpo.domains import math
 from tfgrpo.endpoint import Endpoint, EndpointError
+from tfgrpo.prices import Price
 from tfgrpo.problems import Problem
 from tfgrpo.rollout import Rollout, attempt
 from tfgrpo.serving import Endpoints
@@ -28,7 +30,7 @@ from tfgrpo.settings import EvalSettings
 from tfgrpo.store.canonical import digest
 from tfgrpo.store.journal import Journal
 from tfgrpo.store.records import Version
-from tfgrpo.store.runs import Evaluation, Score
+from tfgrpo.store.runs import Evaluation, Run, Score
 from tfgrpo.store.store import Store
 from tfgrpo.training import gathered
 from tfgrpo.verify import Verifier
@@ -100,9 +102,14 @@ async def evaluate(
     domain: Domain = math.DOMAIN,
     price: Price | None = None,
     reflection_price: Price | None = None,
+    budget: Budget | None = None,
+    run: Run | None = None,
     progress: EvalProgress | None = None,
 ) -> list[Evaluation]:
-    """Returns the evaluation of each version, making those that are not there yet."""
+    """Returns the evaluation of each version, making those that are not there yet.
+
+    `run` is the one whose costs it belongs to.
+    """
     asked = conditions(dataset, settings, domain)
     key = digest(asked).hex()
     distinct = {version.number: version for version in versions}.values()
@@ -117,10 +124,12 @@ async def evaluate(
             journal,
             store.runs,
             scope=f"evaluation/{key}",
+            run=run,
             concurrency=endpoints.concurrency,
             timeout=settings.task_timeout,
             price=price,
             meter=meter,
+            budget=budget,
         )
 
     calls = asking(endpoints.policy, price)
@@ -155,6 +164,8 @@ async def evaluate(
     try:
         rollouts = await gathered(one(*what) for what in order)
     finally:
+        await calls.settle()
+        await judge.settle()
         await calls.endpoint.close()
         await judge.endpoint.close()
     scores: dict[int, list[Score]] = defaultdict(list)

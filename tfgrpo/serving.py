@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfgrpo.endpoint import Endpoint, EndpointError
-from tfgrpo.settings import LOCAL, ModelSettings, Settings
+from tfgrpo.prices import LOCAL
+from tfgrpo.settings import ModelSettings, Settings
 
 if TYPE_CHECKING:
     from tfgrpo.local.cache import ModelCache

@@ -26,14 +26,12 @@ from pydantic import (
 )
 
 from tfgrpo import domains
-from tfgrpo.calls import FREE, Price
 from tfgrpo.render import AGENT_OBJECTIVE, LEARNING_OBJECTIVE
 from tfgrpo.store.errors import TfgrpoError
 
 DEFAULT_MODEL = "local:qwen2.5-coder-1.5b"
 FILE = "tfgrpo.toml"
 TABLES = ("model", "train", "eval", "prices")
-LOCAL = "local:"
 
 S = TypeVar("S", bound="Settings")
 
@@ -179,22 +177,3 @@ def build(kind: type[S], *layers: Mapping[str, Any]) -> S:
             message = f"{name}: {first['msg'].removeprefix('Value error, ')}"
             hint = f"see --{name.replace('_', '-')} in `--help`"
         raise SettingsError(message, hint=hint) from None
-
-
-def price(model: str, prices: Mapping[str, Any]) -> Price | None:
-    """Returns what a model costs: nothing if it is embedded, else what [prices] says, else None.
-
-    A price is a table `"name" = {prompt = 0.27, completion = 1.10, cached = 0.07}` in US
-    dollars for a million tokens.
-    """
-    if model.startswith(LOCAL):
-        return FREE
-    if model not in prices:
-        return None
-    try:
-        return Price(**{name: float(value) for name, value in prices[model].items()})
-    except (TypeError, ValueError, AttributeError):
-        raise SettingsError(
-            f"[prices] {model!r} cannot be read",
-            hint='write "name" = {prompt = 0.27, completion = 1.10}',
-        ) from None

@@ -23,10 +23,12 @@ from typing import Any, TypeVar
 
 from tfgrpo import controller, problems
 from tfgrpo.advantage import Comparison, Reflection, compare
-from tfgrpo.calls import Calls, Price
+from tfgrpo.budget import Budget
+from tfgrpo.calls import Calls
 from tfgrpo.domain import Context, Domain, Sampling
 from tfgrpo.domains import math
 from tfgrpo.endpoint import Answer, Endpoint, EndpointError
+from tfgrpo.prices import Price
 from tfgrpo.problems import Problem
 from tfgrpo.progress import Progress
 from tfgrpo.rollout import Group, Rollout, attempt, mean_reward
@@ -97,6 +99,22 @@ def _free_name(store: Store, stem: str) -> str:
     return next(name for name in (stem, *numbers) if name not in taken)
 
 
+def reflection_of(settings: TrainSettings, domain: Domain, prompts: Path | None) -> Reflection:
+    """Returns how a run with these settings reflects; `prompts` is a folder of other prompts."""
+    return Reflection(
+        summary=domain.template("summary", prompts),
+        comparison=domain.template("comparison", prompts),
+        controller=domain.template("controller", prompts),
+        agent_objective=settings.agent_objective,
+        learning_objective=settings.learning_objective,
+        max_words=settings.max_words,
+        ground_truth=settings.ground_truth,
+        summarise_over=settings.summarise_over,
+        temperature=settings.reflection_temperature,
+        seed=settings.seed,
+    )
+
+
 class Training:
     """One run at work. `run()` does what is left of it and returns the versions it made."""
 
@@ -113,6 +131,7 @@ class Training:
         prompts: Path | None = None,
         price: Price | None = None,
         reflection_price: Price | None = None,
+        budget: Budget | None = None,
     ) -> None:
         self.settings = TrainSettings(**run.config)
         self.steps = plan_steps(dataset, self.settings)
@@ -123,18 +142,7 @@ class Training:
         if prompts is None and self.settings.prompts:
             prompts = Path(self.settings.prompts)
         self._template = domain.template("rollout", prompts)
-        self._reflection = Reflection(
-            summary=domain.template("summary", prompts),
-            comparison=domain.template("comparison", prompts),
-            controller=domain.template("controller", prompts),
-            agent_objective=self.settings.agent_objective,
-            learning_objective=self.settings.learning_objective,
-            max_words=self.settings.max_words,
-            ground_truth=self.settings.ground_truth,
-            summarise_over=self.settings.summarise_over,
-            temperature=self.settings.reflection_temperature,
-            seed=self.settings.seed,
-        )
+        self._reflection = reflection_of(self.settings, domain, prompts)
 
         def calls(endpoint: Endpoint, price: Price | None) -> Calls:
             return Calls(
@@ -147,6 +155,7 @@ class Training:
                 timeout=self.settings.task_timeout,
                 price=price,
                 meter=self.progress.meter,
+                budget=budget,
             )
 
         self._policy = calls(endpoints.policy, price)
@@ -169,6 +178,8 @@ class Training:
             versions = [await self._step(number) for number in range(self._done(), len(self.steps))]
         except BaseException as error:
             told = error if isinstance(error, TfgrpoError) else None
+            self.progress.phase = "stopping"
+            await asyncio.gather(self._policy.settle(), self._reflector.settle())
             with suppress(StoreError):  # the disk may be full; `error` is what matters
                 runs.note(run, "stopped" if told else "interrupted", str(told) if told else None)
             raise

@@ -1,0 +1,253 @@
+"""`tfgrpo cost`, and what `train --estimate` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tfgrpo.cli import options, text
+from tfgrpo.cli.context import App, pass_app
+
+if TYPE_CHECKING:
+    from tfgrpo.budget import Budget
+    from tfgrpo.costs import Cost, Total
+    from tfgrpo.domain import Domain
+    from tfgrpo.estimate import StageEstimate
+    from tfgrpo.prices import Price
+    from tfgrpo.problems import Problem
+    from tfgrpo.settings import ModelSettings, TrainSettings
+    from tfgrpo.store.runs import Run
+
+COLUMNS = ("calls", "tries", "prompt", "cached", "completion", "reasoning", "seconds", "cost")
+
+
+@click.command()
+@click.argument("name", metavar="[RUN]", required=False)
+@click.option("--config", type=click.Path(path_type=Path), help="Prices; else tfgrpo.toml.")
+@click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
+@pass_app
+def cost(app: App, name: str | None, config: Path | None, as_json: bool) -> None:
+    """Say what a run has cost by stage, model and step, or what all of them have.
+
+    Counted from the journal, which has every answered call, also of a run that was killed.
+    Prices are US dollars for a million tokens: tfgrpo.toml's [prices], else the catalogue that
+    is installed. A price that is not known is said to be unknown; embedded models are free.
+
+    \b
+    Examples:
+      tfgrpo cost
+      tfgrpo cost --json
+    """
+    from tfgrpo.costs import by, costs, total
+
+    tables = options.from_file(app, config)
+    run = app.store.runs.get(name) if name is not None else None
+    address = tables.get("model", {}).get("base_url")
+    found = costs(app.store, tables.get("prices", {}), run, address)
+    if as_json:
+        rows = [_object(one) for one in found]
+        text.emit_json({"calls": rows, "total": _totals(total(found))})
+        return
+    if not found:
+        click.echo("no call has been made")
+        return
+    lines: list[str] = []
+    if run is None:
+        sums = by(found, lambda one: one.run or "evaluations")
+        lines += _table(("run",), [((key,), value) for key, value in sums.items()], total(found))
+    else:
+        stages = by(found, lambda one: (one.stage, one.model))
+        lines += [*_table(("stage", "model"), stages.items(), total(found)), ""]
+        steps = by(found, lambda one: one.step)
+        named = [(("held-out" if n is None else f"step {n + 1}",), t) for n, t in steps.items()]
+        lines += _table(("step",), named, None)
+    unknown = total(found).unknown
+    if unknown:
+        lines.append(f"the price of {', '.join(unknown)} is unknown: [prices] in tfgrpo.toml")
+    text.emit(app, lines)
+
+
+def _table(
+    keys: Sequence[str], rows: Iterable[tuple[Sequence[str], Total]], last: Total | None
+) -> list[str]:
+    found = [(list(key), sums) for key, sums in rows]
+    if last is not None and len(found) > 1:
+        found.append((["total", *[""] * (len(keys) - 1)], last))
+    some = {
+        "tries": any(sums.retries for _, sums in found),
+        "cached": any(sums.usage.cached_tokens for _, sums in found),
+        "reasoning": any(sums.usage.reasoning_tokens for _, sums in found),
+    }
+    shown = [i for i, name in enumerate(COLUMNS) if some.get(name, True)]
+    header = [*keys, *(COLUMNS[i] for i in shown)]
+    cells = [[*key, *(_cells(sums)[i] for i in shown)] for key, sums in found]
+    return aligned(header, cells, len(keys))
+
+
+def _cells(sums: Total) -> list[str]:
+    usage = sums.usage
+    numbers = (
+        usage.calls,
+        usage.calls + sums.retries,
+        usage.prompt_tokens,
+        usage.cached_tokens,
+        usage.completion_tokens,
+        usage.reasoning_tokens,
+    )
+    return [*(f"{n:,}" for n in numbers), f"{usage.seconds:,.0f}", dollars(sums)]
+
+
+def aligned(header: Sequence[str], rows: Sequence[Sequence[str]], left: int) -> list[str]:
+    """Returns a table whose columns stand to the right, but for the first `left` ones."""
+    widths = [max(len(row[i]) for row in (header, *rows)) for i in range(len(header))]
+    padded = [
+        [
+            cell if i < left else cell.rjust(w)
+            for i, (cell, w) in enumerate(zip(row, widths, strict=True))
+        ]
+        for row in (header, *rows)
+    ]
+    return text.table(padded[1:], header=padded[0])
+
+
+def dollars(sums: Total) -> str:
+    """Returns an amount as people read it, and whether something is missing in it."""
+    if not sums.unknown:
+        return money(sums.dollars)
+    return f"{money(sums.dollars)} + unknown" if sums.dollars else "unknown"
+
+
+def money(amount: float | None) -> str:
+    """Returns US dollars as people read them: cents, or as many places as it takes."""
+    if amount is None:
+        return "unknown"
+    return f"${amount:,.2f}" if amount >= 0.1 or not amount else f"${amount:.4f}"
+
+
+def _object(one: Cost) -> dict[str, Any]:
+    return {
+        "run": one.run,
+        "step": one.step,
+        "stage": one.stage,
+        "model": one.model,
+        **one.usage._asdict(),
+        "retries": one.retries,
+        "dollars": one.dollars,
+    }
+
+
+def _totals(sums: Total) -> dict[str, Any]:
+    return {
+        **sums.usage._asdict(),
+        "retries": sums.retries,
+        "dollars": None if sums.unknown else sums.dollars,
+        "unknown_prices": list(sums.unknown),
+    }
+
+
+def prices(
+    app: App, config: Path | None, models: ModelSettings
+) -> tuple[Price | None, Price | None]:
+    """Returns the prices of the policy model and of the reflection model."""
+    from tfgrpo.prices import find
+
+    table = options.from_file(app, config).get("prices", {})
+    policy = find(models.model, models.base_url, table)
+    if not (models.reflection_model or models.reflection_base_url):
+        return policy, policy
+    address = models.reflection_base_url or models.base_url
+    return policy, find(models.reflection_model or models.model, address, table)
+
+
+def budget(
+    app: App, config: Path | None, given: str | None, run: Run | None, known: bool
+) -> Budget | None:
+    """Returns the budget that was given, with what its run has spent before.
+
+    `known` says whether every price is. Raises BudgetInvalid.
+    """
+    if given is None:
+        return None
+    from tfgrpo.budget import parse
+    from tfgrpo.costs import spent
+
+    found = parse(given)
+    found.check(known)
+    if run is not None:
+        table = options.from_file(app, config).get("prices", {})
+        found.spent = spent(app.store, run, table, in_tokens=found.in_tokens)
+    return found
+
+
+def print_estimate(
+    app: App,
+    settings: TrainSettings,
+    domain: Domain,
+    dataset: Sequence[Problem],
+    heldout: Sequence[Problem],
+    config: Path | None,
+) -> None:
+    """Prints what a run would take."""
+    from tfgrpo.estimate import answer_lengths, estimate
+    from tfgrpo.training import reflection_of
+
+    store, models = app.store, settings.models
+    folder = Path(settings.prompts) if settings.prompts else None
+    policy, reflection = prices(app, config, models)
+    lengths = answer_lengths(store, models.reflection_model or models.model)
+    for stage, length in answer_lengths(store, models.model).items():
+        if stage in ("rollout", "evaluation"):
+            lengths[stage] = length
+    at = settings.branch if settings.branch in store.branches() else "HEAD"
+    found = estimate(
+        dataset,
+        settings,
+        store.library(at),
+        domain,
+        domain.template("rollout", folder),
+        reflection_of(settings, domain, folder),
+        heldout=heldout,
+        price=policy,
+        reflection_price=reflection,
+        lengths=lengths,
+    )
+    for title, stages in (("expected", found.expected), ("at most", found.upper)):
+        rows = [_estimated(one) for one in (*stages, _sum(stages))]
+        for line in aligned((title, "calls", "prompt", "completion", "cost"), rows, 1):
+            click.echo(line)
+        click.echo()
+    source = "this store has seen them" if lengths else "a rule of thumb says"
+    click.echo(f"answers are taken to be as long as {source}; nothing has been spent")
+    if policy is None or reflection is None:
+        click.echo("a price is unknown: give it in tfgrpo.toml's [prices]")
+
+
+def _estimated(one: StageEstimate) -> list[str]:
+    tokens = (_short(one.prompt_tokens), _short(one.completion_tokens))
+    return [one.stage, f"{round(one.calls):,}", *tokens, money(one.dollars)]
+
+
+def _sum(stages: Sequence[StageEstimate]) -> StageEstimate:
+    from tfgrpo.estimate import StageEstimate
+
+    amounts = [one.dollars for one in stages]
+    known = [amount for amount in amounts if amount is not None]
+    return StageEstimate(
+        "total",
+        sum(one.calls for one in stages),
+        sum(one.prompt_tokens for one in stages),
+        sum(one.completion_tokens for one in stages),
+        sum(known) if len(known) == len(amounts) else None,
+    )
+
+
+def _short(tokens: float) -> str:
+    """Returns `812`, `34 k`, `1.3 M`."""
+    for size, unit in ((1e6, " M"), (1e3, " k")):
+        if tokens >= size:
+            amount = tokens / size
+            return f"{amount:,.0f}{unit}" if amount >= 10 else f"{amount:.1f}{unit}"
+    return f"{tokens:.0f}"
