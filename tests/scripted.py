@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import socket
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -27,12 +28,18 @@ LESSON = "When two numbers are joined by op, add them and then add one more."
 
 @dataclass
 class Reply:
-    """An HTTP answer of any kind. `close` drops the connection instead."""
+    """An HTTP answer of any kind.
+
+    `close` drops the connection instead, `cut` in the middle of the body; `stall` seconds pass
+    first, in which nothing is said.
+    """
 
     body: bytes | dict[str, Any] = b""
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
     close: bool = False
+    cut: bool = False
+    stall: float = 0.0
 
 
 def stage(request: dict[str, Any]) -> str:
@@ -193,6 +200,8 @@ class ScriptedEndpoint:
         reply = self.script(request)
         if isinstance(reply, str):
             reply = Reply(completion(reply, model=request["model"]))
+        if reply.stall:
+            threading.Event().wait(reply.stall)
         if reply.close:
             handler.close_connection = True
             handler.connection.close()
@@ -204,6 +213,12 @@ class ScriptedEndpoint:
         for name, value in reply.headers.items():
             handler.send_header(name, value)
         handler.end_headers()
+        if reply.cut:
+            handler.wfile.write(body[: len(body) // 2])
+            handler.wfile.flush()
+            handler.close_connection = True
+            handler.connection.shutdown(socket.SHUT_RDWR)
+            return
         handler.wfile.write(body)
         handler.wfile.flush()
         if reply.status == 200:

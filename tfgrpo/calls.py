@@ -161,10 +161,9 @@ class Calls:
     async def _persist(self, key: bytes, request: Request, step: int | None) -> Answer:
         """Makes a call until it is answered. Raises CallFailed, EndpointError, BudgetReached."""
         attempt, counted, late = 0, 0, 0
-        answered = self.meter.calls
         while True:
             attempt += 1
-            entered = await self.pacing.enter()
+            entered = await self.pacing.enter(again=attempt > 1)
             try:
                 worst = await self._budget.reserve(request, self._price) if self._budget else 0.0
             except BaseException:
@@ -176,14 +175,11 @@ class Calls:
             try:
                 return await asyncio.shield(task)  # whoever asks may be gone: the answer is kept
             except Transient as trouble:
-                self.meter.retries += 1
-                self.meter.trouble = str(trouble)
-                self.pacing.troubled(entered, trouble)
                 late += trouble.kind == "late"
                 counted += trouble.kind != "limit"
                 if late >= LATE_TRIES:
                     raise CallFailed(str(trouble)) from None
-                if counted >= self._tries and self.meter.calls > answered:
+                if counted >= self._tries and self.pacing.healthy:
                     raise CallFailed(f"gave up after {attempt} tries: {trouble}") from None
                 if trouble.kind != "limit" or trouble.after is None:
                     wait = self.pacing.pause(attempt) if trouble.after is None else trouble.after
@@ -207,20 +203,29 @@ class Calls:
         self.meter.in_flight += 1
         cost = 0.0
         try:
-            async with asyncio.timeout(self._timeout):
-                answer = await self.endpoint.ask(request)
+            answer = await self._ask_in_time(request)
             if self._budget:
                 cost = self._budget.cost(answer, self._price)
-        except TimeoutError:
-            raise Transient(f"no answer in {self._timeout:g} s", kind="late") from None
+            self.pacing.answered(entered)
+        except Transient as trouble:
+            self.meter.retries += 1
+            self.meter.trouble = str(trouble)
+            self.pacing.troubled(entered, trouble)
+            raise
         finally:
             self.meter.in_flight -= 1
             self.pacing.leave()
             if self._budget:
                 self._budget.settle(worst, cost)
-        self.pacing.answered(entered)
         await self._journal.append(self._call(key, request, answer, attempt, step))
         return answer
+
+    async def _ask_in_time(self, request: Request) -> Answer:
+        try:
+            async with asyncio.timeout(self._timeout):
+                return await self.endpoint.ask(request)
+        except TimeoutError:
+            raise Transient(f"no answer in {self._timeout:g} s", kind="late") from None
 
     def _call(
         self, key: bytes, request: Request, answer: Answer, attempts: int, step: int | None

@@ -47,14 +47,20 @@ class Pacing:
         self._timer: asyncio.TimerHandle | None = None
         self._chance = random.Random()
 
-    async def enter(self) -> float:
+    @property
+    def healthy(self) -> bool:
+        """Whether there was an answer since the last trouble but one."""
+        return self._rounds <= 1
+
+    async def enter(self, *, again: bool = False) -> float:
         """Waits for one's turn; returns the time at which it came.
 
-        Whoever enters has to `leave`. Raises EndpointError when the breaker is open.
+        Who comes `again` goes before those who have not been served yet. Whoever enters has to
+        `leave`. Raises EndpointError when the breaker is open.
         """
         if self._dead is None and (self._queue or not self._open()):
             turn = asyncio.get_running_loop().create_future()
-            self._queue.append(turn)
+            (self._queue.appendleft if again else self._queue.append)(turn)
             self._admit()
             try:
                 await turn
@@ -100,8 +106,9 @@ class Pacing:
             self.limit = max(1.0, self.limit / 2)
         if self._rounds > 2:
             self.limit = 1.0
-        if self._rounds > 1 and not (limited and trouble.after is not None):
-            self._close(now + self.pause(self._rounds))
+        if self._rounds > 1:
+            after = self.pause(self._rounds) if trouble.after is None else trouble.after
+            self._close(now + min(after, LONGEST_WAIT))
         if self._rounds >= (self._tries if self._alive else min(FIRST_TRIES, self._tries)):
             self._die(f"gave up after {self._rounds} tries without one answer: {trouble}")
 
