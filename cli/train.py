@@ -35,6 +35,24 @@ if TYPE_CHECKING:
 @click.option("--epochs", type=int, help="Passes over the data.  [3]")
 @click.option("--batch-size", type=int, help="Problems in a step.  [100]")
 @click.option("--group-size", type=int, help="Attempts at a problem in a step.  [5]")
+@click.option(
+    "--rollouts",
+    type=click.Choice(["fixed", "adaptive"]),
+    help="Groups of one size, or as many attempts as it takes to mix them.  [fixed]",
+)
+@click.option(
+    "--quorum", type=float, help="Go on when this share of a step's attempts is in.  [1.0]"
+)
+@click.option(
+    "--hints",
+    type=int,
+    help="Attempts under proposed strategies at a problem that nothing solved.  [0]",
+)
+@click.option(
+    "--dropout",
+    type=float,
+    help="Leave this share of the library out of each attempt, to see what helps.  [0]",
+)
 @click.option("--reflection-model", help="Summarises, compares and controls; else --model.")
 @click.option("--reflection-base-url", help="Its endpoint; else --base-url.")
 @click.option("--reflection-api-key-env", help="Its key's variable; else --api-key-env.")

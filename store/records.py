@@ -6,7 +6,7 @@ start as fast as git feels. Times are microseconds since 1970 in UTC.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
@@ -110,6 +110,12 @@ class Library:
 
     def __repr__(self) -> str:
         return f"Library({self.version.name}, {len(self)} experiences)"
+
+    def less(self, ids: Collection[str]) -> Library:
+        """Returns the library without these experiences; itself when there are none to drop."""
+        if not ids:
+            return self
+        return Library(self.version, tuple(e for e in self if e.id not in ids))
 
     @cached_property
     def by_id(self) -> Mapping[str, Experience]:

@@ -49,6 +49,7 @@ def stage(request: dict[str, Any]) -> str:
         ("controller", "You look after a library"),
         ("comparison", "Several attempts were made"),
         ("summary", "You keep a record of attempts"),
+        ("strategies", "Propose"),
     ):
         if words in system:
             return name
@@ -93,6 +94,8 @@ def restless(request: dict[str, Any]) -> str:
             return f"Thinking. \\boxed{{{a + b + chance[0] % 2}}}"
         case "summary":
             return f"Attempt {chance[:3].hex()} joined the numbers."
+        case "strategies":
+            return json.dumps({"strategies": [f"Go about it in way {c}." for c in chance[:3]]})
         case "comparison":
             texts = [f"When case {c % 8} comes up, check part {c % 5} first." for c in chance[:2]]
             lessons = [{"reason": f"It helped {t[10:16]}.", "text": t} for t in texts]

@@ -39,6 +39,7 @@ def reflection(**more: Any) -> Reflection:
         templates.load("summary"),
         templates.load("comparison"),
         templates.load("controller"),
+        templates.load("strategies"),
         agent_objective="Solve it.",
         learning_objective="Rules that help.",
         **more,

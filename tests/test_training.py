@@ -16,12 +16,14 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+from desk import UID, Desk, libraries, steps
+from desk import made as made_desk
 from scripted import (
     LESSON,
     Numbered,
@@ -34,95 +36,23 @@ from scripted import (
 )
 
 from tfgrpo import problems
-from tfgrpo.endpoint import Endpoint, EndpointError
-from tfgrpo.serving import Endpoints
+from tfgrpo.endpoint import EndpointError
 from tfgrpo.settings import TrainSettings, build
 from tfgrpo.store import Operation, Store, Version
-from tfgrpo.store.journal import Journal
-from tfgrpo.training import Training, begin, gathered, plan_steps
+from tfgrpo.tasks import gathered
+from tfgrpo.training import begin, plan_steps
 from tfgrpo.verify import Verifier
 
 Script = Callable[[dict[str, Any]], str | Reply]
 
-UID = "5" * 32
 LONG = os.environ.get("TFGRPO_LONG") == "1"
 
 posix = pytest.mark.skipif(os.name != "posix", reason="kill -9")
 
 
-@dataclass
-class Desk:
-    """A dataset, a store and settings in one folder; `train()` is one session of a run."""
-
-    folder: Path
-    verifier: Verifier
-    settings: TrainSettings
-
-    @property
-    def path(self) -> Path:
-        return self.folder / "store.db"
-
-    def store(self) -> Store:
-        return Store.init(self.path, author="tests")
-
-    def prepare(self, uid: str = UID, name: str = "run") -> None:
-        """Makes the run with a uid of our choice, so that two stores can be compared."""
-        with self.store() as store:
-            config = self.settings.model_dump(mode="json")
-            base = store.tip("main")
-            store.runs.create(name, uid, "main", base.number, config, store.author)
-            store.create_tag(f"{name}/step_0", base)
-
-    def train(
-        self, server: ScriptedEndpoint, *, concurrency: int = 8, timeout: float = 20
-    ) -> Training:
-        with self.store() as store:
-            run, _ = begin(store, self.settings)
-            journal = Journal(self.path)
-            try:
-                endpoint = Endpoint("scripted", server.base_url, None, timeout)
-                training = Training(
-                    store,
-                    run,
-                    problems.load(Path(self.settings.data)),
-                    Endpoints(endpoint, endpoint, concurrency),
-                    self.verifier,
-                    journal,
-                )
-                asyncio.run(training.run())
-                return training
-            finally:
-                journal.close()
-
-
 @pytest.fixture
 def make(tmp_path: Path, verifier: Verifier) -> Callable[..., Desk]:
-    def make(name: str = "a", *, count: int = 6, **values: Any) -> Desk:
-        folder = tmp_path / name
-        folder.mkdir()
-        data = tmp_path / "problems.jsonl"
-        write_problems(data, count)
-        chosen = {"epochs": 2, "batch_size": 3, "group_size": 3, "data": str(data), **values}
-        return Desk(folder, verifier, build(TrainSettings, {"model": "scripted", **chosen}))
-
-    return make
-
-
-def libraries(path: Path, run: str = "run") -> list[list[tuple[str, str]]]:
-    """Returns the library at every step of a run, as (id, text)."""
-    with Store.open(path) as store:
-        found = []
-        while f"{run}/step_{len(found)}" in store.tags():
-            library = store.library(f"{run}/step_{len(found)}")
-            found.append([(e.id, e.text) for e in library])
-    return found
-
-
-def steps(path: Path, run: str = "run") -> list[Version]:
-    """Returns the versions that a run made, in order."""
-    with Store.open(path) as store:
-        versions = [v for v in store.log("main") if v.meta.get("run") == run]
-    return versions[::-1]
+    return partial(made_desk, tmp_path, verifier)
 
 
 def journalled(path: Path) -> set[int]:

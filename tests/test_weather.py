@@ -36,7 +36,6 @@ from tfgrpo.verify import Verifier
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    import openai.resources.chat.completions  # takes longer than the time-outs here
 
     monkeypatch.setattr("tfgrpo.pacing.LONGEST_PAUSE", 0.02)
 

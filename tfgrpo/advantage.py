@@ -39,6 +39,7 @@ class Reflection:
     summary: Template
     comparison: Template
     controller: Template
+    strategies: Template
     agent_objective: str
     learning_objective: str
     max_words: int = 32

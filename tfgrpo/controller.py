@@ -233,8 +233,11 @@ def _operation(
 
 def _evidence(lesson: Lesson, call: tuple[str, ...]) -> dict[str, Any]:
     """Returns who taught a lesson: the problem, its rollouts with rewards, the calls between."""
-    return {
-        "problem": lesson.group.problem.id,
-        "rollouts": [[rollout.sample, rollout.reward] for rollout in lesson.group.rollouts],
+    group = lesson.group
+    found: dict[str, Any] = {
+        "problem": group.problem.id,
+        "rollouts": [[rollout.sample, rollout.reward] for rollout in group.rollouts],
         "calls": [key[:16] for key in (*lesson.calls, *call)],
     }
+    strategies = sorted({rollout.hint for rollout in group.winners if rollout.hint})
+    return found | {"strategies": strategies} if strategies else found

@@ -32,7 +32,7 @@ from tfgrpo.store.journal import Journal
 from tfgrpo.store.records import Version
 from tfgrpo.store.runs import Evaluation, Run, Score
 from tfgrpo.store.store import Store
-from tfgrpo.training import gathered
+from tfgrpo.tasks import gathered
 from tfgrpo.verify import Verifier
 
 

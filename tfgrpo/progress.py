@@ -30,6 +30,7 @@ class Progress:
     reflected: int = 0
     rewards: list[float] = field(default_factory=list)
     library: int = 0
+    late: int = 0
     started: float = field(default_factory=time.monotonic)
     first: int = 0
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PHASES, 0.0))

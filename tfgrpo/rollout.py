@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from statistics import fmean, median
 
 from tfgrpo.domain import Context, Domain, DomainError, Trajectory, Verdict
 from tfgrpo.endpoint import CallFailed
@@ -19,6 +20,7 @@ class Rollout:
     `outcome` is answered, truncated (at the token limit), unverifiable or failed; `calls` the
     journal's keys of the attempt; `reason` the verifier's, or what failed; `details` what the
     reward is made of. `messages` is what followed the prompt where that is more than a response.
+    `hint` is the strategy it was made under, `without` the experiences left out of its prompt.
     """
 
     problem: Problem
@@ -31,6 +33,8 @@ class Rollout:
     calls: tuple[str, ...] = ()
     details: Json = field(default_factory=dict, hash=False)
     messages: tuple[Json, ...] = field(default=(), hash=False)
+    hint: str | None = None
+    without: frozenset[str] = frozenset()
 
     @property
     def call(self) -> str | None:
@@ -45,10 +49,16 @@ class Rollout:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The attempts at one problem in one step, in sample order."""
+    """The attempts at one problem in one step, in sample order, and the version they ran under.
+
+    Winners are above the pivot and losers below it, and none are either when all are alike. The
+    pivot is the mean where rewards are right or wrong alone, and the median where they are
+    graded, so that one outlier makes no losers of all others (MC-GRPO, arXiv 2601.22582).
+    """
 
     problem: Problem
     rollouts: tuple[Rollout, ...]
+    version: int = 0
 
     @property
     def rewards(self) -> tuple[float, ...]:
@@ -57,13 +67,15 @@ class Group:
 
     @property
     def winners(self) -> tuple[Rollout, ...]:
-        """The attempts above the group's mean reward; none when all are alike."""
-        return tuple(r for r in self._scored if r.reward is not None and r.reward > self._mean)
+        """The attempts above the pivot."""
+        pivot = self._pivot
+        return tuple(r for r in self._scored if r.reward is not None and r.reward > pivot)
 
     @property
     def losers(self) -> tuple[Rollout, ...]:
-        """The attempts below the group's mean reward; none when all are alike."""
-        return tuple(r for r in self._scored if r.reward is not None and r.reward < self._mean)
+        """The attempts below the pivot."""
+        pivot = self._pivot
+        return tuple(r for r in self._scored if r.reward is not None and r.reward < pivot)
 
     @property
     def mixed(self) -> bool:
@@ -75,8 +87,13 @@ class Group:
         return self.rollouts if self.mixed else ()
 
     @property
-    def _mean(self) -> float:
-        return sum(self.rewards) / len(self.rewards) if self.rewards else 0.0
+    def _pivot(self) -> float:
+        rewards = self.rewards
+        if not rewards:
+            return 0.0
+        middle = median(rewards)
+        graded = not set(rewards) <= {0.0, 1.0}
+        return middle if graded and min(rewards) < middle < max(rewards) else fmean(rewards)
 
 
 async def attempt(domain: Domain, context: Context) -> Rollout:

@@ -12,7 +12,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, Self, TypeAlias, TypeVar, get_args
 from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import (
@@ -23,6 +23,7 @@ from pydantic import (
     ValidationError,
     field_validator,
     model_serializer,
+    model_validator,
 )
 
 from tfgrpo import domains
@@ -32,6 +33,10 @@ from tfgrpo.store.errors import TfgrpoError
 DEFAULT_MODEL = "local:qwen2.5-coder-1.5b"
 FILE = "tfgrpo.toml"
 TABLES = ("model", "train", "eval", "prices")
+LATER = frozenset({"domain", "rollouts", "quorum", "hints", "dropout"})
+"""Settings that came after the first release."""
+Rollouts: TypeAlias = Literal["fixed", "adaptive"]
+ROLLOUTS: tuple[Rollouts, ...] = get_args(Rollouts)
 
 S = TypeVar("S", bound="Settings")
 
@@ -96,11 +101,14 @@ class Settings(BaseModel):
 
     @model_serializer(mode="wrap")
     def _dumped(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leaves the default domain out: records made before there were others stay the same."""
+        """Leaves later settings out while they have their defaults: records made before there
+        were any stay the same."""
         found: dict[str, Any] = handler(self)
-        if found.get("domain") == domains.DEFAULT:
-            del found["domain"]
-        return found
+        return {
+            name: value
+            for name, value in found.items()
+            if name not in LATER or value != type(self).model_fields[name].default
+        }
 
 
 class TrainSettings(Settings):
@@ -121,6 +129,18 @@ class TrainSettings(Settings):
     heldout: str | None = None
     heldout_samples: int = Field(default=2, ge=1)
     heldout_problems: int | None = Field(default=None, ge=1)
+    rollouts: Rollouts = "fixed"
+    quorum: float = Field(default=1.0, gt=0, le=1)
+    hints: int = Field(default=0, ge=0)
+    dropout: float = Field(default=0.0, ge=0, lt=1)
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.rollouts == "adaptive" and self.quorum < 1:
+            raise ValueError("a quorum needs fixed groups: adaptive ones wait for each attempt")
+        if self.hints >= self.group_size > 1:
+            raise ValueError("hints take the place of attempts: fewer than --group-size")
+        return self
 
 
 class EvalSettings(Settings):

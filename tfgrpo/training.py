@@ -15,30 +15,33 @@ import asyncio
 import re
 import time
 import uuid
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from tfgrpo import controller, problems
-from tfgrpo.advantage import Comparison, Reflection, compare
+from tfgrpo.advantage import Comparison, Failure, Lesson, Reflection, compare
 from tfgrpo.budget import Budget
 from tfgrpo.calls import Calls
-from tfgrpo.domain import Context, Domain, Sampling
+from tfgrpo.collect import Collector
+from tfgrpo.domain import Domain
 from tfgrpo.domains import math
-from tfgrpo.endpoint import Answer, Endpoint, EndpointError
+from tfgrpo.endpoint import Endpoint
 from tfgrpo.prices import Price
 from tfgrpo.problems import Problem
 from tfgrpo.progress import Progress
-from tfgrpo.rollout import Group, Rollout, attempt, mean_reward
+from tfgrpo.rebase import still_apply
+from tfgrpo.rollout import Group, mean_reward
 from tfgrpo.serving import Endpoints
 from tfgrpo.settings import TrainSettings
 from tfgrpo.store.errors import StaleVersion, StoreError, TfgrpoError
 from tfgrpo.store.journal import Journal
 from tfgrpo.store.records import Library, Operation, Version
-from tfgrpo.store.runs import RolloutRow, Run
+from tfgrpo.store.runs import Run
 from tfgrpo.store.store import Store
+from tfgrpo.tasks import gathered
 from tfgrpo.verify import Verifier
 
 T = TypeVar("T")
@@ -105,6 +108,7 @@ def reflection_of(settings: TrainSettings, domain: Domain, prompts: Path | None)
         summary=domain.template("summary", prompts),
         comparison=domain.template("comparison", prompts),
         controller=domain.template("controller", prompts),
+        strategies=domain.template("strategies", prompts),
         agent_objective=settings.agent_objective,
         learning_objective=settings.learning_objective,
         max_words=settings.max_words,
@@ -136,9 +140,8 @@ class Training:
         self.settings = TrainSettings(**run.config)
         self.steps = plan_steps(dataset, self.settings)
         self.progress = Progress(run.name, len(self.steps), self.settings.epochs)
-        self._store, self._run, self._domain = store, run, domain
+        self._store, self._run = store, run
         self.watch: Watch = lambda _: None
-        self._verifier, self._journal = verifier, journal
         if prompts is None and self.settings.prompts:
             prompts = Path(self.settings.prompts)
         self._template = domain.template("rollout", prompts)
@@ -164,6 +167,19 @@ class Training:
             if endpoints.reflection is endpoints.policy
             else calls(endpoints.reflection, reflection_price)
         )
+        self._collector = Collector(
+            store,
+            run,
+            self.settings,
+            domain,
+            self._template,
+            self._reflection,
+            self._policy,
+            self._reflector,
+            verifier,
+            journal,
+            self.progress,
+        )
 
     async def run(self, *, finish: bool = True) -> list[Version]:
         """Does the steps that are left. The run's last state says how it ended, whatever comes.
@@ -179,6 +195,7 @@ class Training:
         except BaseException as error:
             told = error if isinstance(error, TfgrpoError) else None
             self.progress.phase = "stopping"
+            await self._collector.close()
             await asyncio.gather(self._policy.settle(), self._reflector.settle())
             with suppress(StoreError):  # the disk may be full; `error` is what matters
                 runs.note(run, "stopped" if told else "interrupted", str(told) if told else None)
@@ -199,17 +216,16 @@ class Training:
 
     async def _step(self, step: int) -> Version:
         epoch, batch = self.steps[step]
-        progress, settings = self.progress, self.settings
+        progress = self.progress
         base = self._in_force(step)
         library = self._store.library(base)
         progress.step, progress.epoch, progress.library = step, epoch, len(library)
-        progress.groups, progress.groups_done, progress.mixed = len(batch), 0, 0
-        progress.attempts, progress.attempts_done = len(batch) * settings.group_size, 0
-        progress.reflected, progress.rewards = 0, []
+        progress.reflected = 0
 
         self._enter("rollouts")
         started = time.monotonic()
-        groups = await self._rollouts(step, batch, library)
+        last = step == len(self.steps) - 1
+        groups = await self._collector.groups(step, batch, library, last=last)
         self._enter("reflection", started)
         started = time.monotonic()
         mixed = [group for group in groups if group.mixed]
@@ -226,7 +242,7 @@ class Training:
             evidence=self._evidence(step),
         )
         for rollout in (r for group in groups for r in group.rollouts if r.outcome == "failed"):
-            await self._journal.rollout(self._row(step, rollout, base))
+            await self._collector.record(step, rollout, library)
         version = self._commit(step, base, groups, comparisons, plan)
         self._enter("rollouts", started, after="controller")
         self.progress.step = step + 1
@@ -252,113 +268,25 @@ class Training:
             return self._store.create_tag(tag, tip, force=True)
         return tagged
 
-    async def _rollouts(self, step: int, batch: Sequence[Problem], library: Library) -> list[Group]:
-        recorded = {(r.problem, r.sample): r for r in self._store.runs.rollouts(self._run, step)}
-
-        async def group(problem: Problem) -> Group:
-            rollouts = await gathered(
-                self._rollout(step, problem, sample, library, recorded.get((problem.id, sample)))
-                for sample in range(self.settings.group_size)
-            )
-            found = Group(problem, tuple(rollouts))
-            self.progress.groups_done += 1
-            self.progress.mixed += found.mixed
-            return found
-
-        groups = await gathered(group(problem) for problem in batch)
-        rollouts = [rollout for group in groups for rollout in group.rollouts]
-        if all(rollout.outcome == "failed" for rollout in rollouts):
-            raise EndpointError(
-                f"every attempt of step {step} failed: {rollouts[0].reason}",
-                hint="check --max-tokens, --task-timeout and the model; nothing was learned",
-            )
-        return groups
-
-    async def _rollout(
-        self, step: int, problem: Problem, sample: int, library: Library, row: RolloutRow | None
-    ) -> Rollout:
-        rollout = self._recalled(problem, row) if row else None
-        if rollout is None:
-            rollout = await attempt(
-                self._domain, self._context(problem, library, sample, (step, problem.id))
-            )
-            if rollout.outcome != "failed":  # what failed may succeed when the run goes on
-                await self._journal.rollout(self._row(step, rollout, library.version))
-        self.progress.attempts_done += 1
-        if rollout.reward is not None:
-            self.progress.rewards.append(rollout.reward)
-        return rollout
-
-    def _context(
-        self, problem: Problem, library: Library, sample: int, place: tuple[str | int, ...]
-    ) -> Context:
-        settings = self.settings
-        return Context(
-            problem=problem,
-            messages=self._domain.render(
-                self._template, library, problem, settings.agent_objective
-            ),
-            calls=self._policy,
-            judge=self._reflector,
-            verifier=self._verifier,
-            sampling=Sampling(settings.temperature, settings.max_tokens, settings.seed),
-            sample=sample,
-            place=place,
-        )
-
-    def _recalled(self, problem: Problem, row: RolloutRow) -> Rollout | None:
-        """Returns a rollout that was recorded before the run was interrupted.
-
-        One that failed is not: what failed then may well succeed now.
-        """
-        if row.outcome == "failed":
-            return None
-        calls = [self._store.runs.call(bytes.fromhex(key)) for key in row.calls]
-        response = ""
-        for call in calls:
-            if call is None:
-                return None
-            answer = Answer(**call.answer)
-            response = answer.content
-            self._policy.recount("rollout", answer)
-        return Rollout(
-            problem=problem,
-            sample=row.sample,
-            response=row.verdict.get("response", response),
-            outcome=row.outcome,
-            reward=row.reward,
-            answer=row.verdict.get("answer"),
-            reason=row.verdict.get("reason", ""),
-            calls=row.calls,
-            details=row.verdict.get("details", {}),
-            messages=tuple(row.verdict.get("messages", ())),
-        )
-
-    def _row(self, step: int, rollout: Rollout, version: Version) -> RolloutRow:
-        verdict: dict[str, Any] = {"answer": rollout.answer, "reason": rollout.reason}
-        if rollout.details:
-            verdict["details"] = dict(rollout.details)
-        if rollout.messages:
-            verdict["messages"] = list(rollout.messages)
-        if rollout.messages or len(rollout.calls) > 1:  # else it is what the call says
-            verdict["response"] = rollout.response
-        return RolloutRow(
-            run=self._run.id,
-            step=step,
-            problem=rollout.problem.id,
-            sample=rollout.sample,
-            version=version.number,
-            calls=rollout.calls,
-            outcome=rollout.outcome,
-            reward=rollout.reward,
-            verdict=verdict,
-            time=time.time_ns() // 1000,
-        )
-
     async def _compare(self, group: Group, library: Library, step: int) -> Comparison:
         comparison = await compare(self._reflector, self._reflection, group, library, step=step)
+        if comparison.lessons and all(winner.hint for winner in group.winners):
+            comparison = await self._confirmed(comparison, library, step)
         self.progress.reflected += 1
         return comparison
+
+    async def _confirmed(self, comparison: Comparison, library: Library, step: int) -> Comparison:
+        """Returns a comparison with the lessons that made an attempt succeed without a strategy."""
+        group = comparison.group
+        kept: list[Lesson] = []
+        failures = list(comparison.failures)
+        for number, lesson in enumerate(comparison.lessons):
+            if await self._collector.confirms(step, group, number, lesson.text, library):
+                kept.append(lesson)
+            else:
+                why = f"no success without a strategy followed: {lesson.text}"
+                failures.append(Failure("confirmation", group.problem.id, why))
+        return replace(comparison, lessons=tuple(kept), failures=tuple(failures))
 
     def _evidence(self, step: int) -> dict[str, Any]:
         reflection = self._reflection
@@ -392,12 +320,12 @@ class Training:
             operations = list(plan.operations)
             lost: list[dict[str, Any]] = []
             if tip.number != base.number:
-                operations, lost = _still_apply(operations, store.library(base), store.library(tip))
+                operations, lost = still_apply(operations, store.library(base), store.library(tip))
             meta: dict[str, Any] = {
                 "run": run.name,
                 "step": step,
                 "epoch": self.steps[step][0],
-                "stats": self._stats(groups),
+                "stats": self._stats([g for g in groups if g.version == base.number]),
             }
             if refused or lost:
                 meta["refused"] = refused + lost
@@ -429,12 +357,13 @@ class Training:
             for outcome in ("truncated", "unverifiable", "failed")
         }
         mean = mean_reward(groups)
+        hinted = sum(rollout.hint is not None for rollout in rollouts)
         return {
             "problems": len(groups),
             "rollouts": len(rollouts),
             "mixed": sum(group.mixed for group in groups),
             "mean_reward": None if mean is None else round(mean, 6),
-        } | {outcome: count for outcome, count in counts.items() if count}
+        } | {name: count for name, count in (counts | {"hinted": hinted}).items() if count}
 
 
 def _message(
@@ -444,50 +373,3 @@ def _message(
     scored = "nothing could be scored" if mean is None else f"mean reward {mean:.2f}"
     told = f"step {step + 1} of {steps}: {scored}, {mixed} of {len(groups)} groups mixed"
     return told if operations else told + "; nothing learned"
-
-
-def _still_apply(
-    operations: Sequence[Operation], base: Library, tip: Library
-) -> tuple[list[Operation], list[dict[str, Any]]]:
-    """Returns what fits a library that has moved on from `base` to `tip`, and a record of the rest.
-
-    A text that somebody else has changed meanwhile is neither changed nor deleted; one that
-    somebody else has added is confirmed.
-    """
-    before = {e.id: e.text for e in base}
-    there = {e.id: e.text for e in tip}
-    moved = {id for id in before | there if before.get(id) != there.get(id)}
-    fit: list[Operation] = []
-    lost: list[dict[str, Any]] = []
-    for operation in operations:
-        op, id, text = operation[:3]
-        assert id is not None
-        known = next((i for i, t in there.items() if t == text), None)
-        if op == "ADD" and known is not None:
-            fit.append(operation._replace(op="KEEP", experience=known, text=None))
-            continue
-        gone = id not in there if op != "ADD" else id in there
-        if gone or (id in moved and op in ("MODIFY", "DELETE")):
-            problem = (operation.evidence or {}).get("problem", "")
-            reason = f"{op} of {id}: somebody else changed it meanwhile"
-            lost.append({"text": text or "", "problem": problem, "reason": reason})
-            continue
-        fit.append(operation)
-        if op == "DELETE":
-            del there[id]
-        elif op != "KEEP":
-            there[id] = text or ""
-    return fit, lost
-
-
-async def gathered(awaitables: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Returns the results in order. The first error ends the others and is raised as it is."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(awaitable) for awaitable in awaitables]
-    except BaseExceptionGroup as errors:
-        error: BaseException = errors
-        while isinstance(error, BaseExceptionGroup):
-            error = error.exceptions[0]
-        raise error from None
-    return [task.result() for task in tasks]

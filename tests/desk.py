@@ -1,0 +1,95 @@
+"""A desk to train at: a dataset, a store and settings in one folder, and what a run left there."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from scripted import ScriptedEndpoint, write_problems
+
+from tfgrpo import problems
+from tfgrpo.endpoint import Endpoint
+from tfgrpo.serving import Endpoints
+from tfgrpo.settings import TrainSettings, build
+from tfgrpo.store import Store, Version
+from tfgrpo.store.journal import Journal
+from tfgrpo.training import Training, begin
+from tfgrpo.verify import Verifier
+
+UID = "5" * 32
+
+
+@dataclass
+class Desk:
+    """A dataset, a store and settings in one folder; `train()` is one session of a run."""
+
+    folder: Path
+    verifier: Verifier
+    settings: TrainSettings
+
+    @property
+    def path(self) -> Path:
+        return self.folder / "store.db"
+
+    def store(self) -> Store:
+        return Store.init(self.path, author="tests")
+
+    def prepare(self, uid: str = UID, name: str = "run") -> None:
+        """Makes the run with a uid of our choice, so that two stores can be compared."""
+        with self.store() as store:
+            config = self.settings.model_dump(mode="json")
+            base = store.tip("main")
+            store.runs.create(name, uid, "main", base.number, config, store.author)
+            store.create_tag(f"{name}/step_0", base)
+
+    def train(
+        self, server: ScriptedEndpoint, *, concurrency: int = 8, timeout: float = 20
+    ) -> Training:
+        with self.store() as store:
+            run, _ = begin(store, self.settings)
+            journal = Journal(self.path)
+            try:
+                endpoint = Endpoint("scripted", server.base_url, None, timeout)
+                training = Training(
+                    store,
+                    run,
+                    problems.load(Path(self.settings.data)),
+                    Endpoints(endpoint, endpoint, concurrency),
+                    self.verifier,
+                    journal,
+                )
+                asyncio.run(training.run())
+                return training
+            finally:
+                journal.close()
+
+
+def made(
+    parent: Path, verifier: Verifier, name: str = "a", *, count: int = 6, **values: Any
+) -> Desk:
+    """Makes a desk with `count` problems, for 2 epochs of batches of 3 and groups of 3."""
+    folder = parent / name
+    folder.mkdir()
+    data = parent / "problems.jsonl"
+    write_problems(data, count)
+    chosen = {"epochs": 2, "batch_size": 3, "group_size": 3, "data": str(data), **values}
+    return Desk(folder, verifier, build(TrainSettings, {"model": "scripted", **chosen}))
+
+
+def libraries(path: Path, run: str = "run") -> list[list[tuple[str, str]]]:
+    """Returns the library at every step of a run, as (id, text)."""
+    with Store.open(path) as store:
+        found = []
+        while f"{run}/step_{len(found)}" in store.tags():
+            library = store.library(f"{run}/step_{len(found)}")
+            found.append([(e.id, e.text) for e in library])
+    return found
+
+
+def steps(path: Path, run: str = "run") -> list[Version]:
+    """Returns the versions that a run made, in order."""
+    with Store.open(path) as store:
+        versions = [v for v in store.log("main") if v.meta.get("run") == run]
+    return versions[::-1]
