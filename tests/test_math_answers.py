@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tfgrpo.extract import extract
-from tfgrpo.math_answers import check_gold, judge
+from tfgrpo.math_answers import at_once, check_gold, judge
 
 EXTRACTED = [
     (r"so \boxed{4}", "4"),
@@ -181,3 +183,39 @@ def test_a_long_malformed_response_is_judged_without_delay(response: str) -> Non
     started = time.monotonic()
     assert judge("5", response).reward == 0.0
     assert time.monotonic() - started < 3
+
+
+TAGS = ("<answer>", "</answer>", "<think>", "</think>")
+BOXES = ("\\boxed{", "\\boxed", "boxed", "\\frac", "42", "007", "So ")
+PIECES = st.sampled_from([*"0123456789-+ .,\nx{}$%", *BOXES, *TAGS])
+
+
+@given(
+    gold=st.one_of(st.integers(-(10**16), 10**16).map(str), st.lists(PIECES).map("".join)),
+    said=st.lists(PIECES).map("".join),
+    found=st.one_of(st.integers(-99, 99).map(str), st.lists(PIECES, max_size=4).map("".join)),
+    after=st.lists(PIECES, max_size=4).map("".join),
+    same=st.booleans(),
+)
+def test_what_is_judged_at_once_is_judged_as_it_would_be_in_a_worker(
+    gold: str, said: str, found: str, after: str, same: bool
+) -> None:
+    response = f"{said}\\boxed{{{gold if same else found}}}{after}"
+    verdict = at_once(gold, response)
+    assert verdict is None or verdict == judge(gold, response)
+
+
+def test_whole_numbers_are_judged_at_once_and_nothing_else() -> None:
+    for found, reward in (("4", 1.0), ("5", 0.0), ("-4", 0.0), ("04", 1.0)):
+        verdict = at_once("4", f"so \\boxed{{{found}}}.")
+        assert verdict is not None
+        assert verdict.reward == reward
+    for response in (
+        "4",
+        r"\boxed{4.0}",
+        r"\boxed{\frac{8}{2}}",
+        r"\boxed{4} \boxed{4}",
+        "\\boxed{4",
+    ):
+        assert at_once("4", response) is None
+    assert at_once("x", r"\boxed{4}") is None

@@ -7,6 +7,7 @@ they are.
 from __future__ import annotations
 
 import asyncio
+import importlib
 import os
 import signal
 import sqlite3
@@ -36,7 +37,7 @@ from tfgrpo.verify import Verifier
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-
+    importlib.import_module("openai.resources.chat.completions")  # slow
     monkeypatch.setattr("tfgrpo.pacing.LONGEST_PAUSE", 0.02)
 
 

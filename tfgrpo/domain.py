@@ -151,12 +151,15 @@ class Domain:
 
     `extra` names the fields of a dataset's rows that go into `Problem.meta`, and `ground_truth`
     says whether every row needs an answer; `load` takes the place of all of it. `prompts` is a
-    folder of prompt files that take the place of ours. `identity` is whatever else a score
+    folder of prompt files that take the place of ours. `at_once` gives the verdicts of a plain
+    `verify` that take microseconds on any input, and None for the rest: it runs on the event
+    loop. `identity` is whatever else a score
     depends on, such as the digest of a file of criteria: it is kept with every evaluation.
     """
 
     name: str
     verify: Verify | Judge
+    at_once: Callable[[Problem, str], Verdict | None] | None = None
     check: Check | None = None
     load: Load | None = None
     extra: tuple[str, ...] = ()

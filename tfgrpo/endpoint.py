@@ -115,7 +115,8 @@ class Endpoint:
         while True:
             arguments = self._arguments(request, self._refused | trying)
             try:
-                response = await client.chat.completions.create(**arguments)
+                # The plain verb: the typed one takes a quarter longer over what is checked here.
+                response = await client.post("/chat/completions", cast_to=object, body=arguments)
                 break
             except openai.APIStatusError as error:
                 refused = self._refusal(error, arguments)
@@ -243,23 +244,21 @@ class Endpoint:
         return CallFailed(f"{self._where} refused the request: {status}: {text}")
 
 
-def _answer(response: Any, seconds: float) -> Answer:
-    choices = getattr(response, "choices", None)
-    message = (
-        getattr(choices[0], "message", None) if isinstance(choices, list) and choices else None
-    )
-    if not hasattr(message, "content"):
+def _answer(response: object, seconds: float) -> Answer:
+    choices = _field(response, "choices")
+    choice = choices[0] if isinstance(choices, list) and choices else None
+    message = _field(choice, "message")
+    if not isinstance(message, dict):
         raise Transient("the answer holds no choices")
-    content = getattr(message, "content", None) or getattr(message, "refusal", None) or ""
+    content = _field(message, "content") or _field(message, "refusal") or ""
     if not isinstance(content, str):
         raise Transient("the answer's content is no text")
-    assert isinstance(choices, list)
-    choice, usage = choices[0], getattr(response, "usage", None)
-    prompt = getattr(usage, "prompt_tokens_details", None)
-    completion = getattr(usage, "completion_tokens_details", None)
+    usage = _field(response, "usage")
+    prompt = _field(usage, "prompt_tokens_details")
+    completion = _field(usage, "completion_tokens_details")
     return Answer(
         content=content.encode("utf-8", "replace").decode(),  # half a character cannot be kept
-        finish_reason=str(getattr(choice, "finish_reason", None) or "stop"),
+        finish_reason=str(_field(choice, "finish_reason") or "stop"),
         prompt_tokens=_count(usage, "prompt_tokens"),
         cached_tokens=_count(prompt, "cached_tokens"),
         completion_tokens=_count(usage, "completion_tokens"),
@@ -268,8 +267,13 @@ def _answer(response: Any, seconds: float) -> Answer:
     )
 
 
-def _count(source: Any, name: str) -> int:
-    value = getattr(source, name, None)
+def _field(source: object, name: str) -> Any:
+    """Returns a field of what may be no object at all."""
+    return source.get(name) if isinstance(source, dict) else None
+
+
+def _count(source: object, name: str) -> int:
+    value = _field(source, name)
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
 
 

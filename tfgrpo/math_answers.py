@@ -41,6 +41,7 @@ CHOICE = re.compile(
     r"(?:\(([A-J])\)(?!\s*[-+*/^=_])(?:\W.*)?|([A-J])(?:[.):](?:\s.*)?)?)\Z",
     re.IGNORECASE,
 )
+INTEGER = re.compile(r"-?\d{1,15}\Z", re.ASCII)
 LISTED = re.compile(r"[()\[\],;]|\band\b|\\pm\b")
 GLUED = re.compile(r"(\\q?quad)(?=[a-zA-Z])")
 WORDS = re.compile(r"[^\W\d_]{2,}(?:[ .,'-]+[^\W\d_]+)*\Z")
@@ -57,6 +58,18 @@ def judge(gold: str, response: str) -> Verdict:
         listed = compare(gold, ", ".join(found))
         return listed if listed.reward == 1.0 else verdict
     return verdict
+
+
+def at_once(gold: str, response: str) -> Verdict | None:
+    """Returns what `judge` would, where both answers are whole numbers and nothing is in doubt.
+
+    Takes microseconds on any input, so it may run on the event loop; None is for a worker.
+    """
+    start = response.rfind("\\boxed{")
+    if start < 0 or not INTEGER.match(gold) or response.count("boxed") > 1 or "<" in response:
+        return None
+    found = response[start + 7 : response.find("}", start)]
+    return compare(gold, found) if INTEGER.match(found) else None
 
 
 def asked(gold: str) -> str:

@@ -138,9 +138,9 @@ async def judged(domain: Domain, context: Context, trajectory: Trajectory) -> Ve
             return Verdict(None, None, f"unverifiable: {error}")
     else:
         assert domain.function is not None
-        verdict = await context.verifier.verdict(
-            context.problem, trajectory.response, domain.function
-        )
+        problem, response = context.problem, trajectory.response
+        quick = domain.at_once(problem, response) if domain.at_once else None
+        verdict = quick or await context.verifier.verdict(problem, response, domain.function)
     if verdict.reward is not None and not 0.0 <= verdict.reward <= 1.0:
         raise DomainError(
             f"domain {domain.name} gave the reward {verdict.reward}",

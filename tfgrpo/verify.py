@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
+import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import TimeoutError as FutureTimeout
 from types import TracebackType
@@ -32,7 +33,11 @@ class Verifier:
         from pebble import ProcessPool
 
         self._seconds = seconds
-        self._pool = ProcessPool(max_workers=workers, context=multiprocessing.get_context("spawn"))
+        self._pool = ProcessPool(
+            max_workers=workers,
+            context=multiprocessing.get_context("spawn"),
+            initializer=_step_back,
+        )
 
     async def verdict(
         self, problem: Problem, response: str, verify: Verify = math.verify
@@ -120,6 +125,12 @@ async def _wrong(
 def _checked(check: Check, batch: Sequence[Problem]) -> list[str | None]:
     """Returns the objection to each of a batch; runs in a worker process."""
     return [check(problem) for problem in batch]
+
+
+def _step_back() -> None:
+    """Lets the event loop go first where cores are few: it is what keeps requests in flight."""
+    if hasattr(os, "nice"):
+        os.nice(10)
 
 
 def _told(error: Exception) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tfgrpo.domain import Domain, Verdict
+from tfgrpo.math_answers import at_once as answer_at_once
 from tfgrpo.math_answers import check_gold, judge
 from tfgrpo.problems import Problem
 
@@ -12,9 +13,14 @@ def verify(problem: Problem, response: str) -> Verdict:
     return judge(problem.answer, response)
 
 
+def at_once(problem: Problem, response: str) -> Verdict | None:
+    """Judges whole numbers without a worker process, and leaves everything else to `verify`."""
+    return answer_at_once(problem.answer, response)
+
+
 def check(problem: Problem) -> str | None:
     """Returns what is wrong with the ground truth, or None when answers can be compared with it."""
     return check_gold(problem.answer)
 
 
-DOMAIN = Domain(name="math", verify=verify, check=check)
+DOMAIN = Domain(name="math", verify=verify, at_once=at_once, check=check)
