@@ -9,13 +9,17 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
-from scripted import Numbered, ScriptedEndpoint, restless, write_problems
+from forked import Forked
+from scripted import Numbered, ScriptedEndpoint, restless, stage, write_problems
 from test_training import LONG, Desk, identity, journalled, libraries, posix
 
+from tfgrpo import problems
 from tfgrpo.settings import TrainSettings, build
 from tfgrpo.store import Store
 from tfgrpo.store.runs import Run
@@ -66,55 +70,129 @@ def session(leader: int) -> list[int]:
     return found
 
 
+@dataclass
+class Killings:
+    """Runs that are killed at random instants until there were enough, and what came of it."""
+
+    folder: Path
+    wanted: int
+    chance: random.Random
+    script: Numbered
+    kills: Counter[str] = field(default_factory=Counter)
+    sessions: int = 0
+    runs: int = 0
+
+    def settings(self, server: ScriptedEndpoint) -> TrainSettings:
+        data = write_problems(self.folder / "problems.jsonl", 8)
+        heldout = write_problems(self.folder / "heldout.jsonl", 8, start=500)
+        values = {"epochs": 2, "batch_size": 4, "group_size": 4, "concurrency": 8}
+        files = {"data": str(data), "data_digest": problems.digest(problems.load(data))}
+        more = {"heldout": str(heldout), "base_url": server.base_url, "model": "scripted"}
+        return build(TrainSettings, {**values, **files, **more})
+
+    def run(self, server: ScriptedEndpoint, settings: TrainSettings, *, calm: bool = False) -> Path:
+        """Makes a run with a uid that makes libraries comparable and brings it to its end."""
+        folder = self.folder / ("calm" if calm else f"run-{self.runs}")
+        folder.mkdir()
+        self.runs += not calm
+        Desk(folder, None, settings).prepare()  # type: ignore[arg-type]
+        paid: set[str] = set()
+        with Forked(folder) as forked:
+            while True:
+                before = len(self.script.requests)
+                forked.start("--store", "store.db", "train", "--resume", "run")
+                self.sessions += 1
+                if not calm and sum(self.kills.values()) < self.wanted:
+                    self.wait(forked, before)
+                    if not forked.ended():
+                        forked.kill()
+                code = forked.status()
+                made = self.script.requests[before:]
+                repeated = paid & {identity(request) for request in made}
+                assert not repeated, f"{len(repeated)} journalled calls were made again"
+                if code == 0:
+                    return folder / "store.db"
+                assert code == -signal.SIGKILL, (code, forked.said())
+                self.kills[kind(made[-1]) if made else "before the first call"] += 1
+                time.sleep(0.01)  # requests of the killed process that are still on their way
+                paid |= {
+                    identity(self.script.requests[n - 1]) for n in journalled(folder / "store.db")
+                }
+
+    def wait(self, forked: Forked, before: int) -> None:
+        """Waits for a random instant: of the start, or after some calls."""
+        if self.chance.random() < 0.15:
+            time.sleep(self.chance.random() * 0.2)
+            return
+        wanted = before + self.chance.randrange(1, 24)
+        while len(self.script.requests) < wanted and not forked.ended():
+            time.sleep(0.001)
+        time.sleep(self.chance.random() * 0.06)
+
+
+def kind(request: dict[str, Any]) -> str:
+    """Returns a request's stage; the held-out comparison is one of its own."""
+    heldout = re.search(r"What is 5\d\d op", request["messages"][-1]["content"])
+    return "evaluation" if heldout else stage(request)
+
+
+def outcome(path: Path) -> Any:
+    """Returns all that a run came to: libraries, rewards, scores."""
+    with Store.open(path) as store:
+        (run,) = store.runs.all()
+        assert store.runs.state(run) == "finished"
+        integrity = store.port.connection.execute("pragma integrity_check")  # type: ignore[attr-defined]
+        assert integrity.fetchone() == ("ok",)
+        rollouts = [(r.step, r.problem, r.sample, r.reward) for r in store.runs.rollouts(run)]
+        evaluated = [store.runs.evaluations(v.number) for v in store.log("main")]
+        scores = [store.runs.scores(one) for found in evaluated for one in found]
+        calls = sum(spent.usage.calls for spent in store.runs.spent())
+    return libraries(path), rollouts, scores, calls
+
+
 @posix
-def test_a_run_killed_again_and_again_gives_the_same_library_and_repeats_no_journalled_call(
-    tmp_path: Path, verifier: Verifier
+def test_runs_killed_at_random_instants_end_alike_and_repeat_no_journalled_call(
+    tmp_path: Path,
 ) -> None:
     """Counted: requests whose answer was in the journal when the process was started again.
 
     None of them may reach the endpoint after that. An answer that left the server and was not
     journalled before the kill is asked for again, and is not counted.
     """
-    kills, seed = (60, random.randrange(10**6)) if LONG else (8, 3)
-    print(f"seed {seed}")
-    chance = random.Random(seed)
-    data = write_problems(tmp_path / "problems.jsonl", 100 if LONG else 10)
+    seed = random.randrange(10**6) if LONG else 3
+    killings = Killings(tmp_path, 500 if LONG else 50, random.Random(seed), Numbered(restless))
+    with ScriptedEndpoint(killings.script, delay=0.002) as server:
+        settings = killings.settings(server)
+        reference = outcome(killings.run(server, settings, calm=True))
+        while sum(killings.kills.values()) < killings.wanted:
+            assert outcome(killings.run(server, settings)) == reference
+    print(f"seed {seed}: {killings.sessions} sessions, {killings.runs} runs, {killings.kills}")
+    stages = {"rollout", "summary", "comparison", "controller", "evaluation"}
+    assert set(killings.kills) >= stages
+
+
+@posix
+def test_the_command_itself_killed_now_and_then_gives_the_same_library(
+    tmp_path: Path, verifier: Verifier
+) -> None:
+    chance = random.Random(3)
+    data = write_problems(tmp_path / "problems.jsonl", 6)
     script = Numbered(restless)
-    midway = 0
     with ScriptedEndpoint(script, delay=0.02) as server:
         run = Killed(tmp_path, server, data)
-        paid: set[str] = set()
-        for number in range(kills):
+        for _ in range(3):
             before = len(script.requests)
             process = run.start()
-            if number % 4 == 3:  # any time at all, the start included
-                time.sleep(chance.random() * 1.2)
-            else:  # a random moment after work has begun
-                wanted = before + chance.randrange(1, 14)
-                while len(script.requests) < wanted and process.poll() is None:
-                    time.sleep(0.001)
-                time.sleep(chance.random() * 0.03)
-            if process.poll() is not None:
-                break  # it got to its end before the kill
-            midway += 1
+            wanted = before + chance.randrange(1, 14)
+            while len(script.requests) < wanted and process.poll() is None:
+                time.sleep(0.001)
             process.kill()
             process.wait()
-            time.sleep(0.05)  # requests of the killed process that are still on their way
-            repeated = paid & {identity(r) for r in script.requests[before:]}
-            assert not repeated, f"{len(repeated)} journalled calls were made again"
-            if run.store.exists():
-                paid |= {identity(script.requests[n - 1]) for n in journalled(run.store)}
-        else:
-            before = len(script.requests)
-            process = run.start()
+        process = run.start()
         assert process.wait(timeout=300) == 0, run.said()
-        assert not paid & {identity(r) for r in script.requests[before:]}
-    assert midway >= kills // 2
     with Store.open(run.store) as store:
         (found,) = store.runs.all()
         assert store.runs.state(found) == "finished"
-        integrity = store.port.connection.execute("pragma integrity_check")  # type: ignore[attr-defined]
-        assert integrity.fetchone() == ("ok",)
     assert libraries(run.store) == _reference(tmp_path, verifier, data, found)
 
 
