@@ -24,7 +24,17 @@ if TYPE_CHECKING:
     from tfgrpo.store.runs import Evaluation, Run
     from tfgrpo.verify import Verifier
 
-FROM_RUN = ("domain", "agent_objective", "prompts", "concurrency", "max_tokens", "task_timeout")
+FROM_RUN = (
+    "domain",
+    "agent_objective",
+    "prompts",
+    "concurrency",
+    "max_tokens",
+    "task_timeout",
+    "mode",
+    "tools",
+    "turns",
+)
 
 
 @click.command("eval")
@@ -112,7 +122,8 @@ def _settings(app: App, version: Version, config: Path | None, given: Any) -> Ev
         trained["prompts"] = str(options.opened_path(app, trained["prompts"]))
     spec = given.get("domain") or tables.get("eval", {}).get("domain") or trained.get("domain")
     options.domain(app, spec)  # so that its module can be imported from here on
-    layers = [given, tables.get("eval", {}), trained, tables.get("model", {}), {"data": ""}]
+    tools = options.tools(app, tables, given)
+    layers = [given, tools, tables.get("eval", {}), trained, tables.get("model", {}), {"data": ""}]
     return build(EvalSettings, *layers)
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 PATHS = ("data", "heldout", "prompts")
+FILES = (*PATHS, "corpus")
 
 SHARED = (
     click.option("--config", type=click.Path(path_type=Path), help="Settings; else tfgrpo.toml."),
@@ -28,6 +29,18 @@ SHARED = (
     ),
     click.option(
         "--domain", help="What kind of problems: a name or package.module:object.  [math]"
+    ),
+    click.option(
+        "--mode",
+        type=click.Choice(["prompt", "agent"]),
+        help="Answer at once, or with the tools of [tools] in tfgrpo.toml.  [prompt]",
+    ),
+    click.option("--turns", type=int, help="The most turns of an agent's attempt.  [10]"),
+    click.option("--corpus", help="Passages for an agent to search and visit, as JSONL."),
+    click.option(
+        "--sandbox",
+        type=click.Choice(["auto", "require", "off"]),
+        help="Where an agent's code runs: bubblewrap if it works here, or it alone.  [auto]",
     ),
     click.option("--model", help="local:NAME, or a model at --base-url."),
     click.option("--base-url", help="An OpenAI-compatible endpoint, as http://127.0.0.1:8000/v1."),
@@ -61,7 +74,7 @@ def from_file(app: App, config: Path | None) -> dict[str, dict[str, Any]]:
         return {}
     tables = read_toml(path)
     for table in tables.values():
-        for key in PATHS:
+        for key in FILES:
             if isinstance(table.get(key), str):
                 table[key] = str(path.parent / table[key])
     return tables
@@ -77,6 +90,21 @@ def flags(values: Mapping[str, Any]) -> dict[str, Any]:
             raise click.BadParameter(f"{pair!r} is not OURS=THEIRS", param_hint="--field")
         given.setdefault("fields", {})[ours] = theirs
     return given
+
+
+def tools(app: App, tables: Mapping[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """Returns the settings of tools as a layer: [tools], and over it flags, which leave `given`.
+
+    A corpus is kept relative to the store's folder, and makes search and visit tools to use.
+    """
+    table = dict(tables.get("tools", {}))
+    flags = {key: given.pop(key) for key in ("corpus", "sandbox") if key in given}
+    if "corpus" in flags:
+        table.setdefault("use", ["search", "visit"])
+    table |= flags
+    if isinstance(table.get("corpus"), str):
+        table["corpus"] = kept_path(app, table["corpus"])
+    return {"tools": table} if table else {}
 
 
 def domain(app: App, spec: str | None) -> Domain:

@@ -37,8 +37,9 @@ if TYPE_CHECKING:
 @click.option("--group-size", type=int, help="Attempts at a problem in a step.  [5]")
 @click.option(
     "--rollouts",
-    type=click.Choice(["fixed", "adaptive"]),
-    help="Groups of one size, or as many attempts as it takes to mix them.  [fixed]",
+    type=click.Choice(["fixed", "adaptive", "branch"]),
+    help="Groups of one size, of as many attempts as it takes to mix them, or with branches of "
+    "an agent's attempts.  [fixed]",
 )
 @click.option(
     "--quorum", type=float, help="Go on when this share of a step's attempts is in.  [1.0]"
@@ -159,7 +160,8 @@ def _begin(
     tables = options.from_file(app, config)
     given = {"data": data, **given}
     stem = tables.get("train", {}).pop("run", None)
-    layers = [given, tables.get("train", {}), tables.get("model", {})]
+    tools = options.tools(app, tables, given)
+    layers = [given, tables.get("train", {}), tables.get("model", {}), tools]
     found = next((layer["domain"] for layer in layers if layer.get("domain")), None)
     domain = options.domain(app, found)
     asked = build(TrainSettings, *layers, {"data": "", "branch": app.store.head.branch})
@@ -178,7 +180,7 @@ def _begin(
     if asked.heldout:
         heldout = domain.problems(asked.heldout, asked.fields)
         check_golds(heldout, asked.heldout, domain)
-    for prompt in ("rollout", "summary", "comparison", "controller"):
+    for prompt in ("rollout", "summary", "comparison", "controller", "strategies"):
         domain.template(prompt, Path(asked.prompts) if asked.prompts else None)
     known = None not in cost.prices(app, config, asked.models)
     cost.budget(app, config, budget, None, known)

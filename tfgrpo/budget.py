@@ -13,6 +13,7 @@ import re
 
 from tfgrpo.endpoint import Answer, Request
 from tfgrpo.prices import Price
+from tfgrpo.store.canonical import canonical
 from tfgrpo.store.errors import TfgrpoError
 
 AMOUNT = re.compile(r"\$?(\d+(?:\.\d*)?|\.\d+)\Z")
@@ -113,6 +114,7 @@ def parse(text: str) -> Budget:
 def most_tokens(request: Request) -> int:
     """Returns an upper bound of a prompt's tokens: its bytes, and the template around each part."""
     text = sum(len(content.encode()) + PER_MESSAGE for _, content in request.messages)
+    text += sum(len(canonical(turn)) + PER_MESSAGE for turn in (*request.turns, *request.tools))
     return text + (len(str(request.schema)) if request.schema else 0)
 
 

@@ -155,8 +155,8 @@ class Calls:
 
     def key(self, request: Request, place: tuple[str | int, ...], sample: int) -> bytes:
         """Returns the journal's key of a request (32 bytes)."""
-        asked = {name: getattr(request, name) for name in request.__slots__}
-        return digest(["tfgrpo.call", self._scope, self.endpoint.model, asked, place, sample])
+        parts = [self._scope, self.endpoint.model, request.asked(), place, sample]
+        return digest(["tfgrpo.call", *parts])
 
     async def _persist(self, key: bytes, request: Request, step: int | None) -> Answer:
         """Makes a call until it is answered. Raises CallFailed, EndpointError, BudgetReached."""
@@ -236,8 +236,8 @@ class Calls:
             stage=request.stage,
             step=step,
             model=self.endpoint.model,
-            request=canonical(request.messages).decode(),
-            answer={name: getattr(answer, name) for name in answer.__slots__},
+            request=canonical([*request.messages, *request.turns]).decode(),
+            answer=answer.kept(),
             prompt_tokens=answer.prompt_tokens,
             cached_tokens=answer.cached_tokens,
             completion_tokens=answer.completion_tokens,
@@ -249,5 +249,16 @@ class Calls:
 
 
 def messages_of(call: Call) -> list[tuple[str, str]]:
-    """Returns the messages of a journalled call: (role, content) in order."""
-    return [(role, content) for role, content in json.loads(call.request)]
+    """Returns the messages of a journalled call: (role, content) in order.
+
+    Tool calls stand as JSON at the end of the answer that made them.
+    """
+    found = []
+    for message in json.loads(call.request):
+        if isinstance(message, dict):
+            content = str(message.get("content") or "")
+            made = message.get("tool_calls")
+            content += "\n" + json.dumps(made, ensure_ascii=False) if made else ""
+            message = (str(message.get("role")), content.strip())
+        found.append((message[0], message[1]))
+    return found

@@ -17,19 +17,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tfgrpo import adaptive, strategies
+from tfgrpo import adaptive, branching, strategies
 from tfgrpo.adaptive import Belief
 from tfgrpo.advantage import Reflection
+from tfgrpo.agent import Agent
+from tfgrpo.branching import Place
 from tfgrpo.calls import Calls
 from tfgrpo.credit import left_out
 from tfgrpo.domain import Context, Domain, Sampling
-from tfgrpo.endpoint import Answer, EndpointError
+from tfgrpo.endpoint import Answer, CallFailed, EndpointError
 from tfgrpo.problems import Problem
 from tfgrpo.progress import Progress
 from tfgrpo.rollout import Group, Rollout, attempt
 from tfgrpo.settings import TrainSettings
 from tfgrpo.store.journal import Journal
-from tfgrpo.store.records import Experience, Library
+from tfgrpo.store.records import Experience, Json, Library
 from tfgrpo.store.runs import RolloutRow, Run
 from tfgrpo.store.store import Store
 from tfgrpo.tasks import gathered
@@ -37,6 +39,8 @@ from tfgrpo.templates import Template
 from tfgrpo.verify import Verifier
 
 CONFIRMATIONS = 2
+GLANCES = 4
+"""The tool results of an attempt at which next actions are looked at."""
 CONFIRMING = 1 << 20
 """The sample numbers from which on attempts confirm a lesson instead of filling a group."""
 
@@ -94,6 +98,11 @@ class Collector:
         self._verifier, self._journal = verifier, journal
         self._progress = progress
         self._late: list[Gathering] = []
+        self._agent: Agent | None = None
+
+    def equip(self, domain: Domain, agent: Agent | None) -> None:
+        """Has attempts made by an agent from now on; `domain` is the run's with its rollout."""
+        self._domain, self._agent = domain, agent
 
     async def groups(
         self, step: int, batch: Sequence[Problem], library: Library, *, last: bool = False
@@ -175,6 +184,10 @@ class Collector:
         hints = settings.hints if beliefs.get(problem.id, Belief()).wins == 0 else 0
         plain = max(1, settings.group_size - hints)
 
+        if settings.rollouts == "branch":
+            await self._branch(step, gathering, recorded)
+            return
+
         async def one(sample: int, hint: str | None = None) -> None:
             await self._rollout(step, gathering, sample, recorded, hint)
 
@@ -215,6 +228,52 @@ class Collector:
             self._progress.attempts -= most - len(gathering.rollouts)
 
         await gathered(map(more, gatherings))
+
+    async def _branch(self, step: int, gathering: Gathering, recorded: Recorded) -> None:
+        """Fills a group by attempts from the prompt, and others that branch off those."""
+        size, agent = self._settings.group_size, self._agent
+        assert agent is not None, "settings see to it"
+
+        async def root(sample: int) -> None:
+            await self._rollout(step, gathering, sample, recorded)
+
+        await root(0)
+        first = gathering.rollouts[0].messages
+        after_tools = [uncertainty for _, uncertainty in branching.places(first)]
+        count = branching.roots(size, branching.at_start(first), after_tools)
+        await gathered(root(sample) for sample in range(1, count))
+        made = {sample: rollout.messages for sample, rollout in gathering.rollouts.items()}
+        uncertainty: dict[Place, float] = {}
+        for sample, messages in sorted(made.items()):
+            start = branching.at_start(messages) or 0.0
+            for at, found in branching.places(messages) or await self._glances(
+                step, gathering, sample, recorded
+            ):
+                uncertainty[Place(sample, at)] = found - start
+        places = branching.chosen(made, size - count, uncertainty)
+        self._progress.attempts -= size - count - len(places)
+        await gathered(
+            self._rollout(step, gathering, count + number, recorded, branch=place)
+            for number, place in enumerate(places)
+        )
+
+    async def _glances(
+        self, step: int, gathering: Gathering, sample: int, recorded: Recorded
+    ) -> list[tuple[int, float]]:
+        """Returns how much cheap next actions disagree after each tool result of an attempt."""
+        assert self._agent is not None
+        messages = gathering.rollouts[sample].messages
+        place = (step, gathering.problem.id)
+        context = self._context(gathering.problem, gathering.library, sample, place, None)
+        found: list[tuple[int, float]] = []
+        for at, message in enumerate(messages):
+            if "cached" in message and len(found) < GLANCES:
+                try:
+                    actions = await self._agent.next_actions(context, messages[: at + 1])
+                except CallFailed:
+                    continue
+                found.append((at, branching.disagreement(actions)))
+        return found
 
     def _enough(self, gathering: Gathering, most: int) -> bool:
         return len(gathering.rollouts) >= most or gathering.group.mixed
@@ -286,18 +345,20 @@ class Collector:
         sample: int,
         recorded: Recorded,
         hint: str | None = None,
+        branch: Place | None = None,
     ) -> None:
         """Makes or recalls one attempt, records it and adds it to its group."""
         problem, library = gathering.problem, gathering.library
+        shared = gathering.rollouts[branch.sample].messages[: branch.at + 1] if branch else ()
         row = recorded.get((problem.id, sample))
-        rollout = self._recalled(problem, row) if row else None
+        rollout = self._recalled(problem, row, shared) if row else None
         if rollout is None:
             place = (step, problem.id)
             ids = [experience.id for experience in library]
             absent = left_out(ids, self._settings.dropout, self._settings.seed, (*place, sample))
             context = self._context(problem, library.less(absent), sample, place, hint)
-            rollout = await attempt(self._domain, context)
-            rollout = replace(rollout, hint=hint, without=absent)
+            rollout = await attempt(self._domain, replace(context, prefix=shared))
+            rollout = replace(rollout, hint=hint, without=absent, branch=branch)
             if rollout.outcome != "failed":  # what failed may succeed when the run goes on
                 await self.record(step, rollout, library)
         gathering.rollouts[sample] = rollout
@@ -330,8 +391,12 @@ class Collector:
             place=place,
         )
 
-    def _recalled(self, problem: Problem, row: RolloutRow) -> Rollout | None:
+    def _recalled(
+        self, problem: Problem, row: RolloutRow, shared: tuple[Json, ...]
+    ) -> Rollout | None:
         """Returns a rollout that was recorded before the run was interrupted.
+
+        `shared` are the messages it has from the attempt that it branches off.
 
         One that failed is not: what failed then may well succeed now.
         """
@@ -356,7 +421,8 @@ class Collector:
             reason=verdict.get("reason", ""),
             calls=row.calls,
             details=verdict.get("details", {}),
-            messages=tuple(verdict.get("messages", ())),
+            messages=(*shared, *verdict.get("messages", ())),
+            branch=Place(*verdict["branch"]) if "branch" in verdict else None,
             hint=verdict.get("hint"),
             without=frozenset(verdict.get("without", ())),
         )
@@ -375,9 +441,12 @@ def _row(run: Run, step: int, rollout: Rollout, version: int) -> RolloutRow:
     if rollout.details:
         verdict["details"] = dict(rollout.details)
     if rollout.messages:
-        verdict["messages"] = list(rollout.messages)
+        shared = 0 if rollout.branch is None else rollout.branch.at + 1
+        verdict["messages"] = list(rollout.messages[shared:])
     if rollout.messages or len(rollout.calls) > 1:  # else it is what the call says
         verdict["response"] = rollout.response
+    if rollout.branch is not None:
+        verdict["branch"] = list(rollout.branch)
     if rollout.hint is not None:
         verdict["hint"] = rollout.hint
     if rollout.without:

@@ -84,7 +84,7 @@ class Context:
 
     `messages` is the rendered prompt; `calls` asks the policy model and `judge` the reflection
     model; `verifier` runs plain functions in worker processes. `place` and `sample` say which
-    attempt this is.
+    attempt this is. `prefix` are the messages of another attempt that this one goes on from.
     """
 
     problem: Problem
@@ -95,6 +95,7 @@ class Context:
     sampling: Sampling
     sample: int
     place: tuple[str | int, ...]
+    prefix: tuple[Json, ...] = ()
 
     async def ask(
         self,

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 TRANSIENT = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 LIMITS = frozenset({429, 503, 529})
+FIRST_TOKENS = 20
+"""How many tokens of an answer tell how certain its beginning is (ARPO, arXiv 2507.19849)."""
 CONNECT = 20.0
 """Seconds within which a connection has to stand."""
 
@@ -60,9 +62,17 @@ class Transient(Exception):
         self.kind = kind
 
 
+class NoTools(CallFailed):
+    """The endpoint takes no tools; they can be described in the prompt instead."""
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a model is asked. `schema` is a JSON schema that the answer should follow."""
+    """What a model is asked. `schema` is a JSON schema that the answer should follow.
+
+    `turns` are chat messages that followed the prompt, as the API has them: answers with tool
+    calls, and results. `tools` may be called; `top_logprobs` asks how certain the answer is.
+    """
 
     stage: str
     messages: tuple[Message, ...]
@@ -70,11 +80,24 @@ class Request:
     max_tokens: int
     seed: int | None = None
     schema: Json | None = None
+    turns: tuple[Json, ...] = ()
+    tools: tuple[Json, ...] = ()
+    top_logprobs: int = 0
+
+    def asked(self) -> dict[str, object]:
+        """Returns the fields that tell requests apart: later ones only where they are used."""
+        later = ("turns", "tools", "top_logprobs")
+        found = {name: getattr(self, name) for name in self.__slots__}
+        return {name: value for name, value in found.items() if value or name not in later}
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a model said, and what it took: tokens, and seconds from request to answer."""
+    """What a model said, and what it took: tokens, and seconds from request to answer.
+
+    `tool_calls` are as the API gave them; `uncertainty` is the mean entropy of the first
+    tokens in nats, where it was asked for and is known.
+    """
 
     content: str
     finish_reason: str
@@ -83,6 +106,14 @@ class Answer:
     completion_tokens: int = 0
     reasoning_tokens: int = 0
     seconds: float = 0.0
+    tool_calls: Sequence[Json] = ()
+    uncertainty: float | None = None
+
+    def kept(self) -> dict[str, object]:
+        """Returns the answer as the journal keeps it: later fields where they say something."""
+        later = ("tool_calls", "uncertainty")
+        found = {name: getattr(self, name) for name in self.__slots__}
+        return {name: value for name, value in found.items() if value or name not in later}
 
     @property
     def truncated(self) -> bool:
@@ -119,6 +150,8 @@ class Endpoint:
                 response = await client.post("/chat/completions", cast_to=object, body=arguments)
                 break
             except openai.APIStatusError as error:
+                if request.tools and "tool" in error.message.lower() and error.status_code != 429:
+                    raise NoTools(f"{self._where} takes no tools") from None
                 refused = self._refusal(error, arguments)
                 if refused is None:
                     raise self._told(error) from None
@@ -183,7 +216,10 @@ class Endpoint:
         return self._client
 
     def _arguments(self, request: Request, refused: set[str]) -> dict[str, Any]:
-        messages = [{"role": role, "content": text} for role, text in request.messages]
+        messages: list[dict[str, Any]] = [
+            {"role": role, "content": text} for role, text in request.messages
+        ]
+        messages += map(dict, request.turns)
         arguments: dict[str, Any] = {"model": self.model, "messages": messages}
         limit = "max_completion_tokens" if "max_tokens" in refused else "max_tokens"
         arguments[limit] = request.max_tokens
@@ -203,6 +239,12 @@ class Endpoint:
                         "strict": True,
                     },
                 }
+        if request.tools:
+            arguments["tools"] = list(request.tools)
+        if request.top_logprobs:
+            arguments |= {"logprobs": True, "top_logprobs": request.top_logprobs}
+            if "logprobs" in refused:
+                del arguments["top_logprobs"]
         for name in refused - {"max_tokens"}:
             arguments.pop(name, None)
         return arguments
@@ -217,6 +259,7 @@ class Endpoint:
             ("max_tokens", ("max_tokens",)),
             ("seed", ("seed",)),
             ("temperature", ("temperature",)),
+            ("logprobs", ("logprobs",)),
         ):
             if name in arguments and any(word in text for word in words):
                 return name
@@ -264,7 +307,36 @@ def _answer(response: object, seconds: float) -> Answer:
         completion_tokens=_count(usage, "completion_tokens"),
         reasoning_tokens=_count(completion, "reasoning_tokens"),
         seconds=seconds,
+        tool_calls=tuple(_tool_calls(_field(message, "tool_calls"))),
+        uncertainty=_uncertainty(_field(_field(choice, "logprobs"), "content")),
     )
+
+
+def _tool_calls(found: object) -> Iterator[Json]:
+    """Yields the calls of functions in what may be anything, without what nobody needs."""
+    for number, call in enumerate(found if isinstance(found, list) else ()):
+        function = _field(call, "function")
+        name, arguments = _field(function, "name"), _field(function, "arguments")
+        if isinstance(name, str):
+            text = arguments if isinstance(arguments, str) else json.dumps(arguments or {})
+            yield {
+                "id": str(_field(call, "id") or f"call_{number}"),
+                "type": "function",
+                "function": {"name": name, "arguments": text.encode("utf-8", "replace").decode()},
+            }
+
+
+def _uncertainty(tokens: object) -> float | None:
+    """Returns the mean entropy of the first tokens, over the choices that are listed for each."""
+    found = []
+    for token in tokens[:FIRST_TOKENS] if isinstance(tokens, list) else ():
+        listed = _field(token, "top_logprobs")
+        values = [_field(choice, "logprob") for choice in listed or ()]
+        chances = [math.exp(v) for v in values if isinstance(v, int | float) and v <= 0]
+        total = sum(chances)
+        if total > 0:
+            found.append(-sum(c / total * math.log(c / total) for c in chances if c > 0))
+    return sum(found) / len(found) if found else None
 
 
 def _field(source: object, name: str) -> Any:

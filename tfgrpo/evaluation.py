@@ -17,6 +17,7 @@ from typing import Any
 
 from tfgrpo import problems as datasets
 from tfgrpo import statistics
+from tfgrpo.agent import equipped
 from tfgrpo.budget import Budget
 from tfgrpo.calls import Calls, Meter
 from tfgrpo.domain import Context, Domain, Sampling
@@ -28,6 +29,7 @@ from tfgrpo.rollout import Rollout, attempt
 from tfgrpo.serving import Endpoints
 from tfgrpo.settings import EvalSettings
 from tfgrpo.store.canonical import digest
+from tfgrpo.store.find import project_root
 from tfgrpo.store.journal import Journal
 from tfgrpo.store.records import Version
 from tfgrpo.store.runs import Evaluation, Run, Score
@@ -77,6 +79,9 @@ def conditions(
             found["identity"] = domain.identity
         if domain.judge is not None:
             found["judge"] = settings.models.reflection_model or settings.models.model
+    if settings.mode != "prompt":
+        tools = settings.tools.model_dump(mode="json", exclude_defaults=True)
+        found |= {"mode": settings.mode, "tools": tools, "turns": settings.turns}
     return found | {
         "dataset": datasets.digest(dataset),
         "problems": len(dataset),
@@ -151,7 +156,7 @@ async def evaluate(
             sample=sample,
             place=(problem.id,),
         )
-        rollout = await attempt(domain, context)
+        rollout = await attempt(acting, context)
         progress.done += 1
         return rollout
 
@@ -162,7 +167,16 @@ async def evaluate(
         for version in missing
     ]
     try:
-        rollouts = await gathered(one(*what) for what in order)
+        async with equipped(
+            domain,
+            settings,
+            journal,
+            store.runs,
+            scope=f"evaluation/{key}",
+            folder=project_root(store.path),
+            run=run,
+        ) as (acting, _):
+            rollouts = await gathered(one(*what) for what in order)
     finally:
         await calls.settle()
         await judge.settle()

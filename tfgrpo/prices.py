@@ -14,7 +14,7 @@ from typing import Any
 from tfgrpo.endpoint import Answer
 from tfgrpo.store.errors import TfgrpoError
 
-LOCAL = "local:"
+LOCAL, TOOL = "local:", "tool:"
 
 
 class PriceInvalid(TfgrpoError):
@@ -55,7 +55,7 @@ def find(model: str, base_url: str | None, prices: Mapping[str, Any]) -> Price |
     0.07}` in US dollars for a million tokens. `base_url` None means the client's own default.
     Raises PriceInvalid.
     """
-    if model.startswith(LOCAL):
+    if model.startswith((LOCAL, TOOL)):
         return FREE
     if model not in prices:
         return _catalogue(model, base_url)

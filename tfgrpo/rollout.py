@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, median
 
+from tfgrpo.branching import Place
 from tfgrpo.domain import Context, Domain, DomainError, Trajectory, Verdict
 from tfgrpo.endpoint import CallFailed
 from tfgrpo.problems import Problem
@@ -20,7 +21,8 @@ class Rollout:
     `outcome` is answered, truncated (at the token limit), unverifiable or failed; `calls` the
     journal's keys of the attempt; `reason` the verifier's, or what failed; `details` what the
     reward is made of. `messages` is what followed the prompt where that is more than a response.
-    `hint` is the strategy it was made under, `without` the experiences left out of its prompt.
+    `hint` is the strategy it was made under, `without` the experiences left out of its prompt,
+    and `branch` where it leaves the attempt whose messages before that it shares.
     """
 
     problem: Problem
@@ -35,6 +37,7 @@ class Rollout:
     messages: tuple[Json, ...] = field(default=(), hash=False)
     hint: str | None = None
     without: frozenset[str] = frozenset()
+    branch: Place | None = None
 
     @property
     def call(self) -> str | None:

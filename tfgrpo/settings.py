@@ -29,14 +29,16 @@ from pydantic import (
 from tfgrpo import domains
 from tfgrpo.render import AGENT_OBJECTIVE, LEARNING_OBJECTIVE
 from tfgrpo.store.errors import TfgrpoError
+from tfgrpo.tools.toolbox import ToolSettings
 
 DEFAULT_MODEL = "local:qwen2.5-coder-1.5b"
 FILE = "tfgrpo.toml"
-TABLES = ("model", "train", "eval", "prices")
-LATER = frozenset({"domain", "rollouts", "quorum", "hints", "dropout"})
+TABLES = ("model", "train", "eval", "prices", "tools")
+LATER = frozenset({"domain", "mode", "tools", "turns", "rollouts", "quorum", "hints", "dropout"})
 """Settings that came after the first release."""
-Rollouts: TypeAlias = Literal["fixed", "adaptive"]
+Rollouts: TypeAlias = Literal["fixed", "adaptive", "branch"]
 ROLLOUTS: tuple[Rollouts, ...] = get_args(Rollouts)
+Mode: TypeAlias = Literal["prompt", "agent"]
 
 S = TypeVar("S", bound="Settings")
 
@@ -98,6 +100,9 @@ class Settings(BaseModel):
     max_tokens: int = Field(default=16_384, ge=1)
     task_timeout: float = Field(default=1800.0, gt=0, allow_inf_nan=False)
     seed: int = 0
+    mode: Mode = "prompt"
+    tools: ToolSettings = ToolSettings()
+    turns: int = Field(default=10, ge=1)
 
     @model_serializer(mode="wrap")
     def _dumped(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -107,7 +112,7 @@ class Settings(BaseModel):
         return {
             name: value
             for name, value in found.items()
-            if name not in LATER or value != type(self).model_fields[name].default
+            if name not in LATER or getattr(self, name) != type(self).model_fields[name].default
         }
 
 
@@ -140,6 +145,8 @@ class TrainSettings(Settings):
             raise ValueError("a quorum needs fixed groups: adaptive ones wait for each attempt")
         if self.hints >= self.group_size > 1:
             raise ValueError("hints take the place of attempts: fewer than --group-size")
+        if self.rollouts == "branch" and (self.mode != "agent" or self.hints or self.quorum < 1):
+            raise ValueError("branching needs --mode agent, and neither hints nor a quorum")
         return self
 
 

@@ -23,6 +23,7 @@ from typing import Any, TypeVar
 
 from tfgrpo import controller, problems
 from tfgrpo.advantage import Comparison, Failure, Lesson, Reflection, compare
+from tfgrpo.agent import equipped
 from tfgrpo.budget import Budget
 from tfgrpo.calls import Calls
 from tfgrpo.collect import Collector
@@ -37,6 +38,7 @@ from tfgrpo.rollout import Group, mean_reward
 from tfgrpo.serving import Endpoints
 from tfgrpo.settings import TrainSettings
 from tfgrpo.store.errors import StaleVersion, StoreError, TfgrpoError
+from tfgrpo.store.find import project_root
 from tfgrpo.store.journal import Journal
 from tfgrpo.store.records import Library, Operation, Version
 from tfgrpo.store.runs import Run
@@ -140,7 +142,7 @@ class Training:
         self.settings = TrainSettings(**run.config)
         self.steps = plan_steps(dataset, self.settings)
         self.progress = Progress(run.name, len(self.steps), self.settings.epochs)
-        self._store, self._run = store, run
+        self._store, self._run, self._domain, self._journal = store, run, domain, journal
         self.watch: Watch = lambda _: None
         if prompts is None and self.settings.prompts:
             prompts = Path(self.settings.prompts)
@@ -191,7 +193,19 @@ class Training:
         self.progress.first = self._done()
         runs.note(run, "resumed" if runs.states(run) else "started")
         try:
-            versions = [await self._step(number) for number in range(self._done(), len(self.steps))]
+            async with equipped(
+                self._domain,
+                self.settings,
+                self._journal,
+                runs,
+                scope=run.uid,
+                folder=project_root(self._store.path),
+                run=run,
+                uncertain=self.settings.rollouts == "branch",
+            ) as (domain, agent):
+                self._collector.equip(domain, agent)
+                left = range(self._done(), len(self.steps))
+                versions = [await self._step(number) for number in left]
         except BaseException as error:
             told = error if isinstance(error, TfgrpoError) else None
             self.progress.phase = "stopping"

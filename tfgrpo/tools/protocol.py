@@ -1,0 +1,95 @@
+"""How a model calls tools: by the chat API, or in plain text where an endpoint takes no tools.
+
+In plain text the tools are described at the end of the system message, and a call is
+
+    <tool>{"name": "python", "arguments": {"code": "6 * 7"}}</tool>
+
+on which the answer ends. Results come back as a message of the user.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tfgrpo import templates
+from tfgrpo.endpoint import Answer
+from tfgrpo.store.records import Json
+from tfgrpo.templates import Message
+from tfgrpo.tools.tool import Spec
+
+CALL = re.compile(r"<tool>(.*?)(?:</tool>|\Z)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A tool call that a model wants. `arguments` is None where they cannot be read."""
+
+    id: str
+    name: str
+    arguments: dict[str, Any] | None
+
+
+def functions(specs: Iterable[Spec]) -> tuple[Json, ...]:
+    """Returns tools as the chat API takes them."""
+    return tuple(
+        {
+            "type": "function",
+            "function": {
+                "name": spec.name,
+                "description": spec.description,
+                "parameters": dict(spec.parameters),
+            },
+        }
+        for spec in specs
+    )
+
+
+def described(messages: Sequence[Message], specs: Sequence[Spec]) -> tuple[Message, ...]:
+    """Returns a prompt that tells of the tools at the end of its first message."""
+    lines = []
+    for spec in specs:
+        takes = ", ".join(spec.parameters.get("properties", {}))
+        lines.append(f"- {spec.name}({takes}): {spec.description}")
+    (told,) = templates.load("tools").render({"tools": "\n".join(lines)})
+    (role, content), *rest = messages
+    return ((role, f"{content}\n\n{told[1]}"), *rest)
+
+
+def by_api(answer: Answer) -> list[Wanted]:
+    """Returns the calls that the chat API gave."""
+    return [
+        Wanted(call["id"], call["function"]["name"], _object(call["function"]["arguments"]))
+        for call in answer.tool_calls
+    ]
+
+
+def in_text(answer: Answer) -> list[Wanted]:
+    """Returns the call in an answer's text, the first if there are several."""
+    found = CALL.search(answer.content)
+    if found is None:
+        return []
+    call = _object(found[1])
+    if call is None or not isinstance(call.get("name"), str):
+        return [Wanted("call_0", "", None)]
+    arguments = call.get("arguments", {})
+    return [Wanted("call_0", call["name"], arguments if isinstance(arguments, dict) else None)]
+
+
+def until_call(text: str) -> str:
+    """Returns an answer up to the end of its first call: what follows it was made up."""
+    found = CALL.search(text)
+    return text if found is None else text[: found.start()] + f"<tool>{found[1]}</tool>"
+
+
+def _object(text: str) -> dict[str, Any] | None:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        import json_repair
+
+        found = json_repair.loads(text) if "{" in text else None
+    return found if isinstance(found, dict) else None

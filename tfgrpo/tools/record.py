@@ -1,0 +1,71 @@
+"""The record of tool calls: the same call in the same state is answered without being made again.
+
+Results stand in the journal beside the model's answers, so a run that was killed goes on with
+what its tools said, and what a search gave once it gives in every later run. A call that went
+wrong is recorded for its own run alone: another may have more luck.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import NamedTuple
+
+from tfgrpo.store.canonical import canonical, digest
+from tfgrpo.store.journal import Journal
+from tfgrpo.store.runs import Call, Run, Runs
+from tfgrpo.tools.tool import Arguments, Result, Tool
+
+STAGE = "tool"
+
+
+class Recalled(NamedTuple):
+    """A result, whether it was answered from the record, and the seconds that the call took."""
+
+    result: Result
+    cached: bool
+    seconds: float
+
+
+class ToolRecord:
+    """Makes tool calls, and journals what came of them."""
+
+    def __init__(self, journal: Journal, runs: Runs, *, scope: str, run: Run | None = None) -> None:
+        self._journal = journal
+        self._runs = runs
+        self._scope = scope
+        self._run = run
+
+    async def call(self, tool: Tool, arguments: Arguments, *, step: int | None = None) -> Recalled:
+        """Returns what a tool gives, from the record where it can. Raises ToolError."""
+        asked = [tool.spec.name, tool.state, dict(arguments)]
+        everywhere = digest(["tfgrpo.tool", *asked])
+        here = digest(["tfgrpo.tool", *asked, self._scope])
+        for key in (here, everywhere):
+            known = self._runs.call(key)
+            if known is not None:
+                result = Result(str(known.answer["text"]), bool(known.answer["failed"]))
+                tool.recall(arguments, result)
+                return Recalled(result, True, known.seconds)
+        started = time.monotonic()
+        result = await tool.call(arguments)
+        seconds = time.monotonic() - started
+        text = result.text.encode("utf-8", "replace").decode()  # half a character cannot be kept
+        await self._journal.append(
+            Call(
+                key=here if result.failed else everywhere,
+                run=self._run.id if self._run else None,
+                stage=STAGE,
+                step=step,
+                model=f"tool:{tool.spec.name}",
+                request=canonical([["tool", canonical(dict(arguments)).decode()]]).decode(),
+                answer={"text": text, "failed": result.failed},
+                prompt_tokens=0,
+                cached_tokens=0,
+                completion_tokens=0,
+                reasoning_tokens=0,
+                attempts=1,
+                seconds=seconds,
+                time=time.time_ns() // 1000,
+            )
+        )
+        return Recalled(Result(text, result.failed), False, seconds)
