@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections import Counter
@@ -315,3 +316,51 @@ def test_runs_of_before_read_as_they_were() -> None:
     assert not {"rollouts", "quorum", "hints", "dropout", "domain"} & set(
         build(TrainSettings, {"data": "x"}).model_dump(mode="json")
     )
+
+
+# branches of an agent's attempts:
+
+
+def wandering(request: dict[str, Any]) -> str | Reply:
+    """Uses a tool once or twice, then answers, by a coin that everything it saw turns."""
+    if stage(request) != "rollout":
+        return restless(request)
+    results = [m for m in request["messages"] if m["content"].startswith("Result:")]
+    chance = hashlib.sha256(
+        json.dumps([request["messages"], request.get("seed")]).encode()
+    ).digest()
+    if len(results) < 1 + chance[1] % 2:
+        call = {"name": "search", "arguments": {"query": f"way {chance[2] % 3}"}}
+        return f"Look. <tool>{json.dumps(call)}</tool>"
+    a, b = map(int, re.search(r"What is (\d+) op (\d+)\?", str(request["messages"])).groups())  # type: ignore[union-attr]
+    return f"\\boxed{{{a + b + chance[0] % 2}}}"
+
+
+def test_some_attempts_branch_off_others_and_share_their_beginning(
+    make: Callable[..., Desk], tmp_path: Path
+) -> None:
+    corpus = tmp_path / "passages.jsonl"
+    corpus.write_text(json.dumps({"title": "way", "text": "this way"}) + "\n")
+    tools = {"use": ["search"], "corpus": str(corpus)}
+    there = make(
+        mode="agent",
+        tools=tools,
+        rollouts="branch",
+        group_size=4,
+        epochs=1,
+        count=3,
+        model="local:scripted",
+    )
+    made = trained(there, wandering)
+    for problem in {row.problem for row in made}:
+        group = {row.sample: row for row in made if row.problem == problem}
+        assert len(group) == 4
+        branches = [row for row in group.values() if "branch" in row.verdict]
+        assert 1 <= len(branches) <= 3
+        for row in branches:
+            parent, at = row.verdict["branch"]
+            assert "branch" not in group[parent].verdict
+            assert group[parent].verdict["messages"][at]["name"] == "search"
+            assert row.verdict["messages"][0]["role"] == "assistant", (
+                "the beginning is not repeated"
+            )

@@ -1,0 +1,377 @@
+"""Agents: attempts with tools by the chat API and in plain text, their record, and branches."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scripted import Reply, ScriptedEndpoint, completion, opened_calls
+
+from tfgrpo import branching
+from tfgrpo.agent import FINISH, Agent, Limits, Protocol
+from tfgrpo.branching import Place
+from tfgrpo.calls import Calls
+from tfgrpo.domain import Context, Sampling, Trajectory
+from tfgrpo.endpoint import Answer, NoTools
+from tfgrpo.problems import Problem
+from tfgrpo.store import Store
+from tfgrpo.store.journal import Journal
+from tfgrpo.tools import protocol
+from tfgrpo.tools.corpus import Corpus
+from tfgrpo.tools.record import ToolRecord
+from tfgrpo.tools.search import CorpusSource
+from tfgrpo.tools.toolbox import Toolbox, ToolSettings
+from tfgrpo.verify import Verifier
+
+Script = Callable[[dict[str, Any]], str | Reply]
+
+PASSAGES = [
+    {"title": "Sund", "text": "Sund exports salt.", "url": "sund"},
+    {"title": "Holm", "text": "Holm exports fish.", "url": "holm"},
+]
+
+
+def called(name: str, arguments: Any, *, id: str = "c1", uncertainty: float | None = None) -> Reply:
+    """An answer that calls a tool by the chat API."""
+    body = completion("", model="scripted")
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+    body["choices"][0]["message"] |= {
+        "content": None,
+        "tool_calls": [
+            {"id": id, "type": "function", "function": {"name": name, "arguments": text}}
+        ],
+    }
+    body["choices"][0]["finish_reason"] = "tool_calls"
+    if uncertainty is not None:
+        body["choices"][0]["logprobs"] = {"content": [spread(uncertainty)]}
+    return Reply(body)
+
+
+def spread(odds: float) -> dict[str, Any]:
+    """A token with two choices: the second is `odds` times as likely as the first."""
+    chances = [1 / (1 + odds), odds / (1 + odds)]
+    return {"token": "a", "top_logprobs": [{"logprob": math.log(c)} for c in chances]}
+
+
+@contextmanager
+def desk(folder: Path, script: Script) -> Iterator[tuple[Calls, ToolRecord, ScriptedEndpoint]]:
+    with ScriptedEndpoint(script) as server, opened_calls(folder, server.base_url) as calls:
+        store = Store.open(folder / "store.db")
+        journal = Journal(folder / "store.db")
+        try:
+            yield calls, ToolRecord(journal, store.runs, scope="here"), server
+        finally:
+            journal.close()
+            store.close()
+
+
+def box(folder: Path, *use: str) -> Toolbox:
+    path = folder / "passages.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in PASSAGES))
+    corpus = Corpus(path)
+    settings = ToolSettings(use=use or ("search", "visit"), corpus=str(path))  # type: ignore[arg-type]
+    return Toolbox(settings, corpus, CorpusSource(corpus))
+
+
+def rolled(
+    folder: Path,
+    script: Script,
+    *,
+    use: Sequence[str] = (),
+    limits: Limits | None = None,
+    way: Protocol = "auto",
+    sample: int = 0,
+    uncertain: bool = False,
+    prefix: tuple[Any, ...] = (),
+) -> tuple[Trajectory, list[dict[str, Any]]]:
+    """Makes one attempt; also returns the requests that the model got."""
+    with desk(folder, script) as (calls, record, server), Verifier(workers=1) as verifier:
+        agent = Agent(box(folder, *use), record, limits=limits, protocol=way, uncertain=uncertain)
+        context = Context(
+            problem=Problem("p", "What does Sund export?", "salt"),
+            messages=(("system", "Answer."), ("user", "What does Sund export?")),
+            calls=calls,
+            judge=calls,
+            verifier=verifier,
+            sampling=Sampling(0.7, 100, 0),
+            sample=sample,
+            place=(0, "p"),
+            prefix=prefix,
+        )
+        return asyncio.run(agent.rollout(context)), server.requests
+
+
+def searcher(request: dict[str, Any]) -> str | Reply:
+    """Searches once by the chat API, then answers from what it found."""
+    last = request["messages"][-1]
+    if last["role"] == "tool":
+        return "salt" if "salt" in last["content"] else "I do not know"
+    return called("search", {"query": "Sund"})
+
+
+# turns:
+
+
+def test_a_tool_is_called_and_its_result_goes_into_the_next_turn(tmp_path: Path) -> None:
+    found, requests = rolled(tmp_path, searcher)
+    assert found.response == "salt"
+    assert len(found.calls) == 2
+    assert [m["role"] for m in found.messages] == ["assistant", "tool", "assistant"]
+    assert found.messages[1]["name"] == "search"
+    assert found.messages[1]["cached"] is False
+    names = [tool["function"]["name"] for tool in requests[0]["tools"]]
+    assert names == ["search", "visit"]
+    sent = requests[1]["messages"][-1]
+    assert set(sent) == {"role", "content", "tool_call_id"}, "our own marks stay here"
+    assert sent["tool_call_id"] == "c1"
+
+
+def test_several_calls_of_one_turn_are_all_answered(tmp_path: Path) -> None:
+    def script(request: dict[str, Any]) -> str | Reply:
+        if request["messages"][-1]["role"] == "tool":
+            return "done"
+        reply = called("search", {"query": "Sund"})
+        body: Any = reply.body
+        calls = body["choices"][0]["message"]["tool_calls"]
+        calls.append(json.loads(json.dumps(calls[0])) | {"id": "c2"})
+        return reply
+
+    found, requests = rolled(tmp_path, script)
+    results = [m for m in requests[1]["messages"] if m["role"] == "tool"]
+    assert [m["tool_call_id"] for m in results] == ["c1", "c2"]
+    assert [m["cached"] for m in found.messages if m["role"] == "tool"] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "words"),
+    [
+        ("fly", {}, "there is no tool 'fly': search, visit"),
+        ("search", "not json at all", "cannot be read"),
+        ("search", {}, "takes one argument"),
+        ("search", '{"query": "Sund"', "Sund exports salt"),  # a brace is missing: mended
+    ],
+)
+def test_calls_that_make_no_sense_are_answered_with_what_is_wrong(
+    tmp_path: Path, name: str, arguments: Any, words: str
+) -> None:
+    def script(request: dict[str, Any]) -> str | Reply:
+        last = request["messages"][-1]
+        return "ok" if last["role"] == "tool" else called(name, arguments)
+
+    found, _ = rolled(tmp_path, script)
+    assert words in found.messages[1]["content"]
+    assert found.response == "ok"
+
+
+def test_at_the_last_turn_the_answer_is_asked_for_without_tools(tmp_path: Path) -> None:
+    def script(request: dict[str, Any]) -> str | Reply:
+        if request["messages"][-1]["content"] == FINISH:
+            assert "tools" not in request
+            return "at last"
+        return called("search", {"query": f"q{len(request['messages'])}"})
+
+    found, requests = rolled(tmp_path, script, limits=Limits(turns=3))
+    assert found.response == "at last"
+    assert len(requests) == 3
+
+
+def test_tokens_are_a_limit_too(tmp_path: Path) -> None:
+    def script(request: dict[str, Any]) -> str | Reply:
+        if request["messages"][-1]["content"] == FINISH:
+            return "enough"
+        return called("search", {"query": f"q{len(request['messages'])}"})
+
+    found, requests = rolled(tmp_path, script, limits=Limits(tokens=1))
+    assert found.response == "enough"
+    assert len(requests) == 2
+
+
+# plain text:
+
+
+def texter(request: dict[str, Any]) -> str:
+    if "tools" in request:
+        raise AssertionError("plain text sends no tools")
+    last = request["messages"][-1]["content"]
+    if last.startswith("Result:"):
+        return "salt" if "salt" in last else "?"
+    return (
+        'Let me look. <tool>{"name": "search", "arguments": {"query": "Sund"}}</tool> Result: gold'
+    )
+
+
+def test_in_plain_text_the_call_ends_the_answer_and_what_follows_is_dropped(tmp_path: Path) -> None:
+    found, requests = rolled(tmp_path, texter, way="text")
+    assert found.response == "salt"
+    assert "- search(query):" in requests[0]["messages"][0]["content"]
+    assert found.messages[0]["content"].endswith("</tool>")
+    assert "gold" not in json.dumps(requests[1]["messages"])
+
+
+def test_an_endpoint_that_takes_no_tools_is_asked_in_plain_text_from_then_on(
+    tmp_path: Path,
+) -> None:
+    def script(request: dict[str, Any]) -> str | Reply:
+        if "tools" in request:
+            return Reply({"error": {"message": "tools are not supported"}}, status=400)
+        return texter(request)
+
+    found, requests = rolled(tmp_path, script)
+    assert found.response == "salt"
+    assert sum("tools" in request for request in requests) == 1
+    with pytest.raises((NoTools, ExceptionGroup)):
+        rolled(tmp_path, script, way="api", sample=1)
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "arguments"),
+    [
+        ('<tool>{"name": "a", "arguments": {"x": 1}}</tool>', "a", {"x": 1}),
+        ('<tool>{"name": "a", "arguments": {"x": 1}}', "a", {"x": 1}),
+        ('<tool>{"name": "a", "arguments": {"x": 1</tool>', "a", {"x": 1}),
+        ('<tool>{"name": "a"}</tool>', "a", {}),
+        ('<tool>{"name": "a", "arguments": "x"}</tool>', "a", None),
+        ("<tool>nothing</tool>", "", None),
+    ],
+)
+def test_calls_in_text(text: str, name: str, arguments: Any) -> None:
+    (found,) = protocol.in_text(Answer(text, "stop"))
+    assert (found.name, found.arguments) == (name, arguments)
+    assert protocol.in_text(Answer("no call", "stop")) == []
+
+
+# the record:
+
+
+def test_the_same_call_in_the_same_state_is_answered_from_the_record(tmp_path: Path) -> None:
+    first, _ = rolled(tmp_path, searcher)
+    again, requests = rolled(tmp_path, searcher, sample=1)
+    assert [m["cached"] for m in first.messages if m["role"] == "tool"] == [False]
+    assert [m["cached"] for m in again.messages if m["role"] == "tool"] == [True]
+    assert len(requests) == 2, "another sample asks the model itself"
+
+
+def test_a_rollout_that_is_made_again_asks_nothing(tmp_path: Path) -> None:
+    first, _ = rolled(tmp_path, searcher)
+    again, requests = rolled(tmp_path, searcher)
+    assert requests == []
+    assert first.response == again.response
+    assert first.calls == again.calls
+
+
+def test_python_state_survives_a_resume(tmp_path: Path) -> None:
+    pytest.importorskip("resource")
+
+    def script(cut: bool) -> Script:
+        def answer(request: dict[str, Any]) -> str | Reply:
+            results = [m for m in request["messages"] if m["role"] == "tool"]
+            if not results:
+                return called("python", {"code": "x = 41"})
+            if len(results) == 1:
+                return Reply(status=401) if cut else called("python", {"code": "x + 1"})
+            return str(results[-1]["content"])
+
+        return answer
+
+    with pytest.raises(Exception, match="refused the key"):
+        rolled(tmp_path, script(True), use=["python"])
+    found, requests = rolled(tmp_path, script(False), use=["python"])
+    assert found.response == "42"
+    assert found.messages[1]["cached"] is True
+    assert len(requests) == 2
+
+
+def test_a_call_that_failed_is_recorded_for_its_own_run_alone(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    Store.init(path, author="t").close()
+    with Store.open(path) as store:
+        journal = Journal(path)
+        visit = box(tmp_path).tools()[1]
+
+        async def asked(scope: str) -> bool:
+            record = ToolRecord(journal, store.runs, scope=scope)
+            return (await record.call(visit, {"url": "nowhere"})).cached
+
+        try:
+            assert [asyncio.run(asked(scope)) for scope in ("a", "a", "b")] == [False, True, False]
+        finally:
+            journal.close()
+
+
+# uncertainty and branches:
+
+
+def test_the_uncertainty_of_the_first_tokens_is_kept_with_the_answer(tmp_path: Path) -> None:
+    def script(request: dict[str, Any]) -> str | Reply:
+        assert request["logprobs"] is True
+        assert request["top_logprobs"] == 10
+        if request["messages"][-1]["role"] == "tool":
+            return "done"
+        return called("search", {"query": "Sund"}, uncertainty=1.0)
+
+    found, _ = rolled(tmp_path, script, uncertain=True)
+    assert found.messages[0]["uncertainty"] == pytest.approx(math.log(2), abs=1e-3)
+    assert "uncertainty" not in found.messages[2]
+
+
+def test_a_branch_goes_on_from_the_prefix_it_shares(tmp_path: Path) -> None:
+    first, _ = rolled(tmp_path, searcher)
+    branch, requests = rolled(
+        tmp_path, lambda _: "salt, I think", sample=1, prefix=first.messages[:2]
+    )
+    assert branch.messages[:2] == first.messages[:2]
+    assert branch.response == "salt, I think"
+    assert len(requests) == 1
+    assert requests[0]["messages"][-1]["content"] == first.messages[1]["content"]
+    assert len(branch.calls) == 1, "what is shared is not paid for again"
+
+
+def trajectory(*uncertainties: float) -> list[dict[str, Any]]:
+    """A trajectory whose n-th answer was so uncertain; a tool result stands between answers."""
+    messages: list[dict[str, Any]] = []
+    for number, uncertainty in enumerate(uncertainties):
+        if number:
+            messages.append({"role": "tool", "content": "r", "cached": False})
+        messages.append({"role": "assistant", "content": "a", "uncertainty": uncertainty})
+    return messages
+
+
+def test_places_are_tool_results_with_what_followed() -> None:
+    assert branching.places(trajectory(0.1, 0.9, 0.4)) == [(1, 0.9), (3, 0.4)]
+    assert branching.at_start(trajectory(0.1, 0.9)) == 0.1
+    assert branching.places([]) == []
+
+
+def test_the_budget_goes_where_the_uncertainty_is() -> None:
+    assert branching.roots(8, 0.5, [0.5]) == 4
+    assert branching.roots(8, None, []) == 4
+    assert branching.roots(8, 3.0, [0.1]) > 4 > branching.roots(8, 0.1, [3.0])
+    assert branching.roots(8, 99.0, [0.0]) == 7, "something is left to branch"
+    assert branching.roots(8, 0.0, [99.0]) == 1
+    assert branching.roots(1, 0.0, [99.0]) == 1
+
+
+def test_the_most_uncertain_place_comes_first_and_neighbours_later() -> None:
+    made = {0: trajectory(0.0, 0.9, 0.8, 0.1), 1: trajectory(0.0, 0.7)}
+    uncertainty = {
+        Place(sample, at): value
+        for sample, messages in made.items()
+        for at, value in branching.places(messages)
+    }
+    picked = branching.chosen(made, 3, uncertainty)
+    assert picked[:2] == [Place(0, 1), Place(1, 1)], "the place beside the first has lost"
+    assert branching.chosen(made, 3, uncertainty) == picked
+    assert branching.chosen({0: trajectory(0.3)}, 3, {}) == []
+    assert len(branching.chosen(made, 20, uncertainty)) == 20
+
+
+def test_disagreement_of_next_actions_stands_in_for_entropy() -> None:
+    assert branching.disagreement(["search x", "search x", "search x"]) == 0
+    assert branching.disagreement(["a", "b"]) == pytest.approx(math.log(2))
+    assert branching.disagreement([]) == 0
