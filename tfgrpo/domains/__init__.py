@@ -20,7 +20,11 @@ from tfgrpo.domain import Domain, DomainError
 
 DEFAULT = "math"
 GROUP = "tfgrpo.domains"
-OURS = {"math": "tfgrpo.domains.math:DOMAIN"}
+OURS = {
+    "judge": "tfgrpo.domains.judge:made",
+    "math": "tfgrpo.domains.math:DOMAIN",
+    "rubric": "tfgrpo.domains.rubric:made",
+}
 
 
 def names() -> dict[str, str]:

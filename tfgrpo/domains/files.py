@@ -1,0 +1,36 @@
+"""Domains that are made from a TOML file."""
+
+from __future__ import annotations
+
+import hashlib
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from tfgrpo.domain import DomainError
+
+T = TypeVar("T", bound=BaseModel)
+HINT = "docs/conversations.md shows one"
+
+
+def read(path: Path, shape: type[T]) -> tuple[T, str]:
+    """Returns what a file says, and the SHA-256 of its bytes in hex. Raises DomainError."""
+    try:
+        content = path.read_bytes()
+        return shape(**tomllib.loads(content.decode())), hashlib.sha256(content).hexdigest()
+    except OSError as error:
+        raise DomainError(f"{path}: {error.strerror}", hint="a TOML file is expected") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise DomainError(f"{path}: {error}", hint="TOML is expected") from None
+    except ValidationError as error:
+        raise DomainError(f"{path}: {told(error)}", hint=HINT) from None
+
+
+def told(error: ValidationError) -> str:
+    """Returns the first thing that is wrong, in a line."""
+    first: Mapping[str, Any] = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"])
+    return f"{where}: {first['msg'].removeprefix('Value error, ')}".removeprefix(": ")

@@ -1,0 +1,58 @@
+"""Graded answers: a judge model gives 0 to 10 on a stated scale. `--domain judge:scale.toml`
+
+    scale = "10: solves the request in full. 5: half of it. 0: nothing, or wrong."
+    repeat = 3          # grades an answer; their spread is kept
+    compare = true      # beside the row's answer, in both orders, instead of alone
+
+The reward is the mean grade over ten.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from tfgrpo import judging
+from tfgrpo.conversation import converse
+from tfgrpo.domain import Context, Domain, Trajectory, Verdict
+from tfgrpo.domains.files import read
+from tfgrpo.domains.rubric import AGENT_OBJECTIVE, LEARNING_OBJECTIVE
+
+
+class Scale(BaseModel):
+    """A scale file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    scale: str = Field(min_length=10)
+    repeat: int = Field(default=1, ge=1, le=20)
+    compare: bool = False
+    agent_objective: str = AGENT_OBJECTIVE
+    learning_objective: str = LEARNING_OBJECTIVE
+
+
+def made(argument: str) -> Domain:
+    """Makes the domain of a scale file. Raises DomainError."""
+    scale, identity = read(Path(argument), Scale)
+
+    async def verify(context: Context, trajectory: Trajectory) -> Verdict:
+        text = trajectory.response
+        if scale.compare:
+            other = context.problem.answer
+            grade = await judging.preferred(context, text, other, scale.scale, repeat=scale.repeat)
+        else:
+            grade = await judging.grade(context, text, scale.scale, repeat=scale.repeat)
+        details = {"grades": list(grade.grades), "spread": round(grade.spread, 3), "why": grade.why}
+        return Verdict(grade.mean / 10, None, f"graded {grade.mean:.1f} of 10", details)
+
+    return Domain(
+        name="judge",
+        verify=verify,
+        extra=("persona", "turns"),
+        ground_truth=scale.compare,
+        rollout=converse,
+        agent_objective=scale.agent_objective,
+        learning_objective=scale.learning_objective,
+        identity=identity,
+    )

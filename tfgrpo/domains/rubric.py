@@ -1,0 +1,132 @@
+"""Rubrics: answers held to criteria, rule by rule. `--domain rubric:style.toml`
+
+A rubric is a TOML file with a list of criteria (`tfgrpo/criteria.py`) and, where wanted, the two
+objectives. The reward is the weighted mean of what the criteria gave; each one's result is kept
+with the rollout and shown to the reflection model. A problem may bring criteria of its own in a
+field `criteria`, and a `persona` makes it a conversation with a simulated user.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from tfgrpo import judging
+from tfgrpo.conversation import converse
+from tfgrpo.criteria import Criterion, described, missing, predicate, rule
+from tfgrpo.domain import Context, Domain, DomainError, Trajectory, Verdict
+from tfgrpo.domains.files import HINT, read, told
+from tfgrpo.endpoint import CallFailed
+from tfgrpo.problems import DatasetError, Problem
+from tfgrpo.verify import Killed
+
+AGENT_OBJECTIVE = "Answer the message."
+LEARNING_OBJECTIVE = "Rules of form, tone and content that make answers better."
+
+
+class Rubric(BaseModel):
+    """A rubric file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    criteria: tuple[Criterion, ...] = Field(min_length=1)
+    agent_objective: str = AGENT_OBJECTIVE
+    learning_objective: str = LEARNING_OBJECTIVE
+
+
+def made(argument: str) -> Domain:
+    """Makes the domain of a rubric file. Raises DomainError."""
+    path = Path(argument)
+    rubric, identity = read(path, Rubric)
+    folder = str(path.resolve().parent)
+    _check(path, rubric, folder)
+
+    async def verify(context: Context, trajectory: Trajectory) -> Verdict:
+        return await judged(rubric.criteria, folder, context, trajectory)
+
+    return Domain(
+        name="rubric",
+        verify=verify,
+        extra=("criteria", "persona", "turns"),
+        ground_truth=False,
+        rollout=converse,
+        agent_objective=rubric.agent_objective,
+        learning_objective=rubric.learning_objective,
+        identity=identity,
+    )
+
+
+def _check(path: Path, rubric: Rubric, folder: str) -> None:
+    """Raises DomainError for names that stand twice, and predicates that are not there."""
+    names = [criterion.name for criterion in rubric.criteria]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise DomainError(f"{path}: the name {twice!r} stands twice", hint="give each its own")
+    for criterion in rubric.criteria:
+        wrong = missing(criterion.python, folder) if criterion.python else None
+        if wrong is not None:
+            raise DomainError(
+                f"{path}: {criterion.name}: {wrong}",
+                hint=f"{criterion.python} is looked for beside the rubric and in sys.path",
+            )
+
+
+async def judged(
+    criteria: tuple[Criterion, ...], folder: str, context: Context, trajectory: Trajectory
+) -> Verdict:
+    """Returns the verdict of a rubric: the weighted mean, and every criterion's result.
+
+    What no criterion could judge is unverifiable; one that could not counts for nothing.
+    """
+    criteria = (*criteria, *own(context.problem))
+    whole = "\n\n".join(
+        str(message.get("content") or "")
+        for message in trajectory.messages
+        if message.get("role") == "assistant"
+    )
+    scores: dict[str, tuple[float | None, str]] = {}
+    for number, criterion in enumerate(criteria):
+        text = whole if criterion.over == "conversation" and whole else trajectory.response
+        scores[criterion.name] = await score(criterion, number, folder, context, text)
+    known = [(c.weight, s) for c in criteria if (s := scores[c.name][0]) is not None]
+    if not known:
+        return Verdict(None, None, "unverifiable: no criterion could be judged", described(scores))
+    reward = sum(weight * given for weight, given in known) / sum(weight for weight, _ in known)
+    missed = [name for name, (given, _) in scores.items() if given is not None and given < 1]
+    reason = f"missed {', '.join(missed)}" if missed else "kept to everything"
+    return Verdict(reward, None, reason, described(scores))
+
+
+async def score(
+    criterion: Criterion, number: int, folder: str, context: Context, text: str
+) -> tuple[float | None, str]:
+    """Returns one criterion's score and why; None when it could not be judged."""
+    if criterion.question is not None:
+        try:
+            answer = await judging.question(context, text, criterion.question, number=number)
+        except CallFailed as error:
+            return None, str(error)
+        return float((answer.verdict == "yes") != criterion.absent), answer.why
+    try:
+        if criterion.python is not None:
+            given = await context.verifier.run(
+                predicate, criterion.python, folder, context.problem, text
+            )
+            return (1.0 - given if criterion.absent else given), ""
+        if criterion.regex is not None:  # an expression may take for ever
+            return await context.verifier.run(rule, criterion, text), ""
+    except Killed as error:
+        return None, str(error)
+    return rule(criterion, text), ""
+
+
+def own(problem: Problem) -> tuple[Criterion, ...]:
+    """Returns the criteria that a problem brings. Raises DatasetError."""
+    found = problem.meta.get("criteria") or ()
+    try:
+        return tuple(Criterion(**criterion) for criterion in found)
+    except ValidationError as error:
+        raise DatasetError(f"{problem.id}: {told(error)}", hint=HINT) from None
+    except TypeError:
+        raise DatasetError(f"{problem.id}: criteria are a list of objects", hint=HINT) from None
