@@ -77,6 +77,9 @@ def from_file(app: App, config: Path | None) -> dict[str, dict[str, Any]]:
         for key in FILES:
             if isinstance(table.get(key), str):
                 table[key] = str(path.parent / table[key])
+        name, colon, argument = str(table.get("domain", "")).partition(":")
+        if colon and (path.parent / argument).is_file():
+            table["domain"] = f"{name}:{path.parent / argument}"
     return tables
 
 
