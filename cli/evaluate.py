@@ -86,6 +86,7 @@ def eval_(
     domain = options.domain(app, settings.domain)
     dataset = domain.problems(settings.data, settings.fields)[:problems]
     check_golds(dataset, settings.data, domain)
+    _warn(app, versions[0], dataset)
     kept = {"data": options.kept_path(app, settings.data)}
     settings = settings.model_copy(update=kept)
     known = recorded(app, versions, dataset, settings, domain)
@@ -108,6 +109,27 @@ def eval_(
             click.get_current_context().exit(130)
         finally:
             journal.close()
+
+
+def _warn(app: App, version: Version, dataset: Sequence[Problem]) -> None:
+    """Says which of these problems the library was trained on, or that this cannot be told."""
+    from tfgrpo.leakage import told_leaks
+    from tfgrpo.rows import DatasetError
+    from tfgrpo.settings import TrainSettings
+    from tfgrpo.store.revisions import run_of_history
+
+    name = run_of_history(app.store, version)
+    if name is None:
+        return
+    trained = TrainSettings(**app.store.runs.get(name).config)
+    domain = options.domain(app, trained.domain)
+    data = options.opened_data(app, trained.data)
+    try:
+        training = domain.problems(data, trained.fields)
+    except DatasetError as error:
+        options.warn([f"cannot tell whether these problems were trained on: {error}"])
+        return
+    options.warn(told_leaks(training, dataset, data))
 
 
 def _settings(app: App, version: Version, config: Path | None, given: Any) -> EvalSettings:

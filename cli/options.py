@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -75,7 +75,7 @@ def from_file(app: App, config: Path | None) -> dict[str, dict[str, Any]]:
     tables = read_toml(path)
     for table in tables.values():
         for key in FILES:
-            if isinstance(table.get(key), str):
+            if isinstance(table.get(key), str) and not _on_hub(table[key]):
                 table[key] = str(path.parent / table[key])
         name, colon, argument = str(table.get("domain", "")).partition(":")
         if colon and (path.parent / argument).is_file():
@@ -131,9 +131,29 @@ def kept_domain(app: App, spec: str) -> str:
     return f"{name}:{kept_path(app, argument)}" if colon and os.path.exists(argument) else spec
 
 
+def warn(lines: Sequence[str]) -> None:
+    """Prints what a person should know, to standard error."""
+    color = False if os.environ.get("NO_COLOR") else None
+    for line in lines:
+        click.secho("warning: ", fg="yellow", nl=False, err=True, color=color)
+        click.echo(line, err=True, color=color)
+
+
 def kept_path(app: App, path: str) -> str:
     """Returns a path as it goes into a record: relative to the store's folder."""
-    return os.path.relpath(path, app.root)
+    return path if _on_hub(path) else os.path.relpath(path, app.root)
+
+
+def _on_hub(name: str) -> bool:
+    """Whether a dataset's name is no path."""
+    from tfgrpo.datasets import parse
+
+    return parse(name).on_hub
+
+
+def opened_data(app: App, name: str) -> str:
+    """Returns a dataset from a record by its name as seen from here."""
+    return name if _on_hub(name) else str(opened_path(app, name))
 
 
 def opened_path(app: App, path: str) -> Path:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from tfgrpo.budget import Budget
     from tfgrpo.domain import Domain
     from tfgrpo.prices import Price
+    from tfgrpo.problems import Problem
     from tfgrpo.serving import Endpoints
     from tfgrpo.settings import TrainSettings
     from tfgrpo.store.journal import Journal
@@ -150,7 +150,7 @@ def _begin(
     budget: str | None,
 ) -> tuple[Run, bool]:
     """Checks everything that can be checked, then makes the run, or finds the one to go on with."""
-    from tfgrpo import problems, serving
+    from tfgrpo import leakage, problems, serving
     from tfgrpo.cli import cost
     from tfgrpo.settings import SettingsError, TrainSettings, build
     from tfgrpo.store.errors import InvalidOperation
@@ -176,10 +176,12 @@ def _begin(
         )
     dataset = domain.problems(asked.data, asked.fields)
     check_golds(dataset, asked.data, domain)
-    heldout: Sequence[problems.Problem] = ()
+    heldout: tuple[Problem, ...] = ()
     if asked.heldout:
         heldout = domain.problems(asked.heldout, asked.fields)
         check_golds(heldout, asked.heldout, domain)
+    options.warn(leakage.told_duplicates(dataset, asked.data))
+    options.warn(leakage.told_leaks(dataset, heldout, asked.data))
     for prompt in ("rollout", "summary", "comparison", "controller", "strategies"):
         domain.template(prompt, Path(asked.prompts) if asked.prompts else None)
     known = None not in cost.prices(app, config, asked.models)
@@ -218,8 +220,8 @@ def _work(app: App, run: Run, resumed: bool, config: Path | None, given: str | N
         prompts = str(options.opened_path(app, settings.prompts))
         settings = settings.model_copy(update={"prompts": prompts})
     domain = options.domain(app, settings.domain)
-    path = options.opened_path(app, settings.data)
-    dataset = domain.problems(str(path), settings.fields)
+    path = options.opened_data(app, settings.data)
+    dataset = domain.problems(path, settings.fields)
     if problems.digest(dataset) != settings.data_digest:
         raise problems.DatasetError(
             f"{path} has changed since run {run.name} began",
@@ -283,8 +285,8 @@ def _compare(
     from tfgrpo.settings import EvalSettings
 
     assert settings.heldout is not None
-    path = options.opened_path(app, settings.heldout)
-    heldout = domain.problems(str(path), settings.fields)[: settings.heldout_problems]
+    path = options.opened_data(app, settings.heldout)
+    heldout = domain.problems(path, settings.fields)[: settings.heldout_problems]
     shared = {name: getattr(settings, name) for name in EvalSettings.model_fields if name in SHARED}
     asked = EvalSettings(
         data=settings.heldout,

@@ -93,10 +93,10 @@ def test_a_bad_row_is_refused_by_file_and_line_with_a_hint(file: Path, bad: str)
 
 
 def test_the_hint_for_a_missing_field_names_the_fields_that_are_there(file: Path) -> None:
-    file.write_text('{"question": "q", "gold": "1"}\n')
+    file.write_text('{"exercise": "q", "gold": "1"}\n')
     with pytest.raises(DatasetError) as caught:
         load(file)
-    assert "question" in str(caught.value.hint)
+    assert "exercise" in str(caught.value.hint)
     assert "gold" in str(caught.value.hint)
 
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
-from tfgrpo import problems, templates
+from tfgrpo import datasets, templates
 from tfgrpo.endpoint import Request
 from tfgrpo.problems import Problem
 from tfgrpo.render import AGENT_OBJECTIVE, LEARNING_OBJECTIVE, problem_messages
@@ -176,7 +176,7 @@ class Domain:
         """Returns the problems of a dataset. Raises DatasetError."""
         if self.load is not None:
             return self.load(source, fields or {})
-        return problems.load(Path(source), fields, extra=self.extra, ground_truth=self.ground_truth)
+        return datasets.load(source, fields, extra=self.extra, ground_truth=self.ground_truth)
 
     @property
     def judge(self) -> Judge | None:

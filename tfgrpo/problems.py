@@ -1,7 +1,7 @@
 """Problems: what the model is asked, and what the right answer is.
 
-A dataset is a JSONL file with a `problem` and an `answer` on every row, and an `id` where there
-is one. Everything is checked when it is loaded, before a token is spent.
+A row of a dataset has a `problem` and an `answer`, and an `id` where there is one. Everything is
+checked when it is loaded, before a token is spent; `datasets.py` says where rows come from.
 """
 
 from __future__ import annotations
@@ -9,20 +9,31 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from tfgrpo.store.errors import TfgrpoError
+from tfgrpo.rows import DatasetError as DatasetError
+from tfgrpo.rows import Row, read
 from tfgrpo.store.records import Json
 from tfgrpo.templates import Message
 
 FIELDS = ("problem", "answer", "id")
+USUAL = {
+    "problem": ("question", "prompt", "Problem", "Question", "query"),
+    "answer": (
+        *("final_answer", "ground_truth", "gold", "target", "expected_answer", "Answer"),
+        *("reward_model.ground_truth", "solution"),
+    ),
+    "id": ("unique_id", "ID", "uid"),
+}
+"""What others call our fields, in the order in which they are looked for."""
+FINAL = re.compile(r"\A.*####\s*", re.DOTALL)
+"""What stands before the answer where a solution is kept with it, as in GSM8K."""
+MISSING = object()
 ROLES = ("system", "user", "assistant")
-
-
-class DatasetError(TfgrpoError):
-    """A dataset that cannot be used; the message names the file and the line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +58,27 @@ def load(
     extra: Sequence[str] = (),
     ground_truth: bool = True,
 ) -> tuple[Problem, ...]:
-    """Reads a JSONL dataset.
+    """Returns the problems of a file, as `of_rows` does those of its rows. Raises DatasetError."""
+    return of_rows(read(path), str(path), fields, extra=extra, ground_truth=ground_truth)
 
-    `fields` maps our names (problem, answer, id, and those in `extra`) to the file's. Fields
-    named in `extra` go into `meta` where a row has them. A problem is a text, or a list of chat
-    messages. Rows without an id are called after their line, `line-7`. Raises DatasetError at
-    the first row that cannot be used; without `ground_truth` one may lack an answer.
+
+def of_rows(
+    rows: Iterable[Row],
+    source: str,
+    fields: Mapping[str, str] | None = None,
+    *,
+    extra: Sequence[str] = (),
+    ground_truth: bool = True,
+) -> tuple[Problem, ...]:
+    """Returns the problems that rows are.
+
+    `fields` maps our names (problem, answer, id, and those in `extra`) to the rows'; `a.b` is
+    the field b of the object a. Where none is named and there is none of ours, a field that is
+    usually called so is taken (question, gold, …). Fields named in `extra` go into `meta` where
+    a row has them. A problem is a text, or a list of chat messages; an answer that ends in
+    `#### 42` is 42. Rows without an id are called after their line, `line-7`. Raises
+    DatasetError at the first row that cannot be used; without `ground_truth` one may lack an
+    answer.
     """
     ours = (*FIELDS, *extra)
     names = {name: name for name in ours} | dict(fields or {})
@@ -61,18 +87,18 @@ def load(
         raise DatasetError(
             f"there is no field {min(unknown)!r}", hint="map one of: " + ", ".join(ours)
         )
+    usual = {name: aliases for name, aliases in USUAL.items() if name not in (fields or {})}
     problems: dict[str, Problem] = {}
-    for number, line in enumerate(_read(path).split("\n"), 1):
-        if line.strip():
-            problem = _row(path, number, line, names, ground_truth)
-            if problem.id in problems:
-                raise DatasetError(
-                    f"{path}:{number}: the id {problem.id!r} stands twice",
-                    hint="give every row its own id, or none at all",
-                )
-            problems[problem.id] = problem
+    for row in rows:
+        problem = _problem(row, names, usual, ground_truth)
+        if problem.id in problems:
+            raise DatasetError(
+                f"{row.where}: the id {problem.id!r} stands twice",
+                hint="give every row its own id, or none at all",
+            )
+        problems[problem.id] = problem
     if not problems:
-        raise DatasetError(f"{path} holds no problems", hint="one JSON object a line is expected")
+        raise DatasetError(f"{source} holds no problems", hint="one JSON object a line is expected")
     return tuple(problems.values())
 
 
@@ -95,51 +121,45 @@ def batches(
     return [tuple(order[i : i + size]) for i in range(0, len(order), size)]
 
 
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except FileNotFoundError:
-        raise DatasetError(f"no file {path}", hint="name a JSONL file of problems") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise DatasetError(f"cannot read {path}: {error}", hint="UTF-8 JSONL is expected") from None
-
-
-def _row(
-    path: Path, number: int, line: str, names: Mapping[str, str], ground_truth: bool
+def _problem(
+    row: Row, names: Mapping[str, str], usual: Mapping[str, Sequence[str]], ground_truth: bool
 ) -> Problem:
-    where = f"{path}:{number}"
-    try:
-        row = json.loads(line)
-        json.dumps(row, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        raise DatasetError(
-            f"{where}: holds half a character", hint="write whole Unicode characters"
-        ) from None
-    except (ValueError, RecursionError) as error:
-        raise DatasetError(
-            f"{where}: not JSON: {error}"[:200], hint="one JSON object a line is expected"
-        ) from None
-    if not isinstance(row, dict):
-        raise DatasetError(f"{where}: not an object", hint='write {"problem": …, "answer": …}')
-    messages = _messages(row.get(names["problem"]))
+    found: dict[str, object] = {}
+    for name, theirs in names.items():
+        candidates = (theirs, *usual.get(name, ()))
+        present = (c for c in candidates if _field(row.fields, c) is not MISSING)
+        found[name] = _field(row.fields, next(present, theirs))
+    messages = _messages(found["problem"])
     values = {}
     for name in ("problem", "answer"):
-        value = row.get(names[name])
+        value = found[name]
         if name == "problem" and messages:
             value = "\n\n".join(f"{role}: {content}" for role, content in messages)
+            if len(messages) == 1 and messages[0][0] == "user":  # a question like any other
+                value, messages = messages[0][1], ()
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             value = ""
         values[name] = str(value).strip()
         if not values[name] and (name == "problem" or ground_truth):
             raise DatasetError(
-                f"{where}: no {names[name]!r}",
-                hint=f"the row has {', '.join(map(str, row)) or 'nothing'}; "
+                f"{row.where}: no {names[name]!r}",
+                hint=f"the row has {', '.join(map(str, row.fields)) or 'nothing'}; "
                 f"map one with --field {name}=NAME",
             )
-    id = row.get(names["id"])
-    meta = {name: row[names[name]] for name in names if name not in FIELDS and names[name] in row}
-    id = f"line-{number}" if id is None else str(id)
-    return Problem(id, values["problem"], values["answer"], messages, meta)
+    id = f"line-{row.number}" if found["id"] in (MISSING, None) else str(found["id"])
+    meta = {
+        name: value for name, value in found.items() if name not in FIELDS and value is not MISSING
+    }
+    return Problem(id, values["problem"], FINAL.sub("", values["answer"]), messages, meta)
+
+
+def _field(fields: Mapping[str, Any], name: str) -> Any:
+    """Returns a field of a row, `a.b` being the field b of the object a; MISSING if not there."""
+    if name in fields:
+        return fields[name]
+    first, dot, rest = name.partition(".")
+    within = fields.get(first) if dot else None
+    return _field(within, rest) if isinstance(within, dict) else MISSING
 
 
 def _messages(value: object) -> tuple[Message, ...]:

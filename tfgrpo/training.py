@@ -21,7 +21,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tfgrpo import controller, problems
+from tfgrpo import controller, datasets, problems
 from tfgrpo.advantage import Comparison, Failure, Lesson, Reflection, compare
 from tfgrpo.agent import equipped
 from tfgrpo.budget import Budget
@@ -85,7 +85,7 @@ def begin(
         unfinished = [r for r in store.runs.like(config) if store.runs.state(r) != "finished"]
         if unfinished and name in (None, unfinished[-1].name):
             return unfinished[-1], True
-    name = name or _free_name(store, stem or Path(settings.data).stem)
+    name = name or _free_name(store, stem or datasets.stem(settings.data))
     with store.port.transaction():
         if settings.branch not in store.branches():
             store.create_branch(settings.branch)

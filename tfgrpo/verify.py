@@ -86,7 +86,7 @@ def check_golds(
 ) -> None:
     """Raises DatasetError when there are problems that the domain cannot judge attempts at.
 
-    It names the first of them and says how many there are. Every one is looked at in a worker
+    It says what is wrong with the first and names the others. Every one is looked at in a worker
     process, as a hostile ground truth may hang or kill what parses it.
     """
     if domain.check is None or not problems:
@@ -94,10 +94,11 @@ def check_golds(
     found = asyncio.run(_wrong(problems, domain.check, workers))
     if found:
         problem, wrong = found[0]
-        more = f" ({len(found)} of {len(problems)} are like that)" if len(found) > 1 else ""
+        others = ", ".join(p.id for p, _ in found[1:9]) + (", …" if len(found) > 9 else "")
+        more = f" ({len(found)} of {len(problems)} are like that: {others})" if others else ""
         raise DatasetError(
             f"{source}: {problem.id}: cannot parse the answer {problem.answer!r}: {wrong}{more}",
-            hint="give the ground truth as a number or as LaTeX",
+            hint="correct them or take them out: a number, LaTeX, a letter or words can be judged",
         )
 
 
