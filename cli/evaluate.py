@@ -85,14 +85,15 @@ def eval_(
         raise SettingsError("no problems are named", hint="tfgrpo eval DATA")
     domain = options.domain(app, settings.domain)
     dataset = domain.problems(settings.data, settings.fields)[:problems]
-    check_golds(dataset, settings.data, domain)
     _warn(app, versions[0], dataset)
-    kept = {"data": options.kept_path(app, settings.data)}
+    named = settings.data
+    kept = {"data": options.kept_path(app, named)}
     settings = settings.model_copy(update=kept)
     known = recorded(app, versions, dataset, settings, domain)
     if all(known):
         _print(app, versions, dataset, settings, domain, as_json)
         return
+    check_golds(dataset, named, domain)
     from tfgrpo.cli import cost, live
 
     prices = cost.prices(app, config, settings.models)

@@ -16,6 +16,7 @@ COMMANDS = {
     "init": ("init", "make a store here"),
     "train": ("train", "learn from problems"),
     "eval": ("evaluate", "score a library on a dataset"),
+    "verify": ("verify", "try a verifier on cases"),
     "runs": ("runs", "list training runs, or show one"),
     "cost": ("cost", "tokens and money spent, by stage and step"),
     "log": ("log", "versions, newest first"),
@@ -46,7 +47,7 @@ COMMANDS = {
     "completion": ("completion", "print the shell's completion script"),
 }
 SECTIONS = (
-    ("Learn", ("init", "train", "eval", "runs", "cost")),
+    ("Learn", ("init", "train", "eval", "verify", "runs", "cost")),
     ("Look", ("log", "show", "diff", "blame", "history", "status")),
     ("Move", ("checkout", "switch", "branch", "tag", "reset", "undo", "redo", "reflog")),
     ("Change", ("add", "modify", "delete", "keep", "merge", "cherry-pick", "revert")),

@@ -69,7 +69,7 @@ def from_file(app: App, config: Path | None) -> dict[str, dict[str, Any]]:
     """
     from tfgrpo.settings import FILE, read_toml
 
-    path = config or app.root / FILE
+    path = config or _root(app) / FILE
     if config is None and not path.is_file():
         return {}
     tables = read_toml(path)
@@ -119,10 +119,21 @@ def domain(app: App, spec: str | None) -> Domain:
     from tfgrpo import domains
 
     name, colon, argument = (spec or domains.DEFAULT).partition(":")
+    root = _root(app)
     if argument and name in domains.names() and not os.path.exists(argument):
-        beside = app.root / argument
+        beside = root / argument
         argument = str(beside) if beside.exists() else argument
-    return domains.find(name + colon + argument, (Path.cwd(), app.root))
+    return domains.find(name + colon + argument, (Path.cwd(), root))
+
+
+def _root(app: App) -> Path:
+    """Returns the store's folder, or this one where there is no store."""
+    from tfgrpo.store.errors import StoreError
+
+    try:
+        return app.root
+    except StoreError:
+        return Path.cwd()
 
 
 def kept_domain(app: App, spec: str) -> str:

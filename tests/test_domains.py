@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -320,6 +322,36 @@ def test_a_rollout_of_several_calls_is_gone_on_with_as_it_was(cli: Cli, tmp_path
 
 def reflecting(request: dict[str, Any]) -> str:
     return teachable(request) if stage(request) != "rollout" else "done"
+
+
+def test_the_domain_on_the_page_works_as_the_page_says(cli: Cli, tmp_path: Path) -> None:
+    page = PAGE.read_text()
+    files = re.findall(r"<!-- file: (\S+) -->\n```\w+\n(.*?)```", page, re.DOTALL)
+    assert [name for name, _ in files] == ["haiku.py", "poems.jsonl", "tries.jsonl"]
+    for name, content in files:
+        (tmp_path / name).write_text(content)
+    assert len(files[0][1].splitlines()) <= 40, "adding a domain takes at most a page"
+    commands = re.search(r"<!-- run -->\n```console\n(.*?)```", page, re.DOTALL)
+    assert commands is not None
+
+    def script(request: dict[str, Any]) -> str:
+        lines = ["one two three four five", "one two three four five six seven", "one two three"]
+        good = request.get("seed", 0) % 2
+        poem = "\n".join(lines[:2] + lines[: 1 if good else 3][-1:])
+        return poem if stage(request) == "rollout" else teachable(request)
+
+    with ScriptedEndpoint(script) as server:
+        settings = f'[model]\nmodel = "m"\nbase_url = "{server.base_url}"\n'
+        (tmp_path / "tfgrpo.toml").write_text(settings)
+        said = [
+            cli(*shlex.split(line.removeprefix("$ tfgrpo "))).stdout
+            for line in commands[1].splitlines()
+        ]
+        systems = {r["messages"][0]["content"] for r in server.requests if stage(r) == "rollout"}
+    assert "learned 1 experience" in said[0]
+    assert all(text.startswith("Write three lines") for text in systems)
+    assert "mean@2" in said[1]
+    assert "agreement 2 of 2" in said[2]
 
 
 def test_a_domain_that_does_not_exist_is_said_before_anything_is_asked(

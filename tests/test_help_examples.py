@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -29,6 +30,8 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     tmp_path = tmp_path_factory.mktemp("examples")
     (tmp_path / "problems.jsonl").write_text(problems(range(4)))
     (tmp_path / "heldout.jsonl").write_text(problems(range(20, 24)))
+    cases = [{"gold": "5", "pred": r"\boxed{5}", "expected": True}, {"gold": "5", "pred": "6"}]
+    (tmp_path / "cases.jsonl").write_text("".join(json.dumps(case) + "\n" for case in cases))
     (tmp_path / "experiences.json").write_text('{"G0": "From a file."}')
     (tmp_path / "library.md").write_text("- From Markdown.\n")
     with ScriptedEndpoint() as endpoint:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfgrpo.extract import extract
+from tfgrpo.extract import bare, extract
 from tfgrpo.math_answers import at_once, check_gold, judge
 
 EXTRACTED = [
@@ -31,6 +31,12 @@ EXTRACTED = [
     ("The answer is 5.", None),
     ("", None),
     ("5", None),
+    (r"<think>maybe \boxed{4}</think> It is \boxed{5}.", "5"),
+    (r"<think>\boxed{4}</think> I do not know.", None),
+    (r"<think>so far \boxed{4}", None),
+    (r"thinking that began in the prompt: \boxed{4}</think>\boxed{5}", "5"),
+    (r"\fbox{7}", "7"),
+    (r"\boxed{x = \boxed{7}}", "7"),
 ]
 
 
@@ -38,6 +44,8 @@ EXTRACTED = [
 def test_the_answer_is_what_the_last_box_or_tag_holds(response: str, expected: str | None) -> None:
     assert extract(response) == expected
 
+
+EQUATIONS = r"\boxed{x = \frac{1}{2}, x = \frac{-1 \pm \sqrt{13}}{4}}"
 
 RIGHT = [
     ("5", r"\boxed{5}"),
@@ -89,6 +97,19 @@ RIGHT = [
     ("Paris", r"\boxed{\text{Paris}}"),
     ("blue", r"\boxed{Blue}"),
     ("$12:00$", r"\boxed{12:00}"),
+    ("C", r"\boxed{\textbf{(C)}}"),
+    ("C", r"\boxed{\text{(C) } 12}"),
+    ("C", r"\boxed{C. 12}"),
+    ("(C)", r"\boxed{Option C}"),
+    ("12", r"\boxed{12\text{ marbles}}"),
+    ("12", r"\boxed{12~\text{red marbles}}"),
+    ("1250", r"\boxed{1{,}250\text{ people}}"),
+    (r"\boxed{12}", r"\boxed{12}"),
+    (r"We add them, which gives $\boxed{12}$.", r"\boxed{12}"),
+    ("4, 7", r"\boxed{4} and \boxed{7}"),
+    ("$(1,2),(2,1)$", r"\[\boxed{(2, 1)}, \quad \boxed{(1, 2)}\]"),
+    ("7", r"\boxed{4} or \boxed{7}"),
+    (r"$$x = \frac{1}{2}, x = \frac{-1 \pm \sqrt{13}}{4}$$", EQUATIONS),
 ]
 
 WRONG = [
@@ -126,7 +147,34 @@ WRONG = [
     ("5", r"\boxed{5 thousand}"),
     ("3", r"\boxed{3 minus one}"),
     ("5", r"\boxed{5 is wrong}"),
+    ("C", r"\boxed{(B) 12}"),
+    ("C", r"\boxed{C or D}"),
+    ("5", r"\boxed{5\text{ thousand}}"),
+    ("5", r"\boxed{5\text{ or more}}"),
+    ("3", r"\boxed{3\text{ minus one}}"),
+    ("4, 7", r"\boxed{4} is too small, \boxed{7}"),
+    ("1234", r"\boxed{1}, \boxed{234}"),
+    ("4", r"\boxed{4} or \boxed{7}"),
+    ("4", r"<think>\boxed{4}</think> I cannot tell."),
 ]
+
+KEPT = [
+    ("1.5", r"\boxed{1,5}", 0.0),  # a decimal comma is a list of two
+    (r"\frac{1}{3}", r"\boxed{0.33}", 0.0),  # rounded is not equal
+    ("4, 10, -2", r"\boxed{10, 4, -2}", 1.0),  # a list has no order
+    ("f(x)", r"\boxed{f(y)}", 0.0),  # another variable is another function
+    ("$9$", r"\boxed{  9  }", 1.0),  # blanks say nothing
+    ("10455", r"So \boxed{255}. Final answer: 10455", 0.0),  # the box counts, not the prose
+    ("(3,3), (1,1)", r"\boxed{(3,3)} for a and \boxed{(1,1)}", 0.0),  # not one list
+    ("forty two", r"\boxed{42}", None),  # nobody has read the words as a number
+    ("forty two", r"\boxed{Forty two}", 1.0),
+    ("Answer is blue.", r"\boxed{Answer is blue.}", 1.0),  # the same words
+    ("x \\in [-2,7]", r"\boxed{-2 \le x \le 7}", 1.0),  # the same set, otherwise written
+    ("[-2,7]", r"\boxed{-2 < x < 7}", 0.0),
+    (r"p=5,q=2 \text{ and } p=7,q=2", r"\boxed{p=5,q=2;p=7,q=2}", 0.0),  # grouped otherwise
+    ("10{,}000", r"\boxed{10000}", 1.0),  # separators say nothing
+]
+"""Where public collections of cases say otherwise (docs/verification.md)."""
 
 
 @pytest.mark.parametrize(("gold", "response"), RIGHT)
@@ -137,6 +185,30 @@ def test_a_right_answer_earns_1(gold: str, response: str) -> None:
 @pytest.mark.parametrize(("gold", "response"), WRONG, ids=[f"{g}-{r[:40]}" for g, r in WRONG])
 def test_a_wrong_or_missing_answer_earns_0(gold: str, response: str) -> None:
     assert judge(gold, response).reward == 0.0
+
+
+@pytest.mark.parametrize(("gold", "response", "reward"), KEPT)
+def test_what_is_judged_otherwise_than_elsewhere_on_purpose(
+    gold: str, response: str, reward: float | None
+) -> None:
+    assert judge(gold, response).reward == reward
+
+
+@pytest.mark.parametrize(
+    ("answer", "response"),
+    [
+        ("5", r"\boxed{5}"),
+        (r"so \boxed{5}", r"so \boxed{5}"),
+        (r"Therefore $x \geq 5$ is the solution.", r"\boxed{x \geq 5}"),
+        ("It costs 12 or, rather, 1,250.75 dollars.", r"\boxed{1,250.75}"),
+        ("Final Answer: The largest $n$ is 34. I hope it is correct. $7$", r"\boxed{34}"),
+        (r"\frac{1}{2}", r"\boxed{\frac{1}{2}}"),
+        ("Paris", r"\boxed{Paris}"),
+        (r"<think>\boxed{4}</think>5", r"\boxed{5}"),
+    ],
+)
+def test_a_bare_answer_is_boxed_and_found_in_prose(answer: str, response: str) -> None:
+    assert bare(answer) == response
 
 
 @pytest.mark.parametrize(
@@ -177,7 +249,16 @@ def test_a_ground_truth_of_thousands_of_digits_raises_nothing() -> None:
 
 @pytest.mark.parametrize(
     "response",
-    [r"\boxed{" * 30_000, "<answer>" * 5_000, "{" * 200_000, "}" * 200_000, r"\boxed{" + "{}" * 99],
+    [
+        r"\boxed{" * 30_000 + "4" + "}" * 30_000,
+        r"\boxed{4} and " * 20_000,
+        "<think>" * 50_000,
+        r"\boxed{" * 30_000,
+        "<answer>" * 5_000,
+        "{" * 200_000,
+        "}" * 200_000,
+        r"\boxed{" + "{}" * 99,
+    ],
 )
 def test_a_long_malformed_response_is_judged_without_delay(response: str) -> None:
     started = time.monotonic()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-TAG = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
+TAG = re.compile(r"<(/?)answer>", re.IGNORECASE)
 THOUGHT = "</think>"
 THINKING = "<think>"
 MATHS = re.compile(
@@ -40,10 +40,10 @@ def answers(response: str) -> tuple[str, ...]:
     that stands after them is the answer alone.
     """
     response = spoken(response)
-    tags = list(TAG.finditer(response))
+    tag = _tag(response)
     boxes = _boxes(response)
-    if tags and (not boxes or tags[-1].start() > boxes[-1][0]):
-        body = tags[-1][1].strip()
+    if tag is not None and (not boxes or tag[0] > boxes[-1][0]):
+        body = tag[1].strip()
         return answers(body) or ((body,) if body else ())  # <answer>\boxed{4}</answer>
     found: list[str] = []
     begun: int | None = None
@@ -68,6 +68,7 @@ def bare(text: str) -> str:
 
     Where words surround mathematics (`so $x = 5$.`) the last of it is the answer.
     """
+    text = spoken(text)
     if extract(text) is not None:
         return text
     between = re.sub(r"\\\w+|\b(?:and|or)\b", " ", MATHS.sub(" ", text))
@@ -76,6 +77,18 @@ def bare(text: str) -> str:
         given = [next(filter(None, found)) for found in GIVEN.findall(tail)]
         text = given[-1] if given else text
     return f"\\boxed{{{text}}}"
+
+
+def _tag(text: str) -> tuple[int, str] | None:
+    """Returns the last answer tag that is closed: where it begins, and its body."""
+    begun: re.Match[str] | None = None
+    found = None
+    for match in TAG.finditer(text):
+        if not match[1]:
+            begun = match
+        elif begun is not None:
+            found, begun = (begun.start(), text[begun.end() : match.start()]), None
+    return found
 
 
 def _boxes(text: str) -> list[tuple[int, int, str]]:

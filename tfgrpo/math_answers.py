@@ -30,12 +30,19 @@ GROUPS = re.compile(r"(?<=\d)(?:\\,|\\ |\\!|~|\s)(?=\d{3}(?!\d))")
 LONGEST = 1000
 """A number of more digits than this is left to sympy, which is killed when it takes too long."""
 UNIT_TEXT = re.compile(
-    r"(?<=[\d\s~,])\\(?:text|mathrm|mbox|textrm)\s*\{([^\W\d_][^{}\d]*)\}\s*\.?\$?\Z"
+    r"(?<=[\d\s~,])\\(?:text|mathrm|mbox|textrm)\s*\{\s*([^\W\d_][^{}\d]*)\}\s*\.?\$?\Z"
 )
 NO_UNIT = re.compile(
     r"\b(?:hundred|[tmb]\w*illion|thousand|dozen|minus|plus|times|over|or|and|not|is|to)\b", re.I
 )
 """Words after a number in `\\text{}` that are more than what is counted."""
+SCALES = {"hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9}
+SCALE = re.compile(rf"\s+({'|'.join(SCALES)})\Z", re.I)
+SPELLED = re.compile(
+    r"\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w+teen|twenty|thirty"
+    r"|forty|fifty|sixty|seventy|eighty|ninety|hundred|thousand|[mb]illion)\b",
+    re.I,
+)
 CHOICE = re.compile(
     r"(?:(?:option|answer|choice)\s*:?\s*)?"
     r"(?:\(([A-J])\)(?!\s*[-+*/^=_])(?:\W.*)?|([A-J])(?:[.):](?:\s.*)?)?)\Z",
@@ -87,6 +94,10 @@ def compare(gold: str, found: str) -> Verdict:
             right = want == have
             said = normal(gold) if right else str(have)
             return Verdict(float(right), said, "equal" if right else f"{found} is not {gold}")
+    if hedged(gold) or hedged(found):
+        return Verdict(0.0, written(found), f"{found} is not {gold}")
+    if in_words(gold) is not None and SPELLED.search(gold) and plain(found) is not None:
+        return Verdict(None, found, f"unverifiable: {gold!r} spells a number out")
     if in_words(gold) is not None or clock(gold) is not None:
         return Verdict(0.0, in_words(found) or found, f"{found} is not {gold}")
     try:
@@ -115,9 +126,13 @@ def plain(text: str) -> Fraction | None:
         text = text.replace(space, " ")
     text = text.strip().strip("$€£ ").rstrip(".")
     text = UNIT.sub("", text).rstrip("%€$£ \\")
+    scale = SCALE.search(text)
+    if scale is not None:
+        text = text[: scale.start()]
     if len(text) > LONGEST or not PLAIN.match(text):
         return None
-    return Fraction(text.replace(",", ""))
+    number = Fraction(text.replace(",", ""))
+    return number * SCALES[scale[1].casefold()] if scale is not None else number
 
 
 def normal(gold: str) -> str:
@@ -169,9 +184,32 @@ def in_words(text: str) -> str | None:
     return bare.casefold() if WORDS.match(bare) else None
 
 
+def hedged(text: str) -> bool:
+    """Whether words after a number say another number, which math-verify would read over."""
+    match = UNIT_TEXT.search(text)
+    return match is not None and NO_UNIT.search(match[1]) is not None
+
+
 def _without_unit(match: re.Match[str]) -> str:
-    """Returns nothing for a unit, and what was there for a word that changes the number."""
-    return match[0] if NO_UNIT.search(match[1]) else ""
+    """Returns nothing for a unit, and the words where they change the number."""
+    return f" {match[1]}" if NO_UNIT.search(match[1]) else ""
+
+
+def _both_signs(text: str) -> str:
+    """Returns a list with `a ± b` in it written out as two answers, which math-verify cannot."""
+    parts, depth = [""], 0
+    for character in text:
+        depth += (character in "([{") - (character in ")]}")
+        if character == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    signs = ("+", "-")
+    return ",".join(
+        part.replace("\\pm", sign)
+        for part in parts
+        for sign in (signs if "\\pm" in part else signs[:1])
+    )
 
 
 def _parse(text: str) -> list[Any]:
@@ -183,7 +221,10 @@ def _parse(text: str) -> list[Any]:
     logging.getLogger("math_verify").setLevel(logging.ERROR)  # it warns that it has no time-out
     text = GLUED.sub(r"\1 ", text)
     bare = text.strip().strip("$").strip()
-    for form in (f"${bare}$", text):
+    forms = (f"${bare}$", text)
+    if "\\pm" in bare:
+        forms = (*forms, f"${_both_signs(bare)}$")
+    for form in forms:
         found = [part for part in parse(form, parsing_timeout=None) if not isinstance(part, str)]
         if found:
             return found
@@ -198,6 +239,6 @@ def _by_sympy(gold: str, found: str) -> Verdict:
         return Verdict(None, found, f"unverifiable: cannot parse the ground truth {gold!r}")
     if not have:
         return Verdict(0.0, in_words(found) or found, f"{found} is not {gold}")
-    if verify(want, have, timeout_seconds=None):
+    if verify(want, have, allow_set_relation_comp=True, timeout_seconds=None):
         return Verdict(1.0, normal(gold), "equal")
     return Verdict(0.0, in_words(found) or str(have[0]), f"{found} is not {gold}")

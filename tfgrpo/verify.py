@@ -20,6 +20,8 @@ from tfgrpo.domains import math
 from tfgrpo.problems import DatasetError, Problem
 
 T = TypeVar("T")
+FEW = 500
+"""Fewer ground truths than this are checked sooner by one worker than two are started."""
 
 
 class Killed(Exception):
@@ -81,9 +83,7 @@ class Verifier:
         self.close()
 
 
-def check_golds(
-    problems: Sequence[Problem], source: str, domain: Domain = math.DOMAIN, *, workers: int = 2
-) -> None:
+def check_golds(problems: Sequence[Problem], source: str, domain: Domain = math.DOMAIN) -> None:
     """Raises DatasetError when there are problems that the domain cannot judge attempts at.
 
     It says what is wrong with the first and names the others. Every one is looked at in a worker
@@ -91,7 +91,7 @@ def check_golds(
     """
     if domain.check is None or not problems:
         return
-    found = asyncio.run(_wrong(problems, domain.check, workers))
+    found = asyncio.run(_wrong(problems, domain.check, 1 if len(problems) < FEW else 2))
     if found:
         problem, wrong = found[0]
         others = ", ".join(p.id for p, _ in found[1:9]) + (", …" if len(found) > 9 else "")

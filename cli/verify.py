@@ -1,0 +1,171 @@
+"""`tfgrpo verify`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tfgrpo.cli import options, text
+from tfgrpo.cli.context import App, pass_app
+
+if TYPE_CHECKING:
+    from tfgrpo.domain import Domain
+    from tfgrpo.verification import Case, Judged
+
+SHOWN = 28
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--domain", help="Whose verifier: a name or package.module:object.  [math]")
+@click.option(
+    "--field",
+    "fields",
+    multiple=True,
+    metavar="OURS=THEIRS",
+    help="Where FILE keeps gold, pred, expected, problem or id, as in gold=answer.",
+)
+@click.option("--answers", is_flag=True, help="Every pred is a bare answer, not a response.")
+@click.option(
+    "--pattern",
+    metavar="REGEX",
+    help="The answer is what its first group finds last in a pred, as '^A: (.*)'.",
+)
+@click.option("--all", "everything", is_flag=True, help="Show every verdict, not only the odd.")
+@click.option("--timeout", type=float, default=10.0, show_default=True, help="Seconds for one.")
+@click.option("--config", type=click.Path(path_type=Path), help="Settings; else tfgrpo.toml.")
+@click.option("--model", help="Asked by a domain that judges with a model.")
+@click.option("--base-url", help="Its endpoint.")
+@click.option("--api-key-env", help="The environment variable that holds its key.")
+@click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
+@pass_app
+def verify(
+    app: App,
+    /,
+    file: Path,
+    domain: str | None,
+    fields: Sequence[str],
+    answers: bool,
+    pattern: str | None,
+    everything: bool,
+    timeout: float,
+    config: Path | None,
+    as_json: bool,
+    **model: str | None,
+) -> None:
+    """Judge the cases in FILE with a domain's verifier, before a run is paid for.
+
+    A row holds a ground truth (gold), a response (pred) and, where it is known, what the verdict
+    should be (expected: true, false, a reward, or null for what cannot be judged). Verdicts are
+    right, wrong or unverifiable; those that are not the expected ones are listed with reasons.
+
+    \b
+    Examples:
+      tfgrpo verify cases.jsonl
+      tfgrpo verify cases.jsonl --answers --all --json
+    """
+    from tfgrpo.verification import agreement, read_cases
+
+    found = options.domain(app, domain)
+    named = options.flags({"fields": fields}).get("fields")
+    cases = read_cases(file, found, named, answers=answers, pattern=pattern)
+    judged = _judged(app, cases, found, timeout, config, model)
+    right, known = agreement(judged)
+    if as_json:
+        text.emit_json(
+            {
+                "file": str(file),
+                "domain": found.name,
+                "cases": len(judged),
+                "verdicts": _counts(judged),
+                "agreement": [right, known] if known else None,
+                "judged": [_json(case) for case in judged],
+            }
+        )
+        return
+    click.echo(f"{file}: {text.plural(len(judged), 'case')}, domain {found.name}")
+    click.echo("  " + ", ".join(f"{count} {word}" for word, count in _counts(judged).items()))
+    if known:
+        click.echo(f"  agreement {right} of {known} ({100 * right / known:.1f} %)")
+    odd = judged if everything or not known else [case for case in judged if case.agrees is False]
+    if odd:
+        click.echo()
+        text.emit(app, _table(odd, bool(known)))
+
+
+def _judged(
+    app: App,
+    cases: Sequence[Case],
+    domain: Domain,
+    timeout: float,
+    config: Path | None,
+    model: dict[str, str | None],
+) -> list[Judged]:
+    """Judges the cases, with a model where the domain asks one."""
+    import asyncio
+
+    from tfgrpo.verification import judge_cases
+    from tfgrpo.verify import Verifier
+
+    with Verifier(seconds=timeout) as verifier:
+        if domain.judge is None:
+            return asyncio.run(judge_cases(cases, domain, verifier))
+        from tfgrpo.calls import Calls
+        from tfgrpo.serving import opened
+        from tfgrpo.settings import Settings, build, price
+        from tfgrpo.store.journal import Journal
+
+        tables = options.from_file(app, config)
+        settings = build(Settings, model, tables.get("model", {}))
+        journal = Journal(app.store.path)
+        try:
+            with opened(settings, os.environ) as endpoints:
+                calls = Calls(
+                    endpoints.reflection,
+                    journal,
+                    app.store.runs,
+                    scope=f"verify/{domain.name}/{domain.identity}",
+                    concurrency=endpoints.concurrency,
+                    price=price(settings.models.model, tables.get("prices", {})),
+                )
+                return asyncio.run(judge_cases(cases, domain, verifier, calls))
+        finally:
+            journal.close()
+
+
+def _counts(judged: Sequence[Judged]) -> dict[str, int]:
+    words = [case.word for case in judged]
+    first = [word for word in ("right", "wrong", "unverifiable") if word in words]
+    return {word: words.count(word) for word in dict.fromkeys([*first, *sorted(words)])}
+
+
+def _json(case: Judged) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        "id": case.case.problem.id,
+        "reward": case.verdict.reward,
+        "verdict": case.word,
+        "answer": case.verdict.answer,
+        "reason": case.verdict.reason,
+    }
+    if case.verdict.details:
+        told["details"] = dict(case.verdict.details)
+    if case.case.known:
+        told |= {"expected": case.case.expected, "agrees": case.agrees}
+    return told
+
+
+def _table(judged: Sequence[Judged], known: bool) -> Iterator[str]:
+    from tfgrpo.verification import word
+
+    header = ["case", "verdict", *(["expected"] if known else []), "reason"]
+    rows = []
+    for case in judged:
+        expected = [word(case.case.expected) if case.case.known else ""] if known else []
+        id = case.case.problem.id
+        id = id if len(id) <= SHOWN else "…" + id[1 - SHOWN :]
+        rows.append([id, case.word, *expected, " ".join(case.verdict.reason.split())])
+    yield from text.table(rows, header=header)

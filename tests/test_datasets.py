@@ -1,0 +1,253 @@
+"""Datasets: from files of every kind and from the hub, in samples, with the fields they have."""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Cli, environment, one_line_error
+from conftest import problems as lines
+from scripted import ScriptedEndpoint
+
+from tfgrpo import datasets
+from tfgrpo.datasets import KNOWN, Known, Spec, load, parse, stem
+from tfgrpo.problems import Problem
+from tfgrpo.rows import DatasetError
+
+ROWS = [{"problem": f"What is {n} + 1?", "answer": str(n + 1)} for n in range(20)]
+TEXTS = [(row["problem"], row["answer"]) for row in ROWS]
+
+
+def write(path: Path, rows: list[dict[str, Any]]) -> Path:
+    """Writes rows as what the file's name says."""
+    if path.suffix == ".parquet":
+        pyarrow = pytest.importorskip("pyarrow")
+        parquet = pytest.importorskip("pyarrow.parquet")
+        parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+    elif path.suffix in (".csv", ".tsv"):
+        with path.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(
+                file, list(rows[0]), delimiter="\t" if path.suffix == ".tsv" else ","
+            )
+            writer.writeheader()
+            writer.writerows(rows)
+    elif path.suffix == ".json":
+        path.write_text(json.dumps(rows))
+    else:
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def texts(found: tuple[Problem, ...]) -> list[tuple[str, str]]:
+    return [(problem.problem, problem.answer) for problem in found]
+
+
+# files:
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "json", "csv", "tsv", "parquet", "txt"])
+def test_a_file_of_any_kind_gives_the_same_problems(tmp_path: Path, ending: str) -> None:
+    found = load(str(write(tmp_path / f"d.{ending}", ROWS)))
+    assert texts(found) == TEXTS
+    assert len({problem.id for problem in found}) == 20
+
+
+def test_json_may_be_lines_an_object_with_one_list_or_a_single_row(tmp_path: Path) -> None:
+    file = tmp_path / "d.json"
+    file.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    assert texts(load(str(file))) == TEXTS
+    file.write_text(json.dumps({"version": 1, "data": ROWS}))
+    assert texts(load(str(file))) == TEXTS
+    file.write_text(json.dumps(ROWS[0]))
+    assert texts(load(str(file))) == TEXTS[:1]
+
+
+def test_csv_may_have_commas_quotes_and_line_ends_in_a_field(tmp_path: Path) -> None:
+    row = {"problem": 'One, "two"\nand three?', "answer": "1,250"}
+    assert texts(load(str(write(tmp_path / "d.csv", [row])))) == [(row["problem"], row["answer"])]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("d.csv", "problem,answer\nq\n", "as many fields"),
+        ("d.csv", "problem,answer\nq,1,2\n", "as many fields"),
+        ("d.csv", 'problem,answer\n"q,1\n', "d.csv:1: unexpected end"),
+        ("d.json", "5", "d.json"),
+        ("d.json", '["q"]', "not an object"),
+        ("d.parquet", "not parquet", "cannot read"),
+        ("d.csv", "problem,answer\n", "no problems"),
+        ("d.csv", "", "no problems"),
+    ],
+)
+def test_a_file_that_is_not_what_its_name_says_is_refused(
+    tmp_path: Path, name: str, content: str, said: str
+) -> None:
+    (tmp_path / name).write_text(content)
+    with pytest.raises(DatasetError, match=said) as caught:
+        load(str(tmp_path / name))
+    assert caught.value.hint
+
+
+def test_without_pyarrow_or_datasets_the_error_says_what_to_install(tmp_path: Path) -> None:
+    (tmp_path / "d.parquet").write_bytes(b"")
+    for name, missing in (("d.parquet", "pyarrow"), ("gsm8k:100", "datasets")):
+        script = (
+            "import sys; sys.modules['pyarrow'] = sys.modules['datasets'] = None\n"
+            f"sys.argv = ['tfgrpo', 'train', '{name}']\n"
+            "from tfgrpo.cli.main import main\nmain()"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", script],
+            cwd=tmp_path,
+            env=environment(),
+            capture_output=True,
+            text=True,
+        )
+        one_line_error(done, missing, "pip install 'tfgrpo[hub]'")
+
+
+# fields:
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"question": "q", "answer": "6 * 7 = <<6*7=42>>42 in all.\n#### 42"},
+        {"problem": "q", "solution": "long", "answer": "42", "unique_id": "a/b/1.json"},
+        {"prompt": "q", "solution": "42", "data_source": "x"},
+        {"prompt": [{"role": "user", "content": "q"}], "reward_model": {"ground_truth": "42"}},
+        {"Question": "q", "Answer": 42},
+        {"question": "q", "gold": "42", "target": "7"},
+    ],
+)
+def test_the_fields_of_well_known_datasets_are_recognised(
+    tmp_path: Path, row: dict[str, Any]
+) -> None:
+    (found,) = load(str(write(tmp_path / "d.jsonl", [row])))
+    assert (found.problem, found.answer, found.messages) == ("q", "42", ())
+
+
+def test_a_field_that_is_named_is_the_one_that_is_taken(tmp_path: Path) -> None:
+    row = {"problem": "no", "question": "q", "answer": "no", "a": {"b": {"c": "42"}}, "n": 3}
+    file = str(write(tmp_path / "d.jsonl", [row]))
+    found = load(file, {"problem": "question", "answer": "a.b.c", "id": "n"})
+    assert found == (Problem("3", "q", "42"),)
+    with pytest.raises(DatasetError, match=r"no 'a\.x'"):
+        load(file, {"answer": "a.x"})
+
+
+# samples:
+
+
+@pytest.mark.parametrize(
+    ("name", "spec"),
+    [
+        ("gsm8k", Spec("gsm8k")),
+        ("gsm8k:100", Spec("gsm8k", 100)),
+        ("gsm8k/train:100@seed42", Spec("gsm8k/train", 100, 42)),
+        ("some/d.jsonl:7@seed0", Spec("some/d.jsonl", 7, 0)),
+        ("d.jsonl:x", Spec("d.jsonl:x")),
+        ("d.jsonl@seed4", Spec("d.jsonl@seed4")),
+    ],
+)
+def test_a_name_says_the_source_and_the_sample(name: str, spec: Spec) -> None:
+    assert parse(name) == spec
+    assert spec.source + spec.sample == name
+
+
+def test_a_sample_is_the_first_ones_or_drawn_with_a_seed_in_the_files_order(
+    tmp_path: Path,
+) -> None:
+    file = str(write(tmp_path / "d.jsonl", ROWS))
+    assert texts(load(f"{file}:5")) == TEXTS[:5]
+    drawn = load(f"{file}:5@seed42")
+    assert drawn == load(f"{file}:5@seed42")
+    assert len({load(f"{file}:5@seed{seed}") for seed in range(5)}) == 5
+    order = [int(problem.id.removeprefix("line-")) for problem in drawn]
+    assert order == sorted(order)
+    assert set(load(f"{file}:20@seed1")) == set(load(file))
+    for count in (0, 21):
+        with pytest.raises(DatasetError, match="has 20 problems") as caught:
+            load(f"{file}:{count}")
+        assert caught.value.hint
+
+
+def test_a_file_wins_over_a_name_and_over_a_sample(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "gsm8k", ROWS)
+    write(tmp_path / "d:5", ROWS)
+    assert len(load("gsm8k")) == len(load("d:5")) == 20
+    assert len(load("gsm8k:3")) == 3
+
+
+def test_a_sample_of_a_file_is_trained_on_and_gone_on_with_from_another_folder(
+    cli: Cli, tmp_path: Path
+) -> None:
+    (tmp_path / "d.jsonl").write_text(lines(range(8)))
+    with ScriptedEndpoint() as server:
+        model = ("--model", "m", "--base-url", server.base_url)
+        once = ("--epochs", "1", "--batch-size", "3", "--group-size", "2")
+        said = cli("train", "d.jsonl:3@seed7", *once, *model).stdout
+        assert "run d: 3 problems" in said
+        assert server.stages["rollout"] == 6
+        record = cli("runs", "d", "--json").stdout
+        assert "d.jsonl:3@seed7" in record
+        (tmp_path / "below").mkdir()
+        done = cli("eval", "d.jsonl:2@seed7", "--samples", "1", *model)
+        assert "2 of 2 evaluation problems are in d.jsonl:3@seed7 too" in done.stderr
+
+
+# the hub:
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository of the hub's form in a folder, under the name `ours`."""
+    pytest.importorskip("datasets")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    rows = [{"question": f"q{n}", "answer": f"Thus {n}.\n#### {n}"} for n in range(6)]
+    write(folder / "train.jsonl", rows)
+    write(folder / "test.jsonl", rows[:2])
+    monkeypatch.setattr(datasets, "KNOWN", known := dict(KNOWN))
+    known["ours"] = Known(str(folder), None, "test")
+    return folder
+
+
+def test_a_dataset_of_the_hub_is_loaded_by_name_split_and_sample(hub: Path) -> None:
+    assert texts(load("ours")) == [("q0", "0"), ("q1", "1")]
+    assert texts(load("ours/train:3")) == [("q0", "0"), ("q1", "1"), ("q2", "2")]
+    assert len(load("ours/train:4@seed42")) == 4
+    assert stem("ours/train:4@seed42") == "ours-train"
+
+
+def test_what_the_hub_cannot_give_is_one_error_with_a_hint(hub: Path) -> None:
+    datasets.KNOWN["gone"] = Known(str(hub / "gone"), None, "test")
+    for name in ("ours/nothing", "gone"):
+        with pytest.raises(DatasetError, match="cannot get") as caught:
+            load(name)
+        assert "name a file" in str(caught.value.hint)
+
+
+def test_a_name_that_is_nearly_one_is_asked_back(tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match="did you mean gsm8k"):
+        load("gsm8")
+    with pytest.raises(DatasetError, match="no file") as caught:
+        load("gsm8.jsonl")
+    assert caught.value.hint
+
+
+def test_the_names_are_those_that_the_documentation_tells(tmp_path: Path) -> None:
+    page = (Path(__file__).parent.parent / "docs" / "datasets.md").read_text()
+    for name, known in datasets.KNOWN.items():
+        assert f"`{name}`" in page
+        assert known.repository in page

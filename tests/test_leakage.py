@@ -1,0 +1,104 @@
+"""Problems that stand twice are told: within a dataset, and between training and evaluation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from conftest import Cli
+from conftest import problems as lines
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scripted import ScriptedEndpoint
+
+from tfgrpo.leakage import duplicates, leaks, told_duplicates, told_leaks
+from tfgrpo.problems import Problem
+
+LONG = (
+    "A train leaves the town of Alder at {a} in the morning and travels east at {b} miles an hour,"
+    " while another leaves Birch, which lies {c} miles away, and travels west at the same speed."
+    " How many minutes pass until the two trains meet on the single track between the towns?"
+)
+
+
+def problem(id: str, text: str, answer: str = "1") -> Problem:
+    return Problem(id, text, answer)
+
+
+def test_equal_texts_are_found_whatever_their_case_blanks_and_stops() -> None:
+    found = duplicates(
+        [
+            problem("a", "What is $1 + 1$?"),
+            problem("b", "What is 1 - 1?"),
+            problem("c", "  what is 1+1"),
+            problem("d", "What is 1 + 1 ?", "2"),
+        ]
+    )
+    assert [(d.ids, d.answers, d.conflicting) for d in found] == [
+        (("a", "c", "d"), ("1", "2"), True)
+    ]
+
+
+def test_duplicates_and_conflicting_answers_are_told_in_a_line_each() -> None:
+    found = [problem("a", "q"), problem("b", "q", "2"), problem("c", "r"), problem("d", "r")]
+    first, second = told_duplicates(found, "d.jsonl")
+    assert first == "d.jsonl: 2 problems in it more than once (a = b, c = d)"
+    assert second == "d.jsonl: 1 of them with answers that differ, as a and b: 1 and 2"
+    assert told_duplicates(found[:1], "d.jsonl") == []
+
+
+def test_a_problem_that_was_trained_on_is_a_leak_equal_or_nearly() -> None:
+    text = LONG.format(a=6, b=40, c=300)
+    training = [problem("other", "What is 1 + 1?"), problem("t", text)]
+    reworded = text.replace("the single track", "a single track").replace("How many", "how many")
+    evaluation = [
+        problem("same", text.upper()),
+        problem("near", reworded),
+        problem("numbers", LONG.format(a=7, b=45, c=310)),
+        problem("short", "What is 2 + 2?"),
+    ]
+    found = leaks(training, evaluation)
+    assert [(leak.evaluation, leak.training) for leak in found] == [("same", "t"), ("near", "t")]
+    assert found[0].likeness == 100
+    assert 90 <= found[1].likeness < 100
+    (line,) = told_leaks(training, evaluation, "train.jsonl")
+    assert "2 of 4 evaluation problems are in train.jsonl too, 1 of them nearly" in line
+
+
+def test_the_nearest_is_found_among_many_of_the_same_form() -> None:
+    training = [problem(f"t{n}", LONG.format(a=n % 24, b=n, c=7 * n)) for n in range(3000)]
+    evaluation = [problem("e", "So: " + LONG.format(a=1000 % 24, b=1000, c=7000))]
+    (found,) = leaks(training, evaluation)
+    assert found.training == "t1000"
+
+
+words = st.lists(st.sampled_from("abcdef123+"), max_size=12).map(" ".join)
+
+
+@settings(max_examples=60)
+@given(st.lists(words, max_size=12), st.lists(words, max_size=12))
+def test_every_equal_is_found_and_nothing_is_told_twice(left: list[str], right: list[str]) -> None:
+    training = [problem(f"t{n}", text) for n, text in enumerate(left)]
+    evaluation = [problem(f"e{n}", text) for n, text in enumerate(right)]
+    found = leaks(training, evaluation)
+    told = [leak.evaluation for leak in found]
+    assert len(set(told)) == len(told)
+    assert {f"e{n}" for n, text in enumerate(right) if text in left} <= set(told)
+
+
+def test_training_and_evaluation_tell_before_anything_is_asked(cli: Cli, tmp_path: Path) -> None:
+    twice = lines([1, 2, 1]) + '{"problem": "What is 2 op 5?", "answer": "9"}\n'
+    (tmp_path / "d.jsonl").write_text(twice)
+    (tmp_path / "h.jsonl").write_text(lines([2, 30]))
+    with ScriptedEndpoint() as server:
+        model = ("--model", "m", "--base-url", server.base_url)
+        once = ("--epochs", "1", "--batch-size", "4", "--group-size", "2")
+        done = cli("train", "d.jsonl", "--heldout", "h.jsonl", *once, *model)
+        assert "warning: d.jsonl: 2 problems in it more than once" in done.stderr
+        assert "answers that differ, as line-2 and line-4: 8 and 9" in done.stderr
+        assert "1 of 2 evaluation problems are in d.jsonl too (line-1 = line-2)" in done.stderr
+        done = cli("eval", "h.jsonl", "--samples", "1", *model)
+        assert "1 of 2 evaluation problems are in d.jsonl too" in done.stderr
+        assert "warning" not in done.stdout
+        (tmp_path / "d.jsonl").unlink()
+        done = cli("eval", "h.jsonl", "--samples", "1", *model)
+        assert "cannot tell whether these problems were trained on: no file" in done.stderr
