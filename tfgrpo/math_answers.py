@@ -221,9 +221,9 @@ def _parse(text: str) -> list[Any]:
     logging.getLogger("math_verify").setLevel(logging.ERROR)  # it warns that it has no time-out
     text = GLUED.sub(r"\1 ", text)
     bare = text.strip().strip("$").strip()
-    forms = (f"${bare}$", text)
+    forms = [f"${bare}$", text]
     if "\\pm" in bare:
-        forms = (*forms, f"${_both_signs(bare)}$")
+        forms.append(f"${_both_signs(bare)}$")
     for form in forms:
         found = [part for part in parse(form, parsing_timeout=None) if not isinstance(part, str)]
         if found:
