@@ -115,8 +115,9 @@ def _judged(
         if domain.judge is None:
             return asyncio.run(judge_cases(cases, domain, verifier))
         from tfgrpo.calls import Calls
+        from tfgrpo.cli import cost
         from tfgrpo.serving import opened
-        from tfgrpo.settings import Settings, build, price
+        from tfgrpo.settings import Settings, build
         from tfgrpo.store.journal import Journal
 
         tables = options.from_file(app, config)
@@ -130,7 +131,7 @@ def _judged(
                     app.store.runs,
                     scope=f"verify/{domain.name}/{domain.identity}",
                     concurrency=endpoints.concurrency,
-                    price=price(settings.models.model, tables.get("prices", {})),
+                    price=cost.prices(app, config, settings.models)[1],
                 )
                 return asyncio.run(judge_cases(cases, domain, verifier, calls))
         finally:

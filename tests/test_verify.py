@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tfgrpo.math_answers import Verdict
+from tfgrpo.domain import Domain, Verdict
+from tfgrpo.domains import math
 from tfgrpo.problems import DatasetError, Problem
 from tfgrpo.verify import Verifier, check_golds
 
@@ -125,6 +126,20 @@ def test_verdicts_that_are_no_longer_wanted_do_not_hold_up_the_end() -> None:
     with Verifier(workers=1, seconds=60) as verifier:
         asyncio.run(ask(verifier))
     assert time.monotonic() - started < 10
+
+
+def hangs(problem: Problem) -> str | None:
+    while problem.answer == "hang":
+        time.sleep(1)
+    return None
+
+
+def test_a_ground_truth_that_hangs_what_parses_it_is_told_and_the_others_are_fine() -> None:
+    domain = Domain(name="hanging", verify=math.verify, check=hangs)
+    found = [Problem(str(n), "q", "hang" if n == 7 else "5") for n in range(20)]
+    with pytest.raises(DatasetError, match=r"d\.jsonl: 7: .*no verdict in 3 s") as caught:
+        check_golds(found, "d.jsonl", domain, seconds=3)
+    assert "like that" not in str(caught.value)
 
 
 def test_unusable_ground_truths_are_refused_by_dataset_and_id_before_anything_is_asked() -> None:

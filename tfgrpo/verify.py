@@ -83,7 +83,13 @@ class Verifier:
         self.close()
 
 
-def check_golds(problems: Sequence[Problem], source: str, domain: Domain = math.DOMAIN) -> None:
+def check_golds(
+    problems: Sequence[Problem],
+    source: str,
+    domain: Domain = math.DOMAIN,
+    *,
+    seconds: float = 10.0,
+) -> None:
     """Raises DatasetError when there are problems that the domain cannot judge attempts at.
 
     It says what is wrong with the first and names the others. Every one is looked at in a worker
@@ -91,24 +97,25 @@ def check_golds(problems: Sequence[Problem], source: str, domain: Domain = math.
     """
     if domain.check is None or not problems:
         return
-    found = asyncio.run(_wrong(problems, domain.check, 1 if len(problems) < FEW else 2))
+    found = asyncio.run(_wrong(problems, domain.check, 1 if len(problems) < FEW else 2, seconds))
     if found:
         problem, wrong = found[0]
         others = ", ".join(p.id for p, _ in found[1:9]) + (", …" if len(found) > 9 else "")
         more = f" ({len(found)} of {len(problems)} are like that: {others})" if others else ""
+        answer = f"cannot parse the answer {problem.answer!r}: " if problem.answer else ""
         raise DatasetError(
-            f"{source}: {problem.id}: cannot parse the answer {problem.answer!r}: {wrong}{more}",
+            f"{source}: {problem.id}: {answer}{wrong}{more}",
             hint="correct them or take them out: a number, LaTeX, a letter or words can be judged",
         )
 
 
 async def _wrong(
-    problems: Sequence[Problem], check: Check, workers: int
+    problems: Sequence[Problem], check: Check, workers: int, seconds: float
 ) -> list[tuple[Problem, str]]:
     """Returns the problems that a check objects to, in order, each with the objection."""
     size = max(1, min(200, len(problems) // (4 * workers)))
     batches = [problems[i : i + size] for i in range(0, len(problems), size)]
-    with Verifier(workers=workers, seconds=20.0) as verifier:
+    with Verifier(workers=workers, seconds=seconds) as verifier:
 
         async def objections(batch: Sequence[Problem]) -> list[str | None]:
             try:
