@@ -35,7 +35,6 @@ EXTRACTED = [
     (r"<think>\boxed{4}</think> I do not know.", None),
     (r"<think>so far \boxed{4}", None),
     (r"thinking that began in the prompt: \boxed{4}</think>\boxed{5}", "5"),
-    (r"\fbox{7}", "7"),
     (r"\boxed{x = \boxed{7}}", "7"),
 ]
 

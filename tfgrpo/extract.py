@@ -98,7 +98,7 @@ def _boxes(text: str) -> list[tuple[int, int, str]]:
     """
     found: list[tuple[int, int, str]] = []
     opened: list[int] = []
-    starts = {m.end() - 1: m.start() for m in re.finditer(r"\\(?:boxed|fbox)\s*\{", text)}
+    starts = {m.end() - 1: m.start() for m in re.finditer(r"\\boxed\s*\{", text)}
     for match in re.finditer(r"[{}]", text):
         at = match.start()
         if match[0] == "{":
