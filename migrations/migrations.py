@@ -217,6 +217,21 @@ def m001_first(db: Database) -> None:
     db.execute("pragma user_version = 1")
 
 
+REMOTES = """
+create table remotes (
+    name     text primary key,
+    location text not null                   -- a path, ssh://host/path or host:path
+) without rowid;
+"""
+
+
+@migrations()
+def m002_remotes(db: Database) -> None:
+    """Where other stores are, by the name that their branches are known under here."""
+    run_script(db, REMOTES)
+    db.execute("pragma user_version = 2")
+
+
 def run_script(db: Database, script: str) -> None:
     """Runs a script statement by statement: `executescript` would end the transaction."""
     statement = ""
