@@ -53,7 +53,7 @@ def record(
             text = None
         _check_unicode(op, text, reason)
         if op == "ADD":
-            id, replaces, birth = _birth(port, position, live, changed, id)
+            id, replaces, birth = add_follows(port, position, live, changed, id)
         else:
             place = (changed[id] if id in changed else live.get(id)) if id else None
             if id is None or place is None:
@@ -97,7 +97,7 @@ def _check_unicode(op: str, *texts: str | None) -> None:
             ) from None
 
 
-def _birth(
+def add_follows(
     port: Port,
     position: int,
     live: dict[str, Place],

@@ -38,5 +38,17 @@ class InvalidOperation(TfgrpoError):
     """An operation cannot apply to the library it was meant for."""
 
 
+class BadLocation(TfgrpoError):
+    """A location that cannot be one, or that must not be kept."""
+
+
+class TransferError(TfgrpoError):
+    """Another store cannot be reached, or what it sent cannot be taken. Nothing was recorded."""
+
+
+class PushRefused(TfgrpoError):
+    """A name of another store does not move forward to where it was asked to go."""
+
+
 class InvalidName(TfgrpoError):
     """A branch, tag or run name that cannot be used."""

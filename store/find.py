@@ -21,6 +21,11 @@ def project_root(path: Path) -> Path:
     return folder.parent if folder.name == FOLDER else folder
 
 
+def located(path: Path) -> Path:
+    """Returns the store file that a path means: the file itself, or that of the project there."""
+    return store_path(path) if path.is_dir() else path
+
+
 def find(start: Path) -> Path:
     """Returns the path of the nearest store at or above `start`. Raises StoreError if none."""
     start = start.resolve()

@@ -50,6 +50,14 @@ class EventRow(NamedTuple):
     schema: int
 
 
+class Redaction(NamedTuple):
+    """That an event's text was blanked: by whom, when (microseconds, UTC) and why."""
+
+    author: str
+    time: int
+    reason: str
+
+
 class Step(NamedTuple):
     """What replay needs of an event."""
 
@@ -123,6 +131,12 @@ class Port(Protocol):
     def count_ops(self, after: int, upto: int) -> dict[Op, int]:
         """Returns how many events of each kind have after < row <= upto."""
 
+    def redactions(self, row: int) -> list[Redaction]:
+        """Returns the redactions of the event at `row`, oldest first."""
+
+    def append_redactions(self, row: int, redactions: Sequence[Redaction]) -> None:
+        """Records redactions of the event at `row`. Only inside a transaction."""
+
     # snapshots (derived):
 
     def snapshot(self, after: int, upto: int) -> tuple[int, list[int]] | None:
@@ -148,5 +162,8 @@ class Port(Protocol):
     def ref_log(self, name: str | None) -> Iterator[RefMove]:
         """Yields the moves of a name (None: of all names), newest first."""
 
-    def append_refs(self, moves: Sequence[RefMove]) -> None:
-        """Records moves as one batch; their `row` is ignored. Only inside a transaction."""
+    def append_refs(self, moves: Sequence[RefMove], batch: int | None = None) -> int:
+        """Records moves, whose own `row` and `batch` are ignored. Only inside a transaction.
+
+        They join `batch`, or are one of their own; returns it.
+        """

@@ -1,7 +1,8 @@
 """The grammar of revisions: every way to say which version is meant.
 
     revision := base suffix*
-    base     := v<number> | HEAD | @ | <branch> | <tag> | step_<n> | <run>/step_<n> | <digest>
+    base     := v<number> | HEAD | @ | <branch> | <tag> | step_<n> | <run>/step_<n>
+              | <remote>/<branch> | <digest>
     suffix   := ~[<n>]        n first parents back
               | ^[<n>]        the n-th parent
               | @{<n>}        where the name stood n moves ago (directly after a name)
@@ -9,7 +10,9 @@
 
 `step_<n>` alone belongs to the run that HEAD's history comes from: the nearest version on
 HEAD's first-parent history that a run made. A base that fits several things is an error that
-lists them; one that fits nothing is an error that lists near misses.
+lists them; one that fits nothing is an error that lists near misses. A branch or tag of this
+store wins over a remote's branch, and that over a digest: what was named here keeps its meaning
+whatever another store calls its branches. `remotes/<remote>/<branch>` means the latter alone.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ NUMBER = re.compile(r"v(\d+)\Z")
 STEP = re.compile(r"step_(\d+)\Z")
 HEX = re.compile(r"[0-9a-f]{4,64}\Z")
 NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_./+-]*[A-Za-z0-9_+-])?\Z")
-HEAD, BRANCH, TAG = "HEAD", "heads/", "tags/"
+HEAD, BRANCH, TAG, REMOTE = "HEAD", "heads/", "tags/", "remotes/"
 
 
 class Parsed(NamedTuple):
@@ -117,6 +120,10 @@ def _base(store: Store, base: str) -> Version:
         move = store.port.ref(prefix + base)
         if move is not None and move.version is not None:
             found[f"{kind} {base}"] = store.version(move.version)
+    if not found:
+        move = store.port.ref(REMOTE + base.removeprefix(REMOTE))
+        if move is not None and move.version is not None:
+            return store.version(move.version)
     if not found and HEX.match(base):  # a name is what somebody chose: it wins over a digest
         for version in store.port.versions_by_digest(base, 5):
             found.setdefault(f"digest {version.digest.hex()[:12]} ({version.name})", version)
@@ -193,9 +200,9 @@ def moves_of(store: Store, base: str) -> Iterator[RefMove]:
     HEAD moves when it is checked out elsewhere and whenever the branch it is on moves.
     """
     if base not in ("HEAD", "@"):
-        for prefix in (BRANCH, TAG):
-            if store.port.ref(prefix + base) is not None:
-                yield from store.port.ref_log(prefix + base)
+        for name in (BRANCH + base, TAG + base, REMOTE + base.removeprefix(REMOTE)):
+            if store.port.ref(name) is not None:
+                yield from store.port.ref_log(name)
                 return
         raise UnknownRevision(f"{base!r} is no branch or tag", hint=_near(store, base))
     head = store.port.ref(HEAD)

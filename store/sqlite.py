@@ -23,7 +23,7 @@ from typing import Any, TypeAlias
 from tfgrpo.migrations import APPLICATION_ID, SCHEMA
 from tfgrpo.store.canonical import canonical
 from tfgrpo.store.errors import StoreError
-from tfgrpo.store.port import EventRow, Step, lane_of, lane_start
+from tfgrpo.store.port import EventRow, Redaction, Step, lane_of, lane_start
 from tfgrpo.store.records import Op, RefMove, Version
 
 Values: TypeAlias = Sequence[object] | Mapping[str, object]
@@ -286,6 +286,16 @@ class SqlitePort:
         query = "select op, count(*) from events where row > ? and row <= ? group by op"
         return dict(self.rows(query, (after, upto)))
 
+    def redactions(self, row: int) -> list[Redaction]:
+        query = "select author, time, reason from redactions where event = ? order by row"
+        return list(map(Redaction._make, self.rows(query, (row,))))
+
+    def append_redactions(self, row: int, redactions: Sequence[Redaction]) -> None:
+        self.connection.executemany(
+            "insert into redactions (event, author, time, reason) values (?,?,?,?)",
+            [(row, *redaction) for redaction in redactions],
+        )
+
     # Snapshots:
 
     def snapshot(self, after: int, upto: int) -> tuple[int, list[int]] | None:
@@ -341,13 +351,15 @@ class SqlitePort:
         query = f"select {REF_COLUMNS} from reflog {where} order by row desc"
         return map(RefMove._make, self.stream(query, values))
 
-    def append_refs(self, moves: Sequence[RefMove]) -> None:
+    def append_refs(self, moves: Sequence[RefMove], batch: int | None = None) -> int:
         (last,) = self.row("select max(row) from reflog")
-        batch = (last or 0) + 1
+        first = (last or 0) + 1
+        batch = batch or first
         self.connection.executemany(
             f"insert into reflog ({REF_COLUMNS}) values (?,?,?,?,?,?,?,?,?,?)",
-            [(batch + i, batch, *move[2:]) for i, move in enumerate(moves)],
+            [(first + i, batch, *move[2:]) for i, move in enumerate(moves)],
         )
+        return batch
 
 
 def pack(live: Sequence[int]) -> bytes:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import heapq
 import time as clock
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 
@@ -47,7 +48,7 @@ from tfgrpo.store.records import (
     RefMove,
     Version,
 )
-from tfgrpo.store.revisions import BRANCH, HEAD, TAG, check_name
+from tfgrpo.store.revisions import BRANCH, HEAD, REMOTE, TAG, check_name
 from tfgrpo.store.runs import Runs
 from tfgrpo.store.sqlite import SqlitePort
 
@@ -85,6 +86,7 @@ class Store:
         self.author = author
         self._now = now
         self._live: tuple[int, dict[str, Place]] | None = None  # of the last commit's version
+        self._operation: tuple[str, int | None] | None = None  # action and batch of an open one
 
     # opening:
 
@@ -278,6 +280,10 @@ class Store:
         """Returns tag → version number."""
         return self._names(TAG)
 
+    def remote_branches(self) -> dict[str, int]:
+        """Returns `origin/main` → version number: where other stores' branches were last seen."""
+        return self._names(REMOTE)
+
     def _names(self, prefix: str) -> dict[str, int]:
         moves = self.port.refs(prefix)
         return {m.name[len(prefix) :]: m.version for m in moves if m.version is not None}
@@ -347,6 +353,20 @@ class Store:
         with self.port.transaction():
             self._move(moves, action)
 
+    @contextmanager
+    def operation(self, action: str) -> Iterator[None]:
+        """Everything inside is one transaction, and one operation to `undo`, named `action`."""
+        assert self._operation is None, "operations do not nest"
+        self._operation = (action, None)
+        try:
+            with self.port.transaction():
+                yield
+        except BaseException:
+            self._live = None  # it may be of a version that was rolled back
+            raise
+        finally:
+            self._operation = None
+
     def _move(
         self,
         moves: Sequence[tuple[str, int | None, str | None]],
@@ -371,7 +391,12 @@ class Store:
                     action=action,
                 )
             )
-        self.port.append_refs(rows)
+        if self._operation is None:
+            self.port.append_refs(rows)
+        else:
+            action, batch = self._operation
+            named = [row._replace(action=action) for row in rows]
+            self._operation = (action, self.port.append_refs(named, batch))
 
     # appending:
 

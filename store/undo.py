@@ -14,7 +14,7 @@ from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.store.records import RefMove
 from tfgrpo.store.store import Store
 
-UNDO, REDO = "undo: ", "redo: "
+UNDO, REDO, CLONE = "undo: ", "redo: ", "clone "
 
 
 def undo(store: Store) -> list[RefMove]:
@@ -47,7 +47,7 @@ def undoable(store: Store) -> list[RefMove] | None:
         elif action.startswith(REDO) or taken_back > 0:
             taken_back -= 1
         else:
-            return None if action == "init" else batch
+            return None if action == "init" or action.startswith(CLONE) else batch
     return None
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from tfgrpo.store import Op, RefMove, StoreError, Version
 from tfgrpo.store.canonical import canonical
-from tfgrpo.store.port import VERSION_SCHEMA, EventRow, Step, lane_of
+from tfgrpo.store.port import VERSION_SCHEMA, EventRow, Redaction, Step, lane_of
 
 
 @dataclass
@@ -24,6 +24,7 @@ class State:
     events: dict[int, EventRow] = field(default_factory=dict)
     lanes: list[int] = field(default_factory=lambda: [0])
     snapshots: dict[int, list[int]] = field(default_factory=dict)
+    redactions: dict[int, list[Redaction]] = field(default_factory=dict)
     refs: list[RefMove] = field(default_factory=list)
 
 
@@ -140,6 +141,12 @@ class MemoryPort:
     def count_events(self) -> int:
         return len(self._state.events)
 
+    def redactions(self, row: int) -> list[Redaction]:
+        return list(self._state.redactions.get(row, []))
+
+    def append_redactions(self, row: int, redactions: Sequence[Redaction]) -> None:
+        self._written.redactions.setdefault(row, []).extend(redactions)
+
     # snapshots:
 
     def snapshot_positions(self) -> list[int]:
@@ -168,7 +175,9 @@ class MemoryPort:
     def ref_log(self, name: str | None) -> Iterator[RefMove]:
         return (m for m in reversed(self._state.refs) if name in (None, m.name))
 
-    def append_refs(self, moves: Sequence[RefMove]) -> None:
+    def append_refs(self, moves: Sequence[RefMove], batch: int | None = None) -> int:
         refs = self._written.refs
         first = len(refs) + 1
-        refs += [m._replace(row=first + i, batch=first) for i, m in enumerate(moves)]
+        batch = batch or first
+        refs += [m._replace(row=first + i, batch=batch) for i, m in enumerate(moves)]
+        return batch

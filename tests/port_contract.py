@@ -16,7 +16,7 @@ from itertools import pairwise
 import pytest
 
 from tfgrpo.store import Op, RefMove, StoreError, Version, replay
-from tfgrpo.store.port import VERSION_SCHEMA, EventRow, Port, lane_of, lane_start
+from tfgrpo.store.port import VERSION_SCHEMA, EventRow, Port, Redaction, lane_of, lane_start
 
 Another = Callable[[], Port]
 
@@ -376,6 +376,24 @@ class PortContract:
         assert [m.batch for m in log] == [log[i].row for i in (0, 0, 2, 3, 3, 3)]
         assert list(port.ref_log("HEAD")) == [log[5], log[0]]
         assert list(port.ref_log("nobody")) == []
+
+    def test_moves_can_join_a_batch(self, port: Port) -> None:
+        record(port, 0, [])
+        with port.transaction():
+            first = port.append_refs([move("HEAD", 0), move("heads/main", 0)])
+            assert port.append_refs([move("tags/a", 0)], first) == first
+            other = port.append_refs([move("tags/b", 0)])
+        assert [m.batch for m in port.ref_log(None)] == [other, first, first, first]
+        assert other != first
+
+    def test_redactions_of_an_event_are_read_back_in_order(self, port: Port) -> None:
+        record(port, 0, [event(1), event(2)])
+        made = [Redaction("ann", 5, "leak"), Redaction("bob", 4, "once more")]
+        with port.transaction():
+            port.append_redactions(2, made[:1])
+            port.append_redactions(2, made[1:])
+        assert port.redactions(2) == made
+        assert port.redactions(1) == []
 
     # what stands on it:
 

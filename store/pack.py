@@ -1,0 +1,222 @@
+"""Versions as they travel between stores: what is missing over there, and how it is exported.
+
+A packed version is what its digest covers, with parents named by their digests, and nothing that
+belongs to one file: no number, no row, no lane. `receive.py` is the other direction, `wire.py`
+gives both a written form. Walks go by version number, which in every store is higher than the
+parents', so none of them reads more than the history it is asked about.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from itertools import islice
+from typing import NamedTuple, TypeAlias
+
+from tfgrpo.store.errors import StoreError, TransferError
+from tfgrpo.store.port import EventRow, Port, Redaction
+from tfgrpo.store.records import Op, Version
+
+FIRST_CHUNK, LAST_CHUNK = 64, 8192
+FSCK_THERE = "that store is damaged or not to be trusted: run `tfgrpo fsck` there"
+
+Link: TypeAlias = tuple[bytes, tuple[bytes, ...]]
+"""A version's digest, and its parents'."""
+Known: TypeAlias = Callable[[Sequence[bytes]], AbstractSet[bytes]]
+"""Asks a store which of these digests it has; to have a version is to have its whole history."""
+History: TypeAlias = Callable[[Sequence[bytes], int], Sequence[Link]]
+"""Asks a store for the history of these digests, newest first, of at most so many versions."""
+
+
+class PackedEvent(NamedTuple):
+    """An event as it travels. `evidence` is the JSON that is stored; no salt: it was redacted."""
+
+    op: Op
+    experience: str
+    text: str | None
+    reason: str | None
+    evidence: str | None
+    seal: bytes | None
+    salt: bytes | None
+    schema: int
+    redactions: tuple[Redaction, ...]
+
+
+class PackedVersion(NamedTuple):
+    """A version as it travels. `meta` is the JSON that is stored, time is microseconds, UTC."""
+
+    digest: bytes
+    parents: tuple[bytes, ...]
+    schema: int
+    author: str
+    time: int
+    message: str
+    meta: str | None
+    events: tuple[PackedEvent, ...]
+
+
+def find(port: Port, digest: bytes) -> Version | None:
+    """Returns the version of that digest, if it is here."""
+    return next(iter(port.versions_by_digest(digest.hex(), 1)), None)
+
+
+def known(port: Port, digests: Iterable[bytes]) -> set[bytes]:
+    """Returns those of these digests that are here."""
+    return {digest for digest in digests if find(port, digest) is not None}
+
+
+def parents(version: Version) -> list[int]:
+    """Returns the numbers of a version's parents, the first one first."""
+    return [number for number in (version.parent, version.merged) if number is not None]
+
+
+def walk(port: Port, tips: Iterable[int], stops: Iterable[int] = ()) -> Iterator[Version]:
+    """Yields the history of `tips` without that of `stops`, by version number, newest first."""
+    unwanted = dict.fromkeys(tips, False) | dict.fromkeys(stops, True)
+    heap = [-number for number in unwanted]
+    heapq.heapify(heap)
+    wanted = sum(not drop for drop in unwanted.values())
+    while wanted:
+        number = -heapq.heappop(heap)
+        drop = unwanted.pop(number)
+        wanted -= not drop
+        version = port.version(number)
+        if version is None:
+            raise StoreError(f"v{number} is missing", hint="`tfgrpo fsck` tells more")
+        for parent in parents(version):
+            if parent not in unwanted:
+                heapq.heappush(heap, -parent)
+                unwanted[parent] = drop
+                wanted += not drop
+            elif drop and not unwanted[parent]:
+                unwanted[parent] = True
+                wanted -= 1
+        if not drop:
+            yield version
+
+
+def among(port: Port, tips: Iterable[int], candidates: AbstractSet[int]) -> set[int]:
+    """Returns those of the candidates that are in the history of `tips`."""
+    found: set[int] = set()
+    if not candidates:
+        return found
+    oldest = min(candidates)
+    for version in walk(port, tips):
+        if version.number in candidates:
+            found.add(version.number)
+        if version.number <= oldest:
+            break
+    return found
+
+
+def history(port: Port, tips: Sequence[bytes], limit: int) -> list[Link]:
+    """Returns the history of these digests, newest first, of at most `limit` versions.
+
+    Raises TransferError for a digest that is not here.
+    """
+    numbers = [here(port, digest).number for digest in tips]
+    digests = _Digests(port)
+    return [
+        (version.digest, tuple(digests[number] for number in parents(version)))
+        for version in islice(walk(port, numbers), limit)
+    ]
+
+
+def boundary(wants: Sequence[bytes], history: History, known: Known) -> list[bytes]:
+    """Returns where a walk from `wants` meets what the other store has: there it may stop.
+
+    One side knows the history, the other which part of it it has. They are asked in turns, for
+    more each time, so that little is said when little is missing and few turns are needed when
+    much is.
+    """
+    met: dict[bytes, None] = {}
+    tips, limit = list(dict.fromkeys(wants)), FIRST_CHUNK
+    open_ends = set(tips)
+    while tips:
+        links = history(tips, limit)
+        had = known([digest for digest, _ in links])
+        before_this = set(tips)
+        for digest, before in links:  # newest first: what leads to a version stands before it
+            if digest not in open_ends:
+                continue
+            open_ends.discard(digest)
+            if digest in had:
+                met[digest] = None
+            else:
+                open_ends.update(before)
+        if open_ends >= before_this:
+            raise TransferError("that store does not know its own history", hint=FSCK_THERE)
+        tips = sorted(open_ends)
+        limit = min(limit * 4, LAST_CHUNK)
+    return list(met)
+
+
+def missing(port: Port, wants: Sequence[bytes], stops: Sequence[bytes]) -> list[int]:
+    """Returns the numbers of what is in the history of `wants` and not of `stops`, ascending.
+
+    Stops that are not here are passed over. Raises TransferError for a want that is not.
+    """
+    tips = [here(port, digest).number for digest in wants]
+    ends = [version.number for digest in stops if (version := find(port, digest)) is not None]
+    return [version.number for version in walk(port, tips, ends)][::-1]
+
+
+def exported(port: Port, numbers: Iterable[int]) -> Iterator[PackedVersion]:
+    """Yields these versions packed, in this order."""
+    digests = _Digests(port)
+    for number in numbers:
+        version = port.version(number)
+        assert version is not None, "numbers are those of versions that were just read"
+        digests[number] = version.digest
+        rows = port.events(version.position - version.events, version.position)
+        yield PackedVersion(
+            digest=version.digest,
+            parents=tuple(digests[parent] for parent in parents(version)),
+            schema=port.version_schema(number),
+            author=version.author,
+            time=version.time,
+            message=version.message,
+            meta=port.version_meta(number),
+            events=tuple(_packed(port, row) for row in rows),
+        )
+
+
+def here(port: Port, digest: bytes) -> Version:
+    """Returns the version of that digest. Raises TransferError when it is not here."""
+    version = find(port, digest)
+    if version is None:
+        raise TransferError(
+            f"there is no version {digest.hex()[:12]} in that store",
+            hint="its names have moved meanwhile: run the same command again",
+        )
+    return version
+
+
+def _packed(port: Port, row: EventRow) -> PackedEvent:
+    redacted = row.seal is not None and row.salt is None
+    return PackedEvent(
+        op=row.op,
+        experience=row.experience,
+        text=row.text,
+        reason=row.reason,
+        evidence=row.evidence,
+        seal=row.seal,
+        salt=row.salt,
+        schema=row.schema,
+        redactions=tuple(port.redactions(row.row)) if redacted else (),
+    )
+
+
+class _Digests(dict[int, bytes]):
+    """Version number → digest, read when it is first asked for."""
+
+    def __init__(self, port: Port) -> None:
+        super().__init__()
+        self._port = port
+
+    def __missing__(self, number: int) -> bytes:
+        version = self._port.version(number)
+        assert version is not None, "a parent is in the same store"
+        self[number] = version.digest
+        return version.digest

@@ -1,0 +1,111 @@
+"""Where other stores are: a name and a location each. A setting of this store, never shared."""
+
+from __future__ import annotations
+
+import re
+
+from tfgrpo.store.errors import BadLocation, InvalidName, UnknownRevision
+from tfgrpo.store.port import Port
+from tfgrpo.store.revisions import REMOTE
+from tfgrpo.store.sqlite import SqlitePort
+from tfgrpo.store.store import Store
+
+SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+SECRET = re.compile(r"[^/@]*:[^/]*@")
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\Z")
+
+
+class Remotes:
+    """Reads and writes the remotes of a store."""
+
+    def __init__(self, store: Store) -> None:
+        assert isinstance(store.port, SqlitePort)
+        self._store = store
+        self._port = store.port
+
+    def all(self) -> dict[str, str]:
+        """Returns name → location, names ascending."""
+        return dict(self._port.rows("select name, location from remotes order by name"))
+
+    def location(self, name: str) -> str:
+        """Returns where a remote is. Raises UnknownRevision when there is none of that name."""
+        row = self._port.row("select location from remotes where name = ?", (name,))
+        if row is None:
+            there = ", ".join(self.all())
+            raise UnknownRevision(
+                f"there is no remote {name!r}",
+                hint=f"there is {there}" if there else "`tfgrpo remote add NAME LOCATION` adds one",
+            )
+        return str(row[0])
+
+    def default(self) -> str:
+        """Returns `origin`, or the only remote. Raises UnknownRevision."""
+        names = list(self.all())
+        if "origin" in names:
+            return "origin"
+        if len(names) == 1:
+            return names[0]
+        raise UnknownRevision(
+            "no remote is named" if names else "there is no remote",
+            hint=f"name one of {', '.join(names)}"
+            if names
+            else "`tfgrpo remote add origin LOCATION` adds one",
+        )
+
+    def add(self, name: str, location: str) -> None:
+        """Adds a remote. Raises InvalidName when it exists or cannot be one, BadLocation."""
+        check_location(location)
+        if name == "HEAD" or not NAME.match(name) or ".." in name:
+            raise InvalidName(
+                f"{name!r} cannot be the name of a remote", hint="use letters, digits, _ . -"
+            )
+        with self._port.transaction():
+            if name in self.all():
+                raise InvalidName(
+                    f"there is a remote {name} already, at {self.location(name)}",
+                    hint=f"`tfgrpo remote set-url {name} LOCATION` moves it",
+                )
+            self._port.connection.execute("insert into remotes values (?, ?)", (name, location))
+
+    def move(self, name: str, location: str) -> str:
+        """Says where a remote is from now on; returns where it was.
+
+        Raises UnknownRevision, BadLocation.
+        """
+        check_location(location)
+        with self._port.transaction():
+            before = self.location(name)
+            self._port.connection.execute(
+                "update remotes set location = ? where name = ?", (location, name)
+            )
+        return before
+
+    def remove(self, name: str) -> int:
+        """Forgets a remote and the names of its branches here; returns how many those were.
+
+        Versions that came from it stay. Raises UnknownRevision.
+        """
+        with self._port.transaction():
+            self.location(name)
+            branches = tracked(self._port, name)
+            self._port.connection.execute("delete from remotes where name = ?", (name,))
+            if branches:
+                moves = [(f"{REMOTE}{name}/{branch}", None, None) for branch in branches]
+                self._store.move_names(moves, f"remove remote {name}")
+        return len(branches)
+
+
+def check_location(location: str) -> None:
+    """Raises BadLocation, which does not repeat it, for a location with a password in it."""
+    scheme = SCHEME.match(location)
+    if SECRET.match(location[scheme.end() :] if scheme else location):
+        raise BadLocation(
+            "the location has a password in it",
+            hint="leave it out: ssh asks for it, or use a key",
+        )
+
+
+def tracked(port: Port, remote: str) -> dict[str, int]:
+    """Returns branch → version number: where a remote's branches stood when last heard of."""
+    prefix = f"{REMOTE}{remote}/"
+    return {m.name[len(prefix) :]: m.version for m in port.refs(prefix) if m.version is not None}
