@@ -12,11 +12,15 @@ from tfgrpo.store.store import Store
 
 
 def read_library(revision: str, path: Path | str | None) -> Library:
-    """Returns the library at a revision, with the objective and prompts it was trained with."""
+    """Returns the library at a revision, with the objective and prompts it was trained with.
+
+    In a clone, which has no records of training, with ours.
+    """
     with Store.open(path) as store:
         version = store.resolve(revision)
-        run = run_of_history(store, version)
-        config = store.runs.get(run).config if run is not None else {}
+        name = run_of_history(store, version)
+        run = store.runs.find(name) if name is not None else None  # a clone has no runs
+        config = run.config if run is not None else {}
         root = project_root(store.path)
         named = config.get("domain")
         return Library(

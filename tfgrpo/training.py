@@ -100,6 +100,7 @@ def begin(
 def _free_name(store: Store, stem: str) -> str:
     stem = re.sub(r"[^A-Za-z0-9_+-]+", "-", stem).strip("-") or "run"
     taken = {run.name for run in store.runs.all()}
+    taken |= {tag.rpartition("/step_")[0] for tag in store.tags()}  # of runs made elsewhere
     numbers = (f"{stem}-{n}" for n in range(2, len(taken) + 3))
     return next(name for name in (stem, *numbers) if name not in taken)
 
