@@ -57,8 +57,8 @@ def merge(app: App, revision: str, take: str | None, message: str | None) -> Non
         click.echo(f"moved {branch} forward from {before.name} to {version.name}")
         checkout.materialise(app)
     else:
-        _say(app, version, branch)
-    _alike(app, before, version)
+        say(app, version, branch)
+    alike(app, before, version)
 
 
 @click.command("cherry-pick")
@@ -80,7 +80,7 @@ def cherry_pick(app: App, revision: str, take: str | None, message: str | None) 
     version = _trying(
         lambda: merges.cherry_pick(store, branch, picked, message=told, resolve=_resolve(take))
     )
-    _say(app, version, branch)
+    say(app, version, branch)
 
 
 @click.command()
@@ -104,7 +104,7 @@ def revert(app: App, revision: str, take: str | None, message: str | None) -> No
     version = _trying(
         lambda: merges.revert(store, branch, reverted, message=told, resolve=_resolve(take))
     )
-    _say(app, version, branch)
+    say(app, version, branch)
 
 
 def _branch(app: App) -> tuple[str, Version]:
@@ -121,10 +121,15 @@ def _trying(work: Callable[[], Version]) -> Version:
     try:
         return work()
     except MergeConflict as found:
-        for conflict in found.conflicts:
-            for line in _conflict(conflict):
-                click.echo(line, err=True)
+        show_conflicts(found)
         raise
+
+
+def show_conflicts(found: MergeConflict) -> None:
+    """Prints what each side says of every experience that has to be decided."""
+    for conflict in found.conflicts:
+        for line in _conflict(conflict):
+            click.echo(line, err=True)
 
 
 def _conflict(conflict: Conflict) -> list[str]:
@@ -156,7 +161,8 @@ def _edited(conflict: Conflict) -> str | None:
     return " ".join(kept) or None
 
 
-def _say(app: App, version: Version, branch: str) -> None:
+def say(app: App, version: Version, branch: str) -> None:
+    """Writes the library for inference and prints a version that was just made."""
     store = app.store
     assert version.parent is not None
     before = {e.id: e.text for e in store.library(store.version(version.parent))}
@@ -167,7 +173,7 @@ def _say(app: App, version: Version, branch: str) -> None:
             click.echo(line)
 
 
-def _alike(app: App, before: Version, after: Version) -> None:
+def alike(app: App, before: Version, after: Version) -> None:
     """Points out experiences that a merge brought together and that say nearly the same."""
     from rapidfuzz import fuzz
 

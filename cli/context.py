@@ -27,6 +27,11 @@ class App:
         self._store: Store | None = None
 
     @property
+    def named(self) -> Path | None:
+        """The store file that --store names."""
+        return self._named
+
+    @property
     def path(self) -> Path:
         """The store's file: the one named, else the nearest. Raises StoreError."""
         return self._named or find(Path.cwd())
@@ -100,12 +105,34 @@ class ExperienceId(click.ParamType[str]):
         return _offer(ctx, incomplete, experiences)
 
 
+class RemoteName(click.ParamType[str]):
+    """A remote, or where another store is."""
+
+    name = "remote"
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Offers the remotes that begin with what was typed."""
+        return _offer(ctx, incomplete, remotes)
+
+
+def remotes(store: Store) -> list[tuple[str, str]]:
+    """Returns the remotes' names, each with its location."""
+    from tfgrpo.store.remotes import Remotes
+
+    return list(Remotes(store).all().items())
+
+
 def revisions(store: Store) -> list[tuple[str, str]]:
     """Returns the names a revision may have, each with a word of help."""
     from tfgrpo.store.revisions import run_of_history
 
     names = [("HEAD", "where HEAD is")]
     names += [(name, f"branch at v{number}") for name, number in store.branches().items()]
+    names += [
+        (name, f"remote branch at v{number}") for name, number in store.remote_branches().items()
+    ]
     tags = store.tags()
     names += [(name, f"tag at v{number}") for name, number in tags.items()]
     run = f"{run_of_history(store, store.head.version)}/"
@@ -140,3 +167,4 @@ def _offer(ctx: click.Context, incomplete: str, names: Any) -> list[CompletionIt
 
 REVISION = Revision()
 EXPERIENCE = ExperienceId()
+REMOTE = RemoteName()

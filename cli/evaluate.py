@@ -139,7 +139,8 @@ def _settings(app: App, version: Version, config: Path | None, given: Any) -> Ev
 
     tables = options.from_file(app, config)
     name = run_of_history(app.store, version) or run_of_history(app.store, app.store.head.version)
-    frozen = app.store.runs.get(name).config if name else {}
+    run = app.store.runs.find(name) if name else None  # a clone has no records of runs
+    frozen = run.config if run is not None else {}
     trained = {key: frozen[key] for key in FROM_RUN if key in frozen} | frozen.get("models", {})
     if trained.get("prompts"):
         trained["prompts"] = str(options.opened_path(app, trained["prompts"]))

@@ -50,15 +50,15 @@ def log(
 
 
 def refs(store: Store) -> dict[int, list[str]]:
-    """Returns version number → the names that stand there: HEAD, branches, tags."""
+    """Returns version number → the names that stand there: HEAD, branches, remotes', tags."""
     head = store.head
     names: dict[int, list[str]] = {}
     for branch, number in store.branches().items():
         names.setdefault(number, []).append(
             f"HEAD -> {branch}" if branch == head.branch else branch
         )
-    for tag, number in store.tags().items():
-        names.setdefault(number, []).append(tag)
+    for name, number in (store.remote_branches() | store.tags()).items():
+        names.setdefault(number, []).append(name)
     if head.branch is None:
         names.setdefault(head.version.number, []).insert(0, "HEAD")
     for there in names.values():

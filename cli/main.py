@@ -43,6 +43,13 @@ COMMANDS = {
     "fsck": ("fsck", "check the whole store"),
     "export": ("transfer", "write a library to a file"),
     "import": ("transfer", "read experiences from a file"),
+    "clone": ("sync", "make a store from another one"),
+    "fetch": ("sync", "bring a remote's versions and names here"),
+    "pull": ("sync", "fetch, and merge into HEAD's branch"),
+    "push": ("sync", "send branches and tags to a remote"),
+    "remote": ("remote", "other stores: list, add, remove, set-url"),
+    "bundle": ("bundle", "versions in a file: create, verify, list-heads"),
+    "serve": ("serve", "answer a fetch or push over standard input"),
     "model": ("model", "embedded models: list, get, serve, rm"),
     "completion": ("completion", "print the shell's completion script"),
 }
@@ -51,8 +58,11 @@ SECTIONS = (
     ("Look", ("log", "show", "diff", "blame", "history", "status")),
     ("Move", ("checkout", "switch", "branch", "tag", "reset", "undo", "redo", "reflog")),
     ("Change", ("add", "modify", "delete", "keep", "merge", "cherry-pick", "revert")),
-    ("Share", ("export", "import")),
-    ("Keep house", ("fsck", "model", "completion")),
+    (
+        "Share",
+        ("clone", "fetch", "pull", "push", "remote", "bundle", "export", "import"),
+    ),
+    ("Keep house", ("fsck", "model", "serve", "completion")),
 )
 
 

@@ -12,7 +12,7 @@ from tfgrpo.cli.context import REVISION, App, pass_app
 from tfgrpo.store import undo as undos
 from tfgrpo.store.errors import InvalidOperation, UnknownRevision
 from tfgrpo.store.records import RefMove
-from tfgrpo.store.revisions import BRANCH, HEAD, TAG, moves_of
+from tfgrpo.store.revisions import BRANCH, HEAD, REMOTE, TAG, moves_of
 
 
 @click.command()
@@ -142,8 +142,10 @@ def _lines(moves: Iterator[RefMove], name: str | None) -> Iterator[str]:
 
 
 def short(name: str) -> str:
-    """Returns a name as people say it: without heads/ or tags/."""
-    return name if name == HEAD else name.removeprefix(BRANCH).removeprefix(TAG)
+    """Returns a name as people say it: without heads/, tags/ or remotes/."""
+    return (
+        name if name == HEAD else name.removeprefix(BRANCH).removeprefix(TAG).removeprefix(REMOTE)
+    )
 
 
 def place(version: int | None, symbol: str | None) -> str:

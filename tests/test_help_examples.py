@@ -13,6 +13,9 @@ from conftest import TFGRPO, environment, problems
 from scripted import ScriptedEndpoint
 from test_house import commands, examples
 
+from tfgrpo.store import Store
+from tfgrpo.store.remotes import Remotes
+
 ALONE = ("tfgrpo model get", "tfgrpo model serve", "tfgrpo model rm", "tfgrpo redo")
 """Not run here: those that fetch or serve real weights, and a redo with nothing undone."""
 
@@ -45,6 +48,9 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             "checkout web",
             "modify G1 'Round up to whole euros.'",
             "checkout main",
+            "clone . team",
+            "remote add origin team",
+            "bundle create team.bundle",
         ):
             run(tmp_path, f"tfgrpo {command}")
         yield tmp_path
@@ -53,7 +59,10 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture
 def folder(prepared: Path, tmp_path: Path) -> Path:
     """A copy of that folder, to be changed at will."""
-    return Path(shutil.copytree(prepared, tmp_path / "copy"))
+    copy = Path(shutil.copytree(prepared, tmp_path / "copied"))
+    with Store.open(copy / ".tfgrpo/store.db") as store:
+        Remotes(store).move("origin", str(copy / "team"))
+    return copy
 
 
 def run(folder: Path, command: str) -> None:

@@ -1,0 +1,141 @@
+"""`tfgrpo bundle`: versions in a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tfgrpo.cli import text
+from tfgrpo.cli.context import REVISION, App, pass_app
+
+if TYPE_CHECKING:
+    from tfgrpo.store.wire import Names
+
+
+@click.group()
+def bundle() -> None:
+    """Put versions into a file, to clone, fetch or pull from where no connection leads.
+
+    \b
+    Examples:
+      tfgrpo bundle create library.bundle
+      tfgrpo bundle list-heads team.bundle
+    """
+
+
+@bundle.command()
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("names", nargs=-1, type=REVISION)
+@click.option("--since", metavar="REVISION", help="Leave out this version and its history.")
+@pass_app
+def create(app: App, file: Path, names: tuple[str, ...], since: str | None) -> None:
+    """Write the history of branches and tags to FILE; of all of them unless some are named.
+
+    \b
+    Examples:
+      tfgrpo bundle create library.bundle
+      tfgrpo bundle create news.bundle main --since v1
+    """
+    from tfgrpo.store import bundle as bundles
+
+    store = app.store
+    base = store.resolve(since) if since is not None else None
+    header, count = bundles.create(store, file, names, since=base)
+    click.echo(f"wrote {text.plural(count, 'version')} to {file}")
+    for line in heads(header.names):
+        click.echo(line)
+    if header.needs:
+        needed = text.plural(len(header.needs), "version")
+        click.echo(f"who reads it must have the {needed} that it builds on")
+
+
+@bundle.command()
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
+@pass_app
+def verify(app: App, file: Path, as_json: bool) -> None:
+    """Recompute every seal and digest in FILE, and say whether this store could take it.
+
+    Exits with 1 when FILE builds on versions that are not here.
+
+    \b
+    Examples:
+      tfgrpo bundle verify team.bundle
+      tfgrpo bundle verify team.bundle --json
+    """
+    from tfgrpo.store import bundle as bundles
+
+    opened = bundles.Bundle(file)
+    try:
+        found = opened.verify(bundles.needs_met(app.store))
+    finally:
+        opened.close()
+    versions, events = found.held
+    lacking = [digest.hex() for digest in found.lacking]
+    if as_json:
+        text.emit_json(
+            {
+                "versions": versions,
+                "events": events,
+                "head": found.header.names.head,
+                "names": {name: digest.hex() for name, digest in found.header.names.at.items()},
+                "needs": [digest.hex() for digest in found.header.needs],
+                "lacking": lacking,
+            }
+        )
+    else:
+        held = f"{text.plural(versions, 'version')}, {text.plural(events, 'event')}"
+        click.echo(f"{file} is whole: {held}")
+        if lacking:
+            click.echo(f"this store lacks what it builds on: {', '.join(d[:12] for d in lacking)}")
+        else:
+            click.echo("this store has all that it builds on")
+    if lacking:
+        click.get_current_context().exit(1)
+
+
+@bundle.command("list-heads")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
+def list_heads(file: Path, as_json: bool) -> None:
+    """List the branches and tags in FILE, each with its version's digest.
+
+    \b
+    Examples:
+      tfgrpo bundle list-heads team.bundle
+      tfgrpo bundle list-heads team.bundle --json
+    """
+    from tfgrpo.store.bundle import Bundle
+
+    opened = Bundle(file)
+    try:
+        names = opened.names()
+    finally:
+        opened.close()
+    if as_json:
+        text.emit_json({name: digest.hex() for name, digest in names.at.items()})
+    else:
+        for line in heads(names):
+            click.echo(line)
+
+
+def heads(names: Names) -> list[str]:
+    """Returns a line for each name: the digest's beginning, and what people call it."""
+    from tfgrpo.store.sync import told
+
+    lines = []
+    for name, digest in names.at.items():
+        kind, short = told(name)
+        head = "  (HEAD)" if kind == "branch" and short == names.head else ""
+        called = f"tag {text_safe(short)}" if kind == "tag" else text_safe(short)
+        lines.append(f"  {digest.hex()[:12]}  {called}{head}")
+    return lines
+
+
+def text_safe(name: str) -> str:
+    """Returns a name that somebody else wrote, without what could move the cursor."""
+    from tfgrpo.store.wire import printable
+
+    return printable(name)

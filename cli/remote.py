@@ -1,0 +1,121 @@
+"""`tfgrpo remote`: where other stores are."""
+
+from __future__ import annotations
+
+import click
+
+from tfgrpo.cli import text
+from tfgrpo.cli.context import REMOTE, App, pass_app
+
+LOCATION = "a path, a bundle file, host:path or ssh://host/path"
+
+
+@click.group(invoke_without_command=True)
+@click.pass_context
+def remote(ctx: click.Context) -> None:
+    """List, add, move or remove remotes: other stores, each under a name.
+
+    A location is a path, a bundle file, host:path or ssh://host/path. It is a setting of this
+    store: no clone or push takes it along.
+
+    \b
+    Examples:
+      tfgrpo remote
+      tfgrpo remote add team ../team
+    """
+    if ctx.invoked_subcommand is None:
+        ctx.invoke(list_)
+
+
+@remote.command("list")
+@click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
+@pass_app
+def list_(app: App, as_json: bool) -> None:
+    """List remotes, where they are, and where their branches were last seen.
+
+    \b
+    Examples:
+      tfgrpo remote list
+      tfgrpo remote list --json
+    """
+    from tfgrpo.store.remotes import Remotes, tracked
+
+    store = app.store
+    found = Remotes(store).all()
+    if as_json:
+        text.emit_json(
+            {
+                name: {"location": location, "branches": tracked(store.port, name)}
+                for name, location in found.items()
+            }
+        )
+        return
+    if not found:
+        click.echo("no remotes; `tfgrpo remote add NAME LOCATION` adds one")
+        return
+    rows = [
+        (
+            name,
+            ", ".join(f"{b} v{n}" for b, n in tracked(store.port, name).items()) or "not fetched",
+            location,
+        )
+        for name, location in found.items()
+    ]
+    text.emit(app, text.table(rows, header=("remote", "branches", "location")))
+
+
+@remote.command()
+@click.argument("name")
+@click.argument("location")
+@pass_app
+def add(app: App, name: str, location: str) -> None:
+    """Add a remote. Nothing is fetched yet.
+
+    \b
+    Examples:
+      tfgrpo remote add team ../team
+      tfgrpo remote add lab ada@lab:experience
+    """
+    from tfgrpo import locations
+    from tfgrpo.store.remotes import Remotes
+
+    there = locations.parse(location)
+    Remotes(app.store).add(name, there.text)
+    click.echo(f"added {name} at {there.text}; `tfgrpo fetch {name}` brings its versions")
+
+
+@remote.command()
+@click.argument("name", type=REMOTE)
+@pass_app
+def remove(app: App, name: str) -> None:
+    """Forget a remote and the names of its branches here. Versions stay.
+
+    \b
+    Examples:
+      tfgrpo remote remove origin
+      tfgrpo remote add usb backup.bundle && tfgrpo remote remove usb
+    """
+    from tfgrpo.store.remotes import Remotes
+
+    branches = Remotes(app.store).remove(name)
+    click.echo(f"removed {name}, and {text.plural(branches, 'name')} of its branches here")
+
+
+@remote.command("set-url")
+@click.argument("name", type=REMOTE)
+@click.argument("location")
+@pass_app
+def set_url(app: App, name: str, location: str) -> None:
+    """Say where a remote is from now on.
+
+    \b
+    Examples:
+      tfgrpo remote set-url origin ../team
+      tfgrpo remote set-url origin ssh://lab:2222/srv/experience
+    """
+    from tfgrpo import locations
+    from tfgrpo.store.remotes import Remotes
+
+    there = locations.parse(location)
+    before = Remotes(app.store).move(name, there.text)
+    click.echo(f"moved {name} from {before} to {there.text}")

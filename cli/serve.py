@@ -1,0 +1,46 @@
+"""`tfgrpo serve`: the far end of a clone, fetch or push."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tfgrpo.cli.context import App, author, pass_app
+
+if TYPE_CHECKING:
+    from tfgrpo.store.store import Store
+
+
+@click.command()
+@pass_app
+def serve(app: App) -> None:
+    """Answer a clone, fetch or push over standard input and output.
+
+    Other machines start it through ssh; nobody types it. Whoever may start it may read and move
+    the names of every store that this account may write; with --store, of that one alone.
+
+    \b
+    Examples:
+      tfgrpo serve
+      tfgrpo --store team.db serve
+    """
+    from tfgrpo.store.find import located
+    from tfgrpo.store.serve import serve as answer
+    from tfgrpo.store.store import Store
+
+    opened: list[Store] = []
+
+    def open_(path: str | None) -> Store:
+        alone = path is None or app.named is not None
+        at = app.path if alone else located(Path(path or ".").expanduser())
+        opened.append(Store.open(at, author=author()))
+        return opened[-1]
+
+    try:
+        answer(open_, sys.stdin.buffer, sys.stdout.buffer)
+    finally:
+        for store in opened:
+            store.close()

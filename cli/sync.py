@@ -1,0 +1,252 @@
+"""`clone`, `fetch`, `pull`, `push`: between this store and another one."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from tfgrpo.cli import checkout, combine, text
+from tfgrpo.cli.context import REMOTE, REVISION, App, author, pass_app
+from tfgrpo.store import merge as merges
+from tfgrpo.store.errors import InvalidOperation, UnknownRevision
+from tfgrpo.store.find import store_path
+
+if TYPE_CHECKING:
+    from tfgrpo.locations import Location
+    from tfgrpo.store.sync import Transferred
+
+SSH = "TFGRPO_SSH"
+
+
+class Other(NamedTuple):
+    """The store at the other end: where it is, and its name here if it has one."""
+
+    name: str | None
+    location: Location
+
+    @property
+    def called(self) -> str:
+        """What people call it."""
+        return self.name or self.location.text
+
+
+@click.command()
+@click.argument("location")
+@click.argument("folder", required=False, type=click.Path(path_type=Path))
+@pass_app
+def clone(app: App, location: str, folder: Path | None) -> None:
+    """Make a store from another one: all its versions, branches and tags.
+
+    LOCATION is a path, a bundle file, host:path or ssh://host/path, and becomes the remote
+    origin. The store is made in FOLDER/.tfgrpo, FOLDER being the last part of LOCATION unless
+    it is named, and is there whole or not at all.
+
+    \b
+    Examples:
+      tfgrpo clone team copy
+      tfgrpo clone "$PWD/team" elsewhere/copy
+    """
+    from tfgrpo import locations
+    from tfgrpo.store.store import Store
+
+    there = locations.parse(location)
+    if folder is None and app.named is not None:
+        path = app.named
+    else:
+        path = store_path(folder or Path(locations.folder_for(there)))
+    done = locations.clone(there, path, author=author(), ssh=ssh())
+    with Store.open(path, author=author()) as store:
+        head = store.head
+        size = text.plural(len(store.library(head.version)), "experience")
+        received = amount(done)
+        click.echo(f"cloned {received} into {path}")
+        click.echo(f"on branch {head.branch}, at {head.version.name}, {size}")
+
+
+@click.command()
+@click.argument("remote", required=False, type=REMOTE)
+@click.argument("branches", nargs=-1)
+@pass_app
+def fetch(app: App, remote: str | None, branches: tuple[str, ...]) -> None:
+    """Bring a remote's new versions, branches and tags here; no branch of yours moves.
+
+    The branch main of the remote origin is known here as origin/main. REMOTE is origin unless
+    it is named; BRANCHES are all of them unless some are.
+
+    \b
+    Examples:
+      tfgrpo fetch
+      tfgrpo fetch origin main
+    """
+    from tfgrpo import locations
+    from tfgrpo.store import sync
+
+    other = find(app, remote)
+    if other.name is None:
+        raise UnknownRevision(
+            f"{other.called} is no remote: its branches would have no names here",
+            hint=f"`tfgrpo remote add NAME {other.called}`, or `tfgrpo pull {other.called}`",
+        )
+    with locations.source(other.location, author=author(), ssh=ssh()) as source:
+        done = sync.fetch(app.store, source, other.name, branches=branches or None)
+    click.echo(f"fetched {amount(done)} from {other.called}")
+    for line in moved(done):
+        click.echo(line)
+
+
+@click.command()
+@click.argument("remote", required=False, type=REMOTE)
+@click.argument("branch", required=False)
+@click.option("--ours", "take", flag_value="ours", help="Conflicts: take HEAD's text.")
+@click.option("--theirs", "take", flag_value="theirs", help="Conflicts: take the other text.")
+@click.option("-m", "--message", help="The message of a version that merges.")
+@pass_app
+def pull(
+    app: App, remote: str | None, branch: str | None, take: str | None, message: str | None
+) -> None:
+    """Fetch a branch and bring it into HEAD's branch: forward, or by a merge.
+
+    REMOTE is origin unless it is named, and may be a location; BRANCH is the one of the same
+    name as HEAD's. On a conflict what was fetched stays, and nothing is merged.
+
+    \b
+    Examples:
+      tfgrpo pull
+      tfgrpo pull origin main --theirs
+    """
+    from tfgrpo import locations
+    from tfgrpo.store import sync
+
+    store = app.store
+    into = store.head.branch
+    if into is None:
+        raise InvalidOperation(
+            "HEAD is detached: there is no branch to pull into",
+            hint="`tfgrpo switch main` goes onto one",
+        )
+    other = find(app, remote)
+    wanted = branch or into
+    resolve = merges.side("ours" if take == "ours" else "theirs") if take else None
+    with locations.source(other.location, author=author(), ssh=ssh()) as source:
+        try:
+            done = sync.pull(
+                store,
+                source,
+                other.name,
+                wanted,
+                into=into,
+                called=f"{other.called} {wanted}",
+                message=message,
+                resolve=resolve,
+            )
+        except merges.MergeConflict as found:
+            combine.show_conflicts(found)
+            raise
+    click.echo(f"fetched {amount(done.fetched)} from {other.called}")
+    for line in moved(done.fetched):
+        click.echo(line)
+    if done.after.number == done.before.number:
+        click.echo(f"{into} has all of {other.called} {wanted} already")
+    elif done.after.merged is None or done.after.parent != done.before.number:
+        click.echo(f"moved {into} forward from {done.before.name} to {done.after.name}")
+        checkout.materialise(app)
+    else:
+        combine.say(app, done.after, into)
+    combine.alike(app, done.before, done.after)
+
+
+@click.command()
+@click.argument("remote", required=False, type=REMOTE)
+@click.argument("names", nargs=-1, type=REVISION)
+@click.option("--all", "all_", is_flag=True, help="Every branch of this store.")
+@click.option("-f", "--force", is_flag=True, help="Move names there that would not go forward.")
+@click.option("-d", "--delete", "delete_", is_flag=True, help="Forget NAMES there; versions stay.")
+@pass_app
+def push(
+    app: App,
+    remote: str | None,
+    names: tuple[str, ...],
+    all_: bool,
+    force: bool,
+    delete_: bool,
+) -> None:
+    """Send branches and tags to a remote, with the versions that it lacks.
+
+    NAMES are HEAD's branch unless they are named; tags in their history go along. A branch that
+    would not move forward there is refused, and then nothing moves. --force moves names only:
+    versions stay there under their digests.
+
+    \b
+    Examples:
+      tfgrpo push
+      tfgrpo push origin main web
+    """
+    from tfgrpo import locations
+    from tfgrpo.store import sync
+
+    store = app.store
+    other = find(app, remote)
+    chosen = list(store.branches()) if all_ else list(names)
+    if delete_ and not names:
+        raise click.UsageError("--delete needs the names to delete")
+    if not chosen:
+        branch = store.head.branch
+        if branch is None:
+            raise InvalidOperation(
+                "HEAD is detached: there is no branch to push",
+                hint="name one: `tfgrpo push origin main`",
+            )
+        chosen = [branch]
+    with locations.peer(other.location, author=author(), ssh=ssh()) as peer:
+        done = sync.push(store, peer, chosen, remote=other.name, force=force, delete=delete_)
+    if not done.moved:
+        click.echo(f"{other.called} has all of {', '.join(chosen)} already")
+    else:
+        click.echo(f"pushed {amount(done)} to {other.called}")
+    for line in moved(done):
+        click.echo(line)
+
+
+def find(app: App, given: str | None) -> Other:
+    """Returns the remote of that name, or a location as it is; without one, the default."""
+    from tfgrpo import locations
+    from tfgrpo.store.remotes import Remotes
+
+    remotes = Remotes(app.store)
+    name = given or remotes.default()
+    if name in remotes.all() or not (set(name) & set("/:.\\") or Path(name).exists()):
+        return Other(name, locations.parse(remotes.location(name)))
+    return Other(None, locations.parse(name))
+
+
+def ssh() -> list[str]:
+    """Returns the command that reaches other machines: $TFGRPO_SSH, else ssh."""
+    return shlex.split(os.environ.get(SSH, "")) or ["ssh"]
+
+
+def amount(done: Transferred) -> str:
+    """Returns `3 versions` and their events."""
+    versions, events = done.received
+    if not versions:
+        return "no versions"
+    return f"{text.plural(versions, 'version')}, {text.plural(events, 'event')}"
+
+
+def moved(done: Transferred) -> Iterator[str]:
+    """Yields a line for every name that moved, and for every tag that did not."""
+    for move in done.moved:
+        was = move.before.name if move.before else None
+        now = move.after.name if move.after else None
+        if now is None:
+            place = f"{was} → gone" if was else "gone"
+        else:
+            place = f"{was} → {now}" if was else f"new, at {now}"
+        called = f"tag {move.name}" if move.kind == "tag" else move.name
+        yield f"  {click.style(called, fg='green')}  {place}"
+    for tag in done.kept:
+        yield f"  tag {tag} stands elsewhere on the other side; it was left where it is"

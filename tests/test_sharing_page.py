@@ -1,0 +1,42 @@
+"""Every command of docs/sharing.md, in its order, in one folder."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+from conftest import ROOT, TFGRPO, environment
+from store_helpers import broken
+from sync_helpers import far_ssh
+
+from tfgrpo.store import Store
+
+BLOCKS = re.findall(r"^```sh\n(.*?)^```$", (ROOT / "docs/sharing.md").read_text(), re.M | re.S)
+
+
+def test_the_page_on_sharing_runs_as_it_stands(tmp_path: Path) -> None:
+    prepared = "mkdir team && cd team && tfgrpo init && tfgrpo add 'Count both days.' && cd ..\n"
+    script = "set -e\n" + prepared + "".join(BLOCKS)
+    done = subprocess.run(
+        ["sh", "-c", script],
+        cwd=tmp_path,
+        env=environment(
+            PATH=f"{TFGRPO.parent}:{environment()['PATH']}",
+            TFGRPO_SSH=shlex.join(far_ssh(tmp_path)),
+        ),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    texts = {}
+    for name in ("team", "bob", "copy", "carol"):
+        path = tmp_path / name / ".tfgrpo/store.db"
+        assert broken(path) == []
+        with Store.open(path) as store:
+            texts[name] = {e.text for e in store.library()}
+    assert len(texts["team"]) == 5
+    assert texts["carol"] == texts["team"]
+    assert texts["bob"] == texts["copy"] == texts["team"] - {"Say when the data cannot decide."}
