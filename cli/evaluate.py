@@ -134,13 +134,12 @@ def _warn(app: App, version: Version, dataset: Sequence[Problem]) -> None:
 
 
 def _settings(app: App, version: Version, config: Path | None, given: Any) -> EvalSettings:
+    from tfgrpo.api import trained_with
     from tfgrpo.settings import EvalSettings, build
-    from tfgrpo.store.revisions import run_of_history
 
     tables = options.from_file(app, config)
-    name = run_of_history(app.store, version) or run_of_history(app.store, app.store.head.version)
-    run = app.store.runs.find(name) if name else None  # a clone has no records of runs
-    frozen = run.config if run is not None else {}
+    store = app.store
+    frozen = trained_with(store, version) or trained_with(store, store.head.version)
     trained = {key: frozen[key] for key in FROM_RUN if key in frozen} | frozen.get("models", {})
     if trained.get("prompts"):
         trained["prompts"] = str(options.opened_path(app, trained["prompts"]))

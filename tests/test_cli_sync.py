@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import json
-import os
 import shlex
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import TFGRPO, Cli, environment, one_line_error
+from conftest import TFGRPO, Cli, environment, one_line_error, problems
+from scripted import ScriptedEndpoint
 from store_helpers import broken
 from sync_helpers import far_ssh
 
@@ -245,16 +246,31 @@ def test_serve_answers_what_the_format_page_says(at: In, tmp_path: Path) -> None
         assert set(serve(*bad)[-1]) == {"error", "hint", "kind"}  # type: ignore[arg-type]
 
 
-def test_a_clone_reads_a_library_whose_run_stayed_elsewhere(at: In, tmp_path: Path) -> None:
-    with Store.open(tmp_path / "team/.tfgrpo/store.db") as team:
-        team.commit("main", [], message="first: step 0", meta={"run": "first", "step": 0})
-    clone(at, tmp_path)
-    script = "import tfgrpo; print(tfgrpo.library().render('What?')[0]['role'])"
-    done = subprocess.run(
-        [TFGRPO.with_name("python"), "-c", script],
-        cwd=tmp_path / "copy",
-        env=dict(os.environ),
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
+def test_a_clone_renders_and_evaluates_a_library_as_it_was_trained(
+    cli: Cli, tmp_path: Path, endpoint: ScriptedEndpoint
+) -> None:
+    (tmp_path / "problems.jsonl").write_text(problems(range(4)))
+    model = ("--model", "m", "--base-url", endpoint.base_url)
+    objective = "Add up, and box the sum: \\boxed{}."
+    flags = ("--epochs", "1", "--batch-size", "4", "--agent-objective", objective)
+    cli("train", "problems.jsonl", *model, *flags)
+    cli("clone", ".", "copy")
+    script = "import tfgrpo; print(tfgrpo.library().render('What?')); print(len(tfgrpo.library()))"
+    said = []
+    for folder in (tmp_path, tmp_path / "copy"):
+        done = subprocess.run(
+            [TFGRPO.with_name("python"), "-c", script],
+            cwd=folder,
+            env=environment(),
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+        said.append(done.stdout)
+    assert said[0] == said[1]
+    assert objective in ast.literal_eval(said[0].splitlines()[0])[0]["content"]
+    store = ("--store", str(tmp_path / "copy/.tfgrpo/store.db"))
+    scored = json.loads(cli(*store, "eval", "problems.jsonl", *model, "--json").stdout)
+    assert scored
+    again = cli(*store, "train", "problems.jsonl", *model, "--epochs", "1").stdout
+    assert "run problems-2" in again

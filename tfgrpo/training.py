@@ -21,7 +21,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tfgrpo import controller, datasets, problems
+from tfgrpo import controller, datasets, domains, problems
 from tfgrpo.advantage import Comparison, Failure, Lesson, Reflection, compare
 from tfgrpo.agent import equipped
 from tfgrpo.budget import Budget
@@ -34,6 +34,7 @@ from tfgrpo.prices import Price
 from tfgrpo.problems import Problem
 from tfgrpo.progress import Progress
 from tfgrpo.rebase import still_apply
+from tfgrpo.render import AGENT_OBJECTIVE
 from tfgrpo.rollout import Group, mean_reward
 from tfgrpo.serving import Endpoints
 from tfgrpo.settings import TrainSettings
@@ -103,6 +104,14 @@ def _free_name(store: Store, stem: str) -> str:
     taken |= {tag.rpartition("/step_")[0] for tag in store.tags()}  # of runs made elsewhere
     numbers = (f"{stem}-{n}" for n in range(2, len(taken) + 3))
     return next(name for name in (stem, *numbers) if name not in taken)
+
+
+def _rendering(settings: TrainSettings) -> dict[str, str]:
+    """Returns how a library is put into prompts where that is not the usual way: a clone has no
+    record of the run, and reads it from the version."""
+    found = {"domain": settings.domain, "agent_objective": settings.agent_objective}
+    usual = {"domain": domains.DEFAULT, "agent_objective": AGENT_OBJECTIVE}
+    return {key: value for key, value in found.items() if value != usual[key]}
 
 
 def reflection_of(settings: TrainSettings, domain: Domain, prompts: Path | None) -> Reflection:
@@ -342,6 +351,9 @@ class Training:
                 "epoch": self.steps[step][0],
                 "stats": self._stats([g for g in groups if g.version == base.number]),
             }
+            rendering = _rendering(self.settings)
+            if rendering:
+                meta["rendering"] = rendering
             if refused or lost:
                 meta["refused"] = refused + lost
             if failures:
