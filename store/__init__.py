@@ -6,11 +6,14 @@ Start at `store.py`; `records.py` has the nouns, `port.py` what needs a database
 from tfgrpo.store.canonical import derived_id
 from tfgrpo.store.errors import (
     AmbiguousRevision,
+    BadLocation,
     InvalidName,
     InvalidOperation,
+    PushRefused,
     StaleVersion,
     StoreError,
     TfgrpoError,
+    TransferError,
     UnknownRevision,
 )
 from tfgrpo.store.find import find, store_path
@@ -33,6 +36,7 @@ __all__ = [
     "OPS",
     "ROOT",
     "AmbiguousRevision",
+    "BadLocation",
     "Change",
     "Event",
     "Experience",
@@ -43,11 +47,13 @@ __all__ = [
     "Library",
     "Op",
     "Operation",
+    "PushRefused",
     "RefMove",
     "StaleVersion",
     "Store",
     "StoreError",
     "TfgrpoError",
+    "TransferError",
     "UnknownRevision",
     "Version",
     "derived_id",

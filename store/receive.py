@@ -97,7 +97,8 @@ class _Receiver:
         self._next += 1
         self._versions[version.digest] = version
         for row, event in zip(rows, packed.events, strict=True):
-            self._port.append_redactions(row.row, event.redactions)
+            if event.redactions:
+                self._port.append_redactions(row.row, event.redactions)
         self._grow(tip, version.position, changed, len(rows))
 
     def _parents(self, packed: PackedVersion) -> list[Version]:

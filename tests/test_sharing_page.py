@@ -13,7 +13,9 @@ from sync_helpers import far_ssh
 
 from tfgrpo.store import Store
 
-BLOCKS = re.findall(r"^```sh\n(.*?)^```$", (ROOT / "docs/sharing.md").read_text(), re.M | re.S)
+PAGE = (ROOT / "docs/sharing.md").read_text()
+BLOCKS = re.findall(r"^```sh\n(.*?)^```$", PAGE, re.M | re.S)
+(PYTHON,) = re.findall(r"^```python\n(.*?)^```$", PAGE, re.M | re.S)
 
 
 def test_the_page_on_sharing_runs_as_it_stands(tmp_path: Path) -> None:
@@ -31,6 +33,14 @@ def test_the_page_on_sharing_runs_as_it_stands(tmp_path: Path) -> None:
         timeout=120,
     )
     assert done.returncode == 0, (done.stdout, done.stderr)
+    python = subprocess.run(
+        [TFGRPO.with_name("python"), "-c", PYTHON],
+        cwd=tmp_path / "bob",
+        env=environment(),
+        capture_output=True,
+        text=True,
+    )
+    assert python.stdout.split()[2:] == ["1"], python.stderr
     texts = {}
     for name in ("team", "bob", "copy", "carol"):
         path = tmp_path / name / ".tfgrpo/store.db"
@@ -38,5 +48,5 @@ def test_the_page_on_sharing_runs_as_it_stands(tmp_path: Path) -> None:
         with Store.open(path) as store:
             texts[name] = {e.text for e in store.library()}
     assert len(texts["team"]) == 5
-    assert texts["carol"] == texts["team"]
-    assert texts["bob"] == texts["copy"] == texts["team"] - {"Say when the data cannot decide."}
+    assert texts["carol"] == texts["bob"] == texts["team"]
+    assert texts["copy"] == texts["team"] - {"Say when the data cannot decide."}
