@@ -39,6 +39,7 @@ COMMANDS = {
     "merge": ("combine", "merge a branch into HEAD's"),
     "cherry-pick": ("combine", "apply one version's changes"),
     "revert": ("combine", "take back one version's changes"),
+    "redact": ("redact", "remove a text that must not be kept"),
     "fsck": ("fsck", "check the whole store"),
     "export": ("transfer", "write a library to a file"),
     "import": ("transfer", "read experiences from a file"),
@@ -51,7 +52,7 @@ SECTIONS = (
     ("Move", ("checkout", "switch", "branch", "tag", "reset", "undo", "redo", "reflog")),
     ("Change", ("add", "modify", "delete", "keep", "merge", "cherry-pick", "revert")),
     ("Share", ("export", "import")),
-    ("Keep house", ("fsck", "model", "completion")),
+    ("Keep house", ("redact", "fsck", "model", "completion")),
 )
 
 

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tfgrpo.store import replay
+from tfgrpo.store import redact, replay
 from tfgrpo.store.append import event_content
 from tfgrpo.store.canonical import seal, version_digest
 from tfgrpo.store.port import EventRow, Port, lane_of, lane_start
@@ -55,6 +55,7 @@ def fsck(store: Store) -> Checked:
     problems += _strays(port, events)
     problems += _snapshots(port)
     problems += _names(store, versions)
+    problems += _redactions(store)
     return Checked(versions, events, tuple(problems))
 
 
@@ -163,6 +164,25 @@ def _names(store: Store, versions: int) -> Iterator[Problem]:
             yield Problem(move.name, f"stands at v{move.version}, which is not there")
         if move.symbol is not None and store.port.ref(move.symbol) is None:
             yield Problem(move.name, f"follows {move.symbol}, which is not there")
+
+
+def _redactions(store: Store) -> Iterator[Problem]:
+    """Checks that what is blank is on record, and what is on record is blank and gone."""
+    port = store.port
+    recorded = {redaction.event for redaction in port.redactions()}
+    blank = set()
+    for row in port.events(0, 1 << 62):
+        if row.seal is not None and row.salt is None:
+            blank.add(row.row)
+    for event in sorted(blank - recorded):
+        yield Problem(f"event {event}", "was blanked, and no redaction is on record")
+    for event in sorted(recorded - blank):
+        yield Problem(f"event {event}", "was redacted on record, and says something still")
+    if redact.unfinished(store):
+        yield Problem(
+            "redaction",
+            "was interrupted: removed bytes may be in the file until `tfgrpo redact --finish`",
+        )
 
 
 def _is_json(text: str) -> bool:

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
 
-from tfgrpo.store.records import Op, RefMove, Version
+from tfgrpo.store.records import Op, Redaction, RefMove, Version
 
 LANE_BITS = 40
 EVENT_SCHEMA = 1
@@ -150,3 +150,12 @@ class Port(Protocol):
 
     def append_refs(self, moves: Sequence[RefMove]) -> None:
         """Records moves as one batch; their `row` is ignored. Only inside a transaction."""
+
+    # redactions:
+
+    def redact(self, rows: Sequence[int], author: str, time: int, reason: str) -> None:
+        """Blanks text, reason and salt of the events at these rows, on record. Only inside a
+        transaction."""
+
+    def redactions(self) -> list[Redaction]:
+        """Returns what was redacted, oldest first."""

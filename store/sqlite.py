@@ -24,7 +24,7 @@ from tfgrpo.migrations import APPLICATION_ID, SCHEMA
 from tfgrpo.store.canonical import canonical
 from tfgrpo.store.errors import StoreError
 from tfgrpo.store.port import EventRow, Step, lane_of, lane_start
-from tfgrpo.store.records import Op, RefMove, Version
+from tfgrpo.store.records import Op, Redaction, RefMove, Version
 
 Values: TypeAlias = Sequence[object] | Mapping[str, object]
 VERSION_COLUMNS = "number, digest, parent, merged, position, events, author, time, message, meta"
@@ -348,6 +348,40 @@ class SqlitePort:
             f"insert into reflog ({REF_COLUMNS}) values (?,?,?,?,?,?,?,?,?,?)",
             [(batch + i, batch, *move[2:]) for i, move in enumerate(moves)],
         )
+
+    # Redactions:
+
+    def redact(self, rows: Sequence[int], author: str, time: int, reason: str) -> None:
+        self.connection.executemany(
+            "insert into redactions (event, author, time, reason) values (?,?,?,?)",
+            [(row, author, time, reason) for row in rows],
+        )
+        self.connection.executemany(
+            "update events set text = null, reason = null, salt = null where row = ?",
+            [(row,) for row in rows],
+        )
+
+    def redactions(self) -> list[Redaction]:
+        query = "select event, author, time, reason from redactions order by row"
+        return list(map(Redaction._make, self.rows(query)))
+
+    def rewrite(self) -> bool:
+        """Writes the whole file anew and empties its log, so that nothing deleted is left in
+        either; returns whether the log could be emptied, which nobody may be reading for."""
+        with self.translating():
+            (timeout,) = self.connection.execute("pragma busy_timeout").fetchone()
+            try:
+                self.connection.execute("pragma busy_timeout = 5000")
+                self.connection.execute("pragma secure_delete = on")
+                self.connection.execute("vacuum")
+                done = self.connection.execute("pragma wal_checkpoint(truncate)").fetchone()
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error):
+                    raise
+                return False
+            finally:
+                self.connection.execute(f"pragma busy_timeout = {timeout}")
+        return bool(done[0] == 0)
 
 
 def pack(live: Sequence[int]) -> bytes:

@@ -83,7 +83,7 @@ class Store:
         self.port = port
         self.path = path
         self.author = author
-        self._now = now
+        self.now = now
         self._live: tuple[int, dict[str, Place]] | None = None  # of the last commit's version
 
     # opening:
@@ -149,6 +149,10 @@ class Store:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def forget(self) -> None:
+        """Drops what is remembered between commits: for those who rolled one back."""
+        self._live = None
+
     # reading:
 
     def version(self, number: int) -> Version:
@@ -201,7 +205,7 @@ class Store:
     def events(self, version: Version) -> tuple[Event, ...]:
         """Returns the events of one version, in order."""
         rows = self.port.events(version.position - version.events, version.position)
-        return tuple(_event(row, version.number) for row in rows)
+        return tuple(event_of(row, version.number) for row in rows)
 
     def counts(self, version: Version) -> dict[Op, int]:
         """Returns how many events of each kind a version has; kinds without one are left out."""
@@ -212,14 +216,14 @@ class Store:
     def events_at(self, rows: Iterable[int]) -> dict[int, Event]:
         """Returns row → event, for the events at these rows."""
         return {
-            row.row: _event(row, self.port.version_of_row(row.row).number)
+            row.row: event_of(row, self.port.version_of_row(row.row).number)
             for row in self.port.events_at(rows)
         }
 
     def history(self, experience: str) -> tuple[Event, ...]:
         """Returns every event of one experience on any branch, oldest first."""
         rows = self.port.events_of(experience)
-        return tuple(_event(row, self.port.version_of_row(row.row).number) for row in rows)
+        return tuple(event_of(row, self.port.version_of_row(row.row).number) for row in rows)
 
     def experience_id(self, text: str, revision: str | Version = "HEAD") -> str:
         """Returns the experience meant by an id, the beginning of one, or a label such as `G3`.
@@ -353,7 +357,7 @@ class Store:
         action: str,
         author: str | None = None,
     ) -> None:
-        now = self._now()
+        now = self.now()
         rows = []
         for name, version, symbol in moves:
             was = self.port.ref(name)
@@ -439,7 +443,7 @@ class Store:
         meta: Json | None,
         merged: Version | None,
     ) -> Version:
-        now = self._now()
+        now = self.now()
         parents = [tip.digest] + ([merged.digest] if merged else [])
         digest = version_digest(
             schema=VERSION_SCHEMA,
@@ -476,7 +480,8 @@ class Store:
         return read + 50 * (len(ranges) - 1) >= replay.SNAPSHOT_EVERY
 
 
-def _event(row: EventRow, version: int) -> Event:
+def event_of(row: EventRow, version: int) -> Event:
+    """Returns an event as it is shown."""
     import json
 
     return Event(

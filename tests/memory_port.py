@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from tfgrpo.store import Op, RefMove, StoreError, Version
 from tfgrpo.store.canonical import canonical
 from tfgrpo.store.port import VERSION_SCHEMA, EventRow, Step, lane_of
+from tfgrpo.store.records import Redaction
 
 
 @dataclass
@@ -25,6 +26,7 @@ class State:
     lanes: list[int] = field(default_factory=lambda: [0])
     snapshots: dict[int, list[int]] = field(default_factory=dict)
     refs: list[RefMove] = field(default_factory=list)
+    redactions: list[Redaction] = field(default_factory=list)
 
 
 class Memory:
@@ -172,3 +174,15 @@ class MemoryPort:
         refs = self._written.refs
         first = len(refs) + 1
         refs += [m._replace(row=first + i, batch=first) for i, m in enumerate(moves)]
+
+    # redactions:
+
+    def redact(self, rows: Sequence[int], author: str, time: int, reason: str) -> None:
+        state = self._written
+        for row in rows:
+            state.redactions.append(Redaction(row, author, time, reason))
+            blank = state.events[row]._replace(text=None, reason=None, salt=None)
+            state.events[row] = blank
+
+    def redactions(self) -> list[Redaction]:
+        return list(self._state.redactions)

@@ -429,3 +429,28 @@ class PortContract:
                 }
                 assert {c.experience for c in replay.diff(port, a, b)} == changed
             port.drop_snapshots()
+
+    # redactions:
+
+    def test_a_redaction_blanks_what_an_event_says_and_is_on_record(self, port: Port) -> None:
+        record(port, 1, [event(1), event(2)])
+        assert port.redactions() == []
+        with port.transaction():
+            port.redact([2], "ann", 7, "leak")
+        one, two = port.events_at([1, 2])
+        assert one == event(1)
+        assert two == event(2)._replace(text=None, reason=None, salt=None)
+        assert port.redactions() == [(2, "ann", 7, "leak")]
+
+    def test_a_redaction_that_fails_blanks_nothing(self, port: Port) -> None:
+        record(port, 1, [event(1)])
+
+        def fail() -> None:
+            with port.transaction():
+                port.redact([1], "ann", 7, "leak")
+                raise RuntimeError
+
+        with pytest.raises(RuntimeError):
+            fail()
+        assert port.events_at([1]) == [event(1)]
+        assert port.redactions() == []
