@@ -371,7 +371,7 @@ class SqlitePort:
         with self.translating():
             (timeout,) = self.connection.execute("pragma busy_timeout").fetchone()
             try:
-                self.connection.execute("pragma busy_timeout = 5000")
+                self.connection.execute("pragma busy_timeout = 1000")
                 self.connection.execute("pragma secure_delete = on")
                 self.connection.execute("vacuum")
                 done = self.connection.execute("pragma wal_checkpoint(truncate)").fetchone()
