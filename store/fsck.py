@@ -169,7 +169,7 @@ def _names(store: Store, versions: int) -> Iterator[Problem]:
 def _redactions(store: Store) -> Iterator[Problem]:
     """Checks that what is blank is on record, and what is on record is blank and gone."""
     port = store.port
-    recorded = {redaction.event for redaction in port.redactions()}
+    recorded = set(port.redacted())
     blank = set()
     for row in port.events(0, 1 << 62):
         if row.seal is not None and row.salt is None:

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
 
-from tfgrpo.store.records import Op, Redaction, RefMove, Version
+from tfgrpo.store.records import Op, RefMove, Version
 
 LANE_BITS = 40
 EVENT_SCHEMA = 1
@@ -48,6 +48,14 @@ class EventRow(NamedTuple):
     seal: bytes | None
     salt: bytes | None
     schema: int
+
+
+class Redaction(NamedTuple):
+    """That an event's text was blanked: by whom, when (microseconds, UTC) and why."""
+
+    author: str
+    time: int
+    reason: str
 
 
 class Step(NamedTuple):
@@ -153,9 +161,20 @@ class Port(Protocol):
 
     # redactions:
 
-    def redact(self, rows: Sequence[int], author: str, time: int, reason: str) -> None:
-        """Blanks text, reason and salt of the events at these rows, on record. Only inside a
+    def redactions(self, row: int) -> list[Redaction]:
+        """Returns the redactions of the event at `row`, oldest first."""
+
+    def append_redactions(self, row: int, redactions: Sequence[Redaction]) -> None:
+        """Records redactions of the event at `row`. Only inside a transaction."""
+
+    def blank(self, row: int) -> None:
+        """Blanks text, reason and salt of an event whose redaction is on record. Only inside a
         transaction."""
 
-    def redactions(self) -> list[Redaction]:
-        """Returns what was redacted, oldest first."""
+    def redacted(self) -> list[int]:
+        """Returns the rows of the events whose redaction is on record, ascending."""
+
+    # the storage itself:
+
+    def damage(self) -> Iterator[str]:
+        """Yields what is wrong with the storage apart from what is stored, each in words."""

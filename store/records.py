@@ -182,12 +182,3 @@ class Head(NamedTuple):
 
     branch: str | None
     version: Version
-
-
-class Redaction(NamedTuple):
-    """On record: an event whose text, reason and salt were taken out, by whom, when and why."""
-
-    event: int
-    author: str
-    time: int
-    reason: str

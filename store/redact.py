@@ -27,7 +27,7 @@ from tfgrpo.store import replay
 from tfgrpo.store.canonical import is_id
 from tfgrpo.store.errors import InvalidOperation, StoreError, TfgrpoError, UnknownRevision
 from tfgrpo.store.find import FOLDER
-from tfgrpo.store.port import EventRow
+from tfgrpo.store.port import EventRow, Redaction
 from tfgrpo.store.records import Event, Operation, Version
 from tfgrpo.store.sqlite import SqlitePort
 from tfgrpo.store.store import Store, event_of
@@ -146,7 +146,10 @@ def redact(
         with port.transaction():
             found = plan(store, target)
             _check(found, reason, author, replacement)
-            port.redact([event.row for event in found.events], author, store.now(), reason)
+            record = [Redaction(author, store.now(), reason)]
+            for event in found.events:
+                port.append_redactions(event.row, record)
+                port.blank(event.row)
             if found.written:
                 replace(port.connection, matcher(found.written))
             versions = [

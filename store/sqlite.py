@@ -23,8 +23,8 @@ from typing import Any, TypeAlias
 from tfgrpo.migrations import APPLICATION_ID, SCHEMA
 from tfgrpo.store.canonical import canonical
 from tfgrpo.store.errors import StoreError
-from tfgrpo.store.port import EventRow, Step, lane_of, lane_start
-from tfgrpo.store.records import Op, Redaction, RefMove, Version
+from tfgrpo.store.port import EventRow, Redaction, Step, lane_of, lane_start
+from tfgrpo.store.records import Op, RefMove, Version
 
 Values: TypeAlias = Sequence[object] | Mapping[str, object]
 VERSION_COLUMNS = "number, digest, parent, merged, position, events, author, time, message, meta"
@@ -351,19 +351,23 @@ class SqlitePort:
 
     # Redactions:
 
-    def redact(self, rows: Sequence[int], author: str, time: int, reason: str) -> None:
+    def redactions(self, row: int) -> list[Redaction]:
+        query = "select author, time, reason from redactions where event = ? order by row"
+        return list(map(Redaction._make, self.rows(query, (row,))))
+
+    def append_redactions(self, row: int, redactions: Sequence[Redaction]) -> None:
         self.connection.executemany(
             "insert into redactions (event, author, time, reason) values (?,?,?,?)",
-            [(row, author, time, reason) for row in rows],
-        )
-        self.connection.executemany(
-            "update events set text = null, reason = null, salt = null where row = ?",
-            [(row,) for row in rows],
+            [(row, *redaction) for redaction in redactions],
         )
 
-    def redactions(self) -> list[Redaction]:
-        query = "select event, author, time, reason from redactions order by row"
-        return list(map(Redaction._make, self.rows(query)))
+    def blank(self, row: int) -> None:
+        query = "update events set text = null, reason = null, salt = null where row = ?"
+        self.connection.execute(query, (row,))
+
+    def redacted(self) -> list[int]:
+        query = "select distinct event from redactions order by event"
+        return [row for (row,) in self.rows(query)]
 
     def rewrite(self) -> bool:
         """Writes the whole file anew and empties its log, so that nothing deleted is left in
@@ -382,6 +386,15 @@ class SqlitePort:
             finally:
                 self.connection.execute(f"pragma busy_timeout = {timeout}")
         return bool(done[0] == 0)
+
+    # The storage itself:
+
+    def damage(self) -> Iterator[str]:
+        for (told,) in self.rows("pragma integrity_check(20)"):
+            if told != "ok":
+                yield str(told)
+        for table, row, parent, _ in self.rows("pragma foreign_key_check"):
+            yield f"row {row} of {table} refers to a row of {parent} that is not there"
 
 
 def pack(live: Sequence[int]) -> bytes:

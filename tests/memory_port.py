@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 
 from tfgrpo.store import Op, RefMove, StoreError, Version
 from tfgrpo.store.canonical import canonical
-from tfgrpo.store.port import VERSION_SCHEMA, EventRow, Step, lane_of
-from tfgrpo.store.records import Redaction
+from tfgrpo.store.port import VERSION_SCHEMA, EventRow, Redaction, Step, lane_of
 
 
 @dataclass
@@ -26,7 +25,7 @@ class State:
     lanes: list[int] = field(default_factory=lambda: [0])
     snapshots: dict[int, list[int]] = field(default_factory=dict)
     refs: list[RefMove] = field(default_factory=list)
-    redactions: list[Redaction] = field(default_factory=list)
+    redactions: dict[int, list[Redaction]] = field(default_factory=dict)
 
 
 class Memory:
@@ -177,12 +176,18 @@ class MemoryPort:
 
     # redactions:
 
-    def redact(self, rows: Sequence[int], author: str, time: int, reason: str) -> None:
-        state = self._written
-        for row in rows:
-            state.redactions.append(Redaction(row, author, time, reason))
-            blank = state.events[row]._replace(text=None, reason=None, salt=None)
-            state.events[row] = blank
+    def redactions(self, row: int) -> list[Redaction]:
+        return list(self._state.redactions.get(row, []))
 
-    def redactions(self) -> list[Redaction]:
-        return list(self._state.redactions)
+    def append_redactions(self, row: int, redactions: Sequence[Redaction]) -> None:
+        self._written.redactions.setdefault(row, []).extend(redactions)
+
+    def blank(self, row: int) -> None:
+        events = self._written.events
+        events[row] = events[row]._replace(text=None, reason=None, salt=None)
+
+    def redacted(self) -> list[int]:
+        return sorted(self._state.redactions)
+
+    def damage(self) -> Iterator[str]:
+        return iter(())

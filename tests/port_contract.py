@@ -16,7 +16,7 @@ from itertools import pairwise
 import pytest
 
 from tfgrpo.store import Op, RefMove, StoreError, Version, replay
-from tfgrpo.store.port import VERSION_SCHEMA, EventRow, Port, lane_of, lane_start
+from tfgrpo.store.port import VERSION_SCHEMA, EventRow, Port, Redaction, lane_of, lane_start
 
 Another = Callable[[], Port]
 
@@ -434,23 +434,31 @@ class PortContract:
 
     def test_a_redaction_blanks_what_an_event_says_and_is_on_record(self, port: Port) -> None:
         record(port, 1, [event(1), event(2)])
-        assert port.redactions() == []
+        assert port.redacted() == port.redactions(2) == []
+        why = [Redaction("ann", 7, "leak"), Redaction("bob", 8, "again")]
         with port.transaction():
-            port.redact([2], "ann", 7, "leak")
+            port.append_redactions(2, why)
+            port.blank(2)
         one, two = port.events_at([1, 2])
         assert one == event(1)
         assert two == event(2)._replace(text=None, reason=None, salt=None)
-        assert port.redactions() == [(2, "ann", 7, "leak")]
+        assert port.redactions(2) == why
+        assert port.redacted() == [2]
 
     def test_a_redaction_that_fails_blanks_nothing(self, port: Port) -> None:
         record(port, 1, [event(1)])
 
         def fail() -> None:
             with port.transaction():
-                port.redact([1], "ann", 7, "leak")
+                port.append_redactions(1, [Redaction("ann", 7, "leak")])
+                port.blank(1)
                 raise RuntimeError
 
         with pytest.raises(RuntimeError):
             fail()
         assert port.events_at([1]) == [event(1)]
-        assert port.redactions() == []
+        assert port.redacted() == []
+
+    def test_a_sound_storage_has_no_damage(self, port: Port) -> None:
+        record(port, 1, [event(1)])
+        assert list(port.damage()) == []
