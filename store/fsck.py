@@ -1,7 +1,7 @@
-"""Checking everything that can be checked: seals, digests, replay, snapshots, names.
+"""Checking everything that can be checked: seals, digests, replay, snapshots, names, records.
 
-Reads the whole file once, in order. Nothing is repaired but what is derived: `repair` drops the
-snapshots and nothing else, since every one can be made again.
+Nothing is repaired but what is derived: `repair` drops the snapshots, since every one can be
+made again, and makes indexes and triggers anew.
 """
 
 from __future__ import annotations
@@ -13,17 +13,11 @@ from typing import NamedTuple
 from tfgrpo.store import redact, replay
 from tfgrpo.store.append import event_content
 from tfgrpo.store.canonical import seal, version_digest
+from tfgrpo.store.checks import Problem, attempt, check_storage
 from tfgrpo.store.port import EventRow, Port, lane_of, lane_start
 from tfgrpo.store.records import Version
+from tfgrpo.store.sqlite import SqlitePort
 from tfgrpo.store.store import ROOT, Store
-
-
-class Problem(NamedTuple):
-    """Something wrong: where (a version, event, snapshot or name), and what."""
-
-    where: str
-    what: str
-    derived: bool = False
 
 
 class Checked(NamedTuple):
@@ -38,31 +32,40 @@ def fsck(store: Store) -> Checked:
     """Recomputes every seal, digest, replay, snapshot and name. A read-only operation."""
     port = store.port
     problems: list[Problem] = []
-    events = 0
-    digests: dict[int, bytes] = {}
-    live: dict[int, dict[str, tuple[int, int]]] = {}
-    versions = port.last_version() + 1
-    for number in range(versions):
-        version = port.version(number)
-        if version is None:
-            problems.append(Problem(f"v{number}", "is missing"))
-            continue
-        rows = list(port.events(version.position - version.events, version.position))
-        events += len(rows)
-        problems += _version(port, version, rows, digests)
-        problems += _replay(port, version, rows, live)
-        digests[number] = version.digest
-    problems += _strays(port, events)
-    problems += _snapshots(port)
-    problems += _names(store, versions)
-    problems += _redactions(store)
+    versions, events = 0, 0
+
+    def chain() -> Iterator[Problem]:
+        nonlocal versions, events
+        digests: dict[int, bytes] = {}
+        live: dict[int, dict[str, tuple[int, int]]] = {}
+        versions = port.last_version() + 1
+        for number in range(versions):
+            version = port.version(number)
+            if version is None:
+                yield Problem(f"v{number}", "is missing")
+                continue
+            rows = list(port.events(version.position - version.events, version.position))
+            events += len(rows)
+            yield from _version(port, version, rows, digests)
+            yield from _replay(port, version, rows, live)
+            digests[number] = version.digest
+        yield from _strays(port, events)
+
+    problems += attempt("versions", chain)
+    problems += attempt("snapshots", lambda: _snapshots(port))
+    problems += attempt("names", lambda: _names(store, versions))
+    problems += attempt("redactions", lambda: _redactions(store))
+    if isinstance(port, SqlitePort):
+        problems += check_storage(port)
     return Checked(versions, events, tuple(problems))
 
 
 def repair(store: Store) -> int:
-    """Drops what is derived, so that it is made anew; returns how many snapshots went."""
+    """Drops snapshots, which are made anew when they are due, and makes indexes and triggers
+    anew; returns how many snapshots went."""
     count = len(store.port.snapshot_positions())
     store.port.drop_snapshots()
+    store.port.rebuild()
     return count
 
 
@@ -149,11 +152,7 @@ def _snapshots(port: Port) -> Iterator[Problem]:
             live = replay.live_rows(port, base, snapshots=False) if lane else set()
         replay.fold(live, port.steps(at, position))
         at = position
-        try:
-            found = port.snapshot(position - 1, position)
-        except Exception as error:  # zlib, array and struct each have their own
-            yield Problem(f"snapshot {position}", f"cannot be read: {error}", derived=True)
-            continue
+        found = port.snapshot(position - 1, position)
         if found is None or set(found[1]) != live:
             yield Problem(f"snapshot {position}", "is not what replay gives", derived=True)
 

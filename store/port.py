@@ -178,3 +178,6 @@ class Port(Protocol):
 
     def damage(self) -> Iterator[str]:
         """Yields what is wrong with the storage apart from what is stored, each in words."""
+
+    def rebuild(self) -> None:
+        """Makes anew what the storage derives from what is stored: indexes and triggers."""

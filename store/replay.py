@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tfgrpo.store.damage import damaged
 from tfgrpo.store.port import EventRow, Port, Step, lane_of, lane_start
 from tfgrpo.store.records import REDACTED, Change, Experience, Library, Version
 
@@ -61,7 +62,11 @@ def live_rows(port: Port, position: int, *, snapshots: bool = True) -> set[int]:
 
 def library_at(port: Port, version: Version) -> Library:
     """Returns the library in force at a version."""
-    return Library(version, experiences(port.events_at(live_rows(port, version.position))))
+    live = live_rows(port, version.position)
+    rows = port.events_at(live)
+    if len(rows) != len(live):
+        raise damaged(f"{len(live) - len(rows)} events of {version.name} are missing")
+    return Library(version, experiences(rows))
 
 
 def experiences(rows: Iterable[EventRow]) -> tuple[Experience, ...]:

@@ -23,6 +23,7 @@ from tfgrpo.store.canonical import (
     canonical,
     version_digest,
 )
+from tfgrpo.store.damage import damaged, parsed
 from tfgrpo.store.errors import (
     InvalidName,
     StaleVersion,
@@ -258,7 +259,8 @@ class Store:
     def head(self) -> Head:
         """Where HEAD is."""
         move = self.port.ref(HEAD)
-        assert move is not None, "every store has a HEAD"
+        if move is None or (move.symbol is None and move.version is None):
+            raise damaged("it has no HEAD")
         if move.symbol is None:
             assert move.version is not None
             return Head(None, self.version(move.version))
@@ -482,8 +484,6 @@ class Store:
 
 def event_of(row: EventRow, version: int) -> Event:
     """Returns an event as it is shown."""
-    import json
-
     return Event(
         row=row.row,
         version=version,
@@ -491,7 +491,7 @@ def event_of(row: EventRow, version: int) -> Event:
         experience=row.experience,
         text=row.text,
         reason=row.reason,
-        evidence=json.loads(row.evidence) if row.evidence else None,
+        evidence=parsed(row.evidence, f"the evidence of event {row.row}") if row.evidence else None,
         replaces=row.replaces,
         redacted=row.seal is not None and row.salt is None,
     )

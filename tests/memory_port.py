@@ -191,3 +191,6 @@ class MemoryPort:
 
     def damage(self) -> Iterator[str]:
         return iter(())
+
+    def rebuild(self) -> None:
+        pass

@@ -433,7 +433,7 @@ class PortContract:
     # redactions:
 
     def test_a_redaction_blanks_what_an_event_says_and_is_on_record(self, port: Port) -> None:
-        record(port, 1, [event(1), event(2)])
+        record(port, 0, [event(1), event(2)])
         assert port.redacted() == port.redactions(2) == []
         why = [Redaction("ann", 7, "leak"), Redaction("bob", 8, "again")]
         with port.transaction():
@@ -446,7 +446,7 @@ class PortContract:
         assert port.redacted() == [2]
 
     def test_a_redaction_that_fails_blanks_nothing(self, port: Port) -> None:
-        record(port, 1, [event(1)])
+        record(port, 0, [event(1)])
 
         def fail() -> None:
             with port.transaction():
@@ -460,5 +460,5 @@ class PortContract:
         assert port.redacted() == []
 
     def test_a_sound_storage_has_no_damage(self, port: Port) -> None:
-        record(port, 1, [event(1)])
+        record(port, 0, [event(1)])
         assert list(port.damage()) == []
