@@ -6,12 +6,25 @@ import click
 
 from tfgrpo.cli import text
 from tfgrpo.cli.context import App, pass_app
+from tfgrpo.store.errors import StoreError
+
+
+def blamed(app: App) -> StoreError | None:
+    """Returns the error that says how the open store is damaged; None when it is sound."""
+    from tfgrpo.store import fsck as checks
+
+    problems = checks.fsck(app.opened).problems if app.opened is not None else ()
+    if not problems:
+        return None
+    told = f"{problems[0].where} {problems[0].what}"
+    return StoreError(
+        f"the store is damaged: {told}",
+        hint="`tfgrpo fsck` lists everything; restore a copy, and keep this file",
+    )
 
 
 @click.command()
-@click.option(
-    "--repair", is_flag=True, help="Make snapshots, indexes, triggers anew."
-)
+@click.option("--repair", is_flag=True, help="Make snapshots, indexes, triggers anew.")
 @click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
 @pass_app
 def fsck(app: App, repair: bool, as_json: bool) -> None:

@@ -56,6 +56,10 @@ SECTIONS = (
 )
 
 
+BROKEN = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
+"""What code raises that meets values which cannot be, apart from the errors that we raise."""
+
+
 class Verbs(click.Group):
     """A group that knows its commands' names and imports one only when it is called."""
 
@@ -81,6 +85,18 @@ class Verbs(click.Group):
             hint = f"; did you mean {' or '.join(near)}?" if near else ""
             raise click.UsageError(f"there is no command {args[0]!r}{hint}", ctx)
         return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Runs a command. What breaks because the store is damaged is an error that says so."""
+        try:
+            return super().invoke(ctx)
+        except BROKEN as error:
+            from tfgrpo.cli.fsck import blamed
+
+            damage = blamed(ctx.obj) if isinstance(ctx.obj, App) else None
+            if damage is None:
+                raise  # a bug of ours, which should show itself
+            raise damage from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for title, names in SECTIONS:

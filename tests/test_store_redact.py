@@ -7,6 +7,7 @@ import json
 import random
 import sqlite3
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from store_helpers import add, broken, child, kill_after_ready, kills
 
+from tfgrpo.endpoint import Answer
 from tfgrpo.render import formatted, prompt_text
 from tfgrpo.store import InvalidOperation, Operation, Store, TfgrpoError, derived_id
 from tfgrpo.store import merge as merges
@@ -53,8 +55,8 @@ def train(store: Store) -> None:
     """Leaves the secret in the journal (plain, escaped and twice escaped) and in scores."""
     run = store.runs.create("R", "uid", "main", 1, {"data": "d"}, "ann")
     nested = json.dumps({"text": f"say {SECRET}"})
-    answer = {"content": nested, "finish_reason": "stop", "prompt_tokens": 3, "seconds": 0.5}
-    plain = {"content": "nothing here", "finish_reason": "stop"}
+    answer = asdict(Answer(nested, "stop", prompt_tokens=3, seconds=0.5))
+    plain = answer | {"content": "nothing here"}
     journal = Journal(store.path)
 
     async def write() -> None:
@@ -244,7 +246,7 @@ def test_requests_that_differed_in_the_secret_alone_become_one(store: Store) -> 
         for number, text in enumerate((SECRET, "[redacted]")):
             asked = json.dumps([["user", f"key {text}"]], separators=(",", ":"), ensure_ascii=False)
             key = bytes([50 + number]) * 32
-            answer = {"content": "", "finish_reason": "stop"}
+            answer = asdict(Answer("", "stop", seconds=0.5))
             await journal.append(
                 Call(key, None, "rollout", 0, "m", asked, answer, 0, 0, 0, 0, 1, 0.5, 1)
             )
