@@ -15,8 +15,8 @@ import sqlite3
 import sys
 import time
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -185,7 +185,7 @@ class SqlitePort:
         with self.translating():
             return self.connection.execute(query, values).fetchone()
 
-    def stream(self, query: str, values: Values = ()) -> Iterator[Any]:
+    def stream(self, query: str, values: Values = ()) -> Generator[Any, None, None]:
         """Yields a query's rows as they are read."""
         with self.translating():
             yield from self.connection.execute(query, values)
@@ -369,7 +369,9 @@ class SqlitePort:
     def ref_log(self, name: str | None) -> Iterator[RefMove]:
         where, values = ("", ()) if name is None else ("where name = ?", (name,))
         query = f"select {REF_COLUMNS} from reflog {where} order by row desc"
-        return (move for row in self.stream(query, values) for move in _moves([row]))
+        with closing(self.stream(query, values)) as rows:
+            for row in rows:
+                yield from _moves([row])
 
     def append_refs(self, moves: Sequence[RefMove]) -> None:
         (last,) = self.row("select max(row) from reflog")

@@ -160,7 +160,9 @@ class Store:
         """Returns the version of that number. Raises UnknownRevision."""
         version = self.port.version(number)
         if version is None:
-            raise UnknownRevision(f"there is no v{number}")
+            raise UnknownRevision(
+                f"there is no v{number}", hint=f"the newest is v{self.port.last_version()}"
+            )
         return version
 
     def resolve(self, revision: str | Version) -> Version:
