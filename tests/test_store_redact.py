@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from store_helpers import add, broken, child, kill_after_ready, kills
+from store_helpers import add, broken, child, kill_after_ready, kills, run_child
 
 from tfgrpo.endpoint import Answer
 from tfgrpo.render import formatted, prompt_text
@@ -383,6 +383,44 @@ def test_a_redaction_killed_at_any_instant_is_wholly_done_or_not_at_all(tmp_path
             assert fsck(store).problems == ()
             assert (bytes_left(path, secret) == []) is bool(gone)
     assert sum(ended.values()) == kills(12)
+
+
+FULL = """
+import resource, signal, sys
+from tfgrpo.store import Store, StoreError
+from tfgrpo.store.redact import Target, redact
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+with Store.open(sys.argv[1]) as store:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[3]), hard))
+    try:
+        redact(store, Target(texts=(sys.argv[2],)), reason="leaked")
+    except StoreError as error:
+        print(bool(error.hint))
+"""
+
+
+@pytest.mark.parametrize("most", [30_000, 90_000, 140_000])
+def test_a_disk_that_fills_leaves_a_redaction_done_or_not_and_says_what_is_left(
+    tmp_path: Path, most: int
+) -> None:
+    path = tmp_path / "store.db"
+    secret = "sk-full-9f3a77aa"
+    with Store.init(path) as store:
+        store.commit("main", [add(f"{n} {secret} " + "x" * 900) for n in range(100)], message="m")
+    assert run_child(FULL, path, secret, most) == "True\n"
+    assert not broken(path)
+    with Store.open(path) as store:
+        gone = len(store.port.redacted())
+        assert gone in (0, 100)
+        assert len(store.library()) == 100 - gone
+        assert redactions.unfinished(store) is bool(gone)
+        if gone == 0:
+            redact(store, Target(texts=(secret,)), reason="leaked")
+        else:
+            assert redactions.finish(store)
+        assert fsck(store).problems == ()
+        assert bytes_left(path, secret) == []
 
 
 # laws:
