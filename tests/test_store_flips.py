@@ -24,7 +24,7 @@ from conftest import TFGRPO, environment
 from store_helpers import add, clock
 from test_store_redact import train
 
-from tfgrpo.store import Operation, Store, TfgrpoError, derived_id
+from tfgrpo.store import Operation, Store, TfgrpoError, derived_id, replay
 from tfgrpo.store import merge as merges
 from tfgrpo.store.blame import blame
 from tfgrpo.store.fsck import fsck
