@@ -67,6 +67,10 @@ def connect(path: Path, *, create: bool = False) -> sqlite3.Connection:
         if connection is not None:
             connection.close()
         raise translated(error, path) from error
+    except UnicodeDecodeError:  # SQLite quotes what it could not read
+        if connection is not None:
+            connection.close()
+        raise damaged(f"{path} has a schema that is no text") from None
     except StoreError:
         if connection is not None:
             connection.close()
@@ -159,6 +163,8 @@ class SqlitePort:
             yield
         except sqlite3.Error as error:
             raise translated(error, self.path) from error
+        except UnicodeDecodeError:  # SQLite quotes what it could not read
+            raise damaged("what SQLite says of it is no text") from None
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
