@@ -55,6 +55,11 @@ class App:
             self._store = Store.open(self.path, author=author())
         return self._store
 
+    @property
+    def opened(self) -> Store | None:
+        """The store, if it was opened already."""
+        return self._store
+
     def adopt(self, store: Store) -> None:
         """Uses a store that was just made."""
         self._store = store

@@ -6,14 +6,29 @@ import click
 
 from tfgrpo.cli import text
 from tfgrpo.cli.context import App, pass_app
+from tfgrpo.store.errors import StoreError
+
+
+def blamed(app: App) -> StoreError | None:
+    """Returns the error that says how the open store is damaged; None when it is sound."""
+    from tfgrpo.store import fsck as checks
+
+    problems = checks.fsck(app.opened).problems if app.opened is not None else ()
+    if not problems:
+        return None
+    told = f"{problems[0].where} {problems[0].what}"
+    return StoreError(
+        f"the store is damaged: {told}",
+        hint="`tfgrpo fsck` lists everything; restore a copy, and keep this file",
+    )
 
 
 @click.command()
-@click.option("--repair", is_flag=True, help="Make anew what is derived (snapshots).")
+@click.option("--repair", is_flag=True, help="Make snapshots, indexes, triggers anew.")
 @click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
 @pass_app
 def fsck(app: App, repair: bool, as_json: bool) -> None:
-    """Check the whole store: every seal, digest, replay, snapshot and name.
+    """Check the whole store: every seal, digest, replay, snapshot, name and record.
 
     Names everything that is wrong, first things first, and exits with 1. --repair rebuilds what
     is derived and touches nothing that is not.
@@ -41,7 +56,8 @@ def fsck(app: App, repair: bool, as_json: bool) -> None:
         )
     else:
         if dropped is not None:
-            click.echo(f"dropped {text.plural(dropped, 'snapshot')}; they will be made anew")
+            snapshots = text.plural(dropped, "snapshot")
+            click.echo(f"made indexes and triggers anew, and dropped {snapshots}")
         for problem in checked.problems:
             click.echo(f"{click.style(problem.where, fg='red', bold=True)} {problem.what}")
         told = text.plural(len(checked.problems), "problem") if checked.problems else "all is well"

@@ -40,6 +40,7 @@ COMMANDS = {
     "merge": ("combine", "merge a branch into HEAD's"),
     "cherry-pick": ("combine", "apply one version's changes"),
     "revert": ("combine", "take back one version's changes"),
+    "redact": ("redact", "remove a text that must not be kept"),
     "fsck": ("fsck", "check the whole store"),
     "export": ("transfer", "write a library to a file"),
     "import": ("transfer", "read experiences from a file"),
@@ -62,8 +63,12 @@ SECTIONS = (
         "Share",
         ("clone", "fetch", "pull", "push", "remote", "bundle", "export", "import"),
     ),
-    ("Keep house", ("fsck", "model", "serve", "completion")),
+    ("Keep house", ("redact", "fsck", "model", "serve", "completion")),
 )
+
+
+BROKEN = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
+"""What code raises that meets values which cannot be, apart from the errors that we raise."""
 
 
 class Verbs(click.Group):
@@ -91,6 +96,18 @@ class Verbs(click.Group):
             hint = f"; did you mean {' or '.join(near)}?" if near else ""
             raise click.UsageError(f"there is no command {args[0]!r}{hint}", ctx)
         return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Runs a command. What breaks because the store is damaged is an error that says so."""
+        try:
+            return super().invoke(ctx)
+        except BROKEN as error:
+            from tfgrpo.cli.fsck import blamed
+
+            damage = blamed(ctx.obj) if isinstance(ctx.obj, App) else None
+            if damage is None:
+                raise  # a bug of ours, which should show itself
+            raise damage from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for title, names in SECTIONS:

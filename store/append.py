@@ -117,12 +117,12 @@ def add_follows(
         raise InvalidOperation(f"experience {id} is deleted and added in one version")
     earlier = None
     for event in port.events_of(id):
-        if event.op == "DELETE" and _in_history(port, event.row, position):
+        if event.op == "DELETE" and in_history(port, event.row, position):
             earlier = event
     return (id, None, None) if earlier is None else (id, earlier.row, earlier.birth)
 
 
-def _in_history(port: Port, row: int, position: int) -> bool:
+def in_history(port: Port, row: int, position: int) -> bool:
     """Returns whether the event at `row` is part of the history that ends at `position`."""
     while lane_of(position) > lane_of(row):
         position = port.lane_base(lane_of(position))

@@ -1,7 +1,7 @@
-"""Checking everything that can be checked: seals, digests, replay, snapshots, names.
+"""Checking everything that can be checked: seals, digests, replay, snapshots, names, records.
 
-Reads the whole file once, in order. Nothing is repaired but what is derived: `repair` drops the
-snapshots and nothing else, since every one can be made again.
+Nothing is repaired but what is derived: `repair` drops the snapshots, since every one can be
+made again, and makes indexes and triggers anew.
 """
 
 from __future__ import annotations
@@ -10,20 +10,14 @@ import json
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tfgrpo.store import replay
+from tfgrpo.store import redact, replay
 from tfgrpo.store.append import event_content
 from tfgrpo.store.canonical import seal, version_digest
+from tfgrpo.store.checks import Problem, attempt, check_storage
 from tfgrpo.store.port import EventRow, Port, lane_of, lane_start
 from tfgrpo.store.records import Version
+from tfgrpo.store.sqlite import SqlitePort
 from tfgrpo.store.store import ROOT, Store
-
-
-class Problem(NamedTuple):
-    """Something wrong: where (a version, event, snapshot or name), and what."""
-
-    where: str
-    what: str
-    derived: bool = False
 
 
 class Checked(NamedTuple):
@@ -38,30 +32,40 @@ def fsck(store: Store) -> Checked:
     """Recomputes every seal, digest, replay, snapshot and name. A read-only operation."""
     port = store.port
     problems: list[Problem] = []
-    events = 0
-    digests: dict[int, bytes] = {}
-    live: dict[int, dict[str, tuple[int, int]]] = {}
-    versions = port.last_version() + 1
-    for number in range(versions):
-        version = port.version(number)
-        if version is None:
-            problems.append(Problem(f"v{number}", "is missing"))
-            continue
-        rows = list(port.events(version.position - version.events, version.position))
-        events += len(rows)
-        problems += _version(port, version, rows, digests)
-        problems += _replay(port, version, rows, live)
-        digests[number] = version.digest
-    problems += _strays(port, events)
-    problems += _snapshots(port)
-    problems += _names(store, versions)
+    versions, events = 0, 0
+
+    def chain() -> Iterator[Problem]:
+        nonlocal versions, events
+        digests: dict[int, bytes] = {}
+        live: dict[int, dict[str, tuple[int, int]]] = {}
+        versions = port.last_version() + 1
+        for number in range(versions):
+            version = port.version(number)
+            if version is None:
+                yield Problem(f"v{number}", "is missing")
+                continue
+            rows = list(port.events(version.position - version.events, version.position))
+            events += len(rows)
+            yield from _version(port, version, rows, digests)
+            yield from _replay(port, version, rows, live)
+            digests[number] = version.digest
+        yield from _strays(port, events)
+
+    problems += attempt("versions", chain)
+    problems += attempt("snapshots", lambda: _snapshots(port))
+    problems += attempt("names", lambda: _names(store, versions))
+    problems += attempt("redactions", lambda: _redactions(store))
+    if isinstance(port, SqlitePort):
+        problems += check_storage(port)
     return Checked(versions, events, tuple(problems))
 
 
 def repair(store: Store) -> int:
-    """Drops what is derived, so that it is made anew; returns how many snapshots went."""
+    """Drops snapshots, which are made anew when they are due, and makes indexes and triggers
+    anew; returns how many snapshots went."""
     count = len(store.port.snapshot_positions())
     store.port.drop_snapshots()
+    store.port.rebuild()
     return count
 
 
@@ -148,11 +152,7 @@ def _snapshots(port: Port) -> Iterator[Problem]:
             live = replay.live_rows(port, base, snapshots=False) if lane else set()
         replay.fold(live, port.steps(at, position))
         at = position
-        try:
-            found = port.snapshot(position - 1, position)
-        except Exception as error:  # zlib, array and struct each have their own
-            yield Problem(f"snapshot {position}", f"cannot be read: {error}", derived=True)
-            continue
+        found = port.snapshot(position - 1, position)
         if found is None or set(found[1]) != live:
             yield Problem(f"snapshot {position}", "is not what replay gives", derived=True)
 
@@ -163,6 +163,25 @@ def _names(store: Store, versions: int) -> Iterator[Problem]:
             yield Problem(move.name, f"stands at v{move.version}, which is not there")
         if move.symbol is not None and store.port.ref(move.symbol) is None:
             yield Problem(move.name, f"follows {move.symbol}, which is not there")
+
+
+def _redactions(store: Store) -> Iterator[Problem]:
+    """Checks that what is blank is on record, and what is on record is blank and gone."""
+    port = store.port
+    recorded = set(port.redacted())
+    blank = set()
+    for row in port.events(0, 1 << 62):
+        if row.seal is not None and row.salt is None:
+            blank.add(row.row)
+    for event in sorted(blank - recorded):
+        yield Problem(f"event {event}", "was blanked, and no redaction is on record")
+    for event in sorted(recorded - blank):
+        yield Problem(f"event {event}", "was redacted on record, and says something still")
+    if redact.unfinished(store):
+        yield Problem(
+            "redaction",
+            "was interrupted: removed bytes may be in the file until `tfgrpo redact --finish`",
+        )
 
 
 def _is_json(text: str) -> bool:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Literal, NamedTuple, TypeAlias
 
-from tfgrpo.store.errors import TfgrpoError
+from tfgrpo.store.errors import InvalidOperation, TfgrpoError
 from tfgrpo.store.records import Library, Operation, Version
 from tfgrpo.store.store import Store
 
@@ -59,9 +59,13 @@ def three_way(
 ) -> Merged:
     """Returns what turns `ours` into the merge of both, in library order.
 
-    Without `resolve`, conflicts are in the result and no operation stands for them.
+    Without `resolve`, conflicts are in the result and no operation stands for them. A text that
+    was redacted is brought over by nobody: where theirs has one, that is a conflict. Raises
+    InvalidOperation when it is resolved to what stands for such a text.
     """
     before, mine, other = (_texts(library) for library in (base, ours, theirs))
+    blank = {e.id for e in theirs if e.redacted}
+    unsure = blank | {e.id for library in (base, ours) for e in library if e.redacted}
     operations: list[Operation] = []
     conflicts: list[Conflict] = []
     for id in dict.fromkeys([*mine, *other, *before]):
@@ -69,14 +73,20 @@ def three_way(
         if t in (b, o):
             continue
         wanted = t
-        if o != b:
-            joined = None if None in (b, o, t) else merge_words(b or "", o or "", t or "")
+        if o != b or id in blank:
+            apart = None in (b, o, t) or id in unsure
+            joined = None if apart else merge_words(b or "", o or "", t or "")
             if joined is None:
                 conflict = Conflict(id, b, o, t)
                 if resolve is None:
                     conflicts.append(conflict)
                     continue
                 wanted = resolve(conflict)
+                if id in blank and wanted == t:
+                    raise InvalidOperation(
+                        f"the text of {id} was redacted and cannot be brought back",
+                        hint="--ours leaves it as it is, --edit gives it another text",
+                    )
             else:
                 wanted = joined
         operation = change(id, o, wanted)
@@ -201,8 +211,12 @@ def _apply(
         store.library(base), store.library(ours), store.library(theirs), resolve=resolve
     )
     if found.conflicts:
+        redacted = {e.id for e in store.library(theirs) if e.redacted}
+        why = "were changed on both sides"
+        if redacted.issuperset(conflict.experience for conflict in found.conflicts):
+            why = "cannot be brought over: what they said was redacted"
         raise MergeConflict(
-            f"{len(found.conflicts)} of the experiences were changed on both sides",
+            f"{len(found.conflicts)} of the experiences {why}",
             found.conflicts,
             hint="--ours or --theirs takes one side, --edit asks; nothing was recorded",
         )

@@ -167,3 +167,18 @@ class Port(Protocol):
 
         They join `batch`, or are one of their own; returns it.
         """
+
+    def blank(self, row: int) -> None:
+        """Blanks text, reason and salt of an event whose redaction is on record. Only inside a
+        transaction."""
+
+    def redacted(self) -> list[int]:
+        """Returns the rows of the events whose redaction is on record, ascending."""
+
+    # the storage itself:
+
+    def damage(self) -> Iterator[str]:
+        """Yields what is wrong with the storage apart from what is stored, each in words."""
+
+    def rebuild(self) -> None:
+        """Makes anew what the storage derives from what is stored: indexes and triggers."""

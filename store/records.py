@@ -13,6 +13,8 @@ from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 Op: TypeAlias = Literal["ADD", "MODIFY", "DELETE", "KEEP"]
 OPS: tuple[Op, ...] = get_args(Op)
+REDACTED = "[redacted]"
+"""What stands for a text that was redacted."""
 Json: TypeAlias = Mapping[str, Any]
 
 
@@ -74,11 +76,15 @@ class Version(NamedTuple):
 
 
 class Experience(NamedTuple):
-    """One short piece of advice. Its id never changes; `row` is the event that last shaped it."""
+    """One short piece of advice. Its id never changes; `row` is the event that last shaped it.
+
+    `redacted`: the text was taken out of the store, and `text` is only what stands for it.
+    """
 
     id: str
     text: str
     row: int
+    redacted: bool = False
 
 
 class Library:
@@ -116,6 +122,11 @@ class Library:
         if not ids:
             return self
         return Library(self.version, tuple(e for e in self if e.id not in ids))
+
+    @property
+    def readable(self) -> tuple[Experience, ...]:
+        """The experiences whose texts were not redacted: what may go into prompts and files."""
+        return tuple(e for e in self if not e.redacted)
 
     @cached_property
     def by_id(self) -> Mapping[str, Experience]:

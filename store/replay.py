@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tfgrpo.store.damage import damaged
 from tfgrpo.store.port import EventRow, Port, Step, lane_of, lane_start
-from tfgrpo.store.records import Change, Experience, Library, Version
+from tfgrpo.store.records import REDACTED, Change, Experience, Library, Version
 
 SNAPSHOT_EVERY = 1000
 SHORT_RANGE = 2000
-REDACTED = "[redacted]"
 
 
 def segments(
@@ -62,14 +62,21 @@ def live_rows(port: Port, position: int, *, snapshots: bool = True) -> set[int]:
 
 def library_at(port: Port, version: Version) -> Library:
     """Returns the library in force at a version."""
-    return Library(version, experiences(port.events_at(live_rows(port, version.position))))
+    live = live_rows(port, version.position)
+    rows = port.events_at(live)
+    if len(rows) != len(live):
+        raise damaged(f"{len(live) - len(rows)} events of {version.name} are missing")
+    return Library(version, experiences(rows))
 
 
 def experiences(rows: Iterable[EventRow]) -> tuple[Experience, ...]:
     """Returns live events as experiences, in library order."""
     ordered = sorted(rows, key=lambda e: e.birth or e.row)
     return tuple(
-        Experience(e.experience, e.text if e.text is not None else REDACTED, e.row) for e in ordered
+        Experience(e.experience, e.text, e.row)
+        if e.text is not None
+        else Experience(e.experience, REDACTED, e.row, True)
+        for e in ordered
     )
 
 

@@ -6,7 +6,6 @@ a run's state is the last row of its states.
 
 from __future__ import annotations
 
-import json
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,6 +14,7 @@ from typing import NamedTuple
 
 from tfgrpo.store import lock
 from tfgrpo.store.canonical import canonical, digest
+from tfgrpo.store.damage import check_row, checked, parsed
 from tfgrpo.store.errors import InvalidName, UnknownRevision
 from tfgrpo.store.port import Port
 from tfgrpo.store.records import Json
@@ -195,7 +195,8 @@ class Runs:
             f" {where} order by id",
             values,
         ):
-            yield Run._make((*row[:6], json.loads(row[6]), *row[7:]))
+            check_row(row, "isssissst", "runs")
+            yield Run._make((*row[:6], parsed(row[6], f"the settings of run {row[1]}"), *row[7:]))
 
     def note(self, run: Run, state: str, detail: str | None = None) -> None:
         """Appends a state to a run."""
@@ -210,7 +211,7 @@ class Runs:
         rows = self._port.rows(
             "select state, detail, time from run_states where run = ? order by row", (run.id,)
         )
-        return [RunState._make(row) for row in rows]
+        return [RunState._make(row) for row in checked(rows, "sSt", "states of runs")]
 
     def state(self, run: Run) -> str:
         """Returns what a run is at now: running, or the last state it reached.
@@ -238,8 +239,16 @@ class Runs:
             (run.id, step),
         )
         return [
-            RolloutRow._make((*r[:5], tuple(json.loads(r[5])), *r[6:8], json.loads(r[8]), r[9]))
-            for r in rows
+            RolloutRow._make(
+                (
+                    *r[:5],
+                    tuple(parsed(r[5], "a rollout's calls", list)),
+                    *r[6:8],
+                    parsed(r[8], "a rollout's verdict"),
+                    r[9],
+                )
+            )
+            for r in checked(rows, "iisiissRst", "rollouts")
         ]
 
     # calls:
@@ -251,7 +260,9 @@ class Runs:
             " from journal join texts on texts.id = request where key = ?",
             (key,),
         )
-        return None if row is None else Call._make((*row[:6], json.loads(row[6]), *row[7:]))
+        if check_row(row, "bIsIsssiiiiirt", "calls") is None:
+            return None
+        return Call._make((*row[:6], parsed(row[6], "a call's answer"), *row[7:]))
 
     def usage(self, run: Run, *, step: int | None = None) -> dict[str, Usage]:
         """Returns calls and tokens by stage."""
@@ -329,7 +340,18 @@ class Runs:
             f" {where} order by id",
             tuple(values),
         )
-        return [Evaluation._make((*r[:4], json.loads(r[4]), json.loads(r[5]), r[6])) for r in rows]
+        checked(rows, "iisssst", "evaluations")
+        return [
+            Evaluation._make(
+                (
+                    *r[:4],
+                    parsed(r[4], "an evaluation's config"),
+                    parsed(r[5], "an evaluation's summary"),
+                    r[6],
+                )
+            )
+            for r in rows
+        ]
 
     def scores(self, evaluation: Evaluation) -> list[Score]:
         """Returns an evaluation's scores, by problem and sample."""
@@ -338,4 +360,4 @@ class Runs:
             " order by problem, sample",
             (evaluation.id,),
         )
-        return [Score._make(row) for row in rows]
+        return [Score._make(row) for row in checked(rows, "siBRS", "scores")]

@@ -15,17 +15,20 @@ import sqlite3
 import sys
 import time
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from tfgrpo.migrations import APPLICATION_ID, SCHEMA
 from tfgrpo.store.canonical import canonical
+from tfgrpo.store.damage import check_row, checked, damaged, parsed
 from tfgrpo.store.errors import StoreError
 from tfgrpo.store.port import EventRow, Redaction, Step, lane_of, lane_start
-from tfgrpo.store.records import Op, RefMove, Version
+from tfgrpo.store.records import OPS, Op, RefMove, Version
 
+KNOWN = frozenset(OPS)
 Values: TypeAlias = Sequence[object] | Mapping[str, object]
 VERSION_COLUMNS = "number, digest, parent, merged, position, events, author, time, message, meta"
 REF_COLUMNS = "row, batch, name, version, symbol, previous, previous_symbol, author, time, action"
@@ -64,6 +67,10 @@ def connect(path: Path, *, create: bool = False) -> sqlite3.Connection:
         if connection is not None:
             connection.close()
         raise translated(error, path) from error
+    except UnicodeDecodeError:  # SQLite quotes what it could not read
+        if connection is not None:
+            connection.close()
+        raise damaged(f"{path} has a schema that is no text") from None
     except StoreError:
         if connection is not None:
             connection.close()
@@ -89,6 +96,21 @@ def migrate(connection: sqlite3.Connection) -> None:
         raise
 
 
+def schema(connection: sqlite3.Connection | None) -> dict[str, str]:
+    """Returns name → SQL of a store's tables, indexes and triggers; without a connection, of
+    those that the migrations make."""
+    if connection is None:
+        from sqlite_utils import Database
+
+        from tfgrpo.migrations.migrations import migrations
+
+        made = Database(memory=True)
+        migrations.apply(made)
+        connection = made.conn
+    query = "select name, sql from sqlite_master where sql is not null and name not glob '_*'"
+    return dict(connection.execute(query).fetchall())
+
+
 def use_wal(connection: sqlite3.Connection) -> None:
     """Makes the journal a write-ahead log, which SQLite refuses at once while others read."""
     deadline = time.monotonic() + 60
@@ -111,7 +133,7 @@ def translated(error: sqlite3.Error, path: Path) -> StoreError:
         )
     if "readonly" in text or "unable to open" in text:
         return StoreError(f"cannot write {path}: {text}", hint="check the file's permissions")
-    if "malformed" in text or "not a database" in text:
+    if any(said in text for said in ("malformed", "not a database", "decode to UTF-8")):
         return StoreError(
             f"{path} is damaged or not a store: {text}",
             hint="restore a copy of the file; keep the damaged one",
@@ -121,7 +143,7 @@ def translated(error: sqlite3.Error, path: Path) -> StoreError:
             f"{path} is busy: another process has been writing to it for a minute",
             hint="run the same command again when it is done",
         )
-    return StoreError(f"{path}: {text}")
+    return StoreError(f"{path}: {text}", hint="`tfgrpo fsck` says whether the file is damaged")
 
 
 class SqlitePort:
@@ -141,6 +163,8 @@ class SqlitePort:
             yield
         except sqlite3.Error as error:
             raise translated(error, self.path) from error
+        except UnicodeDecodeError:  # SQLite quotes what it could not read
+            raise damaged("what SQLite says of it is no text") from None
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -167,7 +191,7 @@ class SqlitePort:
         with self.translating():
             return self.connection.execute(query, values).fetchone()
 
-    def stream(self, query: str, values: Values = ()) -> Iterator[Any]:
+    def stream(self, query: str, values: Values = ()) -> Generator[Any, None, None]:
         """Yields a query's rows as they are read."""
         with self.translating():
             yield from self.connection.execute(query, values)
@@ -176,6 +200,8 @@ class SqlitePort:
 
     def last_version(self) -> int:
         (number,) = self.row("select max(number) from versions")
+        if number is not None and not 0 <= number < 1 << 40:
+            raise damaged(f"v{number} cannot be")
         return -1 if number is None else int(number)
 
     def version(self, number: int) -> Version | None:
@@ -217,7 +243,10 @@ class SqlitePort:
         found = self.row("select base from lanes where lane = ?", (lane,))
         if found is None:
             raise StoreError(f"lane {lane} is missing", hint="`tfgrpo fsck` tells more")
-        return int(found[0])
+        base = found[0]
+        if not isinstance(base, int) or not 0 <= base <= lane_start(lane):
+            raise damaged(f"lane {lane} leaves where there is none")
+        return base
 
     def open_lane(self, base: int) -> int:
         (lane,) = self.row("insert into lanes (base) values (?) returning lane", (base,))
@@ -231,26 +260,26 @@ class SqlitePort:
         self.connection.executemany("insert into events values (?,?,?,?,?,?,?,?,?,?,?)", events)
 
     def steps(self, after: int, upto: int) -> Iterable[Step]:
-        return map(
-            Step._make,
-            self.rows(
-                "select row, op, replaces from events"
-                " where row > ? and row <= ? and op <> 'KEEP' order by row",
-                (after, upto),
-            ),
+        rows = self.rows(
+            "select row, op, replaces from events"
+            " where row > ? and row <= ? and op <> 'KEEP' order by row",
+            (after, upto),
         )
+        return map(Step._make, checked(rows, "isI", "events"))
 
     def events(self, after: int, upto: int) -> Iterator[EventRow]:
         query = "select * from events where row > ? and row <= ? order by row"
-        return map(EventRow._make, self.stream(query, (after, upto)))
+        rows = self.stream(query, (after, upto))
+        while some := list(islice(rows, 1000)):
+            yield from _events(some)
 
     def events_at(self, rows: Iterable[int]) -> list[EventRow]:
         query = "select * from events where row in (select value from json_each(?)) order by row"
-        return list(map(EventRow._make, self.rows(query, (json.dumps(list(rows)),))))
+        return _events(self.rows(query, (json.dumps(list(rows)),)))
 
     def events_of(self, experience: str) -> list[EventRow]:
         query = "select * from events where experience = ? order by row"
-        return list(map(EventRow._make, self.rows(query, (experience,))))
+        return _events(self.rows(query, (experience,)))
 
     def count_keeps(self, rows: Sequence[int], ranges: Sequence[tuple[int, int]]) -> dict[int, int]:
         return dict(
@@ -276,7 +305,7 @@ class SqlitePort:
             " order by experience limit ?",
             (prefix, prefix + "{", limit),
         )
-        return [id for (id,) in rows]
+        return [id for (id,) in checked(rows, "s", "experiences")]
 
     def count_events(self) -> int:
         (count,) = self.row("select count(*) from events")
@@ -284,27 +313,24 @@ class SqlitePort:
 
     def count_ops(self, after: int, upto: int) -> dict[Op, int]:
         query = "select op, count(*) from events where row > ? and row <= ? group by op"
-        return dict(self.rows(query, (after, upto)))
-
-    def redactions(self, row: int) -> list[Redaction]:
-        query = "select author, time, reason from redactions where event = ? order by row"
-        return list(map(Redaction._make, self.rows(query, (row,))))
-
-    def append_redactions(self, row: int, redactions: Sequence[Redaction]) -> None:
-        self.connection.executemany(
-            "insert into redactions (event, author, time, reason) values (?,?,?,?)",
-            [(row, *redaction) for redaction in redactions],
-        )
+        counts = dict(self.rows(query, (after, upto)))
+        if not KNOWN.issuperset(counts):
+            raise damaged("an event has an operation that there is not")
+        return counts
 
     # Snapshots:
 
     def snapshot(self, after: int, upto: int) -> tuple[int, list[int]] | None:
-        found = self.row(
+        query = (
             "select position, live from snapshots where position > ? and position <= ?"
-            " order by position desc limit 1",
-            (after, upto),
+            " order by position desc limit 1"
         )
-        return None if found is None else (found[0], unpack(found[1]))
+        while (found := self.row(query, (after, upto))) is not None:
+            try:
+                return found[0], unpack(found[1])
+            except (zlib.error, ValueError, TypeError):  # damaged: an earlier one will do
+                upto = found[0] - 1
+        return None
 
     def put_snapshot(self, position: int, live: Sequence[int]) -> None:
         self.connection.execute(
@@ -324,7 +350,7 @@ class SqlitePort:
         row = self.row(
             f"select {REF_COLUMNS} from reflog where name = ? order by row desc limit 1", (name,)
         )
-        return None if row is None else RefMove._make(row)
+        return None if row is None else _moves([row])[0]
 
     def refs(self, prefix: str) -> list[RefMove]:
         # One index probe per name, however long the log: the names are walked like a skip scan.
@@ -344,12 +370,14 @@ class SqlitePort:
             """,
             {"low": prefix, "high": prefix + "\U0010ffff"},
         )
-        return list(map(RefMove._make, rows))
+        return _moves(rows)
 
     def ref_log(self, name: str | None) -> Iterator[RefMove]:
         where, values = ("", ()) if name is None else ("where name = ?", (name,))
         query = f"select {REF_COLUMNS} from reflog {where} order by row desc"
-        return map(RefMove._make, self.stream(query, values))
+        with closing(self.stream(query, values)) as rows:
+            for row in rows:
+                yield from _moves([row])
 
     def append_refs(self, moves: Sequence[RefMove], batch: int | None = None) -> int:
         (last,) = self.row("select max(row) from reflog")
@@ -360,6 +388,61 @@ class SqlitePort:
             [(first + i, batch, *move[2:]) for i, move in enumerate(moves)],
         )
         return batch
+
+    # Redactions:
+
+    def redactions(self, row: int) -> list[Redaction]:
+        query = "select author, time, reason from redactions where event = ? order by row"
+        return list(map(Redaction._make, self.rows(query, (row,))))
+
+    def append_redactions(self, row: int, redactions: Sequence[Redaction]) -> None:
+        self.connection.executemany(
+            "insert into redactions (event, author, time, reason) values (?,?,?,?)",
+            [(row, *redaction) for redaction in redactions],
+        )
+
+    def blank(self, row: int) -> None:
+        query = "update events set text = null, reason = null, salt = null where row = ?"
+        self.connection.execute(query, (row,))
+
+    def redacted(self) -> list[int]:
+        query = "select distinct event from redactions order by event"
+        return [row for (row,) in self.rows(query)]
+
+    def rewrite(self) -> bool:
+        """Writes the whole file anew and empties its log, so that nothing deleted is left in
+        either; returns whether the log could be emptied, which nobody may be reading for."""
+        with self.translating():
+            (timeout,) = self.connection.execute("pragma busy_timeout").fetchone()
+            try:
+                self.connection.execute("pragma busy_timeout = 1000")
+                self.connection.execute("pragma secure_delete = on")
+                self.connection.execute("vacuum")
+                done = self.connection.execute("pragma wal_checkpoint(truncate)").fetchone()
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error):
+                    raise
+                return False
+            finally:
+                self.connection.execute(f"pragma busy_timeout = {timeout}")
+        return bool(done[0] == 0)
+
+    # The storage itself:
+
+    def damage(self) -> Iterator[str]:
+        for (told,) in self.rows("pragma integrity_check(20)"):
+            if told != "ok":
+                yield str(told)
+        for table, row, parent, _ in self.rows("pragma foreign_key_check"):
+            yield f"row {row} of {table} refers to a row of {parent} that is not there"
+
+    def rebuild(self) -> None:
+        there = schema(self.connection)
+        with self.transaction():
+            for name, sql in schema(None).items():
+                if name not in there and not sql.lower().startswith("create table"):
+                    self.connection.execute(sql)
+            self.connection.execute("reindex")
 
 
 def pack(live: Sequence[int]) -> bytes:
@@ -384,8 +467,22 @@ def unpack(blob: bytes) -> list[int]:
 
 
 def _version(row: tuple[object, ...]) -> Version:
-    *columns, meta = row
-    return Version._make((*columns, json.loads(meta) if isinstance(meta, str) else {}))
+    *columns, meta = check_row(row, "ibIIiistsS", "versions")
+    version = Version._make((*columns, parsed(meta, f"the meta of v{columns[0]}")))
+    if max(version.parent or -1, version.merged or -1) >= version.number:
+        raise damaged(f"{version.name} builds on a later version")
+    return version
+
+
+def _events(rows: list[Any]) -> list[EventRow]:
+    checked(rows, "issSSSIIBBi", "events")
+    if not KNOWN.issuperset(row[1] for row in rows):
+        raise damaged("an event has an operation that there is not")
+    return list(map(EventRow._make, rows))
+
+
+def _moves(rows: list[Any]) -> list[RefMove]:
+    return list(map(RefMove._make, checked(rows, "iisISISsts", "moves of names")))
 
 
 def _dumps(meta: object) -> str | None:

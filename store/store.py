@@ -24,6 +24,7 @@ from tfgrpo.store.canonical import (
     canonical,
     version_digest,
 )
+from tfgrpo.store.damage import damaged, parsed
 from tfgrpo.store.errors import (
     InvalidName,
     StaleVersion,
@@ -84,7 +85,7 @@ class Store:
         self.port = port
         self.path = path
         self.author = author
-        self._now = now
+        self.now = now
         self._live: tuple[int, dict[str, Place]] | None = None  # of the last commit's version
         self._operation: tuple[str, int | None] | None = None  # action and batch of an open one
 
@@ -151,13 +152,19 @@ class Store:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def forget(self) -> None:
+        """Drops what is remembered between commits: for those who rolled one back."""
+        self._live = None
+
     # reading:
 
     def version(self, number: int) -> Version:
         """Returns the version of that number. Raises UnknownRevision."""
         version = self.port.version(number)
         if version is None:
-            raise UnknownRevision(f"there is no v{number}")
+            raise UnknownRevision(
+                f"there is no v{number}", hint=f"the newest is v{self.port.last_version()}"
+            )
         return version
 
     def resolve(self, revision: str | Version) -> Version:
@@ -203,7 +210,7 @@ class Store:
     def events(self, version: Version) -> tuple[Event, ...]:
         """Returns the events of one version, in order."""
         rows = self.port.events(version.position - version.events, version.position)
-        return tuple(_event(row, version.number) for row in rows)
+        return tuple(event_of(row, version.number) for row in rows)
 
     def counts(self, version: Version) -> dict[Op, int]:
         """Returns how many events of each kind a version has; kinds without one are left out."""
@@ -214,14 +221,14 @@ class Store:
     def events_at(self, rows: Iterable[int]) -> dict[int, Event]:
         """Returns row → event, for the events at these rows."""
         return {
-            row.row: _event(row, self.port.version_of_row(row.row).number)
+            row.row: event_of(row, self.port.version_of_row(row.row).number)
             for row in self.port.events_at(rows)
         }
 
     def history(self, experience: str) -> tuple[Event, ...]:
         """Returns every event of one experience on any branch, oldest first."""
         rows = self.port.events_of(experience)
-        return tuple(_event(row, self.port.version_of_row(row.row).number) for row in rows)
+        return tuple(event_of(row, self.port.version_of_row(row.row).number) for row in rows)
 
     def experience_id(self, text: str, revision: str | Version = "HEAD") -> str:
         """Returns the experience meant by an id, the beginning of one, or a label such as `G3`.
@@ -256,7 +263,8 @@ class Store:
     def head(self) -> Head:
         """Where HEAD is."""
         move = self.port.ref(HEAD)
-        assert move is not None, "every store has a HEAD"
+        if move is None or (move.symbol is None and move.version is None):
+            raise damaged("it has no HEAD")
         if move.symbol is None:
             assert move.version is not None
             return Head(None, self.version(move.version))
@@ -373,7 +381,7 @@ class Store:
         action: str,
         author: str | None = None,
     ) -> None:
-        now = self._now()
+        now = self.now()
         rows = []
         for name, version, symbol in moves:
             was = self.port.ref(name)
@@ -464,7 +472,7 @@ class Store:
         meta: Json | None,
         merged: Version | None,
     ) -> Version:
-        now = self._now()
+        now = self.now()
         parents = [tip.digest] + ([merged.digest] if merged else [])
         digest = version_digest(
             schema=VERSION_SCHEMA,
@@ -501,9 +509,8 @@ class Store:
         return read + 50 * (len(ranges) - 1) >= replay.SNAPSHOT_EVERY
 
 
-def _event(row: EventRow, version: int) -> Event:
-    import json
-
+def event_of(row: EventRow, version: int) -> Event:
+    """Returns an event as it is shown."""
     return Event(
         row=row.row,
         version=version,
@@ -511,7 +518,7 @@ def _event(row: EventRow, version: int) -> Event:
         experience=row.experience,
         text=row.text,
         reason=row.reason,
-        evidence=json.loads(row.evidence) if row.evidence else None,
+        evidence=parsed(row.evidence, f"the evidence of event {row.row}") if row.evidence else None,
         replaces=row.replaces,
         redacted=row.seal is not None and row.salt is None,
     )

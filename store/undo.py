@@ -22,6 +22,13 @@ def undo(store: Store) -> list[RefMove]:
     batch = undoable(store)
     if batch is None:
         raise TfgrpoError("there is nothing to undo", hint="`tfgrpo reflog` shows every move")
+    for move in batch:
+        if move.version is not None and "redacts" in store.version(move.version).meta:
+            raise TfgrpoError(
+                f"the last operation was a redaction ({move.action.removeprefix('commit: ')}), "
+                "which cannot be taken back",
+                hint="`tfgrpo reset REVISION` moves the branch; what was redacted stays redacted",
+            )
     _move_back(store, batch, UNDO + batch[0].action)
     return batch
 

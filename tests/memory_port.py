@@ -181,3 +181,18 @@ class MemoryPort:
         batch = batch or first
         refs += [m._replace(row=first + i, batch=batch) for i, m in enumerate(moves)]
         return batch
+
+    # redactions:
+
+    def blank(self, row: int) -> None:
+        events = self._written.events
+        events[row] = events[row]._replace(text=None, reason=None, salt=None)
+
+    def redacted(self) -> list[int]:
+        return sorted(self._state.redactions)
+
+    def damage(self) -> Iterator[str]:
+        return iter(())
+
+    def rebuild(self) -> None:
+        pass

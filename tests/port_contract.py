@@ -447,3 +447,36 @@ class PortContract:
                 }
                 assert {c.experience for c in replay.diff(port, a, b)} == changed
             port.drop_snapshots()
+
+    # redactions:
+
+    def test_a_redaction_blanks_what_an_event_says_and_is_on_record(self, port: Port) -> None:
+        record(port, 0, [event(1), event(2)])
+        assert port.redacted() == port.redactions(2) == []
+        why = [Redaction("ann", 7, "leak"), Redaction("bob", 8, "again")]
+        with port.transaction():
+            port.append_redactions(2, why)
+            port.blank(2)
+        one, two = port.events_at([1, 2])
+        assert one == event(1)
+        assert two == event(2)._replace(text=None, reason=None, salt=None)
+        assert port.redactions(2) == why
+        assert port.redacted() == [2]
+
+    def test_a_redaction_that_fails_blanks_nothing(self, port: Port) -> None:
+        record(port, 0, [event(1)])
+
+        def fail() -> None:
+            with port.transaction():
+                port.append_redactions(1, [Redaction("ann", 7, "leak")])
+                port.blank(1)
+                raise RuntimeError
+
+        with pytest.raises(RuntimeError):
+            fail()
+        assert port.events_at([1]) == [event(1)]
+        assert port.redacted() == []
+
+    def test_a_sound_storage_has_no_damage(self, port: Port) -> None:
+        record(port, 0, [event(1)])
+        assert list(port.damage()) == []

@@ -268,3 +268,20 @@ def test_a_cost_that_is_not_known_whole_is_not_told() -> None:
     meter.count("rollout", answer, Price(1, 1))
     assert meter.cost is None
     assert meter.calls == 3
+
+
+def test_a_redacted_answer_is_not_replayed_as_if_the_model_had_said_it(tmp_path: Path) -> None:
+    from tfgrpo.store import Store
+    from tfgrpo.store.redact import Target, redact
+
+    with ScriptedEndpoint(lambda _: "log in with hunter22") as server:
+        with opened_calls(tmp_path, server.base_url) as calls:
+            together(calls, calls.ask(request("a")))
+        with Store.open(tmp_path / "store.db") as store:
+            redact(store, Target(texts=("hunter22",)), reason="leak")
+        with (
+            opened_calls(tmp_path, server.base_url) as calls,
+            pytest.raises(CallFailed, match="redacted"),
+        ):
+            together(calls, calls.ask(request("a")))
+        assert len(server.requests) == 1

@@ -182,12 +182,14 @@ def test_blame_counts_the_keeps_of_this_history_since_the_last_change(store: Sto
 def damaged(store: Store, *statements: str) -> None:
     """Changes the file as nobody is allowed to: without its triggers."""
     with sqlite3.connect(store.path) as db:
-        for (name,) in db.execute(
-            "select name from sqlite_master where type = 'trigger'"
-        ).fetchall():
+        query = "select name, sql from sqlite_master where type = 'trigger'"
+        triggers = db.execute(query).fetchall()
+        for name, _ in triggers:
             db.execute(f"drop trigger {name}")
         for statement in statements:
             db.execute(statement)
+        for _, sql in triggers:
+            db.execute(sql)
 
 
 @pytest.mark.parametrize(

@@ -122,6 +122,11 @@ class Calls:
         call = self._runs.call(key)
         if call is not None:
             answer = Answer(**call.answer)
+            if answer.finish_reason == "redacted":
+                raise CallFailed(
+                    f"the answer of this {request.stage} call was redacted",
+                    hint="a new run asks again",
+                )
             self.meter.replayed += 1
         else:
             answer = await self._asked(key, request, place)

@@ -67,7 +67,7 @@ class Draft:
     """The library as it stands while a batch is decided: id → text, in library order."""
 
     def __init__(self, library: Library) -> None:
-        self.texts = {e.id: e.text for e in library}
+        self.texts = {e.id: e.text for e in library.readable}
 
     @property
     def labels(self) -> dict[str, str]:

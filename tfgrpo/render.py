@@ -64,8 +64,12 @@ class Library(StoredLibrary):
 
 
 def prompt_text(library: StoredLibrary) -> str:
-    """Returns a line `[G0] …` for each experience, or a word for none."""
-    return "\n".join(f"[G{i}] {one_line(e.text)}" for i, e in enumerate(library)) or EMPTY
+    """Returns a line `[G0] …` for each experience, or a word for none.
+
+    What was redacted is left out; the others keep their labels.
+    """
+    label = library.label_of
+    return "\n".join(f"[{label[e.id]}] {one_line(e.text)}" for e in library.readable) or EMPTY
 
 
 def one_line(text: str) -> str:
@@ -101,7 +105,7 @@ def formatted(library: StoredLibrary, format: Format) -> str:
     for people, `prompt` the text that goes into prompts.
     """
     if format == "json":
-        texts = {label: library.by_id[id].text for label, id in library.labels.items()}
+        texts = {library.label_of[e.id]: e.text for e in library.readable}
         return json.dumps(texts, ensure_ascii=False, indent=2) + "\n"
     if format == "prompt":
         return prompt_text(library) + "\n"
@@ -112,5 +116,5 @@ def markdown(library: StoredLibrary) -> str:
     """Returns a library as Markdown: a heading with the version, a line for each experience."""
     version: Version = library.version
     lines = [f"# Library {version.name} ({version.digest.hex()[:12]})", ""]
-    lines += [f"- {one_line(e.text)} <!-- {e.id} -->" for e in library]
+    lines += [f"- {one_line(e.text)} <!-- {e.id} -->" for e in library.readable]
     return "\n".join(lines) + "\n"

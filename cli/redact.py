@@ -1,0 +1,192 @@
+"""`tfgrpo redact`: taking out what must not be kept."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+import click
+
+from tfgrpo.cli import checkout, text
+from tfgrpo.cli.context import EXPERIENCE, App, pass_app
+from tfgrpo.store import redact as redactions
+from tfgrpo.store.errors import StoreError, TfgrpoError
+from tfgrpo.store.redact import Plan, Redacted, Target
+from tfgrpo.store.traces import Trace
+
+
+@click.command()
+@click.argument("experience", required=False, type=EXPERIENCE)
+@click.option("--event", help="Only the experience's events in this version, as v3, or this row.")
+@click.option("--text", "wanted", metavar="STRING|-", help="A text to find anywhere; - reads it.")
+@click.option("--reason", help="Why; goes on record, and must not hold the text.")
+@click.option("--replace", metavar="TEXT", help="What the experience says from now on.")
+@click.option("--dry-run", is_flag=True, help="Only show what would go.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("--finish", is_flag=True, help="Write the file anew after an interrupted redaction.")
+@click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
+@pass_app
+def redact(
+    app: App,
+    experience: str | None,
+    event: str | None,
+    wanted: str | None,
+    reason: str | None,
+    replace: str | None,
+    dry_run: bool,
+    yes: bool,
+    finish: bool,
+    as_json: bool,
+) -> None:
+    """Remove a text that must not be kept, such as a leaked key. This cannot be undone.
+
+    Names an experience, a text, or both. Text, reason and salt of the events are blanked, on
+    record, and every digest still verifies; the text is taken out of the journal, rollouts and
+    evaluations too, and out of the file's free pages and log. Where the experience is in force
+    it is deleted, or says --replace TEXT instead. Places that digests cover cannot be changed:
+    they are listed, and the command then exits with 1.
+
+    `--text -` asks for the text, or reads it from a pipe, so that no shell history holds it.
+
+    \b
+    Examples:
+      tfgrpo redact G0 --dry-run
+      tfgrpo redact G1 --reason "names a customer" --yes
+    """
+    store = app.store
+    if finish:
+        _finished(redactions.finish(store))
+        click.echo("the file was written anew: nothing that was removed is left in it")
+        return
+    if experience is None and wanted is None:
+        raise click.UsageError("name an experience, or a --text")
+    if event is not None and experience is None:
+        raise click.UsageError("--event is about an experience: name one")
+    if not dry_run and not reason:
+        raise click.UsageError("--reason says why, on record; --dry-run needs none")
+    if wanted == "-":
+        if not (yes or dry_run or sys.stdin.isatty()):
+            raise click.UsageError("the text is read from standard input: --yes, or --dry-run")
+        wanted = _read()
+    target = Target(
+        store.experience_id(experience) if experience else None, texts=(wanted,) if wanted else ()
+    )
+    if event is not None:
+        row = int(event) if event.isdigit() else None
+        version = store.resolve(event) if row is None else None
+        target = target._replace(row=row, version=version)
+
+    found = redactions.plan(store, target)
+    if as_json and dry_run:
+        text.emit_json(_as_object(found))
+    elif not as_json:
+        text.emit(app, _lines(found, would=dry_run or not yes))
+    if dry_run:
+        return
+    if not yes:
+        click.confirm("This cannot be undone. Redact?", abort=True, err=True)
+    done = redactions.redact(store, target, reason=reason or "", replacement=replace)
+    written = _rewrite_snapshots(app, done.plan)
+    left = redactions.copies(store, done.plan.written)
+    if as_json:
+        text.emit_json(
+            _as_object(done.plan)
+            | {
+                "versions": [version.name for version in done.versions],
+                "finished": done.finished,
+                "rewritten": [str(path) for path in written],
+                "files_left": [str(path) for path in left],
+            }
+        )
+    else:
+        text.emit(app, _told(app, done, written, left))
+    _finished(done.finished)
+    if done.plan.kept or left:
+        raise TfgrpoError(
+            "the text is not gone everywhere: what is listed above stays",
+            hint="docs/redaction.md says what to do about it",
+        )
+
+
+def _read() -> str:
+    if sys.stdin.isatty():
+        return str(click.prompt("Text to remove", hide_input=True, err=True))
+    return sys.stdin.read().rstrip("\r\n")
+
+
+def _finished(finished: bool) -> None:
+    if not finished:
+        raise StoreError(
+            "another process is reading the store: removed bytes may be in the file still",
+            hint="end it, then run `tfgrpo redact --finish`",
+        )
+
+
+def _lines(found: Plan, *, would: bool) -> Iterable[str]:
+    """Yields what goes and what stays, without saying the text itself."""
+    verb = "would blank" if would else "blanking"
+    yield f"{verb} {text.plural(len(found.events), 'event')}"
+    for event in found.events:
+        parts = [name for name in ("text", "reason") if getattr(event, name) is not None]
+        line = [
+            text.Word(text.SIGNS[event.op], fg=text.COLOURS[event.op], bold=True),
+            text.Word(event.experience, dim=True),
+            *text.words(f"v{event.version}, its {' and '.join(parts)}"),
+        ]
+        yield from text.wrap(line, first="  ", indent=4)
+    if found.records:
+        verb = "would replace" if would else "replacing"
+        yield f"{verb} the text in records of training"
+        yield from _grouped(found.records)
+    for branch, ids in found.live.items():
+        yield f"in force on {branch}, and taken out of it: {', '.join(ids)}"
+    if found.kept:
+        yield click.style("the text stays where it cannot be changed", fg="red", bold=True)
+        yield from _grouped(found.kept)
+
+
+def _grouped(places: Iterable[Trace]) -> Iterable[str]:
+    """Yields a line for each column: `journal.answer, 12 rows`."""
+    count = Counter((place.table, place.column, place.kept) for place in places)
+    first = {(p.table, p.column, p.kept): p.row for p in reversed(tuple(places))}
+    for (table, column, why), number in count.items():
+        rows = f"row {first[table, column, why]}" if number == 1 else f"{number} rows"
+        line = f"{table}.{column}, {rows}" + (f": {why}" if why else "")
+        yield from text.wrap(text.words(line), first="  ", indent=4)
+
+
+def _told(app: App, done: Redacted, written: list[Path], left: list[Path]) -> Iterable[str]:
+    for version in done.versions:
+        yield f"{click.style(version.name, fg='yellow')}: {version.message}"
+    for path in written:
+        yield f"wrote {path}"
+    for path in left:
+        yield click.style(f"{path} holds the text still", fg="red")
+    yield f"redacted {text.plural(len(done.plan.events), 'event')}; `tfgrpo fsck` checks the store"
+    yield "copies may remain in exported files, clones, mirrors, bundles, backups,"
+    yield "and in the logs of the model's provider: redact or delete them there"
+
+
+def _rewrite_snapshots(app: App, found: Plan) -> list[Path]:
+    """Writes the library's files beside the store again, those that are there."""
+    written = []
+    for format_, ending in (("json", "json"), ("md", "md"), ("prompt", "txt")):
+        path = app.path.parent / f"{checkout.SNAPSHOT}.{ending}"
+        if path.is_file() and (found.live or redactions.copies(app.store, found.written)):
+            checkout.materialise(app, format_, str(path))
+            written.append(path)
+    return written
+
+
+def _as_object(found: Plan) -> dict[str, object]:
+    return {
+        "events": [
+            {"version": f"v{e.version}", "row": e.row, "op": e.op, "experience": e.experience}
+            for e in found.events
+        ],
+        "records": [place._asdict() for place in found.records],
+        "kept": [place._asdict() for place in found.kept],
+        "live": {branch: list(ids) for branch, ids in found.live.items()},
+    }

@@ -1,0 +1,69 @@
+"""Values as they come out of a file that may be damaged: checked before anything relies on them.
+
+SQLite gives back whatever lies in a row, of whatever type. A byte that flipped may have made a
+number of a text, or a parent of a child. Rows are checked here column by column, which costs a
+twentieth of reading them, so that damage is an error with a hint and never a traceback or an
+endless loop. What is wrong but well formed is found by `fsck`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from tfgrpo.store.errors import StoreError
+
+TYPES: dict[str, frozenset[type]] = {
+    "i": frozenset({int}),
+    "I": frozenset({int, type(None)}),
+    "s": frozenset({str}),
+    "S": frozenset({str, type(None)}),
+    "b": frozenset({bytes}),
+    "B": frozenset({bytes, type(None)}),
+    "t": frozenset({int}),  # a time: microseconds since 1970, in a year of four digits
+    "r": frozenset({float}),
+    "R": frozenset({float, type(None)}),
+}
+LATEST = 253_402_300_800_000_000
+
+
+def damaged(what: str) -> StoreError:
+    """Returns the error for a store that holds what no store holds."""
+    return StoreError(
+        f"the store is damaged: {what}",
+        hint="`tfgrpo fsck` tells more; restore a copy, and keep this file",
+    )
+
+
+def checked(rows: list[Any], shape: str, what: str) -> list[Any]:
+    """Returns rows whose columns are of the types that `shape` has a letter for, one each.
+
+    `i` integer, `t` time, `r` real, `s` text, `b` bytes; in upper case null is one as well. Raises
+    StoreError naming `what`.
+    """
+    if rows:
+        for letter, column in zip(shape, zip(*rows, strict=True), strict=True):
+            if not TYPES[letter].issuperset(map(type, column)):
+                raise damaged(f"{what} hold a value of another kind")
+            if letter == "t" and not (min(column) >= 0 and max(column) < LATEST):
+                raise damaged(f"{what} have a time that is none")
+    return rows
+
+
+def check_row(row: Sequence[object] | None, shape: str, what: str) -> Any:
+    """Returns a row, or None where there is none, checked as `checked` does."""
+    return None if row is None else checked([row], shape, what)[0]
+
+
+def parsed(text: str | None, what: str, kind: type = dict) -> Any:
+    """Returns what JSON text says, which must be of `kind`. Raises StoreError naming `what`."""
+    if text is None:
+        return kind()
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        raise damaged(f"{what} is no JSON") from None
+    if not isinstance(value, kind):
+        raise damaged(f"{what} is JSON of another kind")
+    return value

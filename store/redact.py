@@ -1,0 +1,288 @@
+"""Redaction: taking a text that must not be kept out of the store, while every digest verifies.
+
+What an event says enters the chain of digests only as a salted seal (`canonical.py`), so text,
+reason and salt can be blanked, on record in `redactions`. The same text is taken out of what
+training left behind. What digests cover themselves (messages, evidence) cannot be changed: it
+is found and reported, never passed over.
+
+**No placeholder reaches a model.** Where a redacted text is in force at the tip of a branch, the
+redaction appends a version there that deletes the experience or gives it another text. Older
+versions keep the experience, without its text; rendering leaves it out.
+
+**Bytes.** A database that forgets a row still has its bytes, in free pages and in the log. The
+redaction itself is one transaction; after it the file is written anew (VACUUM) and the log is
+cut to nothing. If that is interrupted, or another process is reading, a file beside the store
+says so, `fsck` reports it, and `finish` does it again.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from tfgrpo.store import replay
+from tfgrpo.store.canonical import is_id
+from tfgrpo.store.errors import InvalidOperation, StoreError, TfgrpoError, UnknownRevision
+from tfgrpo.store.find import FOLDER
+from tfgrpo.store.port import EventRow, Redaction
+from tfgrpo.store.records import Event, Operation, Version
+from tfgrpo.store.sqlite import SqlitePort
+from tfgrpo.store.store import Store, event_of
+from tfgrpo.store.traces import Trace, forms, holding, matcher, replace, traces
+
+SHORTEST = 4
+"""A text shorter than this, in characters, would be found everywhere."""
+
+
+class Target(NamedTuple):
+    """What is to go: an experience's events (those of one version, the one at one row), texts.
+
+    `texts` are looked for everywhere; so are the texts of the experience's events.
+    """
+
+    experience: str | None = None
+    version: Version | None = None
+    row: int | None = None
+    texts: tuple[str, ...] = ()
+
+
+class Plan(NamedTuple):
+    """What a redaction does: events that are blanked, records that are changed, what stays.
+
+    `live` is branch → the experiences in force there whose text goes.
+    """
+
+    events: tuple[Event, ...]
+    records: tuple[Trace, ...]
+    kept: tuple[Trace, ...]
+    live: dict[str, tuple[str, ...]]
+    written: tuple[str, ...]
+
+
+class Redacted(NamedTuple):
+    """What was done. `finished`: the old bytes are gone from the file and its log."""
+
+    plan: Plan
+    versions: tuple[Version, ...]
+    finished: bool
+
+
+def plan(store: Store, target: Target) -> Plan:
+    """Returns what redacting `target` would do. A read-only operation.
+
+    Raises InvalidOperation for a text that is too short, UnknownRevision when the experience
+    has no such event, TfgrpoError when nothing anywhere holds it.
+    """
+    port = _port(store)
+    asked = _asked(store, target)
+    texts = [*target.texts, *(row.text for row in asked if row.text is not None)]
+    for text in texts:
+        if len(text.strip()) < SHORTEST and text in target.texts:
+            raise InvalidOperation(
+                f"a text of fewer than {SHORTEST} characters would be found everywhere",
+                hint="name the experience instead, or a longer text",
+            )
+    written = forms(text for text in texts if len(text.strip()) >= SHORTEST)
+    rows = {row.row: row for row in asked}
+    found: list[Trace] = []
+    if written:
+        holding(port.connection, matcher(written))
+        query = "select row from events where holds(text) or holds(reason)"
+        there = [row for (row,) in port.rows(query)]
+        rows |= {row.row: row for row in port.events_at(there)}
+        with port.translating():
+            found = list(traces(port.connection))
+    if not rows and not found:
+        raise TfgrpoError(
+            "nothing in the store holds it",
+            hint="it may be redacted already, or be written in another way",
+        )
+    live = {}
+    for branch in store.branches():
+        standing = replay.live_rows(port, store.tip(branch).position) & rows.keys()
+        ids = tuple(rows[row].experience for row in sorted(standing) if rows[row].text is not None)
+        if ids:
+            live[branch] = ids
+    return Plan(
+        tuple(event_of(rows[row], port.version_of_row(row).number) for row in sorted(rows)),
+        tuple(trace for trace in found if trace.kept is None),
+        tuple(trace for trace in found if trace.kept is not None),
+        live,
+        written,
+    )
+
+
+def redact(
+    store: Store,
+    target: Target,
+    *,
+    reason: str,
+    replacement: str | None = None,
+    author: str | None = None,
+) -> Redacted:
+    """Takes `target` out of the store, as one transaction, and writes the file anew.
+
+    `reason` goes on record. Where a redacted text was in force, the experience is deleted, or
+    given `replacement`. Raises what `plan` raises, and InvalidOperation when reason, author or
+    replacement hold the text themselves, when a replacement would stand for several
+    experiences, and when a training run is under way, which would write the text again.
+    """
+    port = _port(store)
+    author = author or store.author
+    for run in store.runs.all():
+        if store.runs.state(run) == "running":
+            raise InvalidOperation(
+                f"run {run.name} is under way and may write the text again",
+                hint="interrupt it first; it goes on from where it was",
+            )
+    pending = unfinished(store)
+    _mark(store)
+    try:
+        with port.translating():
+            port.connection.execute("pragma secure_delete = on")
+        with port.transaction():
+            found = plan(store, target)
+            _check(found, reason, author, replacement)
+            record = [Redaction(author, store.now(), reason)]
+            for event in found.events:
+                port.append_redactions(event.row, record)
+                port.blank(event.row)
+            if found.written:
+                replace(port.connection, matcher(found.written))
+            versions = [
+                _take_out(store, branch, ids, reason, author, replacement)
+                for branch, ids in found.live.items()
+            ]
+    except BaseException:
+        store.forget()
+        if not pending:
+            _marker(store).unlink(missing_ok=True)
+        raise
+    return Redacted(found, tuple(versions), finish(store))
+
+
+def finish(store: Store) -> bool:
+    """Writes the file anew, so that no byte of what was removed is left in it or in its log.
+
+    Returns False when another process is reading: then it is to be done again later. Needs as
+    much free space as the store takes. Raises StoreError when there is not.
+    """
+    _mark(store)
+    if not _port(store).rewrite():
+        return False
+    _marker(store).unlink(missing_ok=True)
+    return True
+
+
+def unfinished(store: Store) -> bool:
+    """Returns whether a redaction's old bytes may still be in the file."""
+    return _marker(store).exists()
+
+
+def copies(store: Store, written: Sequence[str]) -> list[Path]:
+    """Returns the files of the store that hold one of these forms of a text, byte for byte.
+
+    Those are the database and its log as they lie on the disk, free pages and all, and whatever
+    else is in its `.tfgrpo` folder.
+    """
+    needles = [form.encode() for form in written]
+    home = store.path.parent
+    files = home.rglob("*") if home.name == FOLDER else home.glob(store.path.name + "*")
+    return [path for path in sorted(files) if path.is_file() and _holds(path, needles)]
+
+
+def _holds(path: Path, needles: Sequence[bytes]) -> bool:
+    with path.open("rb") as file:
+        if not os.fstat(file.fileno()).st_size:
+            return False
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            return any(content.find(needle) >= 0 for needle in needles)
+
+
+def _port(store: Store) -> SqlitePort:
+    assert isinstance(store.port, SqlitePort)
+    return store.port
+
+
+def _asked(store: Store, target: Target) -> list[EventRow]:
+    """Returns the events that are named, without those that have nothing left to blank."""
+    if target.experience is None:
+        return []
+    assert is_id(target.experience), "an experience's whole id"
+    rows = store.port.events_of(target.experience)
+    if target.row is not None:
+        rows = [row for row in rows if row.row == target.row]
+    if target.version is not None:
+        after, upto = target.version.position - target.version.events, target.version.position
+        rows = [row for row in rows if after < row.row <= upto]
+    if not rows:
+        raise UnknownRevision(
+            f"experience {target.experience} has no such event",
+            hint=f"`tfgrpo history {target.experience}` shows its events",
+        )
+    return [row for row in rows if row.salt is not None]
+
+
+def _check(found: Plan, reason: str, author: str, replacement: str | None) -> None:
+    if not reason.strip():
+        raise InvalidOperation("a redaction needs a reason", hint="it goes on record: --reason")
+    said = {"reason": reason, "author": author, "replacement": replacement or ""}
+    for name, text in said.items():
+        if found.written and matcher(found.written).search(text):
+            raise InvalidOperation(
+                f"the {name} holds the text that is to go", hint="say it in other words"
+            )
+    ids = {id for live in found.live.values() for id in live}
+    if replacement is not None and len(ids) != 1:
+        raise InvalidOperation(
+            f"a replacement is for one experience; {len(ids)} are in force with the text",
+            hint="redact without one, then `tfgrpo add` what should stand",
+        )
+
+
+def _take_out(
+    store: Store,
+    branch: str,
+    ids: Sequence[str],
+    reason: str,
+    author: str,
+    replacement: str | None,
+) -> Version:
+    """Appends the version that keeps a blanked text out of prompts."""
+    operations = [
+        Operation("DELETE", id, reason=reason)
+        if replacement is None
+        else Operation("MODIFY", id, replacement, reason)
+        for id in ids
+    ]
+    return store.commit(
+        branch,
+        operations,
+        message=f"redact {', '.join(ids)}",
+        author=author,
+        meta={"redacts": list(ids)},
+    )
+
+
+def _marker(store: Store) -> Path:
+    return store.path.with_name(store.path.name + "-redacting")
+
+
+def _mark(store: Store) -> None:
+    """Writes down, durably, that old bytes may be in the file until it was written anew."""
+    path = _marker(store)
+    try:
+        handle = os.open(path, os.O_CREAT | os.O_WRONLY, 0o644)
+        os.fsync(handle)
+        os.close(handle)
+        if hasattr(os, "O_DIRECTORY"):
+            handle = os.open(path.parent, os.O_DIRECTORY)
+            os.fsync(handle)
+            os.close(handle)
+    except OSError as error:
+        raise StoreError(
+            f"cannot write {path}: {error.strerror}", hint="check the permissions"
+        ) from error

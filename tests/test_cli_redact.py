@@ -1,0 +1,130 @@
+"""`tfgrpo redact` at a prompt: what it shows, asks, refuses and leaves behind."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from conftest import TFGRPO, Cli, environment, one_line_error
+
+SECRET = "sk-live-51Hq"
+
+
+@pytest.fixture
+def leaked(cli: Cli) -> Cli:
+    """A store whose library, history and snapshot hold the secret."""
+    cli("init")
+    cli("add", f"Call the shop with {SECRET}.", "Round up.")
+    cli("modify", "G0", f"Call with {SECRET}.", "-m", "shorter")
+    return cli
+
+
+def piped(folder: Path, given: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [TFGRPO, *arguments],
+        cwd=folder,
+        env=environment(),
+        input=given,
+        capture_output=True,
+        text=True,
+    )
+
+
+def holding(folder: Path) -> list[str]:
+    files = (p for p in folder.rglob("*") if p.is_file())
+    return [p.name for p in files if SECRET.encode() in p.read_bytes()]
+
+
+def test_a_secret_from_a_pipe_is_gone_from_every_file(leaked: Cli, tmp_path: Path) -> None:
+    assert holding(tmp_path)
+    done = piped(tmp_path, SECRET + "\n", "redact", "--text", "-", "--reason", "leak", "--yes")
+    assert done.returncode == 0, done.stderr
+    assert SECRET not in done.stdout + done.stderr
+    assert "copies may remain" in done.stdout
+    assert holding(tmp_path) == []
+    assert json.loads((tmp_path / ".tfgrpo/experiences.json").read_text()) == {"G0": "Round up."}
+    assert "all is well" in leaked("fsck").stdout
+    assert "[redacted]" in leaked("show", "v1").stdout
+    assert "[redacted]" not in leaked("export", "v1", "-f", "prompt").stdout
+
+
+def test_a_dry_run_changes_nothing_and_says_no_secret(leaked: Cli, tmp_path: Path) -> None:
+    before = leaked("reflog").stdout
+    shown = leaked("redact", "G0", "--dry-run").stdout
+    assert "would blank 2 events" in shown
+    assert "in force on main" in shown
+    assert SECRET not in shown
+    found = json.loads(leaked("redact", "--text", SECRET, "--dry-run", "--json").stdout)
+    assert [event["version"] for event in found["events"]] == ["v1", "v2"]
+    assert leaked("reflog").stdout == before
+    assert holding(tmp_path)
+
+
+def test_it_asks_first_and_a_no_leaves_everything(leaked: Cli, tmp_path: Path) -> None:
+    done = piped(tmp_path, "n\n", "redact", "G0", "--reason", "leak")
+    assert done.returncode == 130
+    assert "cannot be undone" in done.stderr
+    assert holding(tmp_path)
+    done = piped(tmp_path, "y\n", "redact", "G0", "--reason", "leak")
+    assert done.returncode == 0, done.stderr
+    assert holding(tmp_path) == []
+
+
+def test_a_replacement_stands_and_undo_does_not_bring_it_back(leaked: Cli, tmp_path: Path) -> None:
+    leaked("redact", "G0", "--reason", "leak", "--replace", "Call with your own key.", "--yes")
+    texts = json.loads((tmp_path / ".tfgrpo/experiences.json").read_text())
+    assert texts == {"G0": "Call with your own key.", "G1": "Round up."}
+    one_line_error(leaked("undo", ok=False), "redaction")
+
+
+def test_one_event_goes_alone(leaked: Cli) -> None:
+    leaked("modify", "G0", "Call with a key.")
+    done = leaked("redact", "G0", "--event", "v1", "--reason", "leak", "--yes")
+    assert "redacted 1 event" in done.stdout
+    assert "Call with a key." in leaked("export", "-f", "prompt").stdout
+    assert "v2" in leaked("log").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--reason", "x", "--yes"], "name an experience"),
+        (["G0", "--yes"], "--reason"),
+        (["--text", "-", "--reason", "x"], "--yes"),
+        (["--text", "x", "--event", "v1", "--dry-run"], "--event"),
+    ],
+)
+def test_bad_usage_is_said_and_exits_with_2(leaked: Cli, arguments: list[str], said: str) -> None:
+    one_line_error(leaked("redact", *arguments, ok=False), said, code=2)
+
+
+def test_errors_are_one_line_with_a_hint(leaked: Cli) -> None:
+    yes = ("--reason", "x", "--yes")
+    one_line_error(leaked("redact", "--text", "abc", *yes, ok=False), "fewer than 4")
+    one_line_error(leaked("redact", "--text", "not there", *yes, ok=False), "nothing")
+    one_line_error(leaked("redact", "G9", *yes, ok=False), "G9")
+    one_line_error(leaked("redact", "G0", "--event", "v0", *yes, ok=False), "no such event")
+    reason = ("--reason", f"it was {SECRET}", "--yes")
+    done = leaked("redact", "--text", SECRET, *reason, ok=False)
+    one_line_error(done, "reason holds")
+
+
+def test_what_cannot_be_changed_is_listed_and_exits_with_1(leaked: Cli, tmp_path: Path) -> None:
+    (tmp_path / "more.json").write_text('{"G0": "More."}')
+    leaked("import", "more.json", "-m", f"with {SECRET}")
+    (tmp_path / ".tfgrpo" / "notes.txt").write_text(SECRET)
+    done = leaked("redact", "--text", SECRET, "--reason", "x", "--yes", ok=False)
+    one_line_error(done, "not gone everywhere")
+    assert "versions.message, row 3: the digest of its version covers it" in done.stdout
+    assert "reflog.action" in done.stdout
+    assert "notes.txt holds the text still" in done.stdout
+    assert "all is well" in leaked("fsck").stdout
+
+
+def test_an_interrupted_redaction_is_said_and_finished(leaked: Cli, tmp_path: Path) -> None:
+    (tmp_path / ".tfgrpo/store.db-redacting").touch()
+    assert "redact --finish" in leaked("fsck", ok=False).stdout
+    assert "written anew" in leaked("redact", "--finish").stdout
+    assert "all is well" in leaked("fsck").stdout
