@@ -41,7 +41,8 @@ COMMANDS = {
     "revert": ("combine", "take back one version's changes"),
     "fsck": ("fsck", "check the whole store"),
     "export": ("transfer", "write a library to a file"),
-    "import": ("transfer", "read experiences from a file"),
+    "import": ("transfer", "read experiences from a file or a mirror"),
+    "mirror": ("mirror", "keep a git repository of the history"),
     "model": ("model", "embedded models: list, get, serve, rm"),
     "completion": ("completion", "print the shell's completion script"),
 }
@@ -50,7 +51,7 @@ SECTIONS = (
     ("Look", ("log", "show", "diff", "blame", "history", "status")),
     ("Move", ("checkout", "switch", "branch", "tag", "reset", "undo", "redo", "reflog")),
     ("Change", ("add", "modify", "delete", "keep", "merge", "cherry-pick", "revert")),
-    ("Share", ("export", "import")),
+    ("Share", ("export", "import", "mirror")),
     ("Keep house", ("fsck", "model", "completion")),
 )
 

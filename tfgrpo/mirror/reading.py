@@ -1,0 +1,245 @@
+"""From a git repository back to a store: versions under their digests, and commits by hand."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from tfgrpo.interchange import lists
+from tfgrpo.mirror import layout
+from tfgrpo.mirror.git import Git, MirrorError, Objects
+from tfgrpo.store.adopt import (
+    ForeignEvent,
+    ForeignVersion,
+    NotVerified,
+    adopt,
+    by_digest,
+    together,
+)
+from tfgrpo.store.canonical import SALT_BYTES, canonical, derived_id, seal
+from tfgrpo.store.errors import InvalidName
+from tfgrpo.store.merge import merge_base
+from tfgrpo.store.records import Library, Op, Version
+from tfgrpo.store.replay import REDACTED
+from tfgrpo.store.revisions import BRANCH, TAG, check_name
+from tfgrpo.store.store import Store
+
+
+class Returned(NamedTuple):
+    """What was read: the versions adopted, those made of commits by hand, the names moved here,
+    those that stand elsewhere there and were left alone, and those that cannot be names here."""
+
+    adopted: tuple[Version, ...]
+    by_hand: tuple[Version, ...]
+    moved: tuple[tuple[str, Version], ...]
+    apart: tuple[tuple[str, Version], ...]
+    unnamed: tuple[str, ...]
+
+
+class _Commit(NamedTuple):
+    id: str
+    parents: tuple[str, ...]
+    author: str
+    time: int
+    message: str
+    events: str | None  # the id of its events.jsonl
+    library: str | None  # the id of its library.md
+
+
+def bring_back(store: Store, folder: Path) -> Returned:
+    """Reads a mirror into the store, all of it or nothing.
+
+    Versions come under the digests they have; each is verified. A commit that somebody made by
+    hand becomes a version by its author, with the operations that its changes of `library.md`
+    are. Branches and tags that are new here are made, branches that are behind are moved
+    forward, and others are left alone. Raises MirrorError, or NotVerified with the commit.
+    """
+    if not folder.is_dir() or not Git.is_repository(folder):
+        raise MirrorError(
+            f"{folder} is no git repository", hint="`tfgrpo mirror git DIR` makes a mirror"
+        )
+    git = Git(folder)
+    with git.reading() as objects, together(store):
+        reader = _Reader(store, objects)
+        order = git("rev-list", "--topo-order", "--reverse", "--parents", "--branches", "--tags")
+        reader.read([line.split(" ") for line in order.splitlines()], folder)
+        moved, apart, unnamed = _names(store, git.refs(), reader.versions)
+    return Returned(tuple(reader.adopted), tuple(reader.made), moved, apart, unnamed)
+
+
+class _Reader:
+    def __init__(self, store: Store, objects: Objects) -> None:
+        self.versions: dict[str, Version] = {}  # by commit
+        self.adopted: list[Version] = []
+        self.made: list[Version] = []
+        self._store = store
+        self._objects = objects
+        self._rendering = layout.Rendering(store)
+        self._records: dict[str, ForeignVersion | None] = {}  # by the id of events.jsonl
+        self._of_hand: dict[str, ForeignVersion] = {}  # by commit: versions made of it before
+        self._here: dict[str, Version] | None = None
+
+    def read(self, order: list[list[str]], folder: Path) -> None:
+        """Reads commits, each as [id, *parents], parents first."""
+        commits = [self._commit(ids[0], ids[1:]) for ids in order]
+        if not any(self._records.values()):
+            raise MirrorError(
+                f"{folder} is a git repository, and no mirror of a store",
+                hint="`tfgrpo mirror git DIR` makes a mirror",
+            )
+        for foreign in self._records.values():
+            made = _made_of(json.loads(foreign.meta)) if foreign and foreign.meta else None
+            if foreign and made:
+                self._of_hand[made] = foreign
+        by_id = {commit.id: commit for commit in commits}
+        for commit in commits:
+            self.versions[commit.id] = self._version(commit, by_id)
+
+    def _commit(self, id: str, parents: list[str]) -> _Commit:
+        found = self._objects.get(id)
+        assert found is not None, "rev-list has just named it"
+        head, _, message = found[1].decode("utf-8", "replace").partition("\n\n")
+        author = next((line for line in head.split("\n") if line.startswith("author ")), "")
+        who, time = layout.author_of(author.removeprefix("author "))
+        events = self._objects.get(f"{id}:{layout.EVENTS}")
+        if events and events[0] not in self._records:
+            self._records[events[0]] = layout.recorded(events[1])
+        library = self._objects.get(f"{id}:{layout.LIBRARY}")
+        return _Commit(
+            id,
+            tuple(parents),
+            who,
+            time,
+            message.strip(),
+            events and events[0],
+            library and library[0],
+        )
+
+    def _version(self, commit: _Commit, commits: Mapping[str, _Commit]) -> Version:
+        parents = [self.versions[p] for p in commit.parents]
+        record = self._records.get(commit.events or "")
+        told = record is not None and all(
+            commits[p].events != commit.events for p in commit.parents
+        )
+        if told and record is not None:
+            version = self._adopt(record, commit)
+            if self._text(commit) == self._rendering.at(version):
+                return version
+            base, others = version, []  # amended by hand
+        else:
+            base = parents[0] if parents else self._store.version(0)
+            others = parents[1:]
+        if commit.id in self._of_hand:
+            return self._adopt(self._of_hand[commit.id], commit)
+        return self._read_before(commit.id) or self._by_hand(commit, base, others)
+
+    def _text(self, commit: _Commit) -> str:
+        found = self._objects.get(commit.library) if commit.library else None
+        if found is None:
+            raise MirrorError(
+                f"commit {commit.id[:12]} has no {layout.LIBRARY}",
+                hint="put the file back there; its lines are removed one by one",
+            )
+        return found[1].decode("utf-8", "replace")
+
+    def _adopt(self, foreign: ForeignVersion, commit: _Commit) -> Version:
+        known = by_digest(self._store, foreign.digest)
+        if known is not None:
+            return known
+        try:
+            version = adopt(self._store, foreign)
+        except NotVerified as error:
+            raise NotVerified(f"commit {commit.id[:12]}: {error}", hint=error.hint) from None
+        self.adopted.append(version)
+        return version
+
+    def _read_before(self, commit: str) -> Version | None:
+        """Returns the version that the store made of a commit by hand on an earlier reading."""
+        if self._here is None:
+            versions = map(self._store.version, range(self._store.port.last_version() + 1))
+            self._here = {made: v for v in versions if (made := _made_of(v.meta))}
+        return self._here.get(commit)
+
+    def _by_hand(self, commit: _Commit, base: Version, others: list[Version]) -> Version:
+        merged = [
+            other for other in others if merge_base(self._store, base, other).number != other.number
+        ]
+        subject = commit.message.partition("\n")[0] or "(no message)"
+        evidence = canonical({"source": layout.LIBRARY, "format": "git", "commit": commit.id})
+        events = []
+        for op, id, text in self._changes(commit, self._store.library(base)):
+            salt = os.urandom(SALT_BYTES)
+            sealed = seal(salt, text, subject)
+            events.append(ForeignEvent(op, id, text, subject, evidence.decode(), sealed, salt))
+        meta = canonical({"import": {"format": "git", "commit": commit.id}}).decode()
+        parents = (base.digest, *(other.digest for other in merged[:1]))
+        said = re.sub(rf"\n*^{layout.TRAILER}: .*$", "", commit.message, flags=re.MULTILINE)
+        foreign = ForeignVersion(
+            b"", parents, commit.author, commit.time, said.strip() or subject, meta, events
+        )
+        version = adopt(self._store, foreign._replace(digest=foreign.computed()))
+        self.made.append(version)
+        return version
+
+    def _changes(self, commit: _Commit, library: Library) -> list[tuple[Op, str, str | None]]:
+        """Returns what turns a library into what a commit's `library.md` says, as operations."""
+        lines = [line.removesuffix("\r") for line in self._text(commit).split("\n")]
+        for number, line in enumerate(lines, 1):
+            if line.startswith(("<<<<<<< ", ">>>>>>> ")):
+                raise MirrorError(
+                    f"commit {commit.id[:12]}: {layout.LIBRARY}:{number} is an unresolved conflict",
+                    hint="resolve it there and commit",
+                )
+        before = {e.id: e.text for e in library}
+        changes: list[tuple[Op, str, str | None]] = []
+        seen: set[str] = set()
+        for item in lists.items(lines):
+            id = item.id
+            if id is None or id in seen:
+                id = derived_id("git", commit.id, item.line)
+            seen.add(id)
+            if id not in before:
+                changes.append(("ADD", id, item.text))
+            elif item.text not in (before[id], REDACTED):
+                changes.append(("MODIFY", id, item.text))
+        return changes + [("DELETE", id, None) for id in before if id not in seen]
+
+
+def _made_of(meta: object) -> str | None:
+    """Returns the commit by hand that a version with this meta was made of."""
+    said = meta.get("import") if isinstance(meta, Mapping) else None
+    commit = said.get("commit") if isinstance(said, Mapping) else None
+    return commit if isinstance(commit, str) else None
+
+
+def _names(
+    store: Store, refs: Mapping[str, str], versions: Mapping[str, Version]
+) -> tuple[tuple[tuple[str, Version], ...], tuple[tuple[str, Version], ...], tuple[str, ...]]:
+    """Makes and moves branches and tags; returns those moved, left apart, and impossible."""
+    moves: list[tuple[str, int | None, str | None]] = []
+    moved, apart, unnamed = [], [], []
+    here = {BRANCH: store.branches(), TAG: store.tags()}
+    for ref, commit in refs.items():
+        kind, label = (BRANCH, "branch") if ref.startswith("refs/heads/") else (TAG, "tag")
+        name, version = layout.our_name(ref.split("/", 2)[2]), versions[commit]
+        at = here[kind].get(name)
+        if at == version.number:
+            continue
+        try:
+            check_name(label, name)
+        except InvalidName:
+            unnamed.append(name)
+            continue
+        forward = kind == BRANCH and at is not None
+        if at is None or (forward and merge_base(store, store.version(at), version).number == at):
+            moves.append((kind + name, version.number, None))
+            moved.append((name, version))
+        elif merge_base(store, store.version(at), version).number != version.number or kind == TAG:
+            apart.append((name, version))
+    if moves:
+        store.move_names(moves, "import git")
+    return tuple(moved), tuple(apart), tuple(unnamed)
