@@ -60,7 +60,7 @@ def export(
     "-f",
     "--format",
     "format_",
-    type=click.Choice(list(interchange.formats())),
+    type=click.Choice(list(interchange.available())),
     help="What FILE is; else its content tells.",
 )
 @click.option("-m", "--message", help="The version's message.")
@@ -142,3 +142,5 @@ def _import_git(app: App, folder: Path) -> None:
         click.echo(f"{name} is at {version.name}")
     for name, version in found.apart:
         click.echo(f"{name} differs there: it stands at {version.name}, and was left alone here")
+    for name in found.unnamed:
+        click.echo(f"{name} cannot be a name here, and was left out")

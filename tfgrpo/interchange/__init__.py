@@ -22,7 +22,7 @@ from tfgrpo.interchange.records import (
     Source,
     UnreadableLibrary,
 )
-from tfgrpo.interchange.registry import by_file_name, formats, named, read, written
+from tfgrpo.interchange.registry import available, by_file_name, named, read, written
 
 __all__ = [
     "Batch",
@@ -34,10 +34,10 @@ __all__ = [
     "Plan",
     "Source",
     "UnreadableLibrary",
+    "available",
     "bring_in",
     "by_file_name",
     "export",
-    "formats",
     "named",
     "plan",
     "read",

@@ -13,7 +13,7 @@ HINT = 'write {"G0": "text", …}, or a Markdown list with a line for each exper
 
 
 @cache
-def formats() -> dict[str, Format]:
+def available() -> dict[str, Format]:
     """Returns name → format, names ascending: every module in `formats/` defines one."""
     package = importlib.import_module("tfgrpo.interchange.formats")
     found: list[Format] = [
@@ -25,16 +25,16 @@ def formats() -> dict[str, Format]:
 
 def written() -> tuple[str, ...]:
     """Returns the names of the formats that can be written."""
-    return tuple(name for name, format in formats().items() if format.write)
+    return tuple(name for name, format in available().items() if format.write)
 
 
 def named(name: str) -> Format:
     """Returns the format of that name. Raises UnreadableLibrary listing what there is."""
-    if name not in formats():
+    if name not in available():
         raise UnreadableLibrary(
-            f"there is no format {name!r}", hint=f"there are {', '.join(formats())}"
+            f"there is no format {name!r}", hint=f"there are {', '.join(available())}"
         )
-    return formats()[name]
+    return available()[name]
 
 
 def by_file_name(name: str) -> str | None:
@@ -68,7 +68,7 @@ def read(path: Path, format: str | None = None) -> Document:
         ) from None
     source = Source(path, data)
     if chosen is None:
-        sure = {f: f.detect(source) for f in formats().values()}
+        sure = {f: f.detect(source) for f in available().values()}
         chosen = max(sure, key=lambda f: sure[f])
         if not sure[chosen]:
             raise source.wrong("holds no experiences", hint=HINT)

@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO
 
 from tfgrpo.store.errors import TfgrpoError
 
@@ -88,13 +88,17 @@ class Git:
         found = self("cat-file", "--batch-check", data=f"{commit}\n".encode())
         return found.split()[1:2] == ["commit"]
 
+    def is_ancestor(self, commit: str, of: str) -> bool:
+        """Returns whether a commit is in another's history."""
+        return not self("rev-list", "-n", "1", commit, "--not", of)
+
     @contextmanager
     def importing(self) -> Iterator[IO[bytes]]:
         """Gives a stream for `git fast-import`; a stream that ends early imports nothing.
 
         Marks asked for with `get-mark` can be read from `answers` afterwards.
         """
-        command = ["fast-import", "--quiet", "--done", "--force", "--date-format=raw"]
+        command = ["-c", "core.compression=1", "fast-import", "--quiet", "--done", "--force"]
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             process = _start([*self._where, *command], subprocess.PIPE, out, err)
             assert process.stdin is not None
@@ -115,39 +119,30 @@ class Git:
             out.seek(0)
             self.answers = out.read().decode().split()
 
-    @contextmanager
-    def reading(self) -> Iterator[Objects]:
-        """Gives objects by name, from one process."""
-        with tempfile.TemporaryFile() as err:
-            process = _start(
-                [*self._where, "cat-file", "--batch"], subprocess.PIPE, subprocess.PIPE, err
-            )
-            assert process.stdin is not None
+    def objects(self, names: Sequence[str]) -> Iterator[tuple[str, bytes] | None]:
+        """Yields the id and content of each named object, from one process; None for none."""
+        with tempfile.TemporaryFile() as asked, tempfile.TemporaryFile() as err:
+            asked.write("".join(f"{name}\n" for name in names).encode())
+            asked.seek(0)
+            command = [*self._where, "cat-file", "--batch", "--buffer"]
+            process = _start(command, asked, subprocess.PIPE, err)
             assert process.stdout is not None
             try:
-                yield Objects(process.stdin, process.stdout)
+                for _ in names:
+                    head = process.stdout.readline().split()
+                    if not head:
+                        err.seek(0)
+                        raise _failed(["cat-file"], err.read())
+                    if len(head) != 3:
+                        yield None
+                        continue
+                    content = process.stdout.read(int(head[2]))
+                    process.stdout.read(1)
+                    yield head[0].decode(), content
             finally:
-                process.stdin.close()
                 process.stdout.close()
+                process.terminate()
                 process.wait()
-
-
-class Objects(NamedTuple):
-    """A running `git cat-file --batch`."""
-
-    asked: IO[bytes]
-    told: IO[bytes]
-
-    def get(self, name: str) -> tuple[str, bytes] | None:
-        """Returns an object's id and content; None when there is none of that name."""
-        self.asked.write(name.encode() + b"\n")
-        self.asked.flush()
-        head = self.told.readline().decode().split()
-        if len(head) != 3:
-            return None
-        content = self.told.read(int(head[2]))
-        self.told.read(1)
-        return head[0], content
 
 
 def update_refs(git: Git, moves: Iterable[tuple[str, str, str]]) -> None:
@@ -180,7 +175,7 @@ def _run(arguments: Sequence[str], data: bytes | None) -> bytes:
 
 
 def _start(
-    arguments: Sequence[str], stdin: int, stdout: int | IO[bytes], stderr: IO[bytes]
+    arguments: Sequence[str], stdin: int | IO[bytes], stdout: int | IO[bytes], stderr: IO[bytes]
 ) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(

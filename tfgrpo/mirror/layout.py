@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from urllib.parse import unquote
 
 from tfgrpo.interchange.lists import written
@@ -24,6 +24,7 @@ HEADING = """# Library
 
 """
 LAYOUT = 1
+COMMIT = re.compile(r"\A[0-9a-f]{40}(?:[0-9a-f]{24})?\Z")
 IDENT = re.compile(r"\A(.*?)\s*<([^<>\n]*)>\Z", re.DOTALL)
 
 
@@ -151,6 +152,19 @@ def author_of(line: str) -> tuple[str, int]:
     seconds = when.split(" ")[0]
     named = f"{name} <{email}>" if email else name
     return named.strip() or "unknown", int(seconds) * 1_000_000 if seconds.isdigit() else 0
+
+
+def made_of(meta: object) -> str | None:
+    """Returns the commit by hand that a version with this meta was made of."""
+    said = meta.get("import") if isinstance(meta, Mapping) else None
+    commit = said.get("commit") if isinstance(said, Mapping) else None
+    return commit if isinstance(commit, str) and COMMIT.match(commit) else None
+
+
+def made_by_hand(store: Store) -> dict[str, Version]:
+    """Returns commit → version, of every commit by hand that the store made a version of."""
+    versions = map(store.version, range(store.port.last_version() + 1))
+    return {commit: version for version in versions if (commit := made_of(version.meta))}
 
 
 def ref_name(name: str, names: Collection[str]) -> str:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from tfgrpo.interchange import lists
 from tfgrpo.mirror import layout
-from tfgrpo.mirror.git import Git, MirrorError, Objects
+from tfgrpo.mirror.git import Git, MirrorError
 from tfgrpo.store.adopt import (
     ForeignEvent,
     ForeignVersion,
@@ -47,7 +47,6 @@ class _Commit(NamedTuple):
     time: int
     message: str
     events: str | None  # the id of its events.jsonl
-    library: str | None  # the id of its library.md
 
 
 def bring_back(store: Store, folder: Path) -> Returned:
@@ -63,71 +62,70 @@ def bring_back(store: Store, folder: Path) -> Returned:
             f"{folder} is no git repository", hint="`tfgrpo mirror git DIR` makes a mirror"
         )
     git = Git(folder)
-    with git.reading() as objects, together(store):
-        reader = _Reader(store, objects)
-        order = git("rev-list", "--topo-order", "--reverse", "--parents", "--branches", "--tags")
-        reader.read([line.split(" ") for line in order.splitlines()], folder)
+    with together(store):
+        reader = _Reader(store, git)
+        reader.read()
         moved, apart, unnamed = _names(store, git.refs(), reader.versions)
     return Returned(tuple(reader.adopted), tuple(reader.made), moved, apart, unnamed)
 
 
 class _Reader:
-    def __init__(self, store: Store, objects: Objects) -> None:
+    def __init__(self, store: Store, git: Git) -> None:
         self.versions: dict[str, Version] = {}  # by commit
         self.adopted: list[Version] = []
         self.made: list[Version] = []
         self._store = store
-        self._objects = objects
+        self._git = git
         self._rendering = layout.Rendering(store)
+        self._shown: dict[bytes, str] = {}
         self._records: dict[str, ForeignVersion | None] = {}  # by the id of events.jsonl
         self._of_hand: dict[str, ForeignVersion] = {}  # by commit: versions made of it before
         self._here: dict[str, Version] | None = None
 
-    def read(self, order: list[list[str]], folder: Path) -> None:
-        """Reads commits, each as [id, *parents], parents first."""
-        commits = [self._commit(ids[0], ids[1:]) for ids in order]
+    def read(self) -> None:
+        """Reads every commit of every branch and tag, parents first."""
+        commits = self._commits()
         if not any(self._records.values()):
             raise MirrorError(
-                f"{folder} is a git repository, and no mirror of a store",
+                f"{self._git.folder} is a git repository, and no mirror of a store",
                 hint="`tfgrpo mirror git DIR` makes a mirror",
             )
         for foreign in self._records.values():
-            made = _made_of(json.loads(foreign.meta)) if foreign and foreign.meta else None
+            made = layout.made_of(json.loads(foreign.meta)) if foreign and foreign.meta else None
             if foreign and made:
                 self._of_hand[made] = foreign
-        by_id = {commit.id: commit for commit in commits}
-        for commit in commits:
-            self.versions[commit.id] = self._version(commit, by_id)
+        libraries = self._git.objects([f"{id}:{layout.LIBRARY}" for id in commits])
+        for commit, found in zip(commits.values(), libraries, strict=True):
+            text = None if found is None else found[1].decode("utf-8", "replace")
+            self.versions[commit.id] = self._version(commit, text)
 
-    def _commit(self, id: str, parents: list[str]) -> _Commit:
-        found = self._objects.get(id)
-        assert found is not None, "rev-list has just named it"
-        head, _, message = found[1].decode("utf-8", "replace").partition("\n\n")
-        author = next((line for line in head.split("\n") if line.startswith("author ")), "")
-        who, time = layout.author_of(author.removeprefix("author "))
-        events = self._objects.get(f"{id}:{layout.EVENTS}")
-        if events and events[0] not in self._records:
-            self._records[events[0]] = layout.recorded(events[1])
-        library = self._objects.get(f"{id}:{layout.LIBRARY}")
-        return _Commit(
-            id,
-            tuple(parents),
-            who,
-            time,
-            message.strip(),
-            events and events[0],
-            library and library[0],
-        )
+    def _commits(self) -> dict[str, _Commit]:
+        """Returns id → commit, parents first, and fills `_records`."""
+        git = self._git
+        order = git("rev-list", "--topo-order", "--reverse", "--parents", "--branches", "--tags")
+        lines = [line.split(" ") for line in order.splitlines()]
+        names = [name for id, *_ in lines for name in (id, f"{id}:{layout.EVENTS}")]
+        told = git.objects(names)
+        commits = {}
+        for (id, *parents), found, events in zip(lines, told, told, strict=False):
+            assert found is not None, "rev-list has just named it"
+            head, _, message = found[1].decode("utf-8", "replace").partition("\n\n")
+            author = next((line for line in head.split("\n") if line.startswith("author ")), "")
+            who, time = layout.author_of(author.removeprefix("author "))
+            if events and events[0] not in self._records:
+                self._records[events[0]] = layout.recorded(events[1])
+            commits[id] = _Commit(
+                id, tuple(parents), who, time, message.strip(), events and events[0]
+            )
+        return commits
 
-    def _version(self, commit: _Commit, commits: Mapping[str, _Commit]) -> Version:
+    def _version(self, commit: _Commit, text: str | None) -> Version:
         parents = [self.versions[p] for p in commit.parents]
         record = self._records.get(commit.events or "")
-        told = record is not None and all(
-            commits[p].events != commit.events for p in commit.parents
-        )
-        if told and record is not None:
+        # Who shows a record first was made of it; a commit that shows it again reverts to it.
+        if record is not None and self._shown.setdefault(record.digest, commit.id) == commit.id:
             version = self._adopt(record, commit)
-            if self._text(commit) == self._rendering.at(version):
+            if text == self._rendering.at(version):
                 return version
             base, others = version, []  # amended by hand
         else:
@@ -135,16 +133,8 @@ class _Reader:
             others = parents[1:]
         if commit.id in self._of_hand:
             return self._adopt(self._of_hand[commit.id], commit)
-        return self._read_before(commit.id) or self._by_hand(commit, base, others)
-
-    def _text(self, commit: _Commit) -> str:
-        found = self._objects.get(commit.library) if commit.library else None
-        if found is None:
-            raise MirrorError(
-                f"commit {commit.id[:12]} has no {layout.LIBRARY}",
-                hint="put the file back there; its lines are removed one by one",
-            )
-        return found[1].decode("utf-8", "replace")
+        before = self._read_before(commit.id)
+        return before or self._by_hand(commit, base, others, text)
 
     def _adopt(self, foreign: ForeignVersion, commit: _Commit) -> Version:
         known = by_digest(self._store, foreign.digest)
@@ -160,60 +150,60 @@ class _Reader:
     def _read_before(self, commit: str) -> Version | None:
         """Returns the version that the store made of a commit by hand on an earlier reading."""
         if self._here is None:
-            versions = map(self._store.version, range(self._store.port.last_version() + 1))
-            self._here = {made: v for v in versions if (made := _made_of(v.meta))}
+            self._here = layout.made_by_hand(self._store)
         return self._here.get(commit)
 
-    def _by_hand(self, commit: _Commit, base: Version, others: list[Version]) -> Version:
+    def _by_hand(
+        self, commit: _Commit, base: Version, others: list[Version], text: str | None
+    ) -> Version:
+        if text is None:
+            raise MirrorError(
+                f"commit {commit.id[:12]} has no {layout.LIBRARY}",
+                hint="put the file back there; experiences are deleted by their lines",
+            )
         merged = [
             other for other in others if merge_base(self._store, base, other).number != other.number
         ]
         subject = commit.message.partition("\n")[0] or "(no message)"
         evidence = canonical({"source": layout.LIBRARY, "format": "git", "commit": commit.id})
         events = []
-        for op, id, text in self._changes(commit, self._store.library(base)):
+        for op, id, said in _changes(commit, text, self._store.library(base)):
             salt = os.urandom(SALT_BYTES)
-            sealed = seal(salt, text, subject)
-            events.append(ForeignEvent(op, id, text, subject, evidence.decode(), sealed, salt))
+            sealed = seal(salt, said, subject)
+            events.append(ForeignEvent(op, id, said, subject, evidence.decode(), sealed, salt))
         meta = canonical({"import": {"format": "git", "commit": commit.id}}).decode()
         parents = (base.digest, *(other.digest for other in merged[:1]))
-        said = re.sub(rf"\n*^{layout.TRAILER}: .*$", "", commit.message, flags=re.MULTILINE)
+        message = re.sub(rf"\n*^{layout.TRAILER}: .*$", "", commit.message, flags=re.MULTILINE)
         foreign = ForeignVersion(
-            b"", parents, commit.author, commit.time, said.strip() or subject, meta, events
+            b"", parents, commit.author, commit.time, message.strip() or subject, meta, events
         )
         version = adopt(self._store, foreign._replace(digest=foreign.computed()))
         self.made.append(version)
         return version
 
-    def _changes(self, commit: _Commit, library: Library) -> list[tuple[Op, str, str | None]]:
-        """Returns what turns a library into what a commit's `library.md` says, as operations."""
-        lines = [line.removesuffix("\r") for line in self._text(commit).split("\n")]
-        for number, line in enumerate(lines, 1):
-            if line.startswith(("<<<<<<< ", ">>>>>>> ")):
-                raise MirrorError(
-                    f"commit {commit.id[:12]}: {layout.LIBRARY}:{number} is an unresolved conflict",
-                    hint="resolve it there and commit",
-                )
-        before = {e.id: e.text for e in library}
-        changes: list[tuple[Op, str, str | None]] = []
-        seen: set[str] = set()
-        for item in lists.items(lines):
-            id = item.id
-            if id is None or id in seen:
-                id = derived_id("git", commit.id, item.line)
-            seen.add(id)
-            if id not in before:
-                changes.append(("ADD", id, item.text))
-            elif item.text not in (before[id], REDACTED):
-                changes.append(("MODIFY", id, item.text))
-        return changes + [("DELETE", id, None) for id in before if id not in seen]
 
-
-def _made_of(meta: object) -> str | None:
-    """Returns the commit by hand that a version with this meta was made of."""
-    said = meta.get("import") if isinstance(meta, Mapping) else None
-    commit = said.get("commit") if isinstance(said, Mapping) else None
-    return commit if isinstance(commit, str) else None
+def _changes(commit: _Commit, text: str, library: Library) -> list[tuple[Op, str, str | None]]:
+    """Returns what turns a library into what a commit's `library.md` says, as operations."""
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
+    for number, line in enumerate(lines, 1):
+        if line.startswith(("<<<<<<< ", ">>>>>>> ")):
+            raise MirrorError(
+                f"commit {commit.id[:12]}: {layout.LIBRARY}:{number} is an unresolved conflict",
+                hint="resolve it there and commit",
+            )
+    before = {e.id: e.text for e in library}
+    changes: list[tuple[Op, str, str | None]] = []
+    seen: set[str] = set()
+    for item in lists.items(lines):
+        id = item.id
+        if id is None or id in seen:
+            id = derived_id("git", commit.id, item.line)
+        seen.add(id)
+        if id not in before:
+            changes.append(("ADD", id, item.text))
+        elif item.text not in (before[id], REDACTED):
+            changes.append(("MODIFY", id, item.text))
+    return changes + [("DELETE", id, None) for id in before if id not in seen]
 
 
 def _names(

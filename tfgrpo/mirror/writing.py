@@ -8,6 +8,7 @@ from typing import IO, NamedTuple
 
 from tfgrpo.mirror import layout
 from tfgrpo.mirror.git import Git, MirrorError, update_refs
+from tfgrpo.store.adopt import by_digest
 from tfgrpo.store.records import Version
 from tfgrpo.store.revisions import BRANCH, TAG
 from tfgrpo.store.store import Store
@@ -60,7 +61,7 @@ def mirror(store: Store, folder: Path, revision: str | None = None) -> Mirrored:
     targets = {ref: writer.commits[store.version(n).digest.hex()] for ref, n in wanted.items()}
     moves = [(ref, new_, refs.get(ref, "")) for ref, new_ in targets.items()]
     moves = [move for move in moves if move[1] != move[2]]
-    _refuse_unread(git, moves, set(writer.commits.values()))
+    _refuse_unread(store, git, moves, writer.commits)
     gone = [] if revision else _gone(store, refs, wanted, head, set(writer.commits.values()))
     update_refs(git, [(ref, "", refs[ref]) for ref in gone])
     update_refs(git, moves)
@@ -146,13 +147,25 @@ def _known(git: Git) -> dict[str, str]:
     return known
 
 
-def _refuse_unread(git: Git, moves: list[tuple[str, str, str]], ours: set[str]) -> None:
+def _refuse_unread(
+    store: Store, git: Git, moves: list[tuple[str, str, str]], commits: Mapping[str, str]
+) -> None:
     """Raises MirrorError when a ref would leave commits behind that the store has not read."""
+    digests = {commit: digest for digest, commit in commits.items()}
     for ref, new, old in moves:
-        if old and old not in ours and git("rev-list", "-n", "1", old, "--not", new):
+        left = git("rev-list", old, "--not", new).split() if old else []
+        unread = {
+            commit
+            for commit in left
+            if commit not in digests or by_digest(store, bytes.fromhex(digests[commit])) is None
+        }
+        if unread:
+            unread -= layout.made_by_hand(store).keys()
+        if unread:
             raise MirrorError(
-                f"{_short(ref)} has commits made by hand that the store has not read",
-                hint="`tfgrpo import git DIR` makes versions of them",
+                f"{_short(ref)} in {git.folder} has {len(unread)} commits that the store has not "
+                "read",
+                hint=f"`tfgrpo import git {git.folder}` makes versions of them",
             )
 
 
@@ -192,9 +205,13 @@ class _Writer:
         store = self._store
         by_hand = self._by_hand(numbers)
         with self._git.importing() as stream:
+            # All libraries first: git packs each as what differs from the file before it.
+            for mark, number in enumerate(numbers, len(numbers) + 1):
+                stream.write(b"blob\nmark :%d\n" % mark)
+                stream.writelines(_data(self._rendering.at(store.version(number)).encode()))
             for mark, number in enumerate(numbers, 1):
-                version = store.version(number)
-                stream.writelines(self._commit(version, mark, by_hand.get(number)))
+                blob = len(numbers) + mark
+                stream.writelines(self._commit(store.version(number), mark, blob, by_hand))
                 self._marks[number] = mark
             self._ask(stream)
         answers = iter(self._git.answers)
@@ -207,36 +224,43 @@ class _Writer:
 
     def _by_hand(self, numbers: list[int]) -> dict[int, str]:
         """Returns version → the commit by hand that it was made of, where that commit is here."""
-        found = {}
-        for number in numbers:
-            said = self._store.version(number).meta.get("import")
-            commit = said.get("commit") if isinstance(said, Mapping) else None
-            if isinstance(commit, str) and self._git.exists(commit):
-                found[number] = commit
-        return found
+        made = {n: layout.made_of(self._store.version(n).meta) for n in numbers}
+        return {n: commit for n, commit in made.items() if commit and self._git.exists(commit)}
 
-    def _commit(self, version: Version, mark: int, by_hand: str | None) -> Iterator[bytes]:
+    def _parents(self, version: Version, by_hand: str | None) -> list[str]:
+        """Returns the commits that a version's commit stands on.
+
+        The commit by hand that it was made of comes first, and takes its parent's place where it
+        stands on that one itself.
+        """
+        numbers = [n for n in (version.parent, version.merged) if n is not None]
+        names = [self._name(self._store.version(n)) for n in numbers]
+        if by_hand is None:
+            return names
+        kept = [n for n in names if n[0] == ":" or not self._git.is_ancestor(n, by_hand)]
+        return [by_hand, *kept]
+
+    def _commit(
+        self, version: Version, mark: int, library: int, by_hand: Mapping[int, str]
+    ) -> Iterator[bytes]:
         port = self._store.port
         rows = list(port.events(version.position - version.events, version.position))
         self.redacted += sum(row.seal is not None and row.salt is None for row in rows)
         numbers = [n for n in (version.parent, version.merged) if n is not None]
-        parents = [self._store.version(n) for n in numbers]
+        digests = [self._store.version(n).digest for n in numbers]
         who = layout.ident(version.author, version.time)
         yield b"commit %s\nmark :%d\n" % (SCRATCH.encode(), mark)
         yield b"author %s\ncommitter %s\n" % (who, who)
         yield from _data(layout.message(version))
-        for n, parent in enumerate(parents):
-            # A commit by hand stands on its version's parent, so it takes that one's place.
-            named = by_hand if by_hand and n == 0 else self._name(parent)
-            yield b"%s %s\n" % (b"merge" if n else b"from", named.encode())
-        if not parents:
+        for n, parent in enumerate(self._parents(version, by_hand.get(version.number))):
+            yield b"%s %s\n" % (b"merge" if n else b"from", parent.encode())
+        if not digests:
             yield b"M 100644 inline %s\n" % layout.ATTRIBUTES.encode()
             yield from _data(layout.ATTRIBUTES_TEXT)
-        yield b"M 100644 inline %s\n" % layout.LIBRARY.encode()
-        yield from _data(self._rendering.at(version).encode())
+        yield b"M 100644 :%d %s\n" % (library, layout.LIBRARY.encode())
         meta = port.version_meta(version.number)
         yield b"M 100644 inline %s\n" % layout.EVENTS.encode()
-        yield from _data(layout.record(version, [p.digest for p in parents], meta, rows))
+        yield from _data(layout.record(version, digests, meta, rows))
 
     def _name(self, version: Version) -> str:
         mark = self._marks.get(version.number)
