@@ -139,7 +139,7 @@ class Source:
     def wrong(self, what: str, line: int | None = None, *, hint: str) -> UnreadableLibrary:
         """Returns the error that says what is wrong with the file, and where."""
         place = f"{self.path}:{line}" if line else f"{self.path}"
-        return UnreadableLibrary(f"{place}: {what}"[:300], hint=hint)
+        return UnreadableLibrary(f"{place}: {' '.join(what.split())[:200]}", hint=hint)
 
 
 class Pairs(dict[str, object]):
@@ -160,7 +160,7 @@ class Format(NamedTuple):
 
     `keeps` says what survives the way there and back: `history` every operation, `ids` texts and
     identity, `texts` the texts to the letter, `words` the texts with single blanks. `detect`
-    returns how sure it is that a source is of this kind, from 0 (it is not) to 3 (it cannot be
+    returns how sure it is that a source is of this kind, from 0 (it is not) to 4 (it cannot be
     anything else). `read` raises UnreadableLibrary; `write` is None for what is only read.
     """
 

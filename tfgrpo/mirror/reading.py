@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import json
 import os
 import re
@@ -77,14 +78,13 @@ class _Reader:
         self._store = store
         self._git = git
         self._rendering = layout.Rendering(store)
-        self._shown: dict[bytes, str] = {}
         self._records: dict[str, ForeignVersion | None] = {}  # by the id of events.jsonl
         self._of_hand: dict[str, ForeignVersion] = {}  # by commit: versions made of it before
         self._here: dict[str, Version] | None = None
 
     def read(self) -> None:
         """Reads every commit of every branch and tag, parents first."""
-        commits = self._commits()
+        commits = self._in_time(self._commits())
         if not any(self._records.values()):
             raise MirrorError(
                 f"{self._git.folder} is a git repository, and no mirror of a store",
@@ -97,7 +97,7 @@ class _Reader:
         libraries = self._git.objects([f"{id}:{layout.LIBRARY}" for id in commits])
         for commit, found in zip(commits.values(), libraries, strict=True):
             text = None if found is None else found[1].decode("utf-8", "replace")
-            self.versions[commit.id] = self._version(commit, text)
+            self.versions[commit.id] = self._version(commit, commits, text)
 
     def _commits(self) -> dict[str, _Commit]:
         """Returns id → commit, parents first, and fills `_records`."""
@@ -119,11 +119,34 @@ class _Reader:
             )
         return commits
 
-    def _version(self, commit: _Commit, text: str | None) -> Version:
+    def _in_time(self, commits: dict[str, _Commit]) -> dict[str, _Commit]:
+        """Returns commits by time, parents first: so versions are numbered as they were made."""
+        times, waiting = {}, {id: len(commit.parents) for id, commit in commits.items()}
+        children: dict[str, list[str]] = {id: [] for id in commits}
+        for id, commit in commits.items():
+            record = self._records.get(commit.events or "")
+            whole = record is not None and record.time // 1_000_000 == commit.time // 1_000_000
+            times[id] = record.time if record is not None and whole else commit.time
+            for parent in commit.parents:
+                children[parent].append(id)
+        heap = [(times[id], id) for id, count in waiting.items() if not count]
+        heapq.heapify(heap)
+        ordered = {}
+        while heap:
+            _, id = heapq.heappop(heap)
+            ordered[id] = commits[id]
+            for child in children[id]:
+                waiting[child] -= 1
+                if not waiting[child]:
+                    heapq.heappush(heap, (times[child], child))
+        return ordered
+
+    def _version(
+        self, commit: _Commit, commits: Mapping[str, _Commit], text: str | None
+    ) -> Version:
         parents = [self.versions[p] for p in commit.parents]
         record = self._records.get(commit.events or "")
-        # Who shows a record first was made of it; a commit that shows it again reverts to it.
-        if record is not None and self._shown.setdefault(record.digest, commit.id) == commit.id:
+        if record is not None and _tells(commit, record, parents, commits):
             version = self._adopt(record, commit)
             if text == self._rendering.at(version):
                 return version
@@ -180,6 +203,22 @@ class _Reader:
         version = adopt(self._store, foreign._replace(digest=foreign.computed()))
         self.made.append(version)
         return version
+
+
+def _tells(
+    commit: _Commit,
+    record: ForeignVersion,
+    parents: list[Version],
+    commits: Mapping[str, _Commit],
+) -> bool:
+    """Returns whether a commit's record is its own.
+
+    It is where the commit stands on what the version builds on, or on the commit by hand that
+    the version was made of. Elsewhere it came along, as in a revert or a cherry-pick.
+    """
+    digests = tuple(version.digest for version in parents)
+    fresh = all(commits[p].events != commit.events for p in commit.parents)
+    return fresh and (digests == record.parents or record.digest in digests)
 
 
 def _changes(commit: _Commit, text: str, library: Library) -> list[tuple[Op, str, str | None]]:

@@ -22,10 +22,7 @@ OURS = "STRATEGIES & INSIGHTS"
 
 
 def detect(source: Source) -> int:
-    bullets = [match[2] for line in source.lines if (match := BULLET.match(line))]
-    if any(COUNTS.match(said) for said in bullets):
-        return 3
-    return 2 * bool(bullets)
+    return 2 * any(BULLET.match(line) for line in source.lines)
 
 
 def read(source: Source) -> Content:

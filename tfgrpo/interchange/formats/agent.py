@@ -21,7 +21,7 @@ def detect(source: Source) -> int:
     if source.text.lstrip()[:1] in ("{", "["):
         return 0
     agent = re.search(r"^agent:", source.text, re.MULTILINE)
-    return 3 * bool(agent and re.search(r"^\s+instructions:", source.text, re.MULTILINE))
+    return 4 * bool(agent and re.search(r"^\s+instructions:", source.text, re.MULTILINE))
 
 
 def read(source: Source) -> Content:

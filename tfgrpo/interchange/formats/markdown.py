@@ -10,6 +10,8 @@ from tfgrpo.interchange.records import Content, Format, Source
 
 
 def detect(source: Source) -> int:
+    if any(item.id for item in lists.items(source.lines)):
+        return 3
     return int(any(lists.BULLET.match(line.lstrip()) for line in source.lines))
 
 

@@ -15,7 +15,7 @@ FENCE = "---"
 
 
 def detect(source: Source) -> int:
-    return 3 * (source.lines[0].rstrip() == FENCE and _end(source) is not None)
+    return 4 * (source.lines[0].rstrip() == FENCE and _end(source) is not None)
 
 
 def _end(source: Source) -> int | None:
