@@ -63,7 +63,7 @@ def plan(
         elsewhere = said in there and not (carried and id in texts)
         if elsewhere or id in taken or texts.get(id) == said:
             known += 1
-        elif said == REDACTED or (not again and _had(store, id, said, not carried, ranges)):
+        elif said == REDACTED or (not again and _had(store, id, said, ranges)):
             left.append(id)
         else:
             operations.append(
@@ -79,15 +79,13 @@ def plan(
     return Plan(tuple(operations), known, tuple(left))
 
 
-def _had(
-    store: Store, id: str, said: str, derived: bool, ranges: Sequence[tuple[int, int]]
-) -> bool:
+def _had(store: Store, id: str, said: str, ranges: Sequence[tuple[int, int]]) -> bool:
     """Returns whether an experience had that text before, in the history of these ranges.
 
-    An id derived from a text stands for it even where the text was redacted since.
+    What was redacted may have been that text, so it counts.
     """
     return any(
-        (event.redacted and derived) or (event.text is not None and one_line(event.text) == said)
+        event.redacted or (event.text is not None and one_line(event.text) == said)
         for event in store.history(id)
         if any(after < event.row <= upto for after, upto in ranges)
     )
