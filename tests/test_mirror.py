@@ -301,6 +301,18 @@ def test_an_amended_commit_is_the_version_and_what_was_changed_on_it(
         (version,) = bring_back(other, folder).by_hand
         assert other.version(version.parent or 0).digest == shop.tip("main").digest
         assert version.message == "merge web"
+        mirror(other, folder)
+        with new_store(tmp_path, "third.db") as third:
+            assert bring_back(third, folder).by_hand == ()
+            same(other, third)
+
+
+def test_a_shallow_clone_is_refused(shop: Store, tmp_path: Path) -> None:
+    mirror(shop, tmp_path / "m")
+    git(tmp_path, "clone", "-q", "--depth=1", f"file://{tmp_path}/m", "cut")
+    for act in (mirror, bring_back):
+        with pytest.raises(MirrorError, match="shallow"):
+            act(shop, tmp_path / "cut")  # type: ignore[operator]
 
 
 def test_commits_that_the_store_has_not_read_are_never_left_behind(
@@ -444,6 +456,7 @@ def test_uncommitted_changes_are_not_touched(shop: Store, tmp_path: Path) -> Non
 
 def test_one_revision_takes_its_history_and_the_names_in_it(shop: Store, tmp_path: Path) -> None:
     assert mirror(shop, tmp_path / "m", "web").written == 3
+    assert EUROS in (tmp_path / "m/library.md").read_text()
     assert git(tmp_path / "m", "for-each-ref", "--format=%(refname:short)").split() == [
         "web",
         "r/step_1",

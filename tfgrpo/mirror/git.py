@@ -83,6 +83,14 @@ class Git:
                 found[name] = target[1]
         return found
 
+    def refuse_shallow(self) -> None:
+        """Raises MirrorError for a clone that was cut short: its history has no beginning."""
+        if self("rev-parse", "--is-shallow-repository").strip() == "true":
+            raise MirrorError(
+                f"{self.folder} is a shallow clone: the beginning of its history is missing",
+                hint=f"`git -C {self.folder} fetch --unshallow` fetches the rest",
+            )
+
     def exists(self, commit: str) -> bool:
         """Returns whether a commit of that full id is there."""
         found = self("cat-file", "--batch-check", data=f"{commit}\n".encode())

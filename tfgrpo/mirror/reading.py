@@ -63,6 +63,7 @@ def bring_back(store: Store, folder: Path) -> Returned:
             f"{folder} is no git repository", hint="`tfgrpo mirror git DIR` makes a mirror"
         )
     git = Git(folder)
+    git.refuse_shallow()
     with together(store):
         reader = _Reader(store, git)
         reader.read()

@@ -39,7 +39,8 @@ def mirror(store: Store, folder: Path, revision: str | None = None) -> Mirrored:
     that the store has not read yet.
     """
     numbers, names = _wanted(store, revision)
-    git = _open(store, folder)
+    git = _open(store, folder, names)
+    git.refuse_shallow()
     refs = git.refs()
     known = _known(git) if refs else {}
     if refs and not known:
@@ -49,11 +50,6 @@ def mirror(store: Store, folder: Path, revision: str | None = None) -> Mirrored:
         )
     head = _head(git)
     wanted = _ref_names(names)
-    if not git.bare and head in wanted and git("status", "--porcelain", "--untracked-files=no"):
-        raise MirrorError(
-            f"{folder} has changes that are not committed",
-            hint="commit them there, or `git stash` them, and run this again",
-        )
     writer = _Writer(store, git, known)
     new = [n for n in numbers if store.version(n).digest.hex() not in known]
     if new:
@@ -62,10 +58,15 @@ def mirror(store: Store, folder: Path, revision: str | None = None) -> Mirrored:
     moves = [(ref, new_, refs.get(ref, "")) for ref, new_ in targets.items()]
     moves = [move for move in moves if move[1] != move[2]]
     _refuse_unread(store, git, moves, writer.commits)
+    brought = not git.bare and any(ref == head for ref, _, _ in moves)
+    if brought and git("status", "--porcelain", "--untracked-files=no"):
+        raise MirrorError(
+            f"{folder} has changes that are not committed",
+            hint="commit them there, or `git stash` them, and run this again",
+        )
     gone = [] if revision else _gone(store, refs, wanted, head, set(writer.commits.values()))
     update_refs(git, [(ref, "", refs[ref]) for ref in gone])
     update_refs(git, moves)
-    brought = not git.bare and any(ref == head for ref, _, _ in moves)
     if brought:
         old = refs.get(head)
         git("read-tree", "-m", "-u", *([old] if old else []), targets[head])
@@ -115,7 +116,7 @@ def _ref_names(names: Mapping[str, int]) -> dict[str, int]:
     return found
 
 
-def _open(store: Store, folder: Path) -> Git:
+def _open(store: Store, folder: Path, names: Mapping[str, int]) -> Git:
     if Git.is_repository(folder):
         return Git(folder)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -123,8 +124,10 @@ def _open(store: Store, folder: Path) -> Git:
             f"{folder} is neither empty nor a git repository",
             hint="name a folder that is empty or not there yet",
         )
-    branches = store.branches()
-    return Git.init(folder, layout.ref_name(store.head.branch or min(branches), branches))
+    branches = [name[len(BRANCH) :] for name in names if name.startswith(BRANCH)]
+    head = store.head.branch
+    first = head if head in branches or not branches else min(branches)
+    return Git.init(folder, layout.ref_name(first or "main", branches))
 
 
 def _head(git: Git) -> str:
