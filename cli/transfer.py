@@ -12,6 +12,9 @@ from tfgrpo.cli.context import REVISION, App, pass_app
 from tfgrpo.interchange.outgoing import DESCRIPTION, NAME
 from tfgrpo.store.errors import InvalidOperation
 
+SHOWN = 20
+"""How many events and versions an import prints; the rest can be looked up."""
+
 
 @click.command()
 @click.argument("revision", default="HEAD", type=REVISION)
@@ -101,17 +104,24 @@ def import_(
     found = interchange.bring_in(app.store, document, branch, message=message, again=again)
     if not found.versions:
         of = "versions" if document.batches else "texts"
-        say = f"nothing new in {what}: {found.known} of its {of} are here already"
-        click.echo(say if found.known else f"nothing new in {what}")
+        all_of_it = f": all {found.known} of its {of} are here already"
+        click.echo(f"nothing new in {what}{'' if found.left else all_of_it}")
     else:
         checkout.materialise(app)
-    for version in found.versions:
+    for version in found.versions[:SHOWN]:
         click.echo(f"{version.name} on {branch}: {version.message}")
-        for event in app.store.events(version):
+        events = app.store.events(version)
+        for event in events[:SHOWN]:
             for line in show.event_lines(event, before.get(event.experience)):
                 click.echo(line)
             if event.text is not None:
                 before[event.experience] = event.text
+        if len(events) > SHOWN:
+            more = text.plural(len(events) - SHOWN, "more event")
+            click.echo(f"… and {more}: `tfgrpo show {version.name}` has them all")
+    if len(found.versions) > SHOWN:
+        more = text.plural(len(found.versions) - SHOWN, "more version")
+        click.echo(f"… and {more}: `tfgrpo log` has them all")
     if found.left:
         click.echo(
             f"left alone: {text.plural(len(found.left), 'experience')} that the library had as the "
