@@ -66,26 +66,12 @@ def checkout(app: App, revision: str, branch: str | None, format_: str, output: 
 
 def materialise(app: App, format_: str = "json", output: str | None = None) -> Path | None:
     """Writes the library at HEAD for inference; returns where, None for standard output."""
-    from tfgrpo.render import FORMATS, formatted
+    from tfgrpo import interchange
 
-    chosen = next(known for known in FORMATS if known == format_)
-    content = formatted(app.store.library("HEAD"), chosen)
     if output == "-":
-        click.echo(content, nl=False)
+        click.echo("".join(interchange.export(app.store, "HEAD", format_)), nl=False)
         return None
     ending = {"json": "json", "md": "md", "prompt": "txt"}[format_]
     path = Path(output) if output else app.path.parent / f"{SNAPSHOT}.{ending}"
-    write(path, content)
+    interchange.save(app.store, path, "HEAD", format_)
     return path
-
-
-def write(path: Path, content: str) -> None:
-    """Writes a file whole or not at all."""
-    import os
-
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        temporary.write_text(content, encoding="utf-8")
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)

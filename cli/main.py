@@ -43,7 +43,8 @@ COMMANDS = {
     "redact": ("redact", "remove a text that must not be kept"),
     "fsck": ("fsck", "check the whole store"),
     "export": ("transfer", "write a library to a file"),
-    "import": ("transfer", "read experiences from a file"),
+    "import": ("transfer", "read experiences from a file or a mirror"),
+    "mirror": ("mirror", "keep a git repository of the history"),
     "clone": ("sync", "make a store from another one"),
     "fetch": ("sync", "bring a remote's versions and names here"),
     "pull": ("sync", "fetch, and merge into HEAD's branch"),
@@ -61,7 +62,10 @@ SECTIONS = (
     ("Change", ("add", "modify", "delete", "keep", "merge", "cherry-pick", "revert")),
     (
         "Share",
-        ("clone", "fetch", "pull", "push", "remote", "bundle", "export", "import"),
+        (
+            *("clone", "fetch", "pull", "push", "remote", "bundle"),
+            *("export", "import", "mirror"),
+        ),
     ),
     ("Keep house", ("redact", "fsck", "model", "serve", "completion")),
 )

@@ -1,4 +1,4 @@
-"""`tfgrpo export` and `tfgrpo import`: libraries as files."""
+"""`tfgrpo export` and `tfgrpo import`: libraries as files, and mirrors back from git."""
 
 from __future__ import annotations
 
@@ -6,56 +6,151 @@ from pathlib import Path
 
 import click
 
-from tfgrpo.cli import change, checkout, text
+from tfgrpo import interchange
+from tfgrpo.cli import checkout, show, text
 from tfgrpo.cli.context import REVISION, App, pass_app
+from tfgrpo.interchange.outgoing import DESCRIPTION, NAME
+from tfgrpo.store.errors import InvalidOperation
+
+SHOWN = 20
+"""How many events and versions an import prints; the rest can be looked up."""
 
 
 @click.command()
 @click.argument("revision", default="HEAD", type=REVISION)
-@checkout.format_option
+@click.option(
+    "-f",
+    "--format",
+    "format_",
+    type=click.Choice(interchange.written()),
+    help="What to write; else what the output's name says, else json.",
+)
 @click.option("-o", "--output", default="-", help="Write here; else to standard output.")
+@click.option("--name", default=NAME, show_default=True, help="Of a skill or an agent.")
+@click.option("--description", default=DESCRIPTION, help="Of a skill: when to use it.")
 @pass_app
-def export(app: App, revision: str, format_: str, output: str) -> None:
+def export(
+    app: App, revision: str, format_: str | None, output: str, name: str, description: str
+) -> None:
     """Write the library at REVISION to a file, without moving HEAD.
+
+    ace is an ACE playbook, agent an agent's YAML for Youtu-Agent, events every event of the
+    history as JSONL, json Youtu-Agent's experiences.json, md Markdown to edit and read back,
+    prompt the lines of a prompt, rows JSONL with an experience a line, skill a SKILL.md.
 
     \b
     Examples:
       tfgrpo export HEAD -f md
       tfgrpo export v1 -o experiences.json
     """
-    from tfgrpo.render import FORMATS, formatted
-
-    library = app.store.library(revision)
-    content = formatted(library, next(known for known in FORMATS if known == format_))
+    chosen = format_ or interchange.by_file_name(Path(output).name) or "json"
+    version = app.store.resolve(revision)
     if output == "-":
-        click.echo(content, nl=False)
-    else:
-        checkout.write(Path(output), content)
-        size = text.plural(len(library), "experience")
-        click.echo(f"wrote {size} of {library.version.name} to {output}")
+        for piece in interchange.export(
+            app.store, version, chosen, name=name, description=description
+        ):
+            click.echo(piece, nl=False)
+        return
+    interchange.save(app.store, Path(output), version, chosen, name=name, description=description)
+    size = text.plural(len(app.store.library(version)), "experience")
+    click.echo(f"wrote {size} of {version.name} to {output} as {chosen}")
 
 
 @click.command("import")
-@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("what", metavar="FILE | git DIR")
+@click.argument("folder", required=False, metavar="", type=click.Path(path_type=Path))
+@click.option(
+    "-f",
+    "--format",
+    "format_",
+    type=click.Choice(list(interchange.available())),
+    help="What FILE is; else its content tells.",
+)
 @click.option("-m", "--message", help="The version's message.")
+@click.option("--again", is_flag=True, help="Put back texts that were changed or deleted since.")
 @pass_app
-def import_(app: App, file: Path, message: str | None) -> None:
+def import_(
+    app: App,
+    what: str,
+    folder: Path | None,
+    format_: str | None,
+    message: str | None,
+    again: bool,
+) -> None:
     """Read experiences from FILE into the library, as one version on HEAD's branch.
 
-    FILE is the reference implementation's experiences.json, or Markdown as `export -f md`
-    writes it, whose ids make changed texts changes and not additions. What the library holds
-    already is left alone, so reading a file again makes no version.
+    FILE may be anything that `export` writes, and other people's playbooks, skills, agents and
+    JSONL. Ids make changed texts changes and not additions. What the library holds already, or
+    held before, is left alone, so reading a file again makes no version; nothing is deleted.
+    A file of events makes a version for each that it tells of.
+
+    `import git DIR` reads back what `mirror git` wrote: the same versions, and versions of the
+    commits that people made there by hand.
 
     \b
     Examples:
       tfgrpo import experiences.json
       tfgrpo import library.md -m "reviewed by the shop"
+      tfgrpo mirror git mirror && tfgrpo import git mirror
     """
-    from tfgrpo import interchange
-
-    items = interchange.read(file)
-    operations = interchange.operations(app.store.library("HEAD"), items, file)
-    if not operations:
-        click.echo(f"nothing new in {file}: the library holds all {len(items)} of its texts")
+    if folder is not None:
+        if what != "git":
+            raise click.UsageError(f"one file at a time, or `git DIR`: what is {folder}?")
+        _import_git(app, folder)
         return
-    change.commit(app, operations, message or f"import {file.name}")
+    branch = _branch(app)
+    before = {e.id: e.text for e in app.store.library("HEAD")}
+    document = interchange.read(Path(what), format_)
+    found = interchange.bring_in(app.store, document, branch, message=message, again=again)
+    if not found.versions:
+        of = "versions" if document.batches else "texts"
+        all_of_it = f": all {found.known} of its {of} are here already"
+        click.echo(f"nothing new in {what}{'' if found.left else all_of_it}")
+    else:
+        checkout.materialise(app)
+    for version in found.versions[:SHOWN]:
+        click.echo(f"{version.name} on {branch}: {version.message}")
+        events = app.store.events(version)
+        for event in events[:SHOWN]:
+            for line in show.event_lines(event, before.get(event.experience)):
+                click.echo(line)
+            if event.text is not None:
+                before[event.experience] = event.text
+        if len(events) > SHOWN:
+            more = text.plural(len(events) - SHOWN, "more event")
+            click.echo(f"… and {more}: `tfgrpo show {version.name}` has them all")
+    if len(found.versions) > SHOWN:
+        more = text.plural(len(found.versions) - SHOWN, "more version")
+        click.echo(f"… and {more}: `tfgrpo log` has them all")
+    if found.left:
+        click.echo(
+            f"left alone: {text.plural(len(found.left), 'experience')} that the library had as the "
+            "file says and has otherwise now; --again puts them back"
+        )
+
+
+def _branch(app: App) -> str:
+    branch = app.store.head.branch
+    if branch is None:
+        raise InvalidOperation(
+            "HEAD is detached: a version needs a branch to grow",
+            hint="`tfgrpo checkout main` goes onto one, `tfgrpo checkout -b NAME HEAD` makes one",
+        )
+    return branch
+
+
+def _import_git(app: App, folder: Path) -> None:
+    from tfgrpo import mirror
+
+    found = mirror.bring_back(app.store, folder)
+    checkout.materialise(app)
+    for version in found.by_hand:
+        click.echo(f"{version.name}: {version.message.splitlines()[0]} ({version.author})")
+    told = text.plural(len(found.adopted), "version")
+    click.echo(f"read {told} and {text.plural(len(found.by_hand), 'commit')} made by hand")
+    for name, version in found.moved:
+        click.echo(f"{name} is at {version.name}")
+    for name, version in found.apart:
+        click.echo(f"{name} differs there: it stands at {version.name}, and was left alone here")
+    for name in found.unnamed:
+        click.echo(f"{name} cannot be a name here, and was left out")

@@ -49,30 +49,37 @@ def receive(port: Port, versions: Iterable[PackedVersion]) -> Received:
     Only inside a transaction, which has to be rolled back when this raises TransferError: for a
     version that is not what its digest says, that cannot apply, or whose parents are not here.
     """
-    return _Receiver(port).all(versions)
+    receiver = Receiver(port)
+    new = events = 0
+    for packed in versions:
+        if not receiver.has(packed.digest):
+            receiver.record(packed)
+            new += 1
+            events += len(packed.events)
+    return Received(new, events)
 
 
-class _Receiver:
+class Receiver:
+    """Records one version after another, for as long as nobody else writes: in one transaction."""
+
     def __init__(self, port: Port) -> None:
         self._port = port
         self._versions: dict[bytes, Version] = {}
         self._tips: OrderedDict[int, _Tip] = OrderedDict()
         self._next = port.last_version() + 1
 
-    def all(self, versions: Iterable[PackedVersion]) -> Received:
-        new = events = 0
-        for packed in versions:
-            if self._find(packed.digest) is not None:
-                continue
-            self._record(packed)
-            new += 1
-            events += len(packed.events)
-        return Received(new, events)
+    def has(self, digest: bytes) -> bool:
+        """Returns whether the version of that digest is here."""
+        return self._find(digest) is not None
 
     def _find(self, digest: bytes) -> Version | None:
         return self._versions.get(digest) or find(self._port, digest)
 
-    def _record(self, packed: PackedVersion) -> None:
+    def record(self, packed: PackedVersion) -> Version:
+        """Records a version, or returns the one that is here. Raises TransferError."""
+        known = self._find(packed.digest)
+        if known is not None:
+            return known
         parents = self._parents(packed)
         meta = verified(packed)
         first = parents[0]
@@ -100,6 +107,7 @@ class _Receiver:
             if event.redactions:
                 self._port.append_redactions(row.row, event.redactions)
         self._grow(tip, version.position, changed, len(rows))
+        return version
 
     def _parents(self, packed: PackedVersion) -> list[Version]:
         if not 1 <= len(packed.parents) <= 2:
@@ -163,7 +171,7 @@ def verified(packed: PackedVersion) -> Json:
             problem = _problem(event)
             if problem is not None:
                 raise _refused(packed, f"{event.op} of {event.experience}: {problem}")
-        digest = _digest(packed)
+        digest = digest_of(packed)
     except UnicodeEncodeError as error:
         raise _refused(packed, f"is not whole Unicode ({error.reason})") from None
     if digest != packed.digest:
@@ -174,7 +182,8 @@ def verified(packed: PackedVersion) -> Json:
     return meta
 
 
-def _digest(packed: PackedVersion) -> bytes:
+def digest_of(packed: PackedVersion) -> bytes:
+    """Returns the digest that a version's content has."""
     return version_digest(
         schema=packed.schema,
         parents=packed.parents,

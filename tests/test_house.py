@@ -84,7 +84,17 @@ def test_a_wheel_holds_tfgrpo_alone_with_its_prompts(tmp_path: Path) -> None:
     assert {name.split("/")[0] for name in names} == {"tfgrpo", f"{wheel.name[:12]}.dist-info"}
     prompts = {Path(name).stem for name in names if name.startswith("tfgrpo/prompts/")}
     assert prompts >= {"rollout", "summary", "comparison", "controller"}
-    for name in ("store/store.py", "cli/main.py", "migrations/migrations.py", "py.typed"):
+    formats = {path.name for path in (ROOT / "tfgrpo/interchange/formats").glob("*.py")}
+    for name in (*(f"interchange/formats/{n}" for n in formats), "interchange/lists.py"):
+        assert f"tfgrpo/{name}" in names
+    for name in (
+        "mirror/git.py",
+        "store/adopt.py",
+        "store/store.py",
+        "cli/main.py",
+        "migrations/migrations.py",
+        "py.typed",
+    ):
         assert f"tfgrpo/{name}" in names
 
 

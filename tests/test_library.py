@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from tfgrpo import templates
 from tfgrpo.api import read_library
-from tfgrpo.render import EMPTY, Library, formatted, prompt_text, rollout_messages
+from tfgrpo.render import EMPTY, Library, prompt_text, rollout_messages
 from tfgrpo.store import ROOT, Experience, Operation, Store, UnknownRevision, derived_id
 from tfgrpo.store.records import Library as StoredLibrary
 
@@ -58,20 +56,6 @@ def test_a_prompt_of_the_users_own_is_used(tmp_path: Path) -> None:
     (tmp_path / "rollout.md").write_text("<!-- user -->\n{{library}}\n{{problem}}\n")
     found = Library(library("Add one."), prompts=tmp_path).render("Q?")
     assert found == [{"role": "user", "content": "[G0] Add one.\nQ?"}]
-
-
-@given(texts)
-def test_json_is_the_flat_object_of_labels_and_texts(found: list[str]) -> None:
-    content = formatted(library(*found), "json")
-    assert content.endswith("}\n")
-    assert list(json.loads(content).items()) == [(f"G{n}", t) for n, t in enumerate(found)]
-
-
-@given(texts)
-def test_markdown_has_a_line_for_each_experience_with_its_id(found: list[str]) -> None:
-    lines = formatted(library(*found), "md").split("\n")
-    assert lines[0].startswith("# Library v0 (")
-    assert lines[2:-1] == [f"- {text} <!-- {derived_id(n)} -->" for n, text in enumerate(found)]
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A library as inference sees it: labels, prompt text, messages, files.
+"""A library as inference sees it: labels, prompt text, messages.
 
 Labels (`[G0]`, `[G1]` …) are given anew for every rendering; identity stays with the
 experience's id. An empty library renders into the same prompt, with a word in its place, so the
@@ -7,20 +7,15 @@ control for "does the library help" is the same prompt with an empty library.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING
 
 from tfgrpo import templates
 from tfgrpo.problems import Problem
 from tfgrpo.store.records import Library as StoredLibrary
-from tfgrpo.store.records import Version
 
 if TYPE_CHECKING:
     from tfgrpo.domain import Domain
-
-Format: TypeAlias = Literal["json", "md", "prompt"]
-FORMATS: tuple[Format, ...] = get_args(Format)
 
 EMPTY = "(none yet)"
 AGENT_OBJECTIVE = "Solve the problem. Work briefly, then give the final answer in \\boxed{}."
@@ -96,25 +91,3 @@ def problem_messages(
     """Returns the messages of a rollout; a conversation stands in the question's place."""
     text = "" if problem.messages else problem.problem
     return (*rollout_messages(template, library, text, agent_objective), *problem.messages)
-
-
-def formatted(library: StoredLibrary, format: Format) -> str:
-    """Returns a library as a file's text, ending in a newline.
-
-    `json` is the flat object label → text that the reference implementation reads, `md` a list
-    for people, `prompt` the text that goes into prompts.
-    """
-    if format == "json":
-        texts = {library.label_of[e.id]: e.text for e in library.readable}
-        return json.dumps(texts, ensure_ascii=False, indent=2) + "\n"
-    if format == "prompt":
-        return prompt_text(library) + "\n"
-    return markdown(library)
-
-
-def markdown(library: StoredLibrary) -> str:
-    """Returns a library as Markdown: a heading with the version, a line for each experience."""
-    version: Version = library.version
-    lines = [f"# Library {version.name} ({version.digest.hex()[:12]})", ""]
-    lines += [f"- {one_line(e.text)} <!-- {e.id} -->" for e in library.readable]
-    return "\n".join(lines) + "\n"

@@ -1,0 +1,58 @@
+"""`tfgrpo mirror`: the store as a git repository."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from tfgrpo.cli import text
+from tfgrpo.cli.context import REVISION, App, pass_app
+
+
+@click.group()
+def mirror() -> None:
+    """Keep a copy of the history where other tools can read it.
+
+    \b
+    Examples:
+      tfgrpo mirror git mirror
+      tfgrpo mirror git ../review main
+    """
+
+
+@mirror.command("git")
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.argument("revision", required=False, type=REVISION)
+@pass_app
+def git_(app: App, folder: Path, revision: str | None) -> None:
+    """Mirror the history into the git repository DIR: a commit for each version.
+
+    library.md there has one experience a line, for git log -p, git blame and review. Run it
+    again to add what is new; `tfgrpo import git DIR` reads everything back, commits made there by
+    hand included. With REVISION, only its history and the names in it.
+
+    DIR has to be empty, not there yet, or a mirror. Redacted texts are mirrored as redacted;
+    commits that were mirrored before may still hold them.
+
+    \b
+    Examples:
+      tfgrpo mirror git mirror
+      tfgrpo mirror git mirror main
+    """
+    from tfgrpo import mirror as mirrors
+
+    done = mirrors.mirror(app.store, folder, revision)
+    if done.written:
+        was = f", {done.there} were there" if done.there else ""
+        click.echo(f"mirrored {text.plural(done.written, 'version')} to {folder}{was}")
+    else:
+        click.echo(f"nothing new: {folder} has all {text.plural(done.there, 'version')}")
+    for what, names in (("moved", done.moved), ("removed", done.removed)):
+        if names and (done.there or what == "removed"):
+            click.echo(f"{what} {', '.join(names[:8])}{' …' if len(names) > 8 else ''}")
+    if done.redacted:
+        click.echo(
+            f"{text.plural(done.redacted, 'text')} redacted: "
+            "mirrors made before, and their clones, may hold copies"
+        )

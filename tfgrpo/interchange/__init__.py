@@ -1,0 +1,46 @@
+"""Libraries in other people's files: writing them, reading them, and making versions of them.
+
+A format is one file in `formats/`, found by looking there; `docs/formats.md` has the table.
+
+    store = Store.open()
+    interchange.save(store, Path("SKILL.md"), "HEAD", "skill")
+    interchange.bring_in(store, interchange.read(Path("playbook.txt")), "main")
+
+**Reading a file twice changes nothing.** An item without an id gets one that follows from its
+text, so the same text is the same experience in every store that reads it. An item whose text its
+experience had before, and has no longer, is left alone: what was decided since then stands,
+unless `again` says otherwise. A file never deletes.
+"""
+
+from tfgrpo.interchange.incoming import Imported, Plan, bring_in, plan
+from tfgrpo.interchange.outgoing import Outgoing, export, save
+from tfgrpo.interchange.records import (
+    Batch,
+    Document,
+    Format,
+    Item,
+    Source,
+    UnreadableLibrary,
+)
+from tfgrpo.interchange.registry import available, by_file_name, named, read, written
+
+__all__ = [
+    "Batch",
+    "Document",
+    "Format",
+    "Imported",
+    "Item",
+    "Outgoing",
+    "Plan",
+    "Source",
+    "UnreadableLibrary",
+    "available",
+    "bring_in",
+    "by_file_name",
+    "export",
+    "named",
+    "plan",
+    "read",
+    "save",
+    "written",
+]

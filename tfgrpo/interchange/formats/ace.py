@@ -1,0 +1,65 @@
+"""ACE playbooks: sections of bullets, `[shr-00001] helpful=3 harmful=0 :: text`.
+
+Older ones leave the counters out. A playbook's ids mean something in that playbook alone, and a
+curator numbers on from the highest, so they go into the evidence and are not our identity.
+`helpful` is written as the number of KEEPs that confirmed the text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from tfgrpo.interchange.outgoing import Outgoing
+from tfgrpo.interchange.records import Content, Format, Item, Source
+from tfgrpo.render import one_line
+from tfgrpo.store.blame import blame
+
+SECTION = re.compile(r"^##+\s*(.*?):?\s*$")
+BULLET = re.compile(r"^\s*(?:[-*]\s+)?\[([A-Za-z_]+-\d+)\]\s*(.*?)\s*$")
+COUNTS = re.compile(r"^((?:[a-z_]+=\S+\s*)+)::\s*(.*)$")
+OURS = "STRATEGIES & INSIGHTS"
+
+
+def detect(source: Source) -> int:
+    return 2 * any(BULLET.match(line) for line in source.lines)
+
+
+def read(source: Source) -> Content:
+    items: list[Item] = []
+    section = ""
+    for number, line in enumerate(source.lines, 1):
+        if match := BULLET.match(line):
+            said = {"bullet": match[1], **({"section": section} if section else {})}
+            text = match[2]
+            if counts := COUNTS.match(text):
+                pairs = (pair.split("=", 1) for pair in counts[1].split())
+                said |= {key: int(n) if n.isdigit() else n for key, n in pairs}
+                text = counts[2]
+            if not text:
+                raise source.wrong(
+                    f"{match[1]} has no text", number, hint="`[id] text` is expected"
+                )
+            items.append(Item(text, evidence=said, line=number))
+        elif heading := SECTION.match(line):
+            section = heading[1]
+        elif line.strip() and items and not line.startswith("#"):
+            last = items[-1]
+            items[-1] = last._replace(text=f"{last.text}\n{line.strip()}")
+    return Content(items)
+
+
+def write(out: Outgoing) -> Iterator[str]:
+    sections: dict[str, list[str]] = {}
+    for n, (experience, event, _, keeps) in enumerate(blame(out.store, out.version), 1):
+        section = (event.evidence or {}).get("section")
+        lines = sections.setdefault(section if isinstance(section, str) else OURS, [])
+        text = one_line(experience.text)
+        lines.append(f"[exp-{n:05d}] helpful={keeps} harmful=0 :: {text}\n")
+    for section, lines in sections.items():
+        yield f"## {section}\n"
+        yield from lines
+        yield "\n"
+
+
+FORMAT = Format("ace", "ACE: a playbook of bullets", "txt", "words", detect, read, write)

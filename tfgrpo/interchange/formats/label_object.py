@@ -1,0 +1,65 @@
+"""JSON: the flat object label → text that the reference implementation keeps its libraries in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from tfgrpo.interchange.outgoing import Outgoing
+from tfgrpo.interchange.records import Content, Format, Item, Pairs, Source
+
+EXPECTED = 'an object of texts is expected: {"G0": "text", …}'
+
+
+def detect(source: Source) -> int:
+    """Whatever begins like JSON and is nothing else is to be this, so that its error is told."""
+    if isinstance(source.json, dict):
+        return 2 if all(isinstance(text, str) for text in source.json.values()) else 1
+    if isinstance(source.first_row, dict):  # one of many objects
+        return 0
+    return int(source.text.lstrip()[:1] in ("{", "["))
+
+
+def read(source: Source) -> Content:
+    found = source.json
+    if found is None:
+        try:
+            json.loads(source.text)
+        except json.JSONDecodeError as error:
+            raise source.wrong(
+                f"not JSON: {error.msg}", error.lineno, hint="is the file whole?"
+            ) from None
+        except RecursionError:
+            raise source.wrong("not JSON: nested too deep", 1, hint=EXPECTED) from None
+    if isinstance(found, Pairs) and found.twice is not None:
+        at = source.line_of(json.dumps(found.twice, ensure_ascii=False))
+        raise source.wrong(f"has {found.twice!r} twice", at, hint="give each text its own label")
+    if isinstance(found, dict):
+        pairs = list(found.items())
+    elif isinstance(found, list):
+        pairs = [(f"{n}", text) for n, text in enumerate(found)]
+    else:
+        raise source.wrong("not a library", 1, hint=EXPECTED)
+    items = []
+    for label, text in pairs:
+        if not isinstance(text, str):
+            at = source.line_of(json.dumps(label, ensure_ascii=False)) or 1
+            raise source.wrong(f"{label!r} is no text", at, hint=EXPECTED)
+        items.append(Item(text, evidence={"label": label}))
+    return Content(items)
+
+
+def write(out: Outgoing) -> Iterator[str]:
+    texts = {label: out.library.by_id[id].text for label, id in out.library.labels.items()}
+    yield json.dumps(texts, ensure_ascii=False, indent=2) + "\n"
+
+
+FORMAT = Format(
+    "json",
+    "Youtu-Agent's experiences.json: label → text",
+    "json",
+    "texts",
+    detect,
+    read,
+    write,
+)

@@ -1,0 +1,64 @@
+"""JSONL of a library, an experience a line: for tables, notebooks and other people's datasets.
+
+Written with `id`, `label` and `text`. Read from any rows whose text is in `text`, `content`,
+`experience` or `insight`; their other short values become evidence.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+
+from tfgrpo.interchange.outgoing import Outgoing
+from tfgrpo.interchange.records import Content, Format, Item, Source
+from tfgrpo.store.canonical import is_id
+
+TEXTS = ("text", "content", "experience", "insight")
+SHORT = 200
+
+
+def _field(row: Mapping[str, object]) -> str | None:
+    return next((key for key in TEXTS if isinstance(row.get(key), str)), None)
+
+
+def detect(source: Source) -> int:
+    row = source.first_row
+    if not isinstance(row, dict) or "op" in row:
+        return 0
+    if _field(row) is None:
+        return int(source.json is None)
+    return 3 if isinstance(row.get("id"), str) or source.json is None else 1
+
+
+def read(source: Source) -> Content:
+    items = []
+    for number, row in source.rows():
+        field = _field(row)
+        if field is None:
+            raise source.wrong(
+                f"has no text among {', '.join(row) or 'nothing'}"[:150],
+                number,
+                hint=f"the text is looked for in {', '.join(TEXTS)}",
+            )
+        own = str(row.get("id", ""))
+        said = {
+            key: value
+            for key, value in row.items()
+            if key != field and isinstance(value, str | int | float) and len(str(value)) <= SHORT
+        }
+        id = own if is_id(own) else None
+        if id:
+            del said["id"]
+        items.append(Item(str(row[field]), id, None, said, number))
+    return Content(items)
+
+
+def write(out: Outgoing) -> Iterator[str]:
+    for label, id in out.library.labels.items():
+        row = {"id": id, "label": label, "text": out.library.by_id[id].text}
+        yield json.dumps(row, ensure_ascii=False) + "\n"
+
+
+FORMAT = Format(
+    "rows", "tables and notebooks: JSONL, an experience a line", "jsonl", "ids", detect, read, write
+)

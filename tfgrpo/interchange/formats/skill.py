@@ -1,0 +1,47 @@
+"""SKILL.md: front matter with name and description, then the library as a Markdown list.
+
+Agents that know skills read the description always and the body when it fits the task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tfgrpo.interchange import lists, yaml_text
+from tfgrpo.interchange.outgoing import Outgoing
+from tfgrpo.interchange.records import Content, Format, Source
+
+FENCE = "---"
+
+
+def detect(source: Source) -> int:
+    return 4 * (source.lines[0].rstrip() == FENCE and _end(source) is not None)
+
+
+def _end(source: Source) -> int | None:
+    """Returns the index of the line that ends the front matter."""
+    lines = enumerate(source.lines)
+    return next((n for n, line in lines if n and line.rstrip() == FENCE), None)
+
+
+def read(source: Source) -> Content:
+    end = _end(source)
+    if source.lines[0].rstrip() != FENCE or end is None:
+        raise source.wrong("has no front matter", 1, hint="a SKILL.md begins with --- and ends it")
+    matter = yaml_text.loaded(source, "\n".join(source.lines[1:end]), 2)
+    said = {
+        f"skill_{key}": matter[key]
+        for key in ("name", "description")
+        if isinstance(matter.get(key), str)
+    }
+    return Content(list(lists.items(source.lines[end + 1 :], end + 2)), meta=said)
+
+
+def write(out: Outgoing) -> Iterator[str]:
+    matter = yaml_text.dumped({"name": out.name, "description": out.description})
+    yield f"{FENCE}\n{matter}{FENCE}\n\n"
+    for experience in out.library:
+        yield lists.written(experience) + "\n"
+
+
+FORMAT = Format("skill", "agents that know skills: a SKILL.md", "md", "ids", detect, read, write)

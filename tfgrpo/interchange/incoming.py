@@ -1,0 +1,178 @@
+"""From a document to versions: what is new in it, what is known, and what is left alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from tfgrpo.interchange.records import Batch, Document, Item, UnreadableLibrary
+from tfgrpo.render import one_line
+from tfgrpo.store.blame import history
+from tfgrpo.store.canonical import derived_id
+from tfgrpo.store.records import REDACTED, Json, Operation, Version
+from tfgrpo.store.store import Store
+
+IMPORT = "import"
+"""The key of a version's meta under which it says what it was made from."""
+
+
+class Plan(NamedTuple):
+    """What reading items would do: the operations, how many texts the library holds already, and
+    the ids of those that later versions changed, deleted or redacted, which are left alone."""
+
+    operations: tuple[Operation, ...]
+    known: int
+    left: tuple[str, ...]
+
+
+class Imported(NamedTuple):
+    """What became of a document: the versions made, and as in `Plan`."""
+
+    versions: tuple[Version, ...]
+    known: int
+    left: tuple[str, ...]
+
+
+def plan(
+    store: Store,
+    items: Iterable[Item],
+    provenance: Json,
+    revision: str | Version = "HEAD",
+    *,
+    again: bool = False,
+) -> Plan:
+    """Returns what makes the library at a revision hold `items` too. A read-only operation.
+
+    Texts that differ in white space alone are the same. With `again`, texts that an experience
+    had before are put back as well.
+    """
+    library = store.library(revision)
+    ranges = history(store.port, library.version.position)
+    texts = {e.id: one_line(e.text) for e in library}
+    there = set(texts.values())
+    operations: list[Operation] = []
+    left: list[str] = []
+    taken: set[str] = set()
+    known = 0
+    for item in items:
+        said = one_line(item.text)
+        carried = item.id is not None and item.id not in taken
+        id = item.id if item.id is not None and carried else derived_id(IMPORT, said)
+        elsewhere = said in there and not (carried and id in texts)
+        if elsewhere or id in taken or texts.get(id) == said:
+            known += 1
+        elif said == REDACTED or (not again and _had(store, id, said, ranges)):
+            left.append(id)
+        else:
+            operations.append(
+                Operation(
+                    "MODIFY" if id in texts else "ADD",
+                    id,
+                    item.text,
+                    item.reason,
+                    {**(item.evidence or {}), **provenance},
+                )
+            )
+        taken.add(id)
+    return Plan(tuple(operations), known, tuple(left))
+
+
+def _had(store: Store, id: str, said: str, ranges: Sequence[tuple[int, int]]) -> bool:
+    """Returns whether an experience had that text before, in the history of these ranges.
+
+    What was redacted may have been that text, so it counts.
+    """
+    return any(
+        event.redacted or (event.text is not None and one_line(event.text) == said)
+        for event in store.history(id)
+        if any(after < event.row <= upto for after, upto in ranges)
+    )
+
+
+def bring_in(
+    store: Store,
+    document: Document,
+    branch: str,
+    *,
+    message: str | None = None,
+    author: str | None = None,
+    again: bool = False,
+) -> Imported:
+    """Makes versions of a document on a branch: one of a library, as many as it tells of a history.
+
+    All of them or none are recorded; none when there is nothing new. Each says in its meta and
+    in its events' evidence which file it is from. Raises UnreadableLibrary, with file and line,
+    when an operation of a history cannot apply.
+    """
+    if document.batches:
+        return _history(store, document, branch, author)
+    found = plan(store, document.items, document.provenance, store.tip(branch), again=again)
+    if not found.operations:
+        return Imported((), found.known, found.left)
+    version = store.commit(
+        branch,
+        found.operations,
+        message=message or f"import {document.name}",
+        author=author,
+        meta={IMPORT: {**document.meta, **document.provenance}},
+        expected=store.tip(branch),
+    )
+    return Imported((version,), found.known, found.left)
+
+
+def _history(store: Store, document: Document, branch: str, author: str | None) -> Imported:
+    tip = store.tip(branch)
+    here: set[object] = set()
+    for version in store.log(tip):
+        here |= {version.digest.hex(), _origin(version)}
+    new = [batch for batch in document.batches if batch.digest not in here]
+    _check(document, new, {e.id for e in store.library(tip)})
+    versions = []
+    with store.operation(f"import {document.name}"):
+        for batch in new:
+            said = {**document.provenance, "version": batch.digest}
+            operations = [
+                operation._replace(evidence={**(operation.evidence or {}), IMPORT: said})
+                for operation in batch.operations
+            ]
+            versions.append(
+                store.commit(
+                    branch,
+                    operations,
+                    message=batch.message,
+                    author=author,
+                    meta={IMPORT: {**batch.origin, **said}},
+                )
+            )
+    return Imported(tuple(versions), len(document.batches) - len(new), ())
+
+
+def _origin(version: Version) -> object:
+    said = version.meta.get(IMPORT)
+    return said.get("version") if isinstance(said, Mapping) else None
+
+
+def _check(document: Document, batches: Sequence[Batch], live: set[str]) -> None:
+    """Raises UnreadableLibrary for the first operation that cannot apply, before any is made."""
+    for batch in batches:
+        touched: set[str] = set()
+        for operation, line in zip(batch.operations, batch.lines, strict=True):
+            op, id = operation.op, operation.experience or ""
+            what = None
+            if op == "ADD" and id in live:
+                what = f"adds {id}, which the library holds already"
+            elif op == "ADD" and id in touched:
+                what = f"deletes {id} and adds it in one version"
+            elif op != "ADD" and id not in live:
+                what = f"{op} of {id}, which the library does not hold"
+            if what:
+                raise UnreadableLibrary(
+                    f"{document.path}:{line}: {what}",
+                    hint="read a history into a branch that holds what it builds on, "
+                    "or export a library instead",
+                )
+            touched.add(id)
+            if op == "ADD":
+                live.add(id)
+            elif op == "DELETE":
+                live.discard(id)

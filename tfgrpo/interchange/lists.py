@@ -1,0 +1,106 @@
+"""Experiences as items of a Markdown list, to the letter: what Markdown, skills and mirrors share.
+
+    - Count both days. <!-- 0123456789ab -->
+
+An item's further lines are indented by two blanks, or, where an experience has to be one line,
+its line breaks are written `&#10;`. Characters that a file or an editor would not keep (control
+characters, white space at either end of a line) are written as `&#9;` and the like, and so is
+the `<` of a comment that could be taken for an id; what looks like such a reference in a text
+gets an `amp;` more. So reading gives back every text exactly, and all other Markdown and HTML
+stays as it was written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from tfgrpo.interchange.records import Item
+from tfgrpo.store.canonical import ALPHABET, ID_LENGTH
+from tfgrpo.store.records import Experience
+
+ID = f"<!--\\s*([{ALPHABET}]{{{ID_LENGTH}}})\\s*-->"
+FRAIL = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff]|^\s|\s(?=\n)|\s\Z|<(?=!--\s*\w{12}\s*-->)"
+)
+REFERENCE = re.compile(r"&((?:amp;)*)#([0-9]{1,7});")
+BULLET = re.compile(r"^[-*+]\s+(.*)$")
+INNER = re.compile(r"^\s+[-*+]\s+(.*)$")
+CLOSED = re.compile(rf"^(.*?)\s*{ID}\s*$", re.DOTALL)
+
+
+def written(experience: Experience, *, one_line: bool = False) -> str:
+    """Returns an experience as a list item, without the last line's end."""
+    text = escaped(experience.text)
+    text = text.replace("\n", "&#10;") if one_line else re.sub(r"\n(?=[^\n])", "\n  ", text)
+    return f"- {text} <!-- {experience.id} -->"
+
+
+def escaped(text: str) -> str:
+    """Returns a text with what would not survive in a list item written as references."""
+    text = REFERENCE.sub(r"&amp;\1#\2;", text)
+
+    def reference(match: re.Match[str]) -> str:
+        inside = 0 < match.start() < len(text) - 1
+        return "\n" if match[0] == "\n" and inside else f"&#{ord(match[0])};"
+
+    return FRAIL.sub(reference, text)
+
+
+def unescaped(text: str) -> str:
+    """Returns the text that was escaped."""
+    return REFERENCE.sub(_character, text)
+
+
+def _character(match: re.Match[str]) -> str:
+    if match[1]:
+        return f"&{match[1].removeprefix('amp;')}#{match[2]};"
+    number = int(match[2])
+    whole = number <= 0x10FFFF and not 0xD800 <= number <= 0xDFFF
+    return chr(number) if whole else match[0]
+
+
+def items(lines: Iterable[str], start: int = 1) -> Iterator[Item]:
+    """Yields the items of the lists in a Markdown text, whose first line is number `start`.
+
+    A list by hand may be nested and wrapped: each of its points is an item of its own.
+    """
+    block: list[str] = []
+    first = start
+    for number, line in enumerate(lines, start):
+        if BULLET.match(line):
+            yield from _block(block, first)
+            block, first = [line], number
+        elif block and (not line.strip() or line[0] in " \t"):
+            block.append(line)
+        else:
+            yield from _block(block, first)
+            block = []
+            if INNER.match(line):
+                block, first = [line.lstrip()], number
+    yield from _block(block, first)
+
+
+def _block(block: list[str], first: int) -> Iterator[Item]:
+    """Yields the items of the lines from one bullet to what follows its list item."""
+    while block and not block[-1].strip():
+        block = block[:-1]
+    if not block:
+        return
+    whole = "\n".join([block[0][2:], *(line.removeprefix("  ") for line in block[1:])])
+    closed = CLOSED.match(whole)
+    if closed and len(re.findall(ID + r"\s*$", whole, re.MULTILINE)) == 1:
+        yield Item(unescaped(closed[1].lstrip()), closed[2], line=first)
+        return
+    points: list[tuple[int, str]] = []
+    for number, line in enumerate(block, first):
+        if match := (BULLET.match(line) or INNER.match(line)):
+            points.append((number, match[1]))
+        elif line.strip():
+            at, said = points[-1]
+            points[-1] = (at, f"{said} {line.strip()}")
+    for number, said in points:
+        closed = CLOSED.match(said)
+        text = closed[1] if closed else re.sub(r"\s*<!--\s*\w+\s*-->\s*$", "", said)
+        if text.strip():
+            yield Item(unescaped(text.strip()), closed[2] if closed else None, line=number)

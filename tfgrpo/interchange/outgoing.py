@@ -1,0 +1,76 @@
+"""Libraries on their way out: what a format is given to write, and files written whole."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from tfgrpo.interchange.records import UnreadableLibrary
+from tfgrpo.interchange.registry import named, written
+from tfgrpo.store.records import Library, Version
+from tfgrpo.store.store import Store
+
+NAME = "learned-experience"
+DESCRIPTION = (
+    "Short rules learned from earlier problems. Use them when solving problems like those."
+)
+
+
+class Outgoing(NamedTuple):
+    """A library to write, and what a file says about it as a whole.
+
+    `name` and `description` are for formats that introduce themselves (a skill, an agent).
+    """
+
+    store: Store
+    library: Library
+    name: str = NAME
+    description: str = DESCRIPTION
+
+    @property
+    def version(self) -> Version:
+        """The version whose library this is."""
+        return self.library.version
+
+
+def export(
+    store: Store,
+    revision: str | Version = "HEAD",
+    format: str = "json",
+    *,
+    name: str = NAME,
+    description: str = DESCRIPTION,
+) -> Iterator[str]:
+    """Returns the pieces of a file that holds the library at a revision.
+
+    A read-only operation. Raises UnreadableLibrary for a format that cannot be written.
+    """
+    write = named(format).write
+    if write is None:
+        raise UnreadableLibrary(
+            f"{format} is a format to read, not to write",
+            hint=f"these can be written: {', '.join(written())}",
+        )
+    return write(Outgoing(store, store.library(revision), name, description))
+
+
+def save(
+    store: Store,
+    path: Path,
+    revision: str | Version = "HEAD",
+    format: str = "json",
+    *,
+    name: str = NAME,
+    description: str = DESCRIPTION,
+) -> None:
+    """Writes the library at a revision to a file, whole or not at all."""
+    pieces = export(store, revision, format, name=name, description=description)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with temporary.open("w", encoding="utf-8", newline="\n") as file:
+            file.writelines(pieces)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -1,0 +1,87 @@
+"""Which formats there are, and which one a file is in."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from functools import cache
+from pathlib import Path
+
+from tfgrpo.interchange.records import Document, Format, Source, UnreadableLibrary
+
+HINT = 'write {"G0": "text", …}, or a Markdown list with a line for each experience'
+
+
+@cache
+def available() -> dict[str, Format]:
+    """Returns name → format, names ascending: every module in `formats/` defines one."""
+    package = importlib.import_module("tfgrpo.interchange.formats")
+    found: list[Format] = [
+        importlib.import_module(f"{package.__name__}.{module.name}").FORMAT
+        for module in pkgutil.iter_modules(package.__path__)
+    ]
+    return {format.name: format for format in sorted(found, key=lambda f: f.name)}
+
+
+def written() -> tuple[str, ...]:
+    """Returns the names of the formats that can be written."""
+    return tuple(name for name, format in available().items() if format.write)
+
+
+def named(name: str) -> Format:
+    """Returns the format of that name. Raises UnreadableLibrary listing what there is."""
+    if name not in available():
+        raise UnreadableLibrary(
+            f"there is no format {name!r}", hint=f"there are {', '.join(available())}"
+        )
+    return available()[name]
+
+
+def by_file_name(name: str) -> str | None:
+    """Returns the name of the format that a file of that name is written in, if one is usual."""
+    if name.upper() == "SKILL.MD":
+        return "skill"
+    usual = {
+        ".json": "json",
+        ".jsonl": "events",
+        ".md": "md",
+        ".txt": "prompt",
+        ".yaml": "agent",
+        ".yml": "agent",
+    }
+    return usual.get(Path(name).suffix.lower())
+
+
+def read(path: Path, format: str | None = None) -> Document:
+    """Reads a file, told apart by its content unless `format` names what it is.
+
+    Raises UnreadableLibrary, with the file and the line, for what cannot be read whole.
+    """
+    chosen = named(format) if format else None
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise UnreadableLibrary(f"no file {path}", hint="name a file to read") from None
+    except OSError as error:
+        raise UnreadableLibrary(
+            f"cannot read {path}: {error.strerror}", hint="name a file that can be read"
+        ) from None
+    source = Source(path, data)
+    if chosen is None:
+        sure = {f: f.detect(source) for f in available().values()}
+        chosen = max(sure, key=lambda f: sure[f])
+        if not sure[chosen]:
+            raise source.wrong("holds no experiences", hint=HINT)
+    content = chosen.read(source)
+    items = tuple(item for item in content.items if item.text.strip())
+    if not items and not content.batches:
+        raise source.wrong(f"holds no experiences (read as {chosen.name})", hint=HINT)
+    return Document(
+        path,
+        path.name,
+        source.sha256,
+        chosen.name,
+        items,
+        tuple(content.batches),
+        content.meta,
+    )

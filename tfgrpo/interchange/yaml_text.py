@@ -1,0 +1,32 @@
+"""YAML by PyYAML, which is imported when it is needed. Nothing but plain values is ever made."""
+
+from __future__ import annotations
+
+from tfgrpo.interchange.records import Source
+
+
+def loaded(source: Source, text: str, first: int = 1) -> dict[object, object]:
+    """Returns the mapping that a YAML text is; `first` is the line where it starts.
+
+    Raises UnreadableLibrary with the line.
+    """
+    import yaml
+
+    try:
+        found = yaml.safe_load(text)
+    except yaml.MarkedYAMLError as error:
+        at = first + (error.problem_mark.line if error.problem_mark else 0)
+        raise source.wrong(f"not YAML: {error.problem}", at, hint="is the file whole?") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise source.wrong(f"not YAML: {error}", first, hint="is the file whole?") from None
+    if not isinstance(found, dict):
+        raise source.wrong("not a mapping", first, hint="`key: value` lines are expected")
+    return found
+
+
+def dumped(values: dict[str, object]) -> str:
+    """Returns a mapping as YAML, in the order it has."""
+    import yaml
+
+    text: str = yaml.safe_dump(values, allow_unicode=True, sort_keys=False, width=10_000)
+    return text

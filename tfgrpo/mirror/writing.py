@@ -1,0 +1,279 @@
+"""From a store to a git repository: what is missing there, as one stream."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO, NamedTuple
+
+from tfgrpo.mirror import layout
+from tfgrpo.mirror.git import Git, MirrorError, update_refs
+from tfgrpo.store.pack import find
+from tfgrpo.store.records import Version
+from tfgrpo.store.revisions import BRANCH, TAG
+from tfgrpo.store.store import Store
+
+SCRATCH = "refs/tfgrpo/mirror"
+KINDS = {BRANCH: "refs/heads/", TAG: "refs/tags/"}
+
+
+class Mirrored(NamedTuple):
+    """What became of a mirror: versions written, those there before, refs moved and taken away,
+    whether the work tree was brought along, and how many texts of the written are redacted."""
+
+    folder: Path
+    written: int
+    there: int
+    moved: tuple[str, ...]
+    removed: tuple[str, ...]
+    work_tree: bool
+    redacted: int
+
+
+def mirror(store: Store, folder: Path, revision: str | None = None) -> Mirrored:
+    """Writes what a git repository in `folder` lacks of the store: commits, branches and tags.
+
+    With a revision, only its history and the names that stand in it. A folder that is not there
+    or empty becomes a repository with a work tree. Raises MirrorError, with nothing moved, for a
+    folder that is something else, a work tree with uncommitted changes, and commits made by hand
+    that the store has not read yet.
+    """
+    numbers, names = _wanted(store, revision)
+    git = _open(store, folder, names)
+    git.refuse_shallow()
+    refs = git.refs()
+    known = _known(git) if refs else {}
+    if refs and not known:
+        raise MirrorError(
+            f"{folder} is a git repository, and no mirror of a store",
+            hint="name a folder that is empty or not there yet",
+        )
+    head = _head(git)
+    wanted = _ref_names(names)
+    writer = _Writer(store, git, known)
+    new = [n for n in numbers if store.version(n).digest.hex() not in known]
+    if new:
+        writer.write(new)
+    targets = {ref: writer.commits[store.version(n).digest.hex()] for ref, n in wanted.items()}
+    moves = [(ref, new_, refs.get(ref, "")) for ref, new_ in targets.items()]
+    moves = [move for move in moves if move[1] != move[2]]
+    _refuse_unread(store, git, moves, writer.commits)
+    brought = not git.bare and any(ref == head for ref, _, _ in moves)
+    if brought and git("status", "--porcelain", "--untracked-files=no"):
+        raise MirrorError(
+            f"{folder} has changes that are not committed",
+            hint="commit them there, or `git stash` them, and run this again",
+        )
+    gone = [] if revision else _gone(store, refs, wanted, head, set(writer.commits.values()))
+    update_refs(git, [(ref, "", refs[ref]) for ref in gone])
+    update_refs(git, moves)
+    if brought:
+        old = refs.get(head)
+        git("read-tree", "-m", "-u", *([old] if old else []), targets[head])
+    return Mirrored(
+        folder,
+        len(new),
+        len(numbers) - len(new),
+        tuple(_short(ref) for ref, _, _ in moves),
+        tuple(map(_short, gone)),
+        brought,
+        writer.redacted,
+    )
+
+
+def _short(ref: str) -> str:
+    return layout.our_name(ref.split("/", 2)[2])
+
+
+def _wanted(store: Store, revision: str | None) -> tuple[list[int], dict[str, int]]:
+    """Returns the versions to mirror, ascending, and whole name → version."""
+    names = {BRANCH + name: n for name, n in store.branches().items()}
+    names |= {TAG + name: n for name, n in store.tags().items()}
+    tips = set(names.values()) if revision is None else {store.resolve(revision).number}
+    found: set[int] = set()
+    ahead = list(tips)
+    while ahead:
+        number = ahead.pop()
+        if number not in found:
+            found.add(number)
+            version = store.version(number)
+            ahead += [p for p in (version.parent, version.merged) if p is not None]
+    names = {name: n for name, n in names.items() if n in found}
+    if not tips <= set(names.values()):
+        version = store.resolve(revision or "HEAD")
+        raise MirrorError(
+            f"{version.name} has no branch or tag, by which git would know it",
+            hint=f"`tfgrpo tag NAME {version.name}` gives it one",
+        )
+    return sorted(found), names
+
+
+def _ref_names(names: Mapping[str, int]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for kind, prefix in KINDS.items():
+        own = {name[len(kind) :]: n for name, n in names.items() if name.startswith(kind)}
+        found |= {prefix + layout.ref_name(name, own): n for name, n in own.items()}
+    return found
+
+
+def _open(store: Store, folder: Path, names: Mapping[str, int]) -> Git:
+    if Git.is_repository(folder):
+        return Git(folder)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise MirrorError(
+            f"{folder} is neither empty nor a git repository",
+            hint="name a folder that is empty or not there yet",
+        )
+    branches = [name[len(BRANCH) :] for name in names if name.startswith(BRANCH)]
+    head = store.head.branch
+    first = head if head in branches or not branches else min(branches)
+    return Git.init(folder, layout.ref_name(first or "main", branches))
+
+
+def _head(git: Git) -> str:
+    """Returns the ref that the repository's HEAD follows; nothing when it is detached."""
+    try:
+        return git("symbolic-ref", "-q", "HEAD").strip()
+    except MirrorError:
+        return ""
+
+
+def _known(git: Git) -> dict[str, str]:
+    """Returns digest → commit from the trailers; of several commits the first made counts."""
+    form = f"%H %(trailers:key={layout.TRAILER},valueonly,separator=%x20)"
+    out = git("rev-list", "--topo-order", "--reverse", "--branches", "--tags", f"--format={form}")
+    known: dict[str, str] = {}
+    for line in out.splitlines():
+        commit, *digests = line.split()
+        if commit != "commit" and digests:
+            known.setdefault(digests[-1], commit)
+    return known
+
+
+def _refuse_unread(
+    store: Store, git: Git, moves: list[tuple[str, str, str]], commits: Mapping[str, str]
+) -> None:
+    """Raises MirrorError when a ref would leave commits behind that the store has not read."""
+    digests = {commit: digest for digest, commit in commits.items()}
+    for ref, new, old in moves:
+        left = git("rev-list", old, "--not", new).split() if old else []
+        unread = {
+            commit
+            for commit in left
+            if commit not in digests or find(store.port, bytes.fromhex(digests[commit])) is None
+        }
+        if unread:
+            unread -= layout.made_by_hand(store).keys()
+        if unread:
+            raise MirrorError(
+                f"{_short(ref)} in {git.folder} has {len(unread)} commits that the store has not "
+                "read",
+                hint=f"`tfgrpo import git {git.folder}` makes versions of them",
+            )
+
+
+def _gone(
+    store: Store,
+    refs: Mapping[str, str],
+    wanted: Mapping[str, int],
+    head: str,
+    ours: set[str],
+) -> list[str]:
+    """Returns refs whose names the store had and has no longer, or writes otherwise now.
+
+    A ref that the store never knew, or that holds commits of others, is somebody else's.
+    """
+    found = []
+    for ref, commit in refs.items():
+        kind = BRANCH if ref.startswith(KINDS[BRANCH]) else TAG
+        move = store.port.ref(kind + _short(ref))
+        if ref not in wanted and move is not None and commit in ours and ref != head:
+            found.append(ref)
+    return found
+
+
+class _Writer:
+    """Writes commits; `commits` has digest → commit, of those there before as well."""
+
+    def __init__(self, store: Store, git: Git, known: Mapping[str, str]) -> None:
+        self.commits = dict(known)
+        self.redacted = 0
+        self._store = store
+        self._git = git
+        self._marks: dict[int, int] = {}
+        self._rendering = layout.Rendering(store)
+
+    def write(self, numbers: list[int]) -> None:
+        """Writes the versions of these numbers, ascending."""
+        store = self._store
+        by_hand = self._by_hand(numbers)
+        with self._git.importing() as stream:
+            # All libraries first: git packs each as what differs from the file before it.
+            for mark, number in enumerate(numbers, len(numbers) + 1):
+                stream.write(b"blob\nmark :%d\n" % mark)
+                stream.writelines(_data(self._rendering.at(store.version(number)).encode()))
+            for mark, number in enumerate(numbers, 1):
+                blob = len(numbers) + mark
+                stream.writelines(self._commit(store.version(number), mark, blob, by_hand))
+                self._marks[number] = mark
+            self._ask(stream)
+        answers = iter(self._git.answers)
+        for number in numbers:
+            self.commits[store.version(number).digest.hex()] = next(answers)
+        update_refs(self._git, [(SCRATCH, "", "")])
+
+    def _ask(self, stream: IO[bytes]) -> None:
+        stream.writelines(b"get-mark :%d\n" % mark for mark in self._marks.values())
+
+    def _by_hand(self, numbers: list[int]) -> dict[int, str]:
+        """Returns version → the commit by hand that it was made of, where that commit is here."""
+        made = {n: layout.made_of(self._store.version(n).meta) for n in numbers}
+        return {n: commit for n, commit in made.items() if commit and self._git.exists(commit)}
+
+    def _parents(self, version: Version, by_hand: str | None) -> list[str]:
+        """Returns the commits that a version's commit stands on.
+
+        The commit by hand that it was made of comes first, and takes its parent's place where it
+        stands on that one itself.
+        """
+        numbers = [n for n in (version.parent, version.merged) if n is not None]
+        names = [self._name(self._store.version(n)) for n in numbers]
+        if by_hand is None:
+            return names
+        kept = [n for n in names if n[0] == ":" or not self._git.is_ancestor(n, by_hand)]
+        return [by_hand, *kept]
+
+    def _commit(
+        self, version: Version, mark: int, library: int, by_hand: Mapping[int, str]
+    ) -> Iterator[bytes]:
+        port = self._store.port
+        rows = list(port.events(version.position - version.events, version.position))
+        self.redacted += sum(row.seal is not None and row.salt is None for row in rows)
+        numbers = [n for n in (version.parent, version.merged) if n is not None]
+        digests = [self._store.version(n).digest for n in numbers]
+        who = layout.ident(version.author, version.time)
+        yield b"commit %s\nmark :%d\n" % (SCRATCH.encode(), mark)
+        yield b"author %s\ncommitter %s\n" % (who, who)
+        yield from _data(layout.message(version))
+        for n, parent in enumerate(self._parents(version, by_hand.get(version.number))):
+            yield b"%s %s\n" % (b"merge" if n else b"from", parent.encode())
+        if not digests:
+            yield b"M 100644 inline %s\n" % layout.ATTRIBUTES.encode()
+            yield from _data(layout.ATTRIBUTES_TEXT)
+        yield b"M 100644 :%d %s\n" % (library, layout.LIBRARY.encode())
+        meta = port.version_meta(version.number)
+        yield b"M 100644 inline %s\n" % layout.EVENTS.encode()
+        gone = [row.row for row in rows if row.seal is not None and row.salt is None]
+        redactions = {row: port.redactions(row) for row in gone}
+        yield from _data(layout.record(version, digests, meta, rows, redactions))
+
+    def _name(self, version: Version) -> str:
+        mark = self._marks.get(version.number)
+        return f":{mark}" if mark else self.commits[version.digest.hex()]
+
+
+def _data(content: bytes) -> Iterator[bytes]:
+    """Yields content with its length before it: whatever it holds, it is not a command."""
+    yield b"data %d\n" % len(content)
+    yield content
+    yield b"\n"
