@@ -128,6 +128,7 @@ def reflection_of(settings: TrainSettings, domain: Domain, prompts: Path | None)
         summarise_over=settings.summarise_over,
         temperature=settings.reflection_temperature,
         seed=settings.seed,
+        reconcile=domain.template("reconcile", prompts) if domain.reconcile else None,
     )
 
 
