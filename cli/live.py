@@ -102,9 +102,10 @@ def _where(progress: Progress) -> str:
         "rollouts": f"rollouts {progress.attempts_done}/{progress.attempts}",
         "reflection": f"comparing groups {progress.reflected}/{progress.mixed}",
         "controller": "deciding what to keep",
-        "stopping": f"stopping when {progress.meter.in_flight} answers are in",
         "finished": "finished",
     }[progress.phase]
+    if progress.stopping:
+        told = f"stopping, waiting for {progress.meter.in_flight} answers"
     return (
         f"epoch {progress.epoch}/{progress.epochs}  {told}  "
         f"groups {progress.groups_done}/{progress.groups}, {progress.mixed} mixed  "
