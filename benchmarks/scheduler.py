@@ -1,6 +1,6 @@
 """What the scheduler costs beside a bare loop over the same client: one command, one table.
 
-    python benchmarks/scheduler.py [--quick] [--write]
+    python benchmarks/scheduler.py [--quick] [--repeats N] [--write]
 
 An endpoint that answers at once runs in a process of its own (`instant.py`). *Ours* is a whole
 training step: rendering, pacing, journal, verification, rollout records, the version. *Bare* is
@@ -243,10 +243,10 @@ def measured(what: str, rollouts: int, *endpoint: str) -> dict[str, float]:
     return found
 
 
-def table(quick: bool) -> Iterator[str]:
+def table(quick: bool, repeats: int) -> Iterator[str]:
     """Yields the results, as Markdown."""
     sizes = (500, 1_000) if quick else SIZES
-    repeats = 1 if quick else 3
+    repeats = 1 if quick else repeats
     per: dict[int, float] = {}
     busy: dict[int, float] = {}
     yield "| rollouts | bare loop | tfgrpo | ratio | per rollout | CPU, bare | CPU, tfgrpo |"
@@ -305,6 +305,7 @@ def machine() -> str:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="small sizes, each once")
+    parser.add_argument("--repeats", type=int, default=3, help="of bare and ours, in turns")
     parser.add_argument("--write", action="store_true", help="write RESULTS-scheduler.md")
     parser.add_argument("--measure", nargs=3, help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -313,7 +314,7 @@ if __name__ == "__main__":
         print(json.dumps({"bare": bare, "ours": ours, "judged": judged}[what](address, int(count))))
     else:
         before = machine()
-        lines = list(table(given.quick))
+        lines = list(table(given.quick, given.repeats))
         print("\n".join(lines))
         if given.write:
             notes = RESULTS.read_text().partition("\n## Reading")[2] if RESULTS.exists() else ""
