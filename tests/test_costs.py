@@ -108,7 +108,7 @@ def test_calls_stop_before_the_one_that_could_cross_the_budget(
 ) -> None:
     def script(sent: dict[str, Any]) -> Reply:
         body = completion("fine")
-        body["usage"] = {"prompt_tokens": 20, "completion_tokens": sent["max_tokens"]}
+        body["usage"] = {"prompt_tokens": 19, "completion_tokens": sent["max_tokens"]}
         return Reply(body)
 
     budget = Budget(2_000, in_tokens=True)
@@ -129,9 +129,9 @@ def test_calls_stop_before_the_one_that_could_cross_the_budget(
         answered = [one for one in found if not isinstance(one, BaseException)]
         stopped = [one for one in found if isinstance(one, BudgetReached)]
         assert len(answered) + len(stopped) == 60
-        assert len(answered) == len(server.requests) == 2_000 // 84
-        assert budget.spent == 84 * len(answered)
-        assert "the budget of 2,000 tokens is reached: 1,932 tokens spent" in str(stopped[0])
+        assert len(answered) == len(server.requests) == 2_000 // 83
+        assert budget.spent == 83 * len(answered)
+        assert "the budget of 2,000 tokens is reached: 1,992 tokens spent" in str(stopped[0])
 
 
 def test_a_run_that_its_budget_stopped_goes_on_with_a_larger_one_and_ends_alike(
