@@ -69,7 +69,7 @@ def test_other_words_are_put_to_the_judge_and_its_verdict_is_kept(
         user = request["messages"][-1]["content"]
         assert "Ground truth: the Isle of Sund" in user
         assert user.endswith("Sund, I think")
-        return json.dumps({"why": "it names it", "verdict": said})
+        return json.dumps({"ground_truth": "Sund", "answer": "Sund", "verdict": said})
 
     verdict, calls = judged(tmp_path, verifier, "<answer>Sund, I think</answer>", judge)
     assert (verdict.reward, calls) == (reward, 1)
@@ -136,7 +136,7 @@ def searched(script: Callable[[dict[str, Any]], str], seen: list[dict[str, Any]]
             seen.append(request)
             return script(request)
         if "against the ground truth" in request["messages"][0]["content"]:
-            return json.dumps({"why": "another number", "verdict": "incorrect"})
+            return json.dumps({"ground_truth": "a", "answer": "b", "verdict": "incorrect"})
         return teachable(request)
 
     return answer

@@ -31,10 +31,16 @@ ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 
 
 class Judged(BaseModel):
-    """What the judge says."""
+    """What the judge says: both sides in its words, and then which it is."""
 
-    why: str = Field(default="", max_length=1000)
+    ground_truth: str = Field(default="", max_length=1000)
+    answer: str = Field(default="", max_length=1000)
     verdict: Literal["correct", "incorrect"]
+
+    @property
+    def why(self) -> str:
+        """What the verdict rests on."""
+        return f"{self.answer or '?'}, where the ground truth is {self.ground_truth or '?'}"
 
 
 async def verify(context: Context, trajectory: Trajectory) -> Verdict:
@@ -59,9 +65,10 @@ async def verify(context: Context, trajectory: Trajectory) -> Verdict:
         schema={
             "type": "object",
             "additionalProperties": False,
-            "required": ["why", "verdict"],
+            "required": ["ground_truth", "answer", "verdict"],
             "properties": {
-                "why": {"type": "string", "maxLength": 300},
+                "ground_truth": {"type": "string", "maxLength": 200},
+                "answer": {"type": "string", "maxLength": 200},
                 "verdict": {"type": "string", "enum": ["correct", "incorrect"]},
             },
         },
