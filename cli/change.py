@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import click
 
 from tfgrpo.cli import checkout, show, text
-from tfgrpo.cli.context import EXPERIENCE, App, pass_app
+from tfgrpo.cli.context import EXPERIENCE, App, force_option, pass_app
 from tfgrpo.store.errors import InvalidOperation
 from tfgrpo.store.records import Operation
 
@@ -17,6 +17,7 @@ reason_option = click.option("-m", "--reason", help="Why; kept with the event.")
 @click.command()
 @click.argument("texts", nargs=-1, required=True, metavar="TEXT...")
 @reason_option
+@force_option
 @pass_app
 def add(app: App, texts: tuple[str, ...], reason: str | None) -> None:
     """Add experiences by hand, as one version on HEAD's branch.
@@ -45,6 +46,7 @@ def add(app: App, texts: tuple[str, ...], reason: str | None) -> None:
 @click.argument("experience", type=EXPERIENCE)
 @click.argument("new_text", metavar="TEXT")
 @reason_option
+@force_option
 @pass_app
 def modify(app: App, experience: str, new_text: str, reason: str | None) -> None:
     """Change an experience's text. Its id, and so its history, stays.
@@ -71,6 +73,7 @@ def modify(app: App, experience: str, new_text: str, reason: str | None) -> None
 @click.command()
 @click.argument("experiences", nargs=-1, required=True, type=EXPERIENCE, metavar="EXPERIENCE...")
 @reason_option
+@force_option
 @pass_app
 def delete(app: App, experiences: tuple[str, ...], reason: str | None) -> None:
     """Delete experiences from the library. Their events stay, and older versions hold them.
@@ -86,6 +89,7 @@ def delete(app: App, experiences: tuple[str, ...], reason: str | None) -> None:
 @click.command()
 @click.argument("experiences", nargs=-1, required=True, type=EXPERIENCE, metavar="EXPERIENCE...")
 @reason_option
+@force_option
 @pass_app
 def keep(app: App, experiences: tuple[str, ...], reason: str | None) -> None:
     """Confirm experiences: a vote for each, on record, that changes no text.

@@ -8,14 +8,14 @@ from typing import Any
 import click
 
 from tfgrpo.cli import log, text
-from tfgrpo.cli.context import REVISION, App, pass_app
+from tfgrpo.cli.context import WHAT, App, pass_app
 from tfgrpo.store.errors import UnknownRevision
 from tfgrpo.store.records import Event, Library, Version
 from tfgrpo.store.store import Store
 
 
 @click.command()
-@click.argument("what", default="HEAD", type=REVISION)
+@click.argument("what", default="HEAD", type=WHAT)
 @click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
 @pass_app
 def show(app: App, what: str, as_json: bool) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from tfgrpo.cli import change, checkout, text
-from tfgrpo.cli.context import REVISION, App, pass_app
+from tfgrpo.cli.context import REVISION, App, force_option, pass_app
 
 
 @click.command()
@@ -38,6 +38,7 @@ def export(app: App, revision: str, format_: str, output: str) -> None:
 @click.command("import")
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("-m", "--message", help="The version's message.")
+@force_option
 @pass_app
 def import_(app: App, file: Path, message: str | None) -> None:
     """Read experiences from FILE into the library, as one version on HEAD's branch.

@@ -40,3 +40,7 @@ class InvalidOperation(TfgrpoError):
 
 class InvalidName(TfgrpoError):
     """A branch, tag or run name that cannot be used."""
+
+
+class ProtectedName(TfgrpoError):
+    """A branch or tag that is protected would have moved, been renamed or gone."""
