@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import click
 
-from tfgrpo.cli import checkout, show, text
+from tfgrpo.cli import checkout, text
 from tfgrpo.cli.context import EXPERIENCE, App, force_option, pass_app
+from tfgrpo.cli.events import event_lines
 from tfgrpo.store.errors import InvalidOperation
 from tfgrpo.store.records import Operation
 
@@ -124,10 +125,11 @@ def commit(app: App, operations: Sequence[Operation], message: str) -> None:
             "HEAD is detached: a version needs a branch to grow",
             hint="`tfgrpo checkout main` goes onto one, `tfgrpo checkout -b NAME HEAD` makes one",
         )
-    before = {e.id: e.text for e in store.library(head.version)}
     version = store.commit(head.branch, operations, message=message, expected=head.version)
     checkout.materialise(app)
     click.echo(f"{version.name} on {head.branch}: {message}")
-    for event in store.events(version):
-        for line in show.event_lines(event, before.get(event.experience)):
+    events = store.events(version)
+    texts = store.texts_before(events)
+    for event in events:
+        for line in event_lines(event, texts.get(event.row)):
             click.echo(line)

@@ -7,8 +7,9 @@ from typing import Any
 
 import click
 
-from tfgrpo.cli import checkout, show, text
+from tfgrpo.cli import checkout, text
 from tfgrpo.cli.context import REVISION, App, force_option, pass_app
+from tfgrpo.cli.events import event_lines
 from tfgrpo.store import merge as merges
 from tfgrpo.store.errors import InvalidOperation
 from tfgrpo.store.merge import Conflict, MergeConflict, Resolve
@@ -188,7 +189,7 @@ def _say(app: App, version: Version, branch: str, before: Version | None = None)
     texts = store.texts_before(events)
     click.echo(f"{version.name} on {branch}: {version.message}")
     for event in events:
-        for line in show.event_lines(event._replace(reason=None), texts.get(event.row)):
+        for line in event_lines(event._replace(reason=None), texts.get(event.row)):
             click.echo(line)
 
 

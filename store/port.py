@@ -84,6 +84,12 @@ class Port(Protocol):
     def versions_by_digest(self, prefix: str, limit: int) -> list[Version]:
         """Returns versions whose digest in hex begins with `prefix`."""
 
+    def first_since(self, time: int) -> int | None:
+        """Returns the lowest number of the versions recorded at `time` or later, if any.
+
+        Microseconds since 1970. This reads every version.
+        """
+
     def version_of_row(self, row: int) -> Version:
         """Returns the version that holds the event at `row`."""
 

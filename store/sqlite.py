@@ -198,6 +198,10 @@ class SqlitePort:
         )
         return [v for row in rows if (v := _version(row)).digest.hex().startswith(prefix)]
 
+    def first_since(self, time: int) -> int | None:
+        (number,) = self.row("select min(number) from versions where time >= ?", (time,))
+        return None if number is None else int(number)
+
     def version_of_row(self, row: int) -> Version:
         found = self.row(
             f"select {VERSION_COLUMNS} from versions where position >= ? and events > 0"

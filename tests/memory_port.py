@@ -74,6 +74,10 @@ class MemoryPort:
         found = (v for v in self._state.versions.values() if v.digest.hex().startswith(prefix))
         return sorted(found, key=lambda v: v.digest)[:limit]
 
+    def first_since(self, time: int) -> int | None:
+        found = (n for n, v in self._state.versions.items() if v.time >= time)
+        return min(found, default=None)
+
     def version_of_row(self, row: int) -> Version:
         for version in self._state.versions.values():
             if version.position - version.events < row <= version.position:

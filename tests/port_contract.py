@@ -282,6 +282,14 @@ class PortContract:
         assert numbers("1235") == []
         assert len(numbers("123", 1)) == 1
 
+    def test_the_first_version_since_a_time_is_the_lowest_number_wherever_clocks_were(
+        self, port: Port
+    ) -> None:
+        with port.transaction():
+            for number, time in enumerate((0, 10, 30, 20, 40)):
+                port.append_version(version(number, 0, 0, time=time), ())
+        assert [port.first_since(t) for t in (0, 10, 11, 31, 40, 41)] == [0, 1, 2, 4, 4, None]
+
     def test_the_version_of_a_row_is_the_one_that_holds_it(self, port: Port) -> None:
         record(port, 0, [])
         record(port, 1, [event(1), event(2)])
