@@ -10,7 +10,7 @@ from tfgrpo.cli import checkout, text
 from tfgrpo.cli.context import EXPERIENCE, App, force_option, pass_app
 from tfgrpo.cli.events import event_lines
 from tfgrpo.store.errors import InvalidOperation
-from tfgrpo.store.records import Operation
+from tfgrpo.store.records import Operation, Version
 
 reason_option = click.option("-m", "--reason", help="Why; kept with the event.")
 
@@ -116,8 +116,13 @@ def _called(app: App, id: str) -> str:
     return f"{id} ({label})" if label else id
 
 
-def commit(app: App, operations: Sequence[Operation], message: str) -> None:
-    """Appends a version to HEAD's branch, says so, and refreshes the library for inference."""
+def commit(
+    app: App, operations: Sequence[Operation], message: str, *, onto: Version | None = None
+) -> None:
+    """Appends a version to HEAD's branch, says so, and refreshes the library for inference.
+
+    `onto` is the version that the operations were made for, when that was some time ago.
+    """
     store = app.store
     head = store.head
     if head.branch is None:
@@ -125,7 +130,7 @@ def commit(app: App, operations: Sequence[Operation], message: str) -> None:
             "HEAD is detached: a version needs a branch to grow",
             hint="`tfgrpo checkout main` goes onto one, `tfgrpo checkout -b NAME HEAD` makes one",
         )
-    version = store.commit(head.branch, operations, message=message, expected=head.version)
+    version = store.commit(head.branch, operations, message=message, expected=onto or head.version)
     checkout.materialise(app)
     click.echo(f"{version.name} on {head.branch}: {message}")
     events = store.events(version)

@@ -29,6 +29,7 @@ COMMANDS = {
     "modify": ("change", "change an experience's text"),
     "delete": ("change", "delete experiences"),
     "keep": ("change", "confirm experiences"),
+    "edit": ("edit", "edit the library in your editor"),
     "history": ("history", "every event of one experience"),
     "blame": ("history", "who last shaped each experience"),
     "switch": ("moves", "go onto a branch"),
@@ -49,7 +50,7 @@ SECTIONS = (
     ("Learn", ("init", "train", "eval", "runs", "cost")),
     ("Look", ("log", "show", "diff", "blame", "history", "status")),
     ("Move", ("checkout", "switch", "branch", "tag", "reset", "undo", "redo", "reflog")),
-    ("Change", ("add", "modify", "delete", "keep", "merge", "cherry-pick", "revert")),
+    ("Change", ("add", "modify", "delete", "keep", "edit", "merge", "cherry-pick", "revert")),
     ("Share", ("export", "import")),
     ("Keep house", ("fsck", "model", "completion")),
 )
