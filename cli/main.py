@@ -40,6 +40,8 @@ COMMANDS = {
     "merge": ("combine", "merge a branch into HEAD's"),
     "cherry-pick": ("combine", "apply one version's changes"),
     "revert": ("combine", "take back one version's changes"),
+    "bisect": ("bisect", "find the version where something goes wrong"),
+    "stats": ("stats", "how much there is, what changes, what is confirmed"),
     "fsck": ("fsck", "check the whole store"),
     "export": ("transfer", "write a library to a file"),
     "import": ("transfer", "read experiences from a file"),
@@ -48,7 +50,7 @@ COMMANDS = {
 }
 SECTIONS = (
     ("Learn", ("init", "train", "eval", "runs", "cost")),
-    ("Look", ("log", "show", "diff", "blame", "history", "status")),
+    ("Look", ("log", "show", "diff", "blame", "history", "bisect", "status", "stats")),
     ("Move", ("checkout", "switch", "branch", "tag", "reset", "undo", "redo", "reflog")),
     ("Change", ("add", "modify", "delete", "keep", "edit", "merge", "cherry-pick", "revert")),
     ("Share", ("export", "import")),

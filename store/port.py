@@ -129,6 +129,12 @@ class Port(Protocol):
     def count_ops(self, after: int, upto: int) -> dict[Op, int]:
         """Returns how many events of each kind have after < row <= upto."""
 
+    def count_versions(self, ranges: Sequence[tuple[int, int]]) -> int:
+        """Returns how many versions with events end in these ranges (after, upto] of rows."""
+
+    def count_modified(self, ranges: Sequence[tuple[int, int]]) -> dict[str, int]:
+        """Returns experience → how many MODIFYs it has in these ranges (after, upto] of rows."""
+
     # snapshots (derived):
 
     def snapshot(self, after: int, upto: int) -> tuple[int, list[int]] | None:
@@ -139,6 +145,9 @@ class Port(Protocol):
 
     def snapshot_positions(self) -> list[int]:
         """Returns the positions of all snapshots, ascending."""
+
+    def snapshot_sizes(self) -> list[int]:
+        """Returns how many bytes each snapshot takes, by position."""
 
     def drop_snapshots(self) -> None:
         """Forgets every snapshot."""

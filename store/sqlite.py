@@ -15,6 +15,7 @@ import sqlite3
 import sys
 import time
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -290,6 +291,20 @@ class SqlitePort:
         query = "select op, count(*) from events where row > ? and row <= ? group by op"
         return dict(self.rows(query, (after, upto)))
 
+    def count_versions(self, ranges: Sequence[tuple[int, int]]) -> int:
+        query = "select count(*) from versions where position > ? and position <= ? and events > 0"
+        return sum(int(self.row(query, pair)[0]) for pair in ranges)
+
+    def count_modified(self, ranges: Sequence[tuple[int, int]]) -> dict[str, int]:
+        query = (
+            "select experience, count(*) from events"
+            " where row > ? and row <= ? and op = 'MODIFY' group by experience"
+        )
+        found: Counter[str] = Counter()
+        for pair in ranges:
+            found.update(dict(self.rows(query, pair)))
+        return dict(found)
+
     # Snapshots:
 
     def snapshot(self, after: int, upto: int) -> tuple[int, list[int]] | None:
@@ -307,6 +322,9 @@ class SqlitePort:
 
     def snapshot_positions(self) -> list[int]:
         return [p for (p,) in self.rows("select position from snapshots order by position")]
+
+    def snapshot_sizes(self) -> list[int]:
+        return [n for (n,) in self.rows("select length(live) from snapshots order by position")]
 
     def drop_snapshots(self) -> None:
         with self.transaction():
