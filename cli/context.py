@@ -147,16 +147,21 @@ def tags(store: Store) -> list[tuple[str, str]]:
     return [(name, f"tag at v{number}") for name, number in store.tags().items()]
 
 
+def names(store: Store) -> list[tuple[str, str]]:
+    """Returns HEAD, the branches and the tags."""
+    return [("HEAD", "where HEAD is"), *branches(store), *tags(store)]
+
+
 def revisions(store: Store) -> list[tuple[str, str]]:
     """Returns the names a revision may have, each with a word of help."""
     from tfgrpo.store.revisions import run_of_history
 
-    names = [("HEAD", "where HEAD is"), *branches(store), *tags(store)]
+    found = names(store)
     run = f"{run_of_history(store, store.head.version)}/"
     steps = {name.removeprefix(run): v for name, v in store.tags().items() if name.startswith(run)}
-    names += [(name, f"of run {run[:-1]}, at v{number}") for name, number in steps.items()]
+    found += [(name, f"of run {run[:-1]}, at v{number}") for name, number in steps.items()]
     newest = store.port.last_version()
-    return names + [(f"v{n}", "") for n in range(newest, max(-1, newest - 30), -1)]
+    return found + [(f"v{n}", "") for n in range(newest, max(-1, newest - 30), -1)]
 
 
 def experiences(store: Store) -> list[tuple[str, str]]:
@@ -175,6 +180,7 @@ REVISION = Named("revision", revisions)
 RANGE = Named("revision", revisions, ranges=True)
 WHAT = Named("revision", revisions, experiences)
 EXPERIENCE = Named("id", experiences)
+NAME = Named("name", names)
 BRANCH = Named("branch", branches)
 TAG = Named("tag", tags)
 RUN = Named("run", runs)

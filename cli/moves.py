@@ -9,7 +9,7 @@ import click
 
 from tfgrpo.cli import checkout, text
 from tfgrpo.cli.context import BRANCH as BRANCH_NAME
-from tfgrpo.cli.context import REVISION, App, force_option, pass_app
+from tfgrpo.cli.context import NAME, REVISION, App, force_option, pass_app
 from tfgrpo.store import undo as undos
 from tfgrpo.store.errors import InvalidOperation, UnknownRevision
 from tfgrpo.store.protection import PROTECTED
@@ -117,7 +117,7 @@ def _say(app: App, verb: str, moves: Sequence[RefMove]) -> None:
 
 
 @click.command()
-@click.argument("name", required=False, type=REVISION)
+@click.argument("name", required=False, type=NAME)
 @click.option("-n", "--number", type=click.IntRange(1), help="Show at most this many.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 @pass_app

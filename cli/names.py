@@ -21,7 +21,7 @@ def naming(type: click.ParamType[str]) -> Callable[[Callable[..., Any]], Callabl
         click.option("-f", "--force", is_flag=True, help="Move one that exists or is protected."),
         click.option("-d", "--delete", "delete_", is_flag=True, help="Forget it; versions stay."),
         click.option(
-            "-m", "--rename", type=(type, str), metavar="OLD NEW", help="Give OLD another name."
+            "-m", "--rename", type=type, nargs=2, metavar="OLD NEW", help="Give OLD another name."
         ),
         click.option("--protect", type=type, help="Let nothing move it without --force."),
         click.option("--unprotect", type=type, help="Let it move again."),
