@@ -51,15 +51,15 @@ def _lines(store: Store, found: Stats, number: int) -> Iterator[str]:
     yield f"{click.style(found.version.name, fg='yellow', bold=True)}: {size}, {letters} characters"
     share = f"{found.snapshot_share:.1%} of it in {text.plural(found.snapshots, 'snapshot')}"
     yield (
-        f"file     {found.bytes / 1e6:.2f} MB, {share}; {found.file_versions:,} versions, "
-        f"{found.file_events:,} events"
+        f"file     {found.bytes / 1e6:.2f} MB, {share if found.snapshots else 'no snapshots'}; "
+        f"{text.plural(found.file_versions, 'version')}, {text.plural(found.file_events, 'event')}"
     )
     counted = " ".join(word.styled() for word in text.counts(found.events)) or "no events"
     since = "" if found.first is None else f", since {text.when(found.first.time)}"
     age = "" if found.first is None else f" ({text.age(found.first.time)})"
-    yield f"history  {found.versions:,} versions with {counted}{since}{age}"
+    yield f"history  {text.plural(found.versions, 'version')} with {counted}{since}{age}"
     most = [c for c in found.most_confirmed if c.keeps][:number]
-    least = [c for c in found.most_confirmed[::-1] if c not in most][:number]
+    least = [c for c in found.least_confirmed if c not in most][:number]
     label = {c.experience.id: f"G{i}" for i, c in enumerate(found.experiences)}
     for title, sign, listed in (
         ("most confirmed", "=", most),

@@ -202,7 +202,7 @@ def _apply(
     )
     if found.conflicts:
         raise MergeConflict(
-            f"{len(found.conflicts)} of the experiences were changed on both sides",
+            f"{_experiences(len(found.conflicts))} changed on both sides",
             found.conflicts,
             hint="--ours or --theirs takes one side, --edit asks; nothing was recorded",
         )
@@ -218,6 +218,10 @@ def _apply(
         for operation in found.operations
     ]
     return store.commit(branch, operations, message=message, expected=ours, merged=merged)
+
+
+def _experiences(count: int) -> str:
+    return "1 experience was" if count == 1 else f"{count} experiences were"
 
 
 def _texts(library: Library) -> Mapping[str, str]:

@@ -61,6 +61,11 @@ class Stats(NamedTuple):
         return tuple(sorted(self.experiences, key=lambda c: -c.keeps))
 
     @property
+    def least_confirmed(self) -> tuple[Confirmed, ...]:
+        """The experiences by how many KEEPs confirm them, least first."""
+        return tuple(sorted(self.experiences, key=lambda c: c.keeps))
+
+    @property
     def churn(self) -> tuple[Confirmed, ...]:
         """The experiences whose texts were replaced, most often first."""
         changed = (c for c in self.experiences if c.modified)

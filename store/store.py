@@ -365,7 +365,9 @@ class Store:
                     f"{kind} {name} exists, at v{there.version}",
                     hint="choose another name, or --force to move it",
                 )
-            self._move([(prefix + name, version.number, None)], f"{kind} {name}")
+            new = there is None or there.version is None
+            action = f"{kind} {name}" if new else f"move {kind} {name}"
+            self._move([(prefix + name, version.number, None)], action)
         return version
 
     def move_names(self, moves: Sequence[tuple[str, int | None, str | None]], action: str) -> None:
