@@ -31,7 +31,7 @@ def bisect() -> None:
     \b
     Examples:
       tfgrpo bisect start HEAD v0
-      tfgrpo bisect start HEAD v0 && tfgrpo bisect run sh -c '! grep -q Count "$TFGRPO_LIBRARY"'
+      tfgrpo bisect run sh -c 'grep -q days "$TFGRPO_PROMPT"'
     """
 
 
@@ -61,8 +61,8 @@ def good(app: App, revisions: tuple[str, ...]) -> None:
 
     \b
     Examples:
-      tfgrpo bisect start HEAD v0 && tfgrpo bisect good
-      tfgrpo bisect start HEAD && tfgrpo bisect good v0
+      tfgrpo bisect good
+      tfgrpo bisect good v1
     """
     _mark(app, "good", revisions)
 
@@ -75,8 +75,8 @@ def bad(app: App, revisions: tuple[str, ...]) -> None:
 
     \b
     Examples:
-      tfgrpo bisect start HEAD v0 && tfgrpo bisect bad
-      tfgrpo bisect start && tfgrpo bisect bad HEAD
+      tfgrpo bisect bad
+      tfgrpo bisect bad v1
     """
     _mark(app, "bad", revisions)
 
@@ -89,8 +89,8 @@ def skip(app: App, revisions: tuple[str, ...]) -> None:
 
     \b
     Examples:
-      tfgrpo bisect start HEAD v0 && tfgrpo bisect skip
-      tfgrpo bisect start HEAD v0 && tfgrpo bisect skip v1
+      tfgrpo bisect skip
+      tfgrpo bisect skip v1
     """
     _mark(app, "skip", revisions)
 
@@ -110,8 +110,8 @@ def run(app: App, command: tuple[str, ...], score: str | None, below: float | No
 
     \b
     Examples:
-      tfgrpo bisect start HEAD v0 && tfgrpo bisect run sh -c '! grep -q days "$TFGRPO_PROMPT"'
-      tfgrpo bisect start HEAD v1 && tfgrpo bisect run sh -c 'exit 125' || tfgrpo bisect status
+      tfgrpo bisect run sh -c 'grep -q days "$TFGRPO_PROMPT"'
+      tfgrpo bisect run --score heldout.jsonl --below 0.7
     """
     from tfgrpo import bisecting
 
@@ -149,8 +149,8 @@ def log_(app: App, as_json: bool) -> None:
 
     \b
     Examples:
-      tfgrpo bisect start HEAD v0 && tfgrpo bisect log
-      tfgrpo bisect start HEAD v0 && tfgrpo bisect log --json
+      tfgrpo bisect log
+      tfgrpo bisect log --json
     """
     marks = searches.load(app.store).marks
     if as_json:
@@ -167,8 +167,8 @@ def status(app: App, as_json: bool) -> None:
 
     \b
     Examples:
-      tfgrpo bisect start HEAD v0 && tfgrpo bisect status
-      tfgrpo bisect start HEAD v0 && tfgrpo bisect status --json
+      tfgrpo bisect status
+      tfgrpo bisect status --json
     """
     store = app.store
     bisection = searches.load(store)
@@ -198,7 +198,7 @@ def reset(app: App) -> None:
     \b
     Examples:
       tfgrpo bisect reset
-      tfgrpo bisect start HEAD v0 && tfgrpo bisect reset
+      tfgrpo bisect reset && tfgrpo bisect start web v1
     """
     from tfgrpo.bisecting import forget
 

@@ -36,8 +36,8 @@ def edit(app: App, message: str | None, reason: str | None, file: Path | None) -
 
     \b
     Examples:
-      EDITOR="sed -i s/both/all/" tfgrpo edit -m "clearer words"
-      tfgrpo export -f md -o library.md && tfgrpo edit --file library.md
+      tfgrpo edit -m "clearer words"
+      tfgrpo export -f md -o mine.md && tfgrpo edit --file mine.md
     """
     store = app.store
     head = store.head

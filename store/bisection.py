@@ -108,9 +108,16 @@ def start(store: Store, bad: Version | None, good: Iterable[Version]) -> Bisecti
     return _save(store, bisection)
 
 
-def mark(store: Store, version: Version, verdict: Verdict, why: str = "") -> Bisection:
+def mark(
+    store: Store,
+    version: Version,
+    verdict: Verdict,
+    why: str = "",
+    *,
+    parents: bisect.Parents | None = None,
+) -> Bisection:
     """Records what was found out about a version. Raises BisectError when it does not fit."""
-    return _save(store, _with(store, load(store), version, verdict, why))
+    return _save(store, _with(store, load(store), version, verdict, why, parents))
 
 
 def reset(store: Store) -> bool:
@@ -120,11 +127,20 @@ def reset(store: Store) -> bool:
     return there
 
 
-def progress(store: Store, bisection: Bisection, *, unknown: Collection[int] = ()) -> Progress:
-    """Returns where a search stands. `unknown` cannot be tried now, but is not skipped."""
+def progress(
+    store: Store,
+    bisection: Bisection,
+    *,
+    unknown: Collection[int] = (),
+    parents: bisect.Parents | None = None,
+) -> Progress:
+    """Returns where a search stands. `unknown` cannot be tried now, but is not skipped.
+
+    `parents`, from `parents_in`, spares who asks again and again from reading versions again.
+    """
     if bisection.bad is None or not bisection.good:
         return Progress((), None, None)
-    parents = _parents(store)
+    parents = parents or parents_in(store)
     among = bisect.suspects(parents, bisection.bad, bisection.good)
     if len(among) == 1:
         return Progress(tuple(among), None, among[0])
@@ -132,7 +148,8 @@ def progress(store: Store, bisection: Bisection, *, unknown: Collection[int] = (
     return Progress(tuple(among), bisect.choose(parents, among, untried), None)
 
 
-def _parents(store: Store) -> bisect.Parents:
+def parents_in(store: Store) -> bisect.Parents:
+    """Returns the parents of versions by number, each version read once."""
     known: dict[int, tuple[int, ...]] = {}
 
     def parents(number: int) -> tuple[int, ...]:
@@ -146,17 +163,28 @@ def _parents(store: Store) -> bisect.Parents:
 
 
 def _with(
-    store: Store, bisection: Bisection, version: Version, verdict: Verdict, why: str
+    store: Store,
+    bisection: Bisection,
+    version: Version,
+    verdict: Verdict,
+    why: str,
+    parents: bisect.Parents | None = None,
 ) -> Bisection:
-    _check(store, bisection, version, verdict)
+    _check(store, bisection, version, verdict, parents)
     found = Mark(version.number, verdict, why, time.time_ns() // 1000)
     return Bisection((*bisection.marks, found))
 
 
-def _check(store: Store, bisection: Bisection, version: Version, verdict: Verdict) -> None:
+def _check(
+    store: Store,
+    bisection: Bisection,
+    version: Version,
+    verdict: Verdict,
+    parents: bisect.Parents | None,
+) -> None:
     bad, good = bisection.bad, bisection.good
     if bad is not None and good:
-        among = progress(store, bisection).suspects
+        among = progress(store, bisection, parents=parents).suspects
         if version.number not in among or (version.number == bad and verdict != "bad"):
             known = "bad" if version.number == bad else "good, or not in question,"
             raise BisectError(

@@ -12,8 +12,15 @@ from conftest import TFGRPO, environment, problems
 from scripted import ScriptedEndpoint
 from test_house import commands, examples
 
-ALONE = ("tfgrpo model get", "tfgrpo model serve", "tfgrpo model rm", "tfgrpo redo")
-"""Not run here: those that fetch or serve real weights, and a redo with nothing undone."""
+ALONE = (
+    "tfgrpo model get",
+    "tfgrpo model serve",
+    "tfgrpo model rm",
+    "tfgrpo redo",
+    "tfgrpo bisect run --score",
+)
+"""Not run here: those that fetch or serve real weights, a redo with nothing undone, and a search
+by scores that nobody has recorded."""
 
 CASES = [
     example
@@ -42,6 +49,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             "checkout web",
             "modify G1 'Round up to whole euros.'",
             "checkout main",
+            "bisect start HEAD v0",
         ):
             run(tmp_path, f"tfgrpo {command}")
         yield tmp_path
@@ -57,7 +65,9 @@ def run(folder: Path, command: str) -> None:
     done = subprocess.run(
         ["sh", "-c", command],
         cwd=folder,
-        env=environment(PATH=f"{TFGRPO.parent}:{environment()['PATH']}"),
+        env=environment(
+            PATH=f"{TFGRPO.parent}:{environment()['PATH']}", EDITOR="sed -i s/both/all/", VISUAL=""
+        ),
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,

@@ -53,15 +53,17 @@ def run(
             hint="`tfgrpo bisect bad REV` and `tfgrpo bisect good REV` name them",
         )
     unknown: set[int] = set()
+    parents = searches.parents_in(store)
     while True:
-        found = searches.progress(store, bisection, unknown=unknown)
+        found = searches.progress(store, bisection, unknown=unknown, parents=parents)
         if found.next is None:
             return found
         finding = judge(store.version(found.next))
         if finding is None:
             unknown.add(found.next)
             continue
-        bisection = searches.mark(store, store.version(found.next), *finding)
+        version = store.version(found.next)
+        bisection = searches.mark(store, version, *finding, parents=parents)
         watch(bisection.marks[-1])
 
 
