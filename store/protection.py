@@ -81,9 +81,9 @@ def unprotect(store: Store, kind: Kind, name: str) -> bool:
 def rename(store: Store, kind: Kind, old: str, new: str) -> None:
     """Renames a branch or tag, as one operation that undo takes back. Its versions stay.
 
-    HEAD goes with the branch that it is on, and a protection with its name. Raises
-    UnknownRevision when `old` is not there, InvalidName when `new` is or cannot be a name, and
-    ProtectedName.
+    HEAD goes with the branch that it is on, and a protection with its name; the new name's ref
+    log begins here. Raises UnknownRevision when `old` is not there, InvalidName when `new` is or
+    cannot be a name or an unfinished run still grows the branch, and ProtectedName.
     """
     prefix = PREFIX[kind]
     with store.port.transaction():
@@ -95,6 +95,8 @@ def rename(store: Store, kind: Kind, old: str, new: str) -> None:
                 f"{kind} {new} exists, at v{there.version}",
                 hint=f"choose another name, or delete it first: `tfgrpo {kind} -d {new}`",
             )
+        if kind == "branch" and not store.is_forced:
+            _check_runs(store, old)
         moves = going(store.port, prefix + old)
         moves.append((prefix + new, version, None))
         if is_protected(store.port, prefix + old):
@@ -102,6 +104,16 @@ def rename(store: Store, kind: Kind, old: str, new: str) -> None:
         if kind == "branch" and store.head.branch == old:
             moves.append((HEAD, version, prefix + new))
         store.move_names(moves, f"rename {kind} {old} to {new}")
+
+
+def _check_runs(store: Store, branch: str) -> None:
+    for run in store.runs.all():
+        if run.branch == branch and store.runs.state(run) != "finished":
+            raise InvalidName(
+                f"run {run.name} is unfinished and grows {branch}",
+                hint=f"`tfgrpo train --resume {run.name}` finishes it; --force renames all the "
+                "same, and the run then has no branch to go on with",
+            )
 
 
 def going(port: Port, name: str) -> list[tuple[str, int | None, str | None]]:

@@ -224,6 +224,8 @@ class Store:
         An event points at the one it follows on, so this costs what the events do and no replay.
         """
         follows = {e.row: e.replaces for e in events if e.replaces is not None}
+        if not follows:
+            return {}
         texts = {e.row: e for e in self.port.events_at(set(follows.values())) if e.op != "DELETE"}
         return {
             row: text if (text := texts[on].text) is not None else replay.REDACTED

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from conftest import Cli, one_line_error
+from conftest import Cli, one_line_error, problems
 from store_helpers import add
 
 from tfgrpo.store import InvalidName, ProtectedName, Store, UnknownRevision
@@ -115,6 +115,14 @@ def test_protecting_twice_or_nothing_changes_nothing(store: Store) -> None:
     assert len(list(store.port.ref_log(None))) == rows
 
 
+def test_a_branch_that_a_run_still_grows_is_renamed_only_by_force(store: Store) -> None:
+    run = store.runs.create("quick", "uid", "web", 0, {}, "ann")
+    with pytest.raises(InvalidName, match="quick"):
+        rename(store, "branch", "web", "math")
+    store.runs.note(run, "finished")
+    rename(store, "branch", "web", "math")
+
+
 def test_every_verb_refuses_and_takes_force(cli: Cli, tmp_path: Path) -> None:
     cli("init")
     cli("add", "Count both days.", "Round up.")
@@ -124,7 +132,10 @@ def test_every_verb_refuses_and_takes_force(cli: Cli, tmp_path: Path) -> None:
     cli("switch", "main")
     cli("branch", "--protect", "main")
     (tmp_path / "more.json").write_text('{"G0": "From a file."}')
+    (tmp_path / "problems.jsonl").write_text(problems(range(4)))
+    train = ["train", "problems.jsonl", "--model", "m", "--base-url", "http://127.0.0.1:9/v1"]
     for arguments in (
+        train,
         ["add", "x"],
         ["modify", "G0", "x"],
         ["keep", "G0"],
@@ -138,6 +149,7 @@ def test_every_verb_refuses_and_takes_force(cli: Cli, tmp_path: Path) -> None:
     ):
         one_line_error(cli(*arguments, ok=False), "protected", "--force")
     assert json.loads(cli("status", "--json").stdout)["head"] == "v1"
+    assert json.loads(cli("runs", "--json").stdout) == [], "refused before anything was begun"
     cli("modify", "G0", "Count both the days.", "--force")
     one_line_error(cli("undo", ok=False), "protected", "--force")
     cli("undo", "--force")
