@@ -204,7 +204,8 @@ def one_line(store: Store, version: Version, names: dict[int, list[str]]) -> str
     line += text.counts(store.counts(version))
     line += _named(names.get(version.number, []))
     line += text.words(version.message)
-    lines = text.wrap(line)
+    with text.inset(2):  # for the mark of a cut
+        lines = text.wrap(line)
     return lines[0] + (" …" if len(lines) > 1 else "")
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import difflib
 import importlib.util
 import re
+import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, environment
 from test_house import commands
 
 PAGE = ROOT / "docs/for-git-users.md"
@@ -31,6 +33,11 @@ def test_every_command_prints_what_the_page_shows(console: ModuleType, tmp_path:
     page = PAGE.read_text()
     now = console.refreshed(page, folder)
     changed = "\n".join(difflib.unified_diff(page.splitlines(), now.splitlines(), lineterm=""))
+    (code,) = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=folder, env=environment(), capture_output=True, text=True
+    )
+    assert "ADD Tandems count twice.\n" in done.stdout, done.stderr
     assert now == page, f"`python docs/console.py {PAGE}` prints the page as it is now\n{changed}"
 
 
