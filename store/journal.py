@@ -1,8 +1,9 @@
 """The journal's writer: every answer on the disk before anybody acts on it.
 
-One thread owns one connection. Whatever is handed to it within `WINDOW` seconds goes into one
-transaction, so 128 calls in flight share an fdatasync and few pages are written twice, and the
-event loop never waits for the disk. `append` returns when the row is durable; a run killed
+One thread owns one connection. Whatever has been handed to it while it was writing goes into
+the next transaction together, and where rows come thick, it waits `WINDOW` seconds for more: 128
+calls in flight share an fdatasync, few pages are written twice, and the event loop never waits
+for the disk. `append` returns when the row is durable; a run killed
 right after has it. A failed write (a full disk) is raised to everyone whose row was in it.
 
 Rows go in by statements of many rows each. The interpreter's lock changes hands with every
@@ -28,7 +29,9 @@ from tfgrpo.store.errors import StoreError
 from tfgrpo.store.runs import TOKENS, Call, RolloutRow
 from tfgrpo.store.sqlite import connect, translated
 
-WINDOW = 0.02
+WINDOW = 0.05
+THICK = 2
+"""Rows of a batch beyond which the next one waits for more."""
 CHUNKS = (64, 16, 4, 1)
 """Rows of a statement: few sizes, so that each is prepared once."""
 
@@ -81,14 +84,14 @@ class Journal:
 
     def _work(self) -> None:
         connection: sqlite3.Connection | None = None
-        last = False
+        last, rows = False, 0
         while not last:
             batch = [self._queue.get()]
-            if batch[0] is not None and not self._closed:
+            if rows > THICK and not self._closed:
                 time.sleep(WINDOW)
             while not self._queue.empty():
                 batch.append(self._queue.get())
-            last = None in batch
+            last, rows = None in batch, len(batch)
             writes = [item for item in batch if item is not None]
             try:
                 if connection is None:

@@ -91,7 +91,7 @@ def test_a_wheel_holds_tfgrpo_alone_with_its_prompts(tmp_path: Path) -> None:
         assert f"tfgrpo/{name}" in names
     for name in (
         "mirror/git.py",
-        "store/adopt.py",
+        "store/receive.py",
         "store/store.py",
         "cli/main.py",
         "migrations/migrations.py",

@@ -146,7 +146,7 @@ class Endpoint:
         while True:
             arguments = self._arguments(request, self._refused | trying)
             try:
-                # The plain verb: the typed one takes a quarter longer over what is checked here.
+                # The plain verb: the typed one spends much time on what is checked here anyway.
                 response = await client.post("/chat/completions", cast_to=object, body=arguments)
                 break
             except openai.APIStatusError as error:

@@ -130,6 +130,7 @@ def reflection_of(settings: TrainSettings, domain: Domain, prompts: Path | None)
         summarise_over=settings.summarise_over,
         temperature=settings.reflection_temperature,
         seed=settings.seed,
+        reconcile=domain.template("reconcile", prompts) if domain.reconcile else None,
     )
 
 
@@ -221,7 +222,7 @@ class Training:
                 versions = [await self._step(number) for number in left]
         except BaseException as error:
             told = error if isinstance(error, TfgrpoError) else None
-            self.progress.phase = "stopping"
+            self.progress.stopping = True
             await self._collector.close()
             await asyncio.gather(self._policy.settle(), self._reflector.settle())
             with suppress(StoreError):  # the disk may be full; `error` is what matters
