@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tfgrpo.cli import options, text
-from tfgrpo.cli.context import App, pass_app
+from tfgrpo.cli.context import RUN, App, pass_app
 
 if TYPE_CHECKING:
     from tfgrpo.budget import Budget
@@ -25,7 +25,7 @@ COLUMNS = ("calls", "tries", "prompt", "cached", "completion", "reasoning", "sec
 
 
 @click.command()
-@click.argument("name", metavar="[RUN]", required=False)
+@click.argument("name", metavar="[RUN]", required=False, type=RUN)
 @click.option("--config", type=click.Path(path_type=Path), help="Prices; else tfgrpo.toml.")
 @click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
 @pass_app

@@ -8,6 +8,7 @@ import click
 
 from tfgrpo.cli import show, text
 from tfgrpo.cli.context import EXPERIENCE, REVISION, App, pass_app
+from tfgrpo.cli.events import evidence_words
 from tfgrpo.store.blame import Blame
 
 json_option = click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
@@ -77,6 +78,6 @@ def _lines(found: list[Blame]) -> Iterator[str]:
         ]
         if b.keeps:
             line.append(text.Word(f"={b.keeps}", fg="cyan"))
-        told = show.evidence_words(b.event) or f"by {b.version.author}"
+        told = evidence_words(b.event) or f"by {b.version.author}"
         line += text.words(f"{told}, {text.age(b.version.time)}", dim=True)
         yield from text.wrap(line, first=" " * 6, indent=6)

@@ -24,12 +24,13 @@ COMMANDS = {
     "diff": ("diff", "what changed between two versions"),
     "status": ("status", "where HEAD is, and what is going on"),
     "checkout": ("checkout", "move HEAD and write the library for inference"),
-    "branch": ("names", "list, make, move or delete branches"),
-    "tag": ("names", "list, make, move or delete tags"),
+    "branch": ("names", "list, make, move, protect or delete branches"),
+    "tag": ("names", "list, make, move, protect or delete tags"),
     "add": ("change", "add an experience by hand"),
     "modify": ("change", "change an experience's text"),
     "delete": ("change", "delete experiences"),
     "keep": ("change", "confirm experiences"),
+    "edit": ("edit", "edit the library in your editor"),
     "history": ("history", "every event of one experience"),
     "blame": ("history", "who last shaped each experience"),
     "switch": ("moves", "go onto a branch"),
@@ -40,6 +41,8 @@ COMMANDS = {
     "merge": ("combine", "merge a branch into HEAD's"),
     "cherry-pick": ("combine", "apply one version's changes"),
     "revert": ("combine", "take back one version's changes"),
+    "bisect": ("bisect", "find the version where something goes wrong"),
+    "stats": ("stats", "how much there is, what changes, what is confirmed"),
     "redact": ("redact", "remove a text that must not be kept"),
     "fsck": ("fsck", "check the whole store"),
     "export": ("transfer", "write a library to a file"),
@@ -57,9 +60,9 @@ COMMANDS = {
 }
 SECTIONS = (
     ("Learn", ("init", "train", "eval", "verify", "runs", "cost")),
-    ("Look", ("log", "show", "diff", "blame", "history", "status")),
+    ("Look", ("log", "show", "diff", "blame", "history", "bisect", "status", "stats")),
     ("Move", ("checkout", "switch", "branch", "tag", "reset", "undo", "redo", "reflog")),
-    ("Change", ("add", "modify", "delete", "keep", "merge", "cherry-pick", "revert")),
+    ("Change", ("add", "modify", "delete", "keep", "edit", "merge", "cherry-pick", "revert")),
     (
         "Share",
         (

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from tfgrpo.cli import checkout, text
-from tfgrpo.cli.context import EXPERIENCE, App, pass_app
+from tfgrpo.cli.context import EXPERIENCE, App, force_option, pass_app
 from tfgrpo.store import redact as redactions
 from tfgrpo.store.errors import StoreError, TfgrpoError
 from tfgrpo.store.redact import Plan, Redacted, Target
@@ -27,6 +27,7 @@ from tfgrpo.store.traces import Trace
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @click.option("--finish", is_flag=True, help="Write the file anew after an interrupted redaction.")
 @click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
+@force_option
 @pass_app
 def redact(
     app: App,

@@ -8,14 +8,14 @@ from typing import Any
 import click
 
 from tfgrpo.cli import text
-from tfgrpo.cli.context import App, pass_app
+from tfgrpo.cli.context import RUN, App, pass_app
 from tfgrpo.store.records import Version
 from tfgrpo.store.runs import Run
 from tfgrpo.store.store import Store
 
 
 @click.command()
-@click.argument("name", required=False)
+@click.argument("name", required=False, type=RUN)
 @click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
 @pass_app
 def runs(app: App, name: str | None, as_json: bool) -> None:

@@ -6,6 +6,7 @@ import click
 
 from tfgrpo.cli import text
 from tfgrpo.cli.context import App, pass_app
+from tfgrpo.store.protection import protected
 from tfgrpo.store.revisions import run_of_history
 
 
@@ -13,7 +14,8 @@ from tfgrpo.store.revisions import run_of_history
 @click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
 @pass_app
 def status(app: App, as_json: bool) -> None:
-    """Show where HEAD is, what the library holds, and which runs are unfinished.
+    """Show where HEAD is, whether its branch is protected, what the library holds, and which
+    runs are running or unfinished.
 
     \b
     Examples:
@@ -25,12 +27,14 @@ def status(app: App, as_json: bool) -> None:
     library = store.library(head.version)
     runs = [(run, store.runs.state(run)) for run in store.runs.all()]
     unfinished = [(run, state) for run, state in runs if state != "finished"]
+    kept = protected(store, "branch")
     if as_json:
         text.emit_json(
             {
                 "store": str(app.path),
                 "head": head.version.name,
                 "branch": head.branch,
+                "protected": head.branch in kept,
                 "experiences": len(library),
                 "versions": store.port.last_version() + 1,
                 "bytes": app.path.stat().st_size,
@@ -40,7 +44,8 @@ def status(app: App, as_json: bool) -> None:
         )
         return
     where = f"on branch {head.branch}" if head.branch else "HEAD is detached"
-    click.echo(f"{where}, at {click.style(head.version.name, fg='yellow')}")
+    told = ", protected: it moves only with --force" if head.branch in kept else ""
+    click.echo(f"{where}, at {click.style(head.version.name, fg='yellow')}{told}")
     click.echo(f"  {head.version.message}")
     size = text.plural(len(library), "experience")
     letters = sum(len(e.text) for e in library)

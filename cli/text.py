@@ -12,6 +12,8 @@ import shutil
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 SIGNS: dict[Op, str] = {"ADD": "+", "MODIFY": "~", "DELETE": "-", "KEEP": "="}
 COLOURS: dict[Op, str] = {"ADD": "green", "MODIFY": "yellow", "DELETE": "red", "KEEP": "cyan"}
 UNWRAPPED = 10_000
+_inset = ContextVar("_inset", default=0)
 
 
 class Word(NamedTuple):
@@ -53,7 +56,17 @@ def width() -> int:
     """Returns how wide lines may be: the terminal's width, and no limit when piped."""
     if not sys.stdout.isatty():
         return UNWRAPPED
-    return max(40, shutil.get_terminal_size().columns)
+    return max(40, shutil.get_terminal_size().columns) - _inset.get()
+
+
+@contextmanager
+def inset(columns: int) -> Iterator[None]:
+    """Inside it lines are narrower, to stand right of something that takes `columns`."""
+    before = _inset.set(_inset.get() + columns)
+    try:
+        yield
+    finally:
+        _inset.reset(before)
 
 
 def words(text: str, **look: Any) -> list[Word]:

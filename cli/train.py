@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tfgrpo.cli import checkout, options, text
-from tfgrpo.cli.context import App, author, pass_app
+from tfgrpo.cli.context import BRANCH, RUN, App, author, force_option, pass_app
 
 if TYPE_CHECKING:
     from tfgrpo.budget import Budget
@@ -29,9 +29,11 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("data", required=False)
 @click.option("--run", "name", help="The run's name; else run in [train], else after the data.")
-@click.option("--resume", metavar="RUN", help="Go on with this run, with the settings it has.")
+@click.option(
+    "--resume", type=RUN, metavar="RUN", help="Go on with this run, with the settings it has."
+)
 @click.option("--new", is_flag=True, help="A new run, even where one like it is unfinished.")
-@click.option("--branch", help="The branch that learns; else HEAD's.")
+@click.option("--branch", type=BRANCH, help="The branch that learns; else HEAD's.")
 @click.option("--epochs", type=int, help="Passes over the data.  [3]")
 @click.option("--batch-size", type=int, help="Problems in a step.  [100]")
 @click.option("--group-size", type=int, help="Attempts at a problem in a step.  [5]")
@@ -75,6 +77,7 @@ if TYPE_CHECKING:
 @click.option("--heldout-problems", type=int, help="How many of them, from the top; else all.")
 @click.option("--estimate", is_flag=True, help="Say what it would take, and do nothing.")
 @click.option("--budget", help="Stop before this is spent: 5.00 in dollars, or 200000tok.")
+@force_option
 @options.shared
 @pass_app
 def train(

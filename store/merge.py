@@ -212,11 +212,12 @@ def _apply(
     )
     if found.conflicts:
         redacted = {e.id for e in store.library(theirs) if e.redacted}
-        why = "were changed on both sides"
+        one = len(found.conflicts) == 1
+        why = f"{'was' if one else 'were'} changed on both sides"
         if redacted.issuperset(conflict.experience for conflict in found.conflicts):
-            why = "cannot be brought over: what they said was redacted"
+            why = f"cannot be brought over: what {'it' if one else 'they'} said was redacted"
         raise MergeConflict(
-            f"{len(found.conflicts)} of the experiences {why}",
+            f"{'1 experience' if one else f'{len(found.conflicts)} experiences'} {why}",
             found.conflicts,
             hint="--ours or --theirs takes one side, --edit asks; nothing was recorded",
         )

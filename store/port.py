@@ -92,6 +92,12 @@ class Port(Protocol):
     def versions_by_digest(self, prefix: str, limit: int) -> list[Version]:
         """Returns versions whose digest in hex begins with `prefix`."""
 
+    def first_since(self, time: int) -> int | None:
+        """Returns the lowest number of the versions recorded at `time` or later, if any.
+
+        Microseconds since 1970. This reads every version.
+        """
+
     def version_of_row(self, row: int) -> Version:
         """Returns the version that holds the event at `row`."""
 
@@ -131,6 +137,12 @@ class Port(Protocol):
     def count_ops(self, after: int, upto: int) -> dict[Op, int]:
         """Returns how many events of each kind have after < row <= upto."""
 
+    def count_versions(self, ranges: Sequence[tuple[int, int]]) -> int:
+        """Returns how many versions with events end in these ranges (after, upto] of rows."""
+
+    def count_modified(self, ranges: Sequence[tuple[int, int]]) -> dict[str, int]:
+        """Returns experience → how many MODIFYs it has in these ranges (after, upto] of rows."""
+
     def redactions(self, row: int) -> list[Redaction]:
         """Returns the redactions of the event at `row`, oldest first."""
 
@@ -147,6 +159,9 @@ class Port(Protocol):
 
     def snapshot_positions(self) -> list[int]:
         """Returns the positions of all snapshots, ascending."""
+
+    def snapshot_sizes(self) -> list[int]:
+        """Returns how many bytes each snapshot takes, by position."""
 
     def drop_snapshots(self) -> None:
         """Forgets every snapshot."""

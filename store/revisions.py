@@ -241,7 +241,8 @@ def _parent(store: Store, version: Version, n: int) -> Version:
 def _near(store: Store, base: str) -> str:
     import difflib
 
-    names = [r.name.partition("/")[2] for r in store.port.refs("") if r.version is not None]
+    refs = [r for prefix in (BRANCH, TAG) for r in store.port.refs(prefix)]
+    names = [r.name.partition("/")[2] for r in refs if r.version is not None]
     near = difflib.get_close_matches(base, [n for n in names if n], n=3, cutoff=0.5)
     if near:
         return "did you mean " + " or ".join(near) + "?"

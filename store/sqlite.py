@@ -15,6 +15,7 @@ import sqlite3
 import sys
 import time
 import zlib
+from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from itertools import islice
@@ -224,6 +225,10 @@ class SqlitePort:
         )
         return [v for row in rows if (v := _version(row)).digest.hex().startswith(prefix)]
 
+    def first_since(self, time: int) -> int | None:
+        (number,) = self.row("select min(number) from versions where time >= ?", (time,))
+        return None if number is None else int(number)
+
     def version_of_row(self, row: int) -> Version:
         found = self.row(
             f"select {VERSION_COLUMNS} from versions where position >= ? and events > 0"
@@ -318,6 +323,20 @@ class SqlitePort:
             raise damaged("an event has an operation that there is not")
         return counts
 
+    def count_versions(self, ranges: Sequence[tuple[int, int]]) -> int:
+        query = "select count(*) from versions where position > ? and position <= ? and events > 0"
+        return sum(int(self.row(query, pair)[0]) for pair in ranges)
+
+    def count_modified(self, ranges: Sequence[tuple[int, int]]) -> dict[str, int]:
+        query = (
+            "select experience, count(*) from events"
+            " where row > ? and row <= ? and op = 'MODIFY' group by experience"
+        )
+        found: Counter[str] = Counter()
+        for pair in ranges:
+            found.update(dict(self.rows(query, pair)))
+        return dict(found)
+
     # Snapshots:
 
     def snapshot(self, after: int, upto: int) -> tuple[int, list[int]] | None:
@@ -339,6 +358,9 @@ class SqlitePort:
 
     def snapshot_positions(self) -> list[int]:
         return [p for (p,) in self.rows("select position from snapshots order by position")]
+
+    def snapshot_sizes(self) -> list[int]:
+        return [n for (n,) in self.rows("select length(live) from snapshots order by position")]
 
     def drop_snapshots(self) -> None:
         with self.transaction():

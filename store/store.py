@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 
-from tfgrpo.store import replay, revisions
+from tfgrpo.store import protection, replay, revisions
 from tfgrpo.store.append import Place, event_content, record
 from tfgrpo.store.canonical import (
     canonical,
@@ -39,6 +39,7 @@ from tfgrpo.store.port import (
     lane_start,
 )
 from tfgrpo.store.records import (
+    REDACTED,
     Change,
     Event,
     Head,
@@ -88,6 +89,7 @@ class Store:
         self.now = now
         self._live: tuple[int, dict[str, Place]] | None = None  # of the last commit's version
         self._operation: tuple[str, int | None] | None = None  # action and batch of an open one
+        self._forced = False
 
     # opening:
 
@@ -225,6 +227,21 @@ class Store:
             for row in self.port.events_at(rows)
         }
 
+    def texts_before(self, events: Iterable[Event]) -> dict[int, str]:
+        """Returns event row → the text that the event started from, where there was one.
+
+        An event points at the one it follows on, so this costs what the events do and no replay.
+        """
+        follows = {e.row: e.replaces for e in events if e.replaces is not None}
+        if not follows:
+            return {}
+        texts = {e.row: e for e in self.port.events_at(set(follows.values())) if e.op != "DELETE"}
+        return {
+            row: text if (text := texts[on].text) is not None else REDACTED
+            for row, on in follows.items()
+            if on in texts
+        }
+
     def history(self, experience: str) -> tuple[Event, ...]:
         """Returns every event of one experience on any branch, oldest first."""
         rows = self.port.events_of(experience)
@@ -296,6 +313,20 @@ class Store:
         moves = self.port.refs(prefix)
         return {m.name[len(prefix) :]: m.version for m in moves if m.version is not None}
 
+    @property
+    def is_forced(self) -> bool:
+        """Whether protected names move at present."""
+        return self._forced
+
+    @contextmanager
+    def forced(self) -> Iterator[None]:
+        """Inside it protected names move like any other: what `--force` means."""
+        before, self._forced = self._forced, True
+        try:
+            yield
+        finally:
+            self._forced = before
+
     def create_branch(self, name: str, at: str | Version = "HEAD") -> Version:
         """Makes a branch at a revision. Raises InvalidName when it exists or cannot be a name."""
         return self._name(BRANCH, "branch", name, at, force=False)
@@ -316,7 +347,7 @@ class Store:
                 f"HEAD is on {name}", hint="check out another branch before deleting this one"
             )
         tip = self.tip(name)
-        self.move_names([(BRANCH + name, None, None)], f"delete branch {name}")
+        self.move_names(protection.going(self.port, BRANCH + name), f"delete branch {name}")
         return tip
 
     def delete_tag(self, name: str) -> Version:
@@ -324,7 +355,7 @@ class Store:
         tags = self.tags()
         if name not in tags:
             raise UnknownRevision(f"there is no tag {name!r}", hint="`tfgrpo tag` lists them")
-        self.move_names([(TAG + name, None, None)], f"delete tag {name}")
+        self.move_names(protection.going(self.port, TAG + name), f"delete tag {name}")
         return self.version(tags[name])
 
     def checkout(self, revision: str) -> Head:
@@ -350,7 +381,9 @@ class Store:
                     f"{kind} {name} exists, at v{there.version}",
                     hint="choose another name, or --force to move it",
                 )
-            self._move([(prefix + name, version.number, None)], f"{kind} {name}")
+            new = there is None or there.version is None
+            action = f"{kind} {name}" if new else f"move {kind} {name}"
+            self._move([(prefix + name, version.number, None)], action)
         return version
 
     def move_names(self, moves: Sequence[tuple[str, int | None, str | None]], action: str) -> None:
@@ -385,6 +418,8 @@ class Store:
         rows = []
         for name, version, symbol in moves:
             was = self.port.ref(name)
+            if not self._forced and was is not None and was.version not in (None, version):
+                protection.check(self.port, name)
             rows.append(
                 RefMove(
                     row=0,

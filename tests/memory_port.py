@@ -75,6 +75,10 @@ class MemoryPort:
         found = (v for v in self._state.versions.values() if v.digest.hex().startswith(prefix))
         return sorted(found, key=lambda v: v.digest)[:limit]
 
+    def first_since(self, time: int) -> int | None:
+        found = (n for n, v in self._state.versions.items() if v.time >= time)
+        return min(found, default=None)
+
     def version_of_row(self, row: int) -> Version:
         for version in self._state.versions.values():
             if version.position - version.events < row <= version.position:
@@ -125,6 +129,14 @@ class MemoryPort:
     def count_ops(self, after: int, upto: int) -> dict[Op, int]:
         return dict(Counter(e.op for e in self.events(after, upto)))
 
+    def count_versions(self, ranges: Sequence[tuple[int, int]]) -> int:
+        versions = [v for v in self._state.versions.values() if v.events]
+        return sum(after < v.position <= upto for v in versions for after, upto in ranges)
+
+    def count_modified(self, ranges: Sequence[tuple[int, int]]) -> dict[str, int]:
+        events = (e for pair in ranges for e in self.events(*pair))
+        return dict(Counter(e.experience for e in events if e.op == "MODIFY"))
+
     def version_schema(self, number: int) -> int:
         assert number in self._state.versions
         return VERSION_SCHEMA
@@ -155,6 +167,9 @@ class MemoryPort:
     def snapshot(self, after: int, upto: int) -> tuple[int, list[int]] | None:
         position = max((p for p in self._state.snapshots if after < p <= upto), default=None)
         return None if position is None else (position, list(self._state.snapshots[position]))
+
+    def snapshot_sizes(self) -> list[int]:
+        return [len(live) for _, live in sorted(self._state.snapshots.items())]
 
     def put_snapshot(self, position: int, live: Sequence[int]) -> None:
         self._written.snapshots.setdefault(position, list(live))

@@ -282,6 +282,36 @@ class PortContract:
         assert numbers("1235") == []
         assert len(numbers("123", 1)) == 1
 
+    def test_the_first_version_since_a_time_is_the_lowest_number_wherever_clocks_were(
+        self, port: Port
+    ) -> None:
+        with port.transaction():
+            for number, time in enumerate((0, 10, 30, 20, 40)):
+                port.append_version(version(number, 0, 0, time=time), ())
+        assert [port.first_since(t) for t in (0, 10, 11, 31, 40, 41)] == [0, 1, 2, 4, 4, None]
+
+    def test_versions_and_modifies_are_counted_within_a_history(self, port: Port) -> None:
+        ops: list[tuple[Op, str]] = [
+            ("ADD", "a"),
+            ("MODIFY", "a"),
+            ("MODIFY", "b"),
+            ("MODIFY", "a"),
+        ]
+        with port.transaction():
+            port.append_version(version(0, 0, 0), ())
+            for row, (op, id) in enumerate(ops, 1):
+                port.append_version(version(row, row, 1), [event(row, op, id)])
+            port.append_version(version(5, 4, 0), ())
+            port.put_snapshot(2, [1, 2])
+            port.put_snapshot(4, [3, 4])
+        assert port.count_versions([(0, 4)]) == 4
+        assert port.count_versions([(0, 1), (2, 3)]) == 2
+        assert port.count_modified([(0, 4)]) == {"a": 2, "b": 1}
+        assert port.count_modified([(0, 1), (2, 3)]) == {"b": 1}
+        sizes = port.snapshot_sizes()
+        assert len(sizes) == 2
+        assert min(sizes) > 0
+
     def test_the_version_of_a_row_is_the_one_that_holds_it(self, port: Port) -> None:
         record(port, 0, [])
         record(port, 1, [event(1), event(2)])

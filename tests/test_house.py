@@ -27,6 +27,8 @@ LIGHT = (
     ["--help"],
     ["log"],
     ["log", "--oneline"],
+    ["log", "--graph", "-p", "--since", "1d"],
+    ["branch"],
     ["diff", "v0", "HEAD"],
     ["show"],
     ["checkout", "main"],

@@ -41,6 +41,7 @@ from tfgrpo.settings import TrainSettings
 from tfgrpo.store.errors import StaleVersion, StoreError, TfgrpoError
 from tfgrpo.store.find import project_root
 from tfgrpo.store.journal import Journal
+from tfgrpo.store.protection import check_branch
 from tfgrpo.store.records import Library, Operation, Version
 from tfgrpo.store.runs import Run
 from tfgrpo.store.store import Store
@@ -86,6 +87,7 @@ def begin(
         unfinished = [r for r in store.runs.like(config) if store.runs.state(r) != "finished"]
         if unfinished and name in (None, unfinished[-1].name):
             return unfinished[-1], True
+    check_branch(store, settings.branch)
     name = name or _free_name(store, stem or datasets.stem(settings.data))
     with store.port.transaction():
         if settings.branch not in store.branches():
@@ -201,6 +203,7 @@ class Training:
         comparison that still belongs to it.
         """
         runs, run = self._store.runs, self._run
+        check_branch(self._store, run.branch)  # before a call is paid for
         self.progress.first = self._done()
         runs.note(run, "resumed" if runs.states(run) else "started")
         try:
