@@ -36,6 +36,7 @@ from tfgrpo.store.port import (
     VERSION_SCHEMA,
     EventRow,
     Port,
+    lane_of,
     lane_start,
 )
 from tfgrpo.store.records import (
@@ -86,7 +87,7 @@ class Store:
         self.path = path
         self.author = author
         self.now = now
-        self._live: tuple[int, dict[str, Place]] | None = None  # of the last commit's version
+        self._live: tuple[Version, dict[str, Place]] | None = None  # of the last commit's tip
         self._operation: tuple[str, int | None] | None = None  # action and batch of an open one
 
     # opening:
@@ -440,7 +441,7 @@ class Store:
                     f"{branch} has moved on to {tip.name}",
                     hint="read the library there and try again",
                 )
-            live = self._live_at(tip.position)
+            live = self._live_at(tip)
             position = tip.position
             if operations and not self.port.lane_tip(position):
                 position = lane_start(self.port.open_lane(position))
@@ -459,7 +460,7 @@ class Store:
             self._move([(n, version.number, None) for n in names], f"commit: {message}", author)
             if also is not None:
                 also(version)
-        self._live = (version.position, live)
+        self._live = (version, live)
         return version
 
     def _version(
@@ -496,11 +497,32 @@ class Store:
             meta=meta or {},
         )
 
-    def _live_at(self, position: int) -> dict[str, Place]:
-        if self._live is not None and self._live[0] == position:
-            return self._live[1]
-        rows = self.port.events_at(replay.live_rows(self.port, position))
+    def _live_at(self, tip: Version) -> dict[str, Place]:
+        """Returns what is live at a version. Beside other writers it is brought up to date by
+        their events alone, for as long as those are few."""
+        if self._live is not None:
+            known, live = self._live
+            if known.digest == tip.digest:
+                return live
+            if self._follows_shortly(tip, known):
+                self._live = None  # until it is whole again
+                for row in self.port.events(known.position, tip.position):
+                    if row.op == "DELETE":
+                        del live[row.experience]
+                    elif row.op != "KEEP":
+                        live[row.experience] = Place(row.row, row.birth or row.row)
+                self._live = (tip, live)
+                return live
+        rows = self.port.events_at(replay.live_rows(self.port, tip.position))
         return {e.experience: Place(e.row, e.birth or e.row) for e in rows}
+
+    def _follows_shortly(self, tip: Version, known: Version) -> bool:
+        if lane_of(tip.position) != lane_of(known.position):
+            return False
+        if not 0 <= tip.position - known.position <= replay.SHORT_RANGE:
+            return False
+        there = self.port.version(known.number)  # not so when a transaction around it failed
+        return there is not None and there.digest == known.digest
 
     def _snapshot_due(self, position: int) -> bool:
         """A snapshot is due when a replay would read many events, or hop many lanes."""
