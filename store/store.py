@@ -305,37 +305,50 @@ class Store:
         """Tags a revision. An existing tag moves only with `force`; the ref log keeps both."""
         return self._name(TAG, "tag", name, at, force=force)
 
-    def move_branch(self, name: str, to: str | Version) -> Version:
-        """Moves a branch to any version. Nothing is deleted: `name@{1}` is where it stood."""
-        self.tip(name)
-        return self._name(BRANCH, "branch", name, to, force=True)
+    def move_branch(
+        self, name: str, to: str | Version, *, expected: Version | None = None
+    ) -> Version:
+        """Moves a branch to any version. Nothing is deleted: `name@{1}` is where it stood.
+
+        With `expected`, the branch must still stand there, else StaleVersion is raised.
+        """
+        with self.port.transaction():
+            self._check_stands(name, self.tip(name), expected)
+            return self._name(BRANCH, "branch", name, to, force=True)
+
+    def _check_stands(self, branch: str, tip: Version, expected: str | Version | None) -> None:
+        if expected is not None and self.resolve(expected).number != tip.number:
+            raise StaleVersion(
+                f"{branch} has moved on to {tip.name}",
+                hint="read the library there and try again",
+            )
 
     def delete_branch(self, name: str) -> Version:
         """Forgets a branch's name; its versions stay. Raises InvalidName for the one HEAD is on."""
-        if self.head.branch == name:
-            raise InvalidName(
-                f"HEAD is on {name}", hint="check out another branch before deleting this one"
-            )
-        tip = self.tip(name)
-        self.move_names([(BRANCH + name, None, None)], f"delete branch {name}")
+        with self.port.transaction():
+            if self.head.branch == name:
+                raise InvalidName(
+                    f"HEAD is on {name}", hint="check out another branch before deleting this one"
+                )
+            tip = self.tip(name)
+            self._move([(BRANCH + name, None, None)], f"delete branch {name}")
         return tip
 
     def delete_tag(self, name: str) -> Version:
         """Forgets a tag; its version stays. Raises UnknownRevision."""
-        tags = self.tags()
-        if name not in tags:
-            raise UnknownRevision(f"there is no tag {name!r}", hint="`tfgrpo tag` lists them")
-        self.move_names([(TAG + name, None, None)], f"delete tag {name}")
+        with self.port.transaction():
+            tags = self.tags()
+            if name not in tags:
+                raise UnknownRevision(f"there is no tag {name!r}", hint="`tfgrpo tag` lists them")
+            self._move([(TAG + name, None, None)], f"delete tag {name}")
         return self.version(tags[name])
 
     def checkout(self, revision: str) -> Head:
         """Moves HEAD: onto a branch when `revision` is one's name, else detached at the version."""
-        if revision in self.branches():
-            version = self.tip(revision)
-            self.move_names([(HEAD, version.number, BRANCH + revision)], f"checkout {revision}")
-        else:
-            version = self.resolve(revision)
-            self.move_names([(HEAD, version.number, None)], f"checkout {revision}")
+        with self.port.transaction():  # the branch may be deleted while we look
+            symbol = BRANCH + revision if revision in self.branches() else None
+            version = self.tip(revision) if symbol else self.resolve(revision)
+            self._move([(HEAD, version.number, symbol)], f"checkout {revision}")
         return self.head
 
     def _name(
@@ -436,11 +449,7 @@ class Store:
             check_name("tag", tag)
         with self.port.transaction():
             tip = self.tip(branch)
-            if expected is not None and self.resolve(expected).number != tip.number:
-                raise StaleVersion(
-                    f"{branch} has moved on to {tip.name}",
-                    hint="read the library there and try again",
-                )
+            self._check_stands(branch, tip, expected)
             live = self._live_at(tip)
             position = tip.position
             if operations and not self.port.lane_tip(position):

@@ -18,6 +18,7 @@ import asyncio
 import os
 import random
 import sys
+import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -198,6 +199,8 @@ def main() -> None:
                 writer = Writer(Path(folder), int(seed))
                 say("open")
                 writer.work()
+            except BaseException:
+                traceback.print_exc()
             finally:
                 os._exit(1)  # never back into the loop of the parent
         os.waitpid(child, 0)
