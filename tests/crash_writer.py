@@ -21,6 +21,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from tfgrpo import interchange
@@ -61,6 +62,8 @@ class Writer:
             self.reopen: 4,
         }
         while True:
+            for name in set(BRANCHES) - self.store.branches().keys():  # an undo went as far
+                self.do("branch", partial(self.store.create_branch, name, "v1"))
             (kind,) = self.dice.choices(list(kinds), list(kinds.values()))
             kind()
 
