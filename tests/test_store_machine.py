@@ -5,7 +5,8 @@ libraries, diffs, logs, lives, blame and names after every step; snapshots come 
 and at the end every library is replayed without them.
 
 To add a verb: give the model a method that says what it does in dicts, or raises Refused, and
-the machine a rule that calls both through `both`. TFGRPO_LONG=1 runs for longer.
+the machine a rule that calls both through `both`. (A run of the machine leaves some rules out, so
+that the rest meet more often: a kind of commit is a rule of its own.) TFGRPO_LONG=1 runs longer.
 """
 
 from __future__ import annotations
@@ -32,14 +33,11 @@ LONG = os.environ.get("TFGRPO_LONG") == "1"
 
 which = st.integers(0, 30)
 texts = st.builds("l{} and r{}".format, st.integers(0, 3), st.integers(0, 3))
-plans = st.lists(
-    st.tuples(
-        st.sampled_from(["ADD", "ADD", "AGAIN", "MODIFY", "MODIFY", "DELETE", "KEEP"]), which, texts
-    ),
-    max_size=5,
-)
+ops = st.sampled_from(["ADD", "ADD", "AGAIN", "MODIFY", "MODIFY", "DELETE", "KEEP"])
+plans = st.lists(st.tuples(ops, which, texts), max_size=6)
 names = st.sampled_from(["main", "web", "draft", "x/y"])
 sides = st.sampled_from([None, None, "ours", "theirs"])
+MEMORY = Path("/dev/shm")
 
 
 class StoreMachine(RuleBasedStateMachine):
@@ -49,7 +47,8 @@ class StoreMachine(RuleBasedStateMachine):
     def begin(self, every: int, short: int) -> None:
         self.was = (replay.SNAPSHOT_EVERY, replay.SHORT_RANGE)
         replay.SNAPSHOT_EVERY, replay.SHORT_RANGE = every, short
-        self.folder = Path(tempfile.mkdtemp(prefix="tfgrpo-machine-"))
+        room = MEMORY if MEMORY.is_dir() else None
+        self.folder = Path(tempfile.mkdtemp(prefix="tfgrpo-machine-", dir=room))
         self.path = self.folder / "store.db"
         self.now = clock()
         Store.init(self.path, author="tester", now=self.now).close()
@@ -57,6 +56,9 @@ class StoreMachine(RuleBasedStateMachine):
         self.model = Model()
         self.born = 0
         self.looks = 0
+        self.commit(0, [("ADD", 0, f"l{i} and r{i}") for i in range(4)], None)
+        for name in ("web", "draft"):
+            self.create_branch(name, 1)
 
     def opened(self) -> Store:
         store = Store.open(self.path, author="tester", now=self.now)
@@ -98,6 +100,26 @@ class StoreMachine(RuleBasedStateMachine):
                 tags=tags,
             ),
         )
+
+    @rule(on=which, text=texts)
+    def add(self, on: int, text: str) -> None:
+        self.commit(on, [("ADD", 0, text)], None)
+
+    @rule(on=which, number=which, text=texts)
+    def modify(self, on: int, number: int, text: str) -> None:
+        self.commit(on, [("MODIFY", number, text)], None)
+
+    @rule(on=which, number=which)
+    def delete(self, on: int, number: int) -> None:
+        self.commit(on, [("DELETE", number, "")], None)
+
+    @rule(on=which, number=which)
+    def keep(self, on: int, number: int) -> None:
+        self.commit(on, [("KEEP", number, "")], None)
+
+    @rule(on=which, number=which, text=texts)
+    def bring_back(self, on: int, number: int, text: str) -> None:
+        self.commit(on, [("AGAIN", number, text)], None)
 
     def operations(
         self, branch: str, plans: list[tuple[str, int, str]]
@@ -325,8 +347,8 @@ def refusal(act: Callable[[], object]) -> Refused | TfgrpoError | None:
 
 
 StoreMachine.TestCase.settings = settings(
-    max_examples=3000 if LONG else 60,
-    stateful_step_count=60 if LONG else 30,
+    max_examples=3000 if LONG else 80,
+    stateful_step_count=80 if LONG else 50,
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )
