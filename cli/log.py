@@ -10,14 +10,14 @@ from typing import Any
 import click
 
 from tfgrpo.cli import text
-from tfgrpo.cli.context import REVISION, App, pass_app
+from tfgrpo.cli.context import COUNT, REVISION, App, pass_app
 from tfgrpo.store.records import OPS, Version
 from tfgrpo.store.store import Store
 
 
 @click.command()
 @click.argument("revision", default="HEAD", type=REVISION)
-@click.option("-n", "--number", type=click.IntRange(1), help="Show at most this many.")
+@click.option("-n", "--number", type=COUNT, help="Show at most this many.")
 @click.option("--oneline", is_flag=True, help="One line for each version.")
 @click.option("--run", help="Only versions that this run made.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")

@@ -8,7 +8,7 @@ from itertools import islice
 import click
 
 from tfgrpo.cli import checkout, text
-from tfgrpo.cli.context import REVISION, App, pass_app
+from tfgrpo.cli.context import COUNT, REVISION, App, pass_app
 from tfgrpo.store import undo as undos
 from tfgrpo.store.errors import InvalidOperation, UnknownRevision
 from tfgrpo.store.records import RefMove
@@ -109,7 +109,7 @@ def _say(app: App, verb: str, moves: Sequence[RefMove]) -> None:
 
 @click.command()
 @click.argument("name", required=False, type=REVISION)
-@click.option("-n", "--number", type=click.IntRange(1), help="Show at most this many.")
+@click.option("-n", "--number", type=COUNT, help="Show at most this many.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 @pass_app
 def reflog(app: App, name: str | None, number: int | None, as_json: bool) -> None:

@@ -78,6 +78,11 @@ class Model:
             if before.get(id) != after.get(id)
         }
 
+    def tip(self, branch: str) -> int:
+        if branch not in self.branches:
+            raise Refused(f"no branch {branch}")
+        return self.branches[branch]
+
     def line(self, version: int) -> list[int]:
         """The first-parent history, newest first."""
         found: list[int] = []
@@ -136,8 +141,7 @@ class Model:
         self.move(**{whole: ("version", at)})
 
     def move_branch(self, name: str, at: int) -> None:
-        if name not in self.branches:
-            raise Refused(f"no branch {name}")
+        self.tip(name)
         self.name("heads", name, at, force=True)
 
     def delete(self, kind: str, name: str) -> None:
@@ -146,6 +150,8 @@ class Model:
         self.move(**{f"{kind}/{name}": None})
 
     def checkout(self, branch: str | None, at: int) -> None:
+        if branch is not None:
+            self.tip(branch)
         self.move(HEAD=("version", at) if branch is None else ("branch", branch))
 
     def undo(self) -> None:
@@ -170,7 +176,7 @@ class Model:
         tags: Sequence[str] = (),
         merged: int | None = None,
     ) -> int:
-        tip = self.branches[branch]
+        tip = self.tip(branch)
         order, live = self.versions[tip].order, dict(self.versions[tip].live)
         deleted: set[str] = set()
         for op, id, text in operations:
@@ -193,7 +199,7 @@ class Model:
         return number
 
     def merge(self, branch: str, theirs: int, side: str | None) -> int:
-        ours = self.branches[branch]
+        ours = self.tip(branch)
         base = max(self.ancestors(ours) & self.ancestors(theirs))
         if base == theirs:
             return ours
@@ -206,7 +212,7 @@ class Model:
         """A cherry-pick from a parent to a version, a revert from a version to its parent."""
         if base is None or theirs is None:
             raise Refused("v0 changed nothing")
-        found = self.three_way(base, self.branches[branch], theirs, side)
+        found = self.three_way(base, self.tip(branch), theirs, side)
         if not found:
             raise Refused("nothing left to change")
         return self.commit(branch, found)
