@@ -175,13 +175,18 @@ class SqlitePort:
 
     @contextmanager
     def translating(self) -> Iterator[None]:
-        """Turns SQLite's errors into ours."""
+        """Turns SQLite's errors into ours, and Python's about a text that no SQL can hold."""
         try:
             yield
         except sqlite3.Error as error:
             raise translated(error, self.path) from error
         except UnicodeDecodeError:  # SQLite quotes what it could not read
             raise damaged("what SQLite says of it is no text") from None
+        except UnicodeEncodeError as error:
+            raise StoreError(
+                f"{error.object!r} is not whole Unicode",
+                hint="a character was cut in half on the way here",
+            ) from error
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
