@@ -9,8 +9,9 @@ writer asks SQLite, it queues on a file beside the store, with locks on single b
    holds a ticket any more, and keeps out who read the clock earlier and locks later.
 
 The file stays empty: locks may lie beyond the end of a file. Nothing is written or synced, and
-a ticket is gone when its process is, however it ends, so a killed writer holds up nobody. The
-wait sleeps in the system and ends with the signal handler that raises, as any system call does.
+a ticket is gone when its process is, however it ends, so a killed writer holds up nobody. (Only a
+child forked in the middle of a turn shares the open file, and the turn, with its parent.) The wait
+sleeps in the system, and a signal handler that raises ends it.
 
 The queue makes waits fair, and SQLite's own lock keeps writes apart. Where there is no such
 queue (another system, a file system without locks, a folder that cannot be written), writers
@@ -39,7 +40,7 @@ class Turns:
 
     def __init__(self, path: Path) -> None:
         """`path` is the store's file. Nothing is made before the first turn."""
-        self._path = f"{path}{SUFFIX}"
+        self._path = path
         self._file: int | None = None
 
     @contextmanager
@@ -64,7 +65,8 @@ class Turns:
         try:
             if self._file is None:
                 flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-                self._file = os.open(self._path, flags, 0o644)
+                mode = self._path.stat().st_mode & 0o666  # whoever may write the one may the other
+                self._file = os.open(f"{self._path}{SUFFIX}", flags, mode)
             ticket = time.monotonic_ns()
             self._lock(fcntl.F_WRLCK, ticket, 1)
             self._lock(fcntl.F_RDLCK, 0, ticket)
