@@ -173,4 +173,3 @@ def _offer(ctx: click.Context, incomplete: str, names: Any) -> list[CompletionIt
 REVISION = Revision()
 EXPERIENCE = ExperienceId()
 REMOTE = RemoteName()
-COUNT = click.IntRange(1, 10**9)  # more than is ever shown, and not too many for anything

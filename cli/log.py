@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
-from itertools import islice
 from typing import Any
 
 import click
 
 from tfgrpo.cli import text
-from tfgrpo.cli.context import COUNT, REVISION, App, pass_app
+from tfgrpo.cli.context import REVISION, App, pass_app
 from tfgrpo.store.records import OPS, Version
 from tfgrpo.store.store import Store
 
 
 @click.command()
 @click.argument("revision", default="HEAD", type=REVISION)
-@click.option("-n", "--number", type=COUNT, help="Show at most this many.")
+@click.option("-n", "--number", type=click.IntRange(1), help="Show at most this many.")
 @click.option("--oneline", is_flag=True, help="One line for each version.")
 @click.option("--run", help="Only versions that this run made.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
@@ -40,7 +39,7 @@ def log(
     if run is not None:
         found = (v for v in found if v.meta.get("run") == run)
     names = refs(store)
-    shown = islice(found, number)
+    shown = text.first(found, number)
     if as_json:
         text.emit_json_lines(as_object(store, version, names) for version in shown)
     elif oneline:

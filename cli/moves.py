@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import islice
 
 import click
 
 from tfgrpo.cli import checkout, text
-from tfgrpo.cli.context import COUNT, REVISION, App, pass_app
+from tfgrpo.cli.context import REVISION, App, pass_app
 from tfgrpo.store import undo as undos
 from tfgrpo.store.errors import InvalidOperation, UnknownRevision
 from tfgrpo.store.records import RefMove
@@ -109,7 +108,7 @@ def _say(app: App, verb: str, moves: Sequence[RefMove]) -> None:
 
 @click.command()
 @click.argument("name", required=False, type=REVISION)
-@click.option("-n", "--number", type=COUNT, help="Show at most this many.")
+@click.option("-n", "--number", type=click.IntRange(1), help="Show at most this many.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 @pass_app
 def reflog(app: App, name: str | None, number: int | None, as_json: bool) -> None:
@@ -121,7 +120,7 @@ def reflog(app: App, name: str | None, number: int | None, as_json: bool) -> Non
       tfgrpo reflog main
     """
     moves = app.store.port.ref_log(None) if name is None else moves_of(app.store, name)
-    shown = islice(moves, number)
+    shown = text.first(moves, number)
     if as_json:
         text.emit_json_lines(move._asdict() for move in shown)
     else:

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from library_model import Conflicts, Model, Refused
@@ -222,10 +222,13 @@ class StoreMachine(RuleBasedStateMachine):
     def delete_tag(self, name: str) -> None:
         self.both(lambda: self.model.delete("tags", name), lambda: self.store.delete_tag(name))
 
-    @rule(on=which)
-    def switch(self, on: int) -> None:
-        branch = self.branch(on)
-        self.both(lambda: self.model.checkout(branch, 0), lambda: self.store.checkout(branch))
+    @rule(name=names)
+    def checkout_name(self, name: str) -> None:
+        tag = None if name in self.model.branches else self.model.tags.get(name)
+        self.both(
+            lambda: self.model.checkout(name if tag is None else None, tag or 0),
+            lambda: self.store.checkout(name),
+        )
 
     @rule(at=which)
     def checkout(self, at: int) -> None:
@@ -352,6 +355,7 @@ def refusal(act: Callable[[], object]) -> Refused | TfgrpoError | None:
 StoreMachine.TestCase.settings = settings(
     max_examples=3000 if LONG else 80,
     stateful_step_count=80 if LONG else 50,
+    phases=[Phase.generate] if LONG else settings.default.phases,  # shrinking takes minutes
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )
