@@ -353,8 +353,8 @@ def refusal(act: Callable[[], object]) -> Refused | TfgrpoError | None:
 
 
 StoreMachine.TestCase.settings = settings(
-    max_examples=3000 if LONG else 80,
-    stateful_step_count=80 if LONG else 50,
+    max_examples=1000 if LONG else 60,
+    stateful_step_count=80 if LONG else 40,
     phases=[Phase.generate] if LONG else settings.default.phases,  # shrinking takes minutes
     deadline=None,
     suppress_health_check=list(HealthCheck),
