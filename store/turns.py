@@ -50,7 +50,7 @@ class Turns:
         try:
             yield
         finally:
-            if queued:
+            if queued and self._file is not None:  # not closed meanwhile
                 self._lock(fcntl.F_UNLCK, 0, 0)  # 0 bytes: to the end
 
     def close(self) -> None:
