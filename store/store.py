@@ -511,13 +511,13 @@ class Store:
         their events alone, for as long as those are few."""
         if self._live is not None:
             known, live = self._live
-            if known.digest == tip.digest:
+            if (known.digest, known.position) == (tip.digest, tip.position):
                 return live
             if self._follows_shortly(tip, known):
                 self._live = None  # until it is whole again
                 for row in self.port.events(known.position, tip.position):
                     if row.op == "DELETE":
-                        del live[row.experience]
+                        live.pop(row.experience, None)
                     elif row.op != "KEEP":
                         live[row.experience] = Place(row.row, row.birth or row.row)
                 self._live = (tip, live)

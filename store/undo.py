@@ -28,7 +28,8 @@ def undo(store: Store) -> list[RefMove]:
                 raise TfgrpoError(
                     f"the last operation was a redaction ({move.action.removeprefix('commit: ')}), "
                     "which cannot be taken back",
-                    hint="`tfgrpo reset REVISION` moves the branch; what was redacted stays redacted",
+                    hint="`tfgrpo reset REVISION` moves the branch; "
+                    "what was redacted stays redacted",
                 )
         _move_back(store, batch, UNDO + batch[0].action)
     return batch

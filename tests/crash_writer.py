@@ -167,7 +167,7 @@ class Writer:
 
     def rollout(self) -> None:
         (run,) = self.store.runs.all()
-        row = RolloutRow(run.id, 0, self.name("p"), 0, 0, ("aa",), "answered", 1.0, {}, 1)
+        row = RolloutRow(run.id, 0, self.name("p"), 0, 0, (), "answered", 1.0, {}, 1)
         self.do("rollout", lambda: asyncio.run(self.journal.rollout(row)))
 
     def snapshots(self) -> None:
