@@ -15,6 +15,7 @@ work, so that whoever kills knows what was acknowledged and what was under way:
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import random
 import sys
@@ -153,7 +154,7 @@ class Writer:
             stage="rollout",
             step=0,
             model="m",
-            request=self.text(),
+            request=json.dumps(self.text()),
             answer={"content": self.text()},
             prompt_tokens=1,
             cached_tokens=0,
