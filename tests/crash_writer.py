@@ -27,7 +27,6 @@ from pathlib import Path
 
 from tfgrpo import interchange
 from tfgrpo.migrations import migrations as _schema  # noqa: F401 - imported once, before any fork
-from tfgrpo.render import formatted
 from tfgrpo.store import Operation, Store, TfgrpoError, merge, replay, undo
 from tfgrpo.store.fsck import repair
 from tfgrpo.store.journal import Journal
@@ -141,11 +140,10 @@ class Writer:
 
     def import_(self) -> None:
         path = self.folder / "library.md"
-        path.write_text(formatted(self.store.library("web"), "md") + f"- {self.text()}\n")
-        library = self.store.library("main")
-        found = interchange.operations(library, interchange.read(path), path)
-        message = f"size {len(found)} tags 0"
-        self.do("import", lambda: self.store.commit("main", found, message=message))
+        interchange.save(self.store, path, "web", "md")
+        path.write_text(path.read_text() + f"- {self.text()}\n")
+        document = interchange.read(path)
+        self.do("import", lambda: interchange.bring_in(self.store, document, "main"))
 
     def call(self) -> None:
         call = Call(
