@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 from datetime import datetime
-from itertools import islice, zip_longest
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import click
@@ -87,7 +87,7 @@ def log(
     if graph:
         text.emit(app, view.drawn(marked, number))
         return
-    shown = islice((version for version, fits in marked if fits), number)
+    shown = text.first((version for version, fits in marked if fits), number)
     if as_json:
         text.emit_json_lines(view.as_object(version) for version in shown)
     else:

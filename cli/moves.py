@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import islice
 
 import click
 
@@ -130,7 +129,7 @@ def reflog(app: App, name: str | None, number: int | None, as_json: bool) -> Non
       tfgrpo reflog main
     """
     moves = app.store.port.ref_log(None) if name is None else moves_of(app.store, name)
-    shown = islice(moves, number)
+    shown = text.first(moves, number)
     if as_json:
         text.emit_json_lines(move._asdict() for move in shown)
     else:

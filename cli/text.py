@@ -14,11 +14,14 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, NamedTuple
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
 from tfgrpo.store.records import Op
+
+T = TypeVar("T")
 
 if TYPE_CHECKING:
     from tfgrpo.cli.context import App
@@ -156,6 +159,11 @@ def plural(count: int, noun: str) -> str:
     if count != 1:
         noun = noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
     return f"{count} {noun}"
+
+
+def first(items: Iterable[T], number: int | None) -> Iterator[T]:
+    """Returns the first so many items, however large the number; all for None."""
+    return islice(items, None if number is None else min(number, sys.maxsize))
 
 
 def emit(app: App, lines: Iterator[str] | Iterable[str]) -> None:

@@ -43,6 +43,7 @@ def record(
     salts = os.urandom(SALT_BYTES * len(operations))
     for i, operation in enumerate(operations):
         op, id, text, reason, evidence = operation
+        reason = reason or None  # an empty one says nothing, and there is nothing to seal
         row = position + 1 + i
         if op in ("ADD", "MODIFY"):
             if text is None or not text.strip():

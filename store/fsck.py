@@ -81,7 +81,7 @@ def _version(
     for row in rows:
         if row.salt is not None and row.seal != seal(row.salt, row.text, row.reason):
             yield Problem(f"event {row.row}", f"of {version.name}: its text is not what was sealed")
-        elif row.salt is None and (row.text is not None or row.reason is not None):
+        elif row.salt is None and (row.text is not None or row.reason):
             yield Problem(f"event {row.row}", f"of {version.name}: its text has no seal")
         if row.evidence is not None and not _is_json(row.evidence):
             yield Problem(f"event {row.row}", f"of {version.name}: its evidence is no JSON")

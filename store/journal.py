@@ -27,7 +27,8 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 from tfgrpo.store.canonical import canonical
 from tfgrpo.store.errors import StoreError
 from tfgrpo.store.runs import TOKENS, Call, RolloutRow
-from tfgrpo.store.sqlite import connect, translated
+from tfgrpo.store.sqlite import connect, translated, writing
+from tfgrpo.store.turns import Turns
 
 WINDOW = 0.05
 THICK = 2
@@ -53,6 +54,7 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._turns = Turns(path)
         self._queue: queue.SimpleQueue[Write | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="tfgrpo-journal", daemon=True)
         self._closed = False
@@ -103,24 +105,31 @@ class Journal:
             _tell(writes, failed)
         if connection is not None:
             connection.close()
+        self._turns.close()
 
     def _write(
         self, connection: sqlite3.Connection, writes: Sequence[Write]
     ) -> dict[int, BaseException]:
         """Writes a batch; returns what failed. A row that cannot be written costs itself alone."""
         try:
-            _transact(connection, writes)
+            self._transact(connection, writes)
         except sqlite3.IntegrityError as error:
             if len(writes) == 1:
                 return {0: translated(error, self._path)}
             failed: dict[int, BaseException] = {}
             for number, write in enumerate(writes):
                 try:
-                    _transact(connection, [write])
+                    self._transact(connection, [write])
                 except sqlite3.Error as alone:
                     failed[number] = translated(alone, self._path)
             return failed
         return {}
+
+    def _transact(self, connection: sqlite3.Connection, writes: Sequence[Write]) -> None:
+        with writing(connection, self._turns):
+            _insert_calls(connection, [write.call for write in writes if write.call is not None])
+            rollouts = [write.rollout for write in writes if write.rollout is not None]
+            _insert_rollouts(connection, rollouts)
 
 
 def _tell(writes: Sequence[Write], failed: dict[int, BaseException]) -> None:
@@ -141,20 +150,6 @@ def _tell(writes: Sequence[Write], failed: dict[int, BaseException]) -> None:
     for loop, told in loops.items():
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more
             loop.call_soon_threadsafe(settle, told)
-
-
-def _transact(connection: sqlite3.Connection, writes: Sequence[Write]) -> None:
-    calls = [write.call for write in writes if write.call is not None]
-    rollouts = [write.rollout for write in writes if write.rollout is not None]
-    connection.execute("begin immediate")
-    try:
-        _insert_calls(connection, calls)
-        _insert_rollouts(connection, rollouts)
-        connection.execute("commit")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("rollback")
-        raise
 
 
 def _insert_calls(db: sqlite3.Connection, calls: Sequence[Values]) -> None:

@@ -160,15 +160,15 @@ def merge(
     """Merges a version into a branch; returns where the branch then stands.
 
     A branch that has nothing of its own is moved forward; one that has theirs already stays.
-    Otherwise a version with both parents is appended. Raises MergeConflict, with nothing
-    recorded.
+    Otherwise a version with both parents is appended. Raises MergeConflict, or StaleVersion when
+    another process moved the branch meanwhile, with nothing recorded.
     """
     ours = store.tip(branch)
     base = merge_base(store, ours, theirs)
     if base.number == theirs.number:
         return ours
     if base.number == ours.number:
-        return store.move_branch(branch, theirs)
+        return store.move_branch(branch, theirs, expected=ours)
     return _apply(store, branch, ours, base, theirs, message, resolve, merged=theirs)
 
 

@@ -28,6 +28,7 @@ from tfgrpo.store.damage import check_row, checked, damaged, parsed
 from tfgrpo.store.errors import StoreError
 from tfgrpo.store.port import EventRow, Redaction, Step, lane_of, lane_start
 from tfgrpo.store.records import OPS, Op, RefMove, Version
+from tfgrpo.store.turns import Turns
 
 KNOWN = frozenset(OPS)
 Values: TypeAlias = Sequence[object] | Mapping[str, object]
@@ -147,40 +148,54 @@ def translated(error: sqlite3.Error, path: Path) -> StoreError:
     return StoreError(f"{path}: {text}", hint="`tfgrpo fsck` says whether the file is damaged")
 
 
+@contextmanager
+def writing(connection: sqlite3.Connection, turns: Turns) -> Iterator[None]:
+    """A transaction that writes, when it is this writer's turn; whole or not at all."""
+    with turns.turn():
+        connection.execute("begin immediate")
+        try:
+            yield
+            connection.execute("commit")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("rollback")
+            raise
+
+
 class SqlitePort:
     """The port over one SQLite file. One instance belongs to one thread."""
 
     def __init__(self, path: Path, *, create: bool = False) -> None:
         self.path = path
         self.connection = connect(path, create=create)
+        self._turns = Turns(path)
 
     def close(self) -> None:
         self.connection.close()
+        self._turns.close()
 
     @contextmanager
     def translating(self) -> Iterator[None]:
-        """Turns SQLite's errors into ours."""
+        """Turns SQLite's errors into ours, and Python's about a text that no SQL can hold."""
         try:
             yield
         except sqlite3.Error as error:
             raise translated(error, self.path) from error
         except UnicodeDecodeError:  # SQLite quotes what it could not read
             raise damaged("what SQLite says of it is no text") from None
+        except UnicodeEncodeError as error:
+            raise StoreError(
+                f"{error.object!r} is not whole Unicode",
+                hint="a character was cut in half on the way here",
+            ) from error
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
         if self.connection.in_transaction:  # joins the one that is open
             yield
             return
-        with self.translating():
-            self.connection.execute("begin immediate")
-            try:
-                yield
-                self.connection.execute("commit")
-            except BaseException:
-                if self.connection.in_transaction:
-                    self.connection.execute("rollback")
-                raise
+        with self.translating(), writing(self.connection, self._turns):
+            yield
 
     def rows(self, query: str, values: Values = ()) -> list[Any]:
         """Returns a query's rows."""

@@ -36,6 +36,7 @@ from tfgrpo.store.port import (
     VERSION_SCHEMA,
     EventRow,
     Port,
+    lane_of,
     lane_start,
 )
 from tfgrpo.store.records import (
@@ -87,7 +88,7 @@ class Store:
         self.path = path
         self.author = author
         self.now = now
-        self._live: tuple[int, dict[str, Place]] | None = None  # of the last commit's version
+        self._live: tuple[Version, dict[str, Place]] | None = None  # of the last commit's tip
         self._operation: tuple[str, int | None] | None = None  # action and batch of an open one
         self._forced = False
 
@@ -335,37 +336,50 @@ class Store:
         """Tags a revision. An existing tag moves only with `force`; the ref log keeps both."""
         return self._name(TAG, "tag", name, at, force=force)
 
-    def move_branch(self, name: str, to: str | Version) -> Version:
-        """Moves a branch to any version. Nothing is deleted: `name@{1}` is where it stood."""
-        self.tip(name)
-        return self._name(BRANCH, "branch", name, to, force=True)
+    def move_branch(
+        self, name: str, to: str | Version, *, expected: Version | None = None
+    ) -> Version:
+        """Moves a branch to any version. Nothing is deleted: `name@{1}` is where it stood.
+
+        With `expected`, the branch must still stand there, else StaleVersion is raised.
+        """
+        with self.port.transaction():
+            self._check_stands(name, self.tip(name), expected)
+            return self._name(BRANCH, "branch", name, to, force=True)
+
+    def _check_stands(self, branch: str, tip: Version, expected: str | Version | None) -> None:
+        if expected is not None and self.resolve(expected).number != tip.number:
+            raise StaleVersion(
+                f"{branch} has moved on to {tip.name}",
+                hint="read the library there and try again",
+            )
 
     def delete_branch(self, name: str) -> Version:
         """Forgets a branch's name; its versions stay. Raises InvalidName for the one HEAD is on."""
-        if self.head.branch == name:
-            raise InvalidName(
-                f"HEAD is on {name}", hint="check out another branch before deleting this one"
-            )
-        tip = self.tip(name)
-        self.move_names(protection.going(self.port, BRANCH + name), f"delete branch {name}")
+        with self.port.transaction():
+            if self.head.branch == name:
+                raise InvalidName(
+                    f"HEAD is on {name}", hint="check out another branch before deleting this one"
+                )
+            tip = self.tip(name)
+            self._move(protection.going(self.port, BRANCH + name), f"delete branch {name}")
         return tip
 
     def delete_tag(self, name: str) -> Version:
         """Forgets a tag; its version stays. Raises UnknownRevision."""
-        tags = self.tags()
-        if name not in tags:
-            raise UnknownRevision(f"there is no tag {name!r}", hint="`tfgrpo tag` lists them")
-        self.move_names(protection.going(self.port, TAG + name), f"delete tag {name}")
+        with self.port.transaction():
+            tags = self.tags()
+            if name not in tags:
+                raise UnknownRevision(f"there is no tag {name!r}", hint="`tfgrpo tag` lists them")
+            self._move(protection.going(self.port, TAG + name), f"delete tag {name}")
         return self.version(tags[name])
 
     def checkout(self, revision: str) -> Head:
         """Moves HEAD: onto a branch when `revision` is one's name, else detached at the version."""
-        if revision in self.branches():
-            version = self.tip(revision)
-            self.move_names([(HEAD, version.number, BRANCH + revision)], f"checkout {revision}")
-        else:
-            version = self.resolve(revision)
-            self.move_names([(HEAD, version.number, None)], f"checkout {revision}")
+        with self.port.transaction():  # the branch may be deleted while we look
+            symbol = BRANCH + revision if revision in self.branches() else None
+            version = self.tip(revision) if symbol else self.resolve(revision)
+            self._move([(HEAD, version.number, symbol)], f"checkout {revision}")
         return self.head
 
     def _name(
@@ -470,12 +484,8 @@ class Store:
             check_name("tag", tag)
         with self.port.transaction():
             tip = self.tip(branch)
-            if expected is not None and self.resolve(expected).number != tip.number:
-                raise StaleVersion(
-                    f"{branch} has moved on to {tip.name}",
-                    hint="read the library there and try again",
-                )
-            live = self._live_at(tip.position)
+            self._check_stands(branch, tip, expected)
+            live = self._live_at(tip)
             position = tip.position
             if operations and not self.port.lane_tip(position):
                 position = lane_start(self.port.open_lane(position))
@@ -494,7 +504,7 @@ class Store:
             self._move([(n, version.number, None) for n in names], f"commit: {message}", author)
             if also is not None:
                 also(version)
-        self._live = (version.position, live)
+        self._live = (version, live)
         return version
 
     def _version(
@@ -531,11 +541,32 @@ class Store:
             meta=meta or {},
         )
 
-    def _live_at(self, position: int) -> dict[str, Place]:
-        if self._live is not None and self._live[0] == position:
-            return self._live[1]
-        rows = self.port.events_at(replay.live_rows(self.port, position))
+    def _live_at(self, tip: Version) -> dict[str, Place]:
+        """Returns what is live at a version. Beside other writers it is brought up to date by
+        their events alone, for as long as those are few."""
+        if self._live is not None:
+            known, live = self._live
+            if (known.digest, known.position) == (tip.digest, tip.position):
+                return live
+            if self._follows_shortly(tip, known):
+                self._live = None  # until it is whole again
+                for row in self.port.events(known.position, tip.position):
+                    if row.op == "DELETE":
+                        live.pop(row.experience, None)
+                    elif row.op != "KEEP":
+                        live[row.experience] = Place(row.row, row.birth or row.row)
+                self._live = (tip, live)
+                return live
+        rows = self.port.events_at(replay.live_rows(self.port, tip.position))
         return {e.experience: Place(e.row, e.birth or e.row) for e in rows}
+
+    def _follows_shortly(self, tip: Version, known: Version) -> bool:
+        if lane_of(tip.position) != lane_of(known.position):
+            return False
+        if not 0 <= tip.position - known.position <= replay.SHORT_RANGE:
+            return False
+        there = self.port.version(known.number)  # not so when a transaction around it failed
+        return there is not None and there.digest == known.digest
 
     def _snapshot_due(self, position: int) -> bool:
         """A snapshot is due when a replay would read many events, or hop many lanes."""

@@ -224,3 +224,10 @@ def test_repair_rebuilds_what_is_derived_alone(store: Store) -> None:
     assert repair(store) == 1
     assert fsck(store).problems == ()
     assert texts(store, "main") == ["count both days", "round up"]
+
+
+def test_an_empty_reason_is_none_and_needs_no_seal(store: Store) -> None:
+    store.commit("main", [Operation("KEEP", A, reason="")], message="m")
+    (event,) = store.events(store.tip("main"))
+    assert event.reason is None
+    assert fsck(store).problems == ()
