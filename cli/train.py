@@ -63,6 +63,11 @@ if TYPE_CHECKING:
 @click.option("--learning-objective", help="What should be learned, in your words.")
 @click.option("--max-words", type=int, help="The most words of an experience.  [32]")
 @click.option(
+    "--library-tokens",
+    type=int,
+    help="The most tokens of the library; at the cap it is merged and pruned.  [no cap]",
+)
+@click.option(
     "--summarise-over",
     type=int,
     help="Shorter attempts are compared as they are, in characters.  [0]",
@@ -185,7 +190,7 @@ def _begin(
         check_golds(heldout, asked.heldout, domain)
     options.warn(leakage.told_duplicates(dataset, asked.data))
     options.warn(leakage.told_leaks(dataset, heldout, asked.data))
-    for prompt in ("rollout", "summary", "comparison", "controller", "strategies"):
+    for prompt in ("rollout", "summary", "comparison", "controller", "strategies", "prune"):
         domain.template(prompt, Path(asked.prompts) if asked.prompts else None)
     known = None not in cost.prices(app, config, asked.models)
     cost.budget(app, config, budget, None, known)
@@ -313,6 +318,8 @@ SHARED = (
     "max_tokens",
     "task_timeout",
     "seed",
+    "inject",
+    "top_k",
 )
 
 

@@ -34,7 +34,8 @@ class Reflection:
     `max_words` is the most words of an experience; without `ground_truth` the comparison is not
     shown the right answer; attempts of at most `summarise_over` characters are not summarised
     but compared as they are. With `reconcile`, what a group taught is brought in line with the
-    library before the batch is decided about.
+    library before the batch is decided about. `library_tokens` is the most tokens of a library,
+    and `prune` asks what to give up when it has no room.
     """
 
     summary: Template
@@ -49,6 +50,8 @@ class Reflection:
     temperature: float = 0.2
     seed: int = 0
     reconcile: Template | None = None
+    prune: Template | None = None
+    library_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ from tfgrpo.domain import Context, Domain, Sampling
 from tfgrpo.endpoint import Answer, CallFailed, EndpointError
 from tfgrpo.problems import Problem
 from tfgrpo.progress import Progress
+from tfgrpo.retrieve import relevant
 from tfgrpo.rollout import Group, Rollout, attempt
 from tfgrpo.settings import TrainSettings
 from tfgrpo.store.journal import Journal
@@ -43,6 +44,8 @@ GLANCES = 4
 """The tool results of an attempt at which next actions are looked at."""
 CONFIRMING = 1 << 20
 """The sample numbers from which on attempts confirm a lesson instead of filling a group."""
+TRIAL = "lesson"
+"""Stands for the id of a lesson that attempts are to confirm."""
 
 Recorded = Mapping[tuple[str, int], RolloutRow]
 """The rollouts of a step that are recorded already, by problem and sample."""
@@ -155,7 +158,7 @@ class Collector:
         `number` is the lesson's among those of its group. Up to CONFIRMATIONS attempts are made,
         one after the other; they are on record like all others, and part of no group.
         """
-        trial = Library(library.version, (*library, Experience("lesson", lesson, 0)))
+        trial = Library(library.version, (*library, Experience(TRIAL, lesson, 0)))
         rows = self._store.runs.rollouts(self._run, step)
         recorded = {(r.problem, r.sample): r for r in rows}
         gathering = Gathering(group.problem, trial)
@@ -379,6 +382,7 @@ class Collector:
         hint: str | None,
     ) -> Context:
         settings = self._settings
+        library = relevant(library, problem.problem, settings.injected, always=(TRIAL,))
         messages = self._domain.render(self._template, library, problem, settings.agent_objective)
         return Context(
             problem=problem,

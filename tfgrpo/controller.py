@@ -12,7 +12,8 @@ What is already there word for word is a KEEP without asking: every group that c
 same lesson is one more vote for it. An ADD of what is there, or a
 MODIFY that changes nothing, is a KEEP and recorded as one. A label that does not exist, or a
 text of too many words, goes back once and is then refused, on record. Labels are made for each
-prompt and resolved against that prompt alone.
+prompt and resolved against that prompt alone. Where the library may not grow any more, room is
+made first, or the operation refused (`capacity.py`).
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
-from tfgrpo import structured
+from tfgrpo import capacity, structured
 from tfgrpo.advantage import Lesson, Reflection
 from tfgrpo.calls import Calls
 from tfgrpo.domain import sample_seed
+from tfgrpo.draft import Draft, words
 from tfgrpo.endpoint import CallFailed, Request
-from tfgrpo.render import EMPTY
 from tfgrpo.store.canonical import derived_id
 from tfgrpo.store.records import Library, Operation
 
@@ -63,47 +64,6 @@ class Decision(BaseModel):
     text: str = Field(default="", max_length=4000)
 
 
-class Draft:
-    """The library as it stands while a batch is decided: id → text, in library order."""
-
-    def __init__(self, library: Library) -> None:
-        self.texts = {e.id: e.text for e in library.readable}
-
-    @property
-    def labels(self) -> dict[str, str]:
-        """Label → id, for the next prompt."""
-        return {f"G{i}": id for i, id in enumerate(self.texts)}
-
-    def prompt(self) -> str:
-        """Returns the draft as prompt text."""
-        return "\n".join(f"[G{i}] {t}" for i, t in enumerate(self.texts.values())) or EMPTY
-
-    def same(self, text: str) -> str | None:
-        """Returns the experience that says just this, give or take case and white space."""
-        wanted = plain(text)
-        return next((id for id, there in self.texts.items() if plain(there) == wanted), None)
-
-    def apply(self, operation: Operation) -> None:
-        """Applies an operation that names its experience."""
-        id, text = operation.experience, operation.text
-        assert id is not None
-        if operation.op == "DELETE":
-            del self.texts[id]
-        elif operation.op != "KEEP":
-            assert text is not None
-            self.texts[id] = text
-
-
-def plain(text: str) -> str:
-    """Returns a text without what does not matter when it is compared."""
-    return " ".join(text.casefold().split()).rstrip(".! ")
-
-
-def words(text: str) -> int:
-    """Returns how many words a text has."""
-    return len(text.split())
-
-
 async def plan(
     calls: Calls,
     reflection: Reflection,
@@ -113,16 +73,19 @@ async def plan(
     step: int,
     uid: str,
     evidence: Mapping[str, Any],
+    opening: capacity.Room | None = None,
 ) -> Plan:
     """Decides about the lessons of a batch, one after the other.
 
     `uid` names the run, from which the ids of new experiences follow; `evidence` goes onto
-    every operation beside the lesson's own. EndpointError is let through.
+    every operation beside the lesson's own; `opening` are operations that come before all lessons.
+    EndpointError is let through.
     """
-    draft = Draft(library)
-    operations: list[Operation] = []
+    opening = opening or capacity.Room()
+    draft = Draft(library).after(opening.operations)
+    operations: list[Operation] = list(opening.operations)
     refused: list[Refusal] = []
-    repaired = 0
+    repaired = opening.repaired
     for number, lesson in enumerate(lessons):
         known = draft.same(lesson.text)
         call: tuple[str, ...] = ()
@@ -144,6 +107,18 @@ async def plan(
         operation = operation._replace(
             reason=lesson.reason or None, evidence={**evidence, **_evidence(lesson, call)}
         )
+        if not capacity.fits(draft, operation, reflection.library_tokens):
+            try:
+                room = await capacity.make_room(
+                    calls, reflection, draft, operation, step=step, number=number, evidence=evidence
+                )
+            except CallFailed as error:
+                refused.append(Refusal(operation.text or "", lesson.group.problem.id, str(error)))
+                continue
+            draft = draft.after(room.operations)
+            operations += room.operations
+            repaired += room.repaired
+            operation = _once(operation, draft)
         draft.apply(operation)
         operations.append(operation)
     return Plan(tuple(operations), tuple(refused), repaired)
@@ -229,6 +204,14 @@ def _operation(
         return Operation("DELETE" if decision.decision == "contradicts" else "KEEP", id)
     known = draft.same(text)
     return Operation("MODIFY", id, text) if known is None else Operation("KEEP", known)
+
+
+def _once(operation: Operation, draft: Draft) -> Operation:
+    """Returns an operation, as a KEEP where a merge has come to the very same text."""
+    known = draft.same(operation.text or "")
+    if known is None:
+        return operation
+    return operation._replace(op="KEEP", experience=known, text=None)
 
 
 def _evidence(lesson: Lesson, call: tuple[str, ...]) -> dict[str, Any]:

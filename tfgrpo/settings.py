@@ -34,11 +34,16 @@ from tfgrpo.tools.toolbox import ToolSettings
 DEFAULT_MODEL = "local:qwen2.5-coder-1.5b"
 FILE = "tfgrpo.toml"
 TABLES = ("model", "train", "eval", "prices", "tools")
-LATER = frozenset({"domain", "mode", "tools", "turns", "rollouts", "quorum", "hints", "dropout"})
+LATER = frozenset(
+    {"domain", "mode", "tools", "turns", "rollouts", "quorum", "hints", "dropout"}
+    | {"library_tokens", "inject", "top_k"}
+)
 """Settings that came after the first release."""
 Rollouts: TypeAlias = Literal["fixed", "adaptive", "branch"]
 ROLLOUTS: tuple[Rollouts, ...] = get_args(Rollouts)
 Mode: TypeAlias = Literal["prompt", "agent"]
+Inject: TypeAlias = Literal["all", "top-k"]
+TOP_K = 8
 
 S = TypeVar("S", bound="Settings")
 
@@ -103,6 +108,13 @@ class Settings(BaseModel):
     mode: Mode = "prompt"
     tools: ToolSettings = ToolSettings()
     turns: int = Field(default=10, ge=1)
+    inject: Inject = "all"
+    top_k: int = Field(default=TOP_K, ge=1)
+
+    @property
+    def injected(self) -> int | None:
+        """How many experiences a prompt gets: None for the whole library."""
+        return None if self.inject == "all" else self.top_k
 
     @model_serializer(mode="wrap")
     def _dumped(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -138,6 +150,7 @@ class TrainSettings(Settings):
     quorum: float = Field(default=1.0, gt=0, le=1)
     hints: int = Field(default=0, ge=0)
     dropout: float = Field(default=0.0, ge=0, lt=1)
+    library_tokens: int | None = Field(default=None, ge=16)
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -147,6 +160,8 @@ class TrainSettings(Settings):
             raise ValueError("hints take the place of attempts: fewer than --group-size")
         if self.rollouts == "branch" and (self.mode != "agent" or self.hints or self.quorum < 1):
             raise ValueError("branching needs --mode agent, and neither hints nor a quorum")
+        if self.dropout and self.inject != "all":
+            raise ValueError("dropout needs --inject all: it tells what the whole library does")
         return self
 
 

@@ -21,7 +21,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tfgrpo import controller, datasets, domains, problems
+from tfgrpo import capacity, controller, datasets, domains, problems
 from tfgrpo.advantage import Comparison, Failure, Lesson, Reflection, compare
 from tfgrpo.agent import equipped
 from tfgrpo.budget import Budget
@@ -131,6 +131,8 @@ def reflection_of(settings: TrainSettings, domain: Domain, prompts: Path | None)
         temperature=settings.reflection_temperature,
         seed=settings.seed,
         reconcile=domain.template("reconcile", prompts) if domain.reconcile else None,
+        prune=domain.template("prune", prompts) if settings.library_tokens else None,
+        library_tokens=settings.library_tokens,
     )
 
 
@@ -249,6 +251,10 @@ class Training:
         library = self._store.library(base)
         progress.step, progress.epoch, progress.library = step, epoch, len(library)
         progress.reflected = 0
+        evidence = self._evidence(step)
+        opening = await capacity.bring_under(
+            self._reflector, self._reflection, library, step=step, evidence=evidence
+        )
 
         self._enter("rollouts")
         started = time.monotonic()
@@ -267,7 +273,8 @@ class Training:
             library,
             step=step,
             uid=self._run.uid,
-            evidence=self._evidence(step),
+            evidence=evidence,
+            opening=opening,
         )
         for rollout in (r for group in groups for r in group.rollouts if r.outcome == "failed"):
             await self._collector.record(step, rollout, library)
@@ -348,7 +355,11 @@ class Training:
             operations = list(plan.operations)
             lost: list[dict[str, Any]] = []
             if tip.number != base.number:
-                operations, lost = still_apply(operations, store.library(base), store.library(tip))
+                there, cap = store.library(tip), self.settings.library_tokens
+                operations = [o for o in operations if not capacity.prunes(o)]
+                operations, lost = still_apply(operations, store.library(base), there)
+                operations, crowded = capacity.within(operations, there, cap)
+                lost += crowded
             meta: dict[str, Any] = {
                 "run": run.name,
                 "step": step,
