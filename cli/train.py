@@ -192,7 +192,8 @@ def _begin(
     options.warn(leakage.told_leaks(dataset, heldout, asked.data))
     for prompt in ("rollout", "summary", "comparison", "controller", "strategies", "prune"):
         domain.template(prompt, Path(asked.prompts) if asked.prompts else None)
-    known = None not in cost.prices(app, config, asked.models)
+    of_embeddings = cost.embedding_price(app, config, asked.models)
+    known = None not in (*cost.prices(app, config, asked.models), of_embeddings)
     cost.budget(app, config, budget, None, known)
     if estimate:
         heldout = heldout[: asked.heldout_problems]
@@ -236,7 +237,8 @@ def _work(app: App, run: Run, resumed: bool, config: Path | None, given: str | N
             hint="put the file back to go on with it, or begin another run with --new",
         )
     prices = cost.prices(app, config, settings.models)
-    budget = cost.budget(app, config, given, run, None not in prices)
+    of_embeddings = cost.embedding_price(app, config, settings.models)
+    budget = cost.budget(app, config, given, run, None not in (*prices, of_embeddings))
     with lock.held(app.store.runs.lock_path(run)) as free:
         if not free:
             raise InvalidOperation(
@@ -264,6 +266,7 @@ def _work(app: App, run: Run, resumed: bool, config: Path | None, given: str | N
                         prompts=Path(settings.prompts) if settings.prompts else None,
                         price=prices[0],
                         reflection_price=prices[1],
+                        embedding_price=of_embeddings,
                         budget=budget,
                     )
                     with live.training(training.progress) as shown:
@@ -336,10 +339,15 @@ def _steps_done(store: Store, run: Run) -> int:
 
 def _tell(app: App, run: Run, seconds: float) -> None:
     """Says what came of a run, and writes the library for inference."""
+    from tfgrpo.accounts import account
+    from tfgrpo.cli import runs
     from tfgrpo.cli.live import span
 
     store = app.store
     done = _steps_done(store, run)
+    wrong = runs.told(account(store, run))
+    if wrong:
+        click.echo(f"{wrong}; `tfgrpo runs {run.name}` lists them")
     first, last = f"{run.name}/step_0", f"{run.name}/step_{done}"
     added = sum(change.op == "ADD" for change in store.diff(first, last))
     told = f"learned {text.plural(added, 'experience')} in {text.plural(done, 'version')}"

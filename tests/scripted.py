@@ -44,6 +44,8 @@ class Reply:
 
 def stage(request: dict[str, Any]) -> str:
     """Returns which prompt a request was made from."""
+    if "input" in request:
+        return "embedding"
     system = request["messages"][0]["content"]
     for name, words in (
         ("prune", "It has no room"),

@@ -19,7 +19,7 @@ from typing import Any
 
 from tfgrpo import adaptive, branching, strategies
 from tfgrpo.adaptive import Belief
-from tfgrpo.advantage import Reflection
+from tfgrpo.advantage import Failure, Reflection
 from tfgrpo.agent import Agent
 from tfgrpo.branching import Place
 from tfgrpo.calls import Calls
@@ -101,6 +101,7 @@ class Collector:
         self._verifier, self._journal = verifier, journal
         self._progress = progress
         self._late: list[Gathering] = []
+        self._failures: list[Failure] = []
         self._agent: Agent | None = None
 
     def equip(self, domain: Domain, agent: Agent | None) -> None:
@@ -203,12 +204,26 @@ class Collector:
             await gathered(one(sample) for sample in range(plain))
         if hints and not any(gathering.rewards):
             failed = gathering.group.rollouts
-            proposed = await strategies.propose(
-                self._reflector, self._reflection, problem, failed, hints, step=step
-            )
+            proposed = await self._strategies(step, problem, failed, hints)
             await gathered(one(plain + n, hint) for n, hint in enumerate(proposed))
         elif hints and settings.rollouts == "fixed":
             await gathered(one(sample) for sample in range(plain, settings.group_size))
+
+    async def _strategies(
+        self, step: int, problem: Problem, failed: Sequence[Rollout], count: int
+    ) -> list[str]:
+        try:
+            return await strategies.propose(
+                self._reflector, self._reflection, problem, failed, count, step=step
+            )
+        except CallFailed as error:
+            self._failures.append(Failure("strategies", problem.id, str(error)))
+            return []
+
+    def failures(self) -> list[Failure]:
+        """Returns what could not be had since this was last asked, by problem."""
+        found, self._failures = self._failures, []
+        return sorted(found, key=lambda failure: (failure.problem, failure.stage))
 
     async def _spend_saved(
         self,
@@ -273,7 +288,9 @@ class Collector:
             if "cached" in message and len(found) < GLANCES:
                 try:
                     actions = await self._agent.next_actions(context, messages[: at + 1])
-                except CallFailed:
+                except CallFailed as error:
+                    problem = gathering.problem.id
+                    self._failures.append(Failure("next actions", problem, str(error)))
                     continue
                 found.append((at, branching.disagreement(actions)))
         return found

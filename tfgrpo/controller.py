@@ -26,11 +26,13 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 from tfgrpo import capacity, structured
-from tfgrpo.advantage import Lesson, Reflection
+from tfgrpo.advantage import Failure, Lesson, Reflection
 from tfgrpo.calls import Calls
 from tfgrpo.domain import sample_seed
 from tfgrpo.draft import Draft, words
+from tfgrpo.embeddings import Embeddings
 from tfgrpo.endpoint import CallFailed, Request
+from tfgrpo.similar import similar, told
 from tfgrpo.store.canonical import derived_id
 from tfgrpo.store.records import Library, Operation
 
@@ -48,11 +50,12 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The operations of one batch, in order, and what was refused or repaired on the way."""
+    """The operations of one batch, in order, and what was refused, repaired or failed."""
 
     operations: tuple[Operation, ...]
     refused: tuple[Refusal, ...] = ()
     repaired: int = 0
+    failures: tuple[Failure, ...] = ()
 
 
 class Decision(BaseModel):
@@ -74,17 +77,19 @@ async def plan(
     uid: str,
     evidence: Mapping[str, Any],
     opening: capacity.Room | None = None,
+    embeddings: Embeddings | None = None,
 ) -> Plan:
     """Decides about the lessons of a batch, one after the other.
 
     `uid` names the run, from which the ids of new experiences follow; `evidence` goes onto
     every operation beside the lesson's own; `opening` are operations that come before all lessons.
-    EndpointError is let through.
+    `embeddings` tell what is close in meaning. EndpointError is let through.
     """
     opening = opening or capacity.Room()
     draft = Draft(library).after(opening.operations)
     operations: list[Operation] = list(opening.operations)
     refused: list[Refusal] = []
+    failures: list[Failure] = []
     repaired = opening.repaired
     for number, lesson in enumerate(lessons):
         known = draft.same(lesson.text)
@@ -95,12 +100,19 @@ async def plan(
             decision, label = Decision(decision="new", text=lesson.text), None
         else:
             try:
-                typed = await _decide(calls, reflection, lesson, draft, step, number)
+                near = await similar(lesson.text, draft.texts, embeddings)
+            except CallFailed as error:  # the words are still there to go by
+                failures.append(Failure("embedding", lesson.group.problem.id, str(error)))
+                near = await similar(lesson.text, draft.texts)
+            ids = draft.labels
+            alike = told(near, {id: label for label, id in ids.items()})
+            try:
+                typed = await _decide(calls, reflection, lesson, draft, alike, step, number)
             except CallFailed as error:
                 refused.append(Refusal(lesson.text, lesson.group.problem.id, str(error)))
                 continue
             decision, call = typed.value, (typed.key,)
-            label = draft.labels.get(decision.closest or "")
+            label = ids.get(decision.closest or "")
             repaired += typed.repaired
         text = _text(decision, lesson, reflection.max_words)
         operation = _operation(decision, label, text, draft, derived_id(uid, step, number))
@@ -121,11 +133,17 @@ async def plan(
             operation = _once(operation, draft)
         draft.apply(operation)
         operations.append(operation)
-    return Plan(tuple(operations), tuple(refused), repaired)
+    return Plan(tuple(operations), tuple(refused), repaired, tuple(failures))
 
 
 async def _decide(
-    calls: Calls, reflection: Reflection, lesson: Lesson, draft: Draft, step: int, number: int
+    calls: Calls,
+    reflection: Reflection,
+    lesson: Lesson,
+    draft: Draft,
+    alike: str,
+    step: int,
+    number: int,
 ) -> structured.Typed[Decision]:
     labels = draft.labels
     request = Request(
@@ -137,6 +155,7 @@ async def _decide(
                 "library": draft.prompt(),
                 "lesson": lesson.text,
                 "reason": lesson.reason,
+                "similar": alike,
             }
         ),
         temperature=reflection.temperature,

@@ -27,6 +27,7 @@ from pydantic import (
 )
 
 from tfgrpo import domains
+from tfgrpo.prices import LOCAL
 from tfgrpo.render import AGENT_OBJECTIVE, LEARNING_OBJECTIVE
 from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.tools.toolbox import ToolSettings
@@ -58,7 +59,8 @@ class ModelSettings(BaseModel):
     """Which models are asked, and where.
 
     `model` attempts problems; `reflection_model` summarises, compares and controls, and is the
-    same unless it is named. `local:NAME` is an embedded model.
+    same unless it is named. `local:NAME` is an embedded model. `embedding_model`, where one is
+    named, tells which experiences are close in meaning.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -69,8 +71,24 @@ class ModelSettings(BaseModel):
     reflection_model: str | None = None
     reflection_base_url: str | None = None
     reflection_api_key_env: str | None = None
+    embedding_model: str | None = None
+    embedding_base_url: str | None = None
+    embedding_api_key_env: str | None = None
 
-    @field_validator("base_url", "reflection_base_url")
+    @model_serializer(mode="wrap")
+    def _dumped(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leaves embeddings out where there are none, as records made before there were any."""
+        found: dict[str, Any] = handler(self)
+        return {k: v for k, v in found.items() if v is not None or not k.startswith("embedding")}
+
+    @field_validator("embedding_model")
+    @classmethod
+    def _at_an_endpoint(cls, model: str | None) -> str | None:
+        if model is not None and model.startswith(LOCAL):
+            raise ValueError("embedded models give no embeddings: name one at embedding_base_url")
+        return model
+
+    @field_validator("base_url", "reflection_base_url", "embedding_base_url")
     @classmethod
     def _without_secrets(cls, url: str | None) -> str | None:
         """A user name, password or query in an address could be a secret: it is not kept."""
@@ -83,7 +101,7 @@ class ModelSettings(BaseModel):
             raise ValueError("an address begins with http:// or https://")
         return urlunsplit(parts)
 
-    @field_validator("api_key_env", "reflection_api_key_env")
+    @field_validator("api_key_env", "reflection_api_key_env", "embedding_api_key_env")
     @classmethod
     def _a_name(cls, name: str | None) -> str | None:
         if name is not None and not re.fullmatch(r"[A-Z_][A-Z0-9_]*", name):
