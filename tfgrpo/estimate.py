@@ -46,6 +46,8 @@ MOST_LESSONS, LESSONS = 2.0, 1.5
 """Lessons of one comparison, at most and as expected."""
 WORD_BYTES, WORD_TOKENS = 12.0, 1.4
 LABEL = 8.0
+SIMILAR_BYTES = 250.0
+"""The most that is said of what is like a lesson."""
 SCHEMA_BYTES, COMPLAINT_BYTES = 2_000.0, 400.0
 QUOTED = 2.0
 """The most tokens that a token of an answer becomes in another model's prompt."""
@@ -206,7 +208,8 @@ class _Work:
         text = self._settings.max_words * (WORD_BYTES if upper else WORD_TOKENS) + LABEL
         new = lessons * text * (1.0 if upper else NEW)
         seen = self._grown + (new if upper else new / 2)
-        self._typed("controller", lessons, prompts["controller"] + seen + 2 * text)
+        prompt = prompts["controller"] + seen + 2 * text + (SIMILAR_BYTES if upper else 0.0)
+        self._typed("controller", lessons, prompt)
         if self._settings.library_tokens:
             self._prune(lessons, new, prompts["prune"] + seen + text)
         else:
