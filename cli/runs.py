@@ -50,7 +50,7 @@ def runs(app: App, name: str | None, as_json: bool) -> None:
         text.emit(app, text.table(rows, header=("run", "state", "steps", "begun", "model")))
 
 
-def told(found: Account) -> str:
+def mishaps_told(found: Account) -> str:
     """Returns what went wrong in a run, in one line; nothing where nothing did."""
     parts = [
         text.plural(count, noun) + end
@@ -78,9 +78,9 @@ def _lines(store: Store, run: Run) -> Iterator[str]:
         words = [text.Word(version.name, fg="yellow"), *text.counts(store.counts(version))]
         yield from text.wrap([*words, *text.words(version.message)], indent=4)
     found = account(store, run)
-    if told(found):
+    if mishaps_told(found):
         yield ""
-        yield told(found)
+        yield mishaps_told(found)
     for mishap in found.mishaps:
         lines = list(mishap_lines(mishap))
         yield f"{click.style(mishap.version.name, fg='yellow')} {lines[0]}"

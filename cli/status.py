@@ -63,8 +63,10 @@ def status(app: App, as_json: bool) -> None:
     if head.branch is None:
         click.echo("  `tfgrpo checkout main` goes back to the branch main")
     for run_name, found in accounts.items():
-        if told(found):
-            click.echo(f"run {run_name}: {told(found)}; `tfgrpo runs {run_name}` lists them")
+        if mishaps_told(found):
+            click.echo(
+                f"run {run_name}: {mishaps_told(found)}; `tfgrpo runs {run_name}` lists them"
+            )
     for run, state in unfinished:
         states = store.runs.states(run)
         click.echo(f"run {run.name} is {state}")

@@ -345,7 +345,7 @@ def _tell(app: App, run: Run, seconds: float) -> None:
 
     store = app.store
     done = _steps_done(store, run)
-    wrong = runs.told(account(store, run))
+    wrong = runs.mishaps_told(account(store, run))
     if wrong:
         click.echo(f"{wrong}; `tfgrpo runs {run.name}` lists them")
     first, last = f"{run.name}/step_0", f"{run.name}/step_{done}"
