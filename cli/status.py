@@ -7,6 +7,7 @@ import click
 from tfgrpo.accounts import account
 from tfgrpo.cli import text
 from tfgrpo.cli.context import App, pass_app
+from tfgrpo.cli.runs import mishaps_told
 from tfgrpo.store.protection import protected
 from tfgrpo.store.revisions import run_of_history
 
