@@ -82,9 +82,8 @@ def _lines(store: Store, run: Run) -> Iterator[str]:
         yield ""
         yield mishaps_told(found)
     for mishap in found.mishaps:
-        lines = list(mishap_lines(mishap))
-        yield f"{click.style(mishap.version.name, fg='yellow')} {lines[0]}"
-        yield from lines[1:]
+        first = click.style(mishap.version.name, fg="yellow") + " "
+        yield from mishap_lines(mishap, first=first)
     usage = store.runs.usage(run)
     if usage:
         yield ""

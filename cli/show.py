@@ -83,11 +83,11 @@ def _version_lines(store: Store, version: Version, library: Library) -> Iterator
     yield from library_lines(library)
 
 
-def mishap_lines(mishap: Mishap) -> Iterator[str]:
-    """Yields what was refused or failed, and why."""
+def mishap_lines(mishap: Mishap, *, first: str = "") -> Iterator[str]:
+    """Yields what was refused or failed, and why; `first` stands before it."""
     where = f" ({mishap.problem})" if mishap.problem else ""
     words = text.words(mishap.what + where)
-    yield from text.wrap([text.Word(mishap.kind, fg="red"), *words], indent=2)
+    yield from text.wrap([text.Word(mishap.kind, fg="red"), *words], first=first, indent=2)
     yield from text.wrap(text.words(mishap.reason, dim=True), first="  ", indent=2)
 
 
