@@ -285,11 +285,12 @@ class Runs:
         """Returns what the calls of a run, or of the whole store, came to.
 
         By run, step, stage and model, in the order in which they were first made. Evaluations
-        are a stage of their own.
+        are a stage of their own; embeddings, which belong to no step, too.
         """
         rows = self._port.rows(
-            "select run, step, case when step is null then 'evaluation' else stage end as kind,"
-            " model, sum(attempts - 1), count(*), sum(prompt_tokens), sum(cached_tokens),"
+            "select run, step,"
+            " case when step is null and stage != 'embedding' then 'evaluation' else stage end"
+            " kind, model, sum(attempts - 1), count(*), sum(prompt_tokens), sum(cached_tokens),"
             " sum(completion_tokens), sum(reasoning_tokens), sum(seconds) from journal"
             " where ?1 is null or run = ?1 group by run, step, kind, model order by min(id)",
             (run.id if run else None,),
