@@ -42,7 +42,7 @@ def read(source: Source) -> Content:
 
 
 def write(out: Outgoing) -> Iterator[str]:
-    texts = [f"[G{i}]. {one_line(e.text)}" for i, e in enumerate(out.library)]
+    texts = [f"[G{i}]. {one_line(e.text)}" for i, e in enumerate(out.library) if not e.redacted]
     agent = {"name": out.name, "instructions": "\n".join([INTRODUCTION, *texts])}
     yield "# @package _global_\n"
     yield yaml_text.dumped({"defaults": ["_self_"], "type": "simple", "agent": agent})

@@ -54,8 +54,9 @@ def read(source: Source) -> Content:
 
 
 def write(out: Outgoing) -> Iterator[str]:
-    for label, id in out.library.labels.items():
-        row = {"id": id, "label": label, "text": out.library.by_id[id].text}
+    for experience in out.library.readable:
+        label = out.library.label_of[experience.id]
+        row = {"id": experience.id, "label": label, "text": experience.text}
         yield json.dumps(row, ensure_ascii=False) + "\n"
 
 
