@@ -49,7 +49,8 @@ def export(
 ) -> Iterator[str]:
     """Returns the pieces of a file that holds the library at a revision.
 
-    A read-only operation. Raises UnreadableLibrary for a format that cannot be written.
+    What was redacted is left out; the others keep their labels. A read-only operation. Raises
+    UnreadableLibrary for a format that cannot be written.
     """
     write = named(format).write
     if write is None:
