@@ -7,15 +7,16 @@ control for "does the library help" is the same prompt with an empty library.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfgrpo import templates
-from tfgrpo.problems import Problem
 from tfgrpo.store.records import Library as StoredLibrary
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tfgrpo import templates
     from tfgrpo.domain import Domain
+    from tfgrpo.problems import Problem
 
 EMPTY = "(none yet)"
 AGENT_OBJECTIVE = "Solve the problem. Work briefly, then give the final answer in \\boxed{}."
@@ -46,6 +47,9 @@ class Library(StoredLibrary):
 
     def render(self, problem: str | Problem) -> list[dict[str, str]]:
         """Returns the chat messages for a problem, as the `openai` client takes them."""
+        from tfgrpo import templates  # which a checkout does not need
+        from tfgrpo.problems import Problem
+
         if isinstance(problem, str):
             problem = Problem("", problem)
         template = templates.load(
