@@ -55,7 +55,8 @@ def fsck(store: Store) -> Checked:
             digests[version.number] = version.digest
         yield from _strays(port, events)
 
-    problems += attempt("versions", chain)
+    with replay.without_gc():
+        problems += attempt("versions", chain)
     problems += attempt("snapshots", lambda: _snapshots(port))
     problems += attempt("names", lambda: _names(store, versions))
     problems += attempt("redactions", lambda: _redactions(store, blank))

@@ -18,7 +18,7 @@ import zlib
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from itertools import accumulate, islice
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tfgrpo.migrations import APPLICATION_ID, SCHEMA
@@ -313,9 +313,10 @@ class SqlitePort:
 
     def events(self, after: int, upto: int) -> Iterator[EventRow]:
         query = "select * from events where row > ? and row <= ? order by row"
-        rows = self.stream(query, (after, upto))
-        while some := list(islice(rows, 1000)):
-            yield from _events(some)
+        with self.translating():
+            cursor = self.connection.execute(query, (after, upto))
+            while rows := cursor.fetchmany(1000):
+                yield from _events(rows)
 
     def events_at(self, rows: Iterable[int]) -> list[EventRow]:
         return _events(self._at("e.*", rows))
