@@ -1,4 +1,4 @@
-"""How a version stands: what an append has to know of it, kept from one append to the next."""
+"""What an append has to know of the version it builds on, kept from one append to the next."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ from tfgrpo.store.records import Version
 
 
 class Standing(NamedTuple):
-    """A version, what is live there, and what a replay to it would read, in events."""
+    """What is live at a version, and what a replay up to there would read, in events."""
 
-    version: Version
+    tip: Version
     live: dict[str, Place]
     cost: int
 
 
-def standing_at(port: Port, tip: Version, known: Standing | None) -> Standing:
-    """Returns how a version stands, from what is known of another where that is near.
+def standing_at(port: Port, known: Standing | None, tip: Version) -> Standing:
+    """Returns what stands at a version.
 
-    Beside other writers what is known is brought up to date by their events alone, in place, for
-    as long as those are few.
+    From `known`, which is used up, it takes no query where an append follows on the last one.
+    Beside other writers it is brought up to date by their events alone, for as long as those
+    are few.
     """
     if known is not None:
-        version, live, cost = known
-        if (version.digest, version.position) == (tip.digest, tip.position):
+        if (known.tip.digest, known.tip.position) == (tip.digest, tip.position):
             return known
-        if _follows_shortly(port, tip, version):
-            for row in port.events(version.position, tip.position):
+        if _follows_shortly(port, tip, known.tip):
+            live = known.live
+            for row in port.events(known.tip.position, tip.position):
                 if row.op == "DELETE":
                     live.pop(row.experience, None)
                 elif row.op != "KEEP":
                     live[row.experience] = Place(row.row, row.birth or row.row)
-            return Standing(tip, live, cost + tip.position - version.position)
-    _, ranges = replay.segments(port, tip.position)
+            return Standing(tip, live, _cost(port, tip))
     shapes = replay.shapes(port, replay.live_rows(port, tip.position))
     live = {id: Place(row, birth) for id, _, row, birth in shapes}
-    return Standing(tip, live, replay.reading(ranges))
+    return Standing(tip, live, _cost(port, tip))
 
 
 def _follows_shortly(port: Port, tip: Version, known: Version) -> bool:
@@ -48,3 +48,8 @@ def _follows_shortly(port: Port, tip: Version, known: Version) -> bool:
         return False
     there = port.version(known.number)  # not so when a transaction around it failed
     return there is not None and there.digest == known.digest
+
+
+def _cost(port: Port, tip: Version) -> int:
+    _, ranges = replay.segments(port, tip.position)
+    return replay.reading(ranges)

@@ -507,8 +507,9 @@ class Store:
         with self.port.transaction():
             tip = self.tip(branch)
             self._check_stands(branch, tip, expected)
-            standing, self._standing = self._standing, None  # until this one is whole
-            _, live, cost = standing_at(self.port, tip, standing)
+            known, self._standing = self._standing, None  # until it is whole again
+            self._standing = standing_at(self.port, known, tip)
+            _, live, cost = self._standing
             position = tip.position
             if operations and not self.port.lane_tip(position):
                 position = lane_start(self.port.open_lane(position))
@@ -516,6 +517,7 @@ class Store:
             rows, changed = record(self.port, position, live, operations)
             version = self._version(tip, rows, position, author, message, meta, merged)
             self.port.append_version(version, rows)
+            self._standing = None  # until it is known that the transaction holds
             for id, place in changed.items():
                 if place is None:
                     live.pop(id, None)
