@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from tfgrpo.store.find import FILE, FOLDER, find, project_root
+from tfgrpo.store.find import FILE, FOLDER, find_file, project_root
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
     from click.shell_completion import CompletionItem
 
     from tfgrpo.store.store import Store
@@ -25,7 +26,7 @@ class App:
 
     def __init__(self, store: str | None, *, pager: bool = True) -> None:
         self.pager = pager
-        self._named = Path(store) if store else None
+        self._named = store or None
         self._store: Store | None = None
         self._forced = False
         self._until_closed = ExitStack()
@@ -33,17 +34,28 @@ class App:
     @property
     def named(self) -> Path | None:
         """The store file that --store names."""
-        return self._named
+        from pathlib import Path
+
+        return None if self._named is None else Path(self._named)
 
     @property
     def path(self) -> Path:
         """The store's file: the one named, else the nearest. Raises StoreError."""
-        return self._named or find(Path.cwd())
+        from pathlib import Path
+
+        return Path(self.file)
+
+    @property
+    def file(self) -> str:
+        """The same as a string: a view has no need of `pathlib`, which is slow to load."""
+        return self._named or find_file(os.getcwd())
 
     @property
     def new_path(self) -> Path:
         """Where a new store would be made."""
-        return self._named or Path.cwd() / FOLDER / FILE
+        from pathlib import Path
+
+        return Path(self._named) if self._named else Path.cwd() / FOLDER / FILE
 
     @property
     def root(self) -> Path:
@@ -56,7 +68,7 @@ class App:
         if self._store is None:
             from tfgrpo.store.store import Store
 
-            self.adopt(Store.open(self.path, author=author()))
+            self.adopt(Store.open(self.file, author=author()))
         assert self._store is not None
         return self._store
 
@@ -86,9 +98,9 @@ class App:
 
 def author() -> str:
     """Returns who signs versions: $TFGRPO_AUTHOR, else the login name."""
-    named = os.environ.get(AUTHOR)
-    if named:
-        return named
+    for name in (AUTHOR, "LOGNAME", "USER"):  # the last two as getpass has it, not loaded for them
+        if os.environ.get(name):
+            return os.environ[name]
     import getpass
 
     try:

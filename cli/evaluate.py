@@ -34,6 +34,8 @@ FROM_RUN = (
     "mode",
     "tools",
     "turns",
+    "inject",
+    "top_k",
 )
 
 

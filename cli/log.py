@@ -212,7 +212,7 @@ def one_line(store: Store, version: Version, names: dict[int, list[str]]) -> str
 def scores(store: Store, version: Version) -> list[str]:
     """Returns a line for each evaluation of a version."""
     lines = []
-    for evaluation in store.runs.evaluations(version.number):
+    for evaluation in store.runs.evaluations(version.number) if store.evaluated else ():
         summary, config = evaluation.summary, evaluation.config
         mean, low, high = summary["mean"]
         told = f"{evaluation.dataset}: mean@{summary['samples']} {mean:.3f}"
@@ -238,7 +238,7 @@ def as_object(store: Store, version: Version, names: dict[int, list[str]]) -> di
         "meta": version.meta,
         "evaluations": [
             {"dataset": e.dataset, **e.config, **e.summary}
-            for e in store.runs.evaluations(version.number)
+            for e in (store.runs.evaluations(version.number) if store.evaluated else ())
         ],
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import sqlite3
@@ -180,6 +181,10 @@ def main() -> None:
     except OSError as error:
         complain(f"{error.filename or 'output'}: {error.strerror}", None)
         sys.exit(1)
+    finally:
+        # What is alive now dies with the process. Python would search it for cycles first, which
+        # takes a sixth of the time that `tfgrpo log` needs.
+        gc.freeze()
 
 
 def complain(message: str, hint: str | None) -> None:

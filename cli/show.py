@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import click
 
+from tfgrpo.accounts import Mishap, mishaps
 from tfgrpo.cli import log, text
 from tfgrpo.cli.context import WHAT, App, pass_app
 from tfgrpo.cli.events import event_lines, event_object
@@ -69,14 +70,9 @@ def _version_lines(store: Store, version: Version, library: Library) -> Iterator
         yield from event_lines(event, before.get(event.experience))
         if event.text is not None:
             before[event.experience] = event.text
-    for kind, fg in (("refused", "red"), ("failed", "red")):
-        for item in version.meta.get(kind, []):
-            yield ""
-            what = item.get("text") or item.get("stage", "")
-            yield from text.wrap(
-                [text.Word(kind, fg=fg), *text.words(f"{what} ({item['problem']})")], indent=2
-            )
-            yield from text.wrap(text.words(item["reason"], dim=True), first="  ", indent=2)
+    for mishap in mishaps(version):
+        yield ""
+        yield from mishap_lines(mishap)
     if version.meta.get("repaired"):
         yield ""
         yield text.plural(version.meta["repaired"], "answer") + " had to be repaired to be read"
@@ -85,6 +81,14 @@ def _version_lines(store: Store, version: Version, library: Library) -> Iterator
         f": {text.plural(len(library), 'experience')}" if library else ": empty"
     )
     yield from library_lines(library)
+
+
+def mishap_lines(mishap: Mishap, *, first: str = "") -> Iterator[str]:
+    """Yields what was refused or failed, and why; `first` stands before it."""
+    where = f" ({mishap.problem})" if mishap.problem else ""
+    words = text.words(mishap.what + where)
+    yield from text.wrap([text.Word(mishap.kind, fg="red"), *words], first=first, indent=2)
+    yield from text.wrap(text.words(mishap.reason, dim=True), first="  ", indent=2)
 
 
 def _before(store: Store, version: Version) -> dict[str, str]:

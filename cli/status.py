@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import click
 
+from tfgrpo.accounts import account
 from tfgrpo.cli import text
 from tfgrpo.cli.context import App, pass_app
+from tfgrpo.cli.runs import mishaps_told
 from tfgrpo.store.protection import protected
 from tfgrpo.store.revisions import run_of_history
 
@@ -26,6 +28,10 @@ def status(app: App, as_json: bool) -> None:
     head = store.head
     library = store.library(head.version)
     runs = [(run, store.runs.state(run)) for run in store.runs.all()]
+    name = run_of_history(store, head.version)
+    here = store.runs.find(name) if name is not None else None
+    shown = [run for run, state in runs if state != "finished" or run == here]
+    accounts = {run.name: account(store, run) for run in shown}
     unfinished = [(run, state) for run, state in runs if state != "finished"]
     kept = protected(store, "branch")
     if as_json:
@@ -38,7 +44,11 @@ def status(app: App, as_json: bool) -> None:
                 "experiences": len(library),
                 "versions": store.port.last_version() + 1,
                 "bytes": app.path.stat().st_size,
-                "run": run_of_history(store, head.version),
+                "run": name,
+                "accounts": {
+                    run: {"refused": a.refused, "failed": a.failed, "repaired": a.repaired}
+                    for run, a in accounts.items()
+                },
                 "unfinished": [{"run": run.name, "state": state} for run, state in unfinished],
             }
         )
@@ -53,6 +63,11 @@ def status(app: App, as_json: bool) -> None:
     click.echo(f"  store: {app.path}, {app.path.stat().st_size / 1e6:.1f} MB")
     if head.branch is None:
         click.echo("  `tfgrpo checkout main` goes back to the branch main")
+    for run_name, found in accounts.items():
+        if mishaps_told(found):
+            click.echo(
+                f"run {run_name}: {mishaps_told(found)}; `tfgrpo runs {run_name}` lists them"
+            )
     for run, state in unfinished:
         states = store.runs.states(run)
         click.echo(f"run {run.name} is {state}")

@@ -6,9 +6,6 @@ click, which takes it away again when the output is no terminal.
 
 from __future__ import annotations
 
-import difflib
-import json
-import shutil
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -59,6 +56,8 @@ def width() -> int:
     """Returns how wide lines may be: the terminal's width, and no limit when piped."""
     if not sys.stdout.isatty():
         return UNWRAPPED
+    import shutil
+
     return max(40, shutil.get_terminal_size().columns) - _inset.get()
 
 
@@ -98,6 +97,8 @@ def word_diff(before: str, after: str) -> list[Word]:
 
     On a terminal colour tells them apart; elsewhere they are marked [-so-] and {+so+}.
     """
+    import difflib
+
     a, b = before.split(), after.split()
     coloured = colourful()
     line: list[Word] = []
@@ -176,6 +177,8 @@ def emit(app: App, lines: Iterator[str] | Iterable[str]) -> None:
             click.echo(line)
         return
     held: list[str] = []
+    import shutil
+
     room = shutil.get_terminal_size().lines - 2
     lines = iter(lines)
     for line in lines:
@@ -196,11 +199,15 @@ def _chain(held: list[str], rest: Iterator[str]) -> Iterator[str]:
 
 def emit_json(value: object) -> None:
     """Prints a value as JSON for programs."""
+    import json
+
     click.echo(json.dumps(value, ensure_ascii=False, indent=2))
 
 
 def emit_json_lines(values: Iterable[object]) -> None:
     """Prints values as JSON, one a line, as they come."""
+    import json
+
     for value in values:
         click.echo(json.dumps(value, ensure_ascii=False))
 

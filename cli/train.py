@@ -63,6 +63,11 @@ if TYPE_CHECKING:
 @click.option("--learning-objective", help="What should be learned, in your words.")
 @click.option("--max-words", type=int, help="The most words of an experience.  [32]")
 @click.option(
+    "--library-tokens",
+    type=int,
+    help="The most tokens of the library; at the cap it is merged and pruned.  [no cap]",
+)
+@click.option(
     "--summarise-over",
     type=int,
     help="Shorter attempts are compared as they are, in characters.  [0]",
@@ -185,9 +190,10 @@ def _begin(
         check_golds(heldout, asked.heldout, domain)
     options.warn(leakage.told_duplicates(dataset, asked.data))
     options.warn(leakage.told_leaks(dataset, heldout, asked.data))
-    for prompt in ("rollout", "summary", "comparison", "controller", "strategies"):
+    for prompt in ("rollout", "summary", "comparison", "controller", "strategies", "prune"):
         domain.template(prompt, Path(asked.prompts) if asked.prompts else None)
-    known = None not in cost.prices(app, config, asked.models)
+    of_embeddings = cost.embedding_price(app, config, asked.models)
+    known = None not in (*cost.prices(app, config, asked.models), of_embeddings)
     cost.budget(app, config, budget, None, known)
     if estimate:
         heldout = heldout[: asked.heldout_problems]
@@ -231,7 +237,8 @@ def _work(app: App, run: Run, resumed: bool, config: Path | None, given: str | N
             hint="put the file back to go on with it, or begin another run with --new",
         )
     prices = cost.prices(app, config, settings.models)
-    budget = cost.budget(app, config, given, run, None not in prices)
+    of_embeddings = cost.embedding_price(app, config, settings.models)
+    budget = cost.budget(app, config, given, run, None not in (*prices, of_embeddings))
     with lock.held(app.store.runs.lock_path(run)) as free:
         if not free:
             raise InvalidOperation(
@@ -259,6 +266,7 @@ def _work(app: App, run: Run, resumed: bool, config: Path | None, given: str | N
                         prompts=Path(settings.prompts) if settings.prompts else None,
                         price=prices[0],
                         reflection_price=prices[1],
+                        embedding_price=of_embeddings,
                         budget=budget,
                     )
                     with live.training(training.progress) as shown:
@@ -313,6 +321,8 @@ SHARED = (
     "max_tokens",
     "task_timeout",
     "seed",
+    "inject",
+    "top_k",
 )
 
 
@@ -329,10 +339,15 @@ def _steps_done(store: Store, run: Run) -> int:
 
 def _tell(app: App, run: Run, seconds: float) -> None:
     """Says what came of a run, and writes the library for inference."""
+    from tfgrpo.accounts import account
+    from tfgrpo.cli import runs
     from tfgrpo.cli.live import span
 
     store = app.store
     done = _steps_done(store, run)
+    wrong = runs.mishaps_told(account(store, run))
+    if wrong:
+        click.echo(f"{wrong}; `tfgrpo runs {run.name}` lists them")
     first, last = f"{run.name}/step_0", f"{run.name}/step_{done}"
     added = sum(change.op == "ADD" for change in store.diff(first, last))
     told = f"learned {text.plural(added, 'experience')} in {text.plural(done, 'version')}"

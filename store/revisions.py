@@ -108,10 +108,11 @@ def _base(store: Store, base: str) -> Version:
     if base in ("HEAD", "@"):
         return store.head.version
     if match := NUMBER.match(base):
-        number, last = int(match[1]), store.port.last_version()
-        version = store.port.version(number) if number <= last else None
+        number = int(match[1])
+        version = store.port.version(number) if number < 1 << 62 else None
         if version is not None:
             return version
+        last = store.port.last_version()
         raise UnknownRevision(f"there is no {base}", hint=f"the newest version is v{last}")
     if match := STEP.match(base):
         return _step(store, base)

@@ -85,7 +85,7 @@ def stats(store: Store, version: Version) -> Stats:
         for op, count in port.count_ops(after, upto).items():
             events[op] += count
     library = store.library(version)
-    keeps = port.count_keeps([e.row for e in library], ranges)
+    keeps = port.count_keeps({e.id: e.row for e in library}, ranges)
     modified = port.count_modified(ranges)
     first = next((low for after, upto in ranges for low in port.events(after, upto)), None)
     snapshots = port.snapshot_sizes()

@@ -25,7 +25,10 @@ import struct
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 try:
     import fcntl
@@ -38,7 +41,7 @@ SUFFIX = "-queue"
 class Turns:
     """One writer's place in the queue of a store. Belongs to one thread, like a connection."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path | str) -> None:
         """`path` is the store's file. Nothing is made before the first turn."""
         self._path = path
         self._file: int | None = None
@@ -65,7 +68,9 @@ class Turns:
         try:
             if self._file is None:
                 flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-                mode = self._path.stat().st_mode & 0o666  # whoever may write the one may the other
+                mode = (
+                    os.stat(self._path).st_mode & 0o666
+                )  # whoever may write the one may the other
                 self._file = os.open(f"{self._path}{SUFFIX}", flags, mode)
             ticket = time.monotonic_ns()
             self._lock(fcntl.F_WRLCK, ticket, 1)

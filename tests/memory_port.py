@@ -9,13 +9,21 @@ from __future__ import annotations
 import copy
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from tfgrpo.store import Op, RefMove, StoreError, Version
 from tfgrpo.store.canonical import canonical
-from tfgrpo.store.port import VERSION_SCHEMA, EventRow, Redaction, Step, lane_of
+from tfgrpo.store.port import (
+    VERSION_SCHEMA,
+    EventRow,
+    Link,
+    Redaction,
+    Shape,
+    Step,
+    lane_of,
+)
 
 
 @dataclass
@@ -85,6 +93,9 @@ class MemoryPort:
                 return version
         raise StoreError(f"event {row} belongs to no version", hint="the store is damaged")
 
+    def numbers_of_rows(self, rows: Iterable[int]) -> dict[int, int]:
+        return {row: self.version_of_row(row).number for row in rows}
+
     def lane_tip(self, position: int) -> bool:
         lane = lane_of(position)
         return not any(row > position and lane_of(row) == lane for row in self._state.events)
@@ -110,7 +121,7 @@ class MemoryPort:
         state.events.update((e.row, e) for e in events)
 
     def steps(self, after: int, upto: int) -> Iterable[Step]:
-        return [Step(e.row, e.op, e.replaces) for e in self.events(after, upto) if e.op != "KEEP"]
+        return [(e.row, e.op, e.replaces) for e in self.events(after, upto) if e.op != "KEEP"]
 
     def events(self, after: int, upto: int) -> Iterator[EventRow]:
         events = self._state.events
@@ -118,6 +129,9 @@ class MemoryPort:
 
     def events_at(self, rows: Iterable[int]) -> list[EventRow]:
         return [self._state.events[row] for row in sorted(set(rows) & self._state.events.keys())]
+
+    def shapes_at(self, rows: Iterable[int]) -> list[Shape]:
+        return [(e.experience, e.text, e.row, e.birth or e.row) for e in self.events_at(rows)]
 
     def events_of(self, experience: str) -> list[EventRow]:
         return [e for e in self.events(0, 1 << 62) if e.experience == experience]
@@ -137,6 +151,10 @@ class MemoryPort:
         events = (e for pair in ranges for e in self.events(*pair))
         return dict(Counter(e.experience for e in events if e.op == "MODIFY"))
 
+    def chain(self) -> Iterator[Link]:
+        for number, version in sorted(self._state.versions.items()):
+            yield Link(version, VERSION_SCHEMA, self.version_meta(number))
+
     def version_schema(self, number: int) -> int:
         assert number in self._state.versions
         return VERSION_SCHEMA
@@ -145,10 +163,12 @@ class MemoryPort:
         meta = self._state.versions[number].meta
         return canonical(meta).decode() if meta else None
 
-    def count_keeps(self, rows: Sequence[int], ranges: Sequence[tuple[int, int]]) -> dict[int, int]:
+    def count_keeps(
+        self, rows: Mapping[str, int], ranges: Sequence[tuple[int, int]]
+    ) -> dict[int, int]:
         events = (e for after, upto in ranges for e in self.events(after, upto))
-        keeps = (e.replaces for e in events if e.op == "KEEP")
-        return dict(Counter(row for row in keeps if row is not None and row in rows))
+        keeps = (e for e in events if e.op == "KEEP")
+        return dict(Counter(e.replaces for e in keeps if rows.get(e.experience) == e.replaces))  # type: ignore[misc]
 
     def count_events(self) -> int:
         return len(self._state.events)

@@ -214,10 +214,11 @@ def estimated(folder: Path, asked: TrainSettings, lengths: dict[str, float] | No
         )
 
 
+@pytest.mark.parametrize("cap", [None, 36])
 def test_what_a_run_takes_is_never_more_than_the_upper_estimate(
-    tmp_path: Path, verifier: Verifier
+    tmp_path: Path, verifier: Verifier, cap: int | None
 ) -> None:
-    asked = settings(tmp_path)
+    asked = settings(tmp_path, library_tokens=cap)
     desk = Desk(tmp_path, verifier, asked)
     desk.prepare()
     with ScriptedEndpoint(restless) as server:
@@ -232,6 +233,7 @@ def test_what_a_run_takes_is_never_more_than_the_upper_estimate(
     for request in sent:
         messages = tuple((m["role"], m["content"]) for m in request["messages"])
         prompts[stage(request)] += most_tokens(Request("", messages, 0, 1))
+    assert set(calls) == {one.stage for one in found.upper}
     for expected, upper in zip(found.expected, found.upper, strict=True):
         name = upper.stage
         assert 0 < expected.calls <= upper.calls
@@ -258,7 +260,10 @@ def test_an_estimate_spends_nothing_and_makes_no_run(
     said = cli(*arguments, *more).stdout
     lines = said.splitlines()
     assert "unknown" not in said
-    assert [line.split()[0] for line in lines[1:7]] == [*STAGES, "total"]
+    assert [line.split()[0] for line in lines[1:7]] == [
+        *(stage for stage in STAGES if stage != "prune"),
+        "total",
+    ]
     assert "nothing has been spent" in lines[-1]
     assert all(len(line) <= 80 for line in lines)
     assert not endpoint.requests

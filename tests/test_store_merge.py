@@ -199,6 +199,7 @@ def damaged(store: Store, *statements: str) -> None:
         ("update events set reason = 'forged' where row = 1", "event 1"),
         ("update events set op = 'DELETE' where row = 3", "v2"),
         ("update events set replaces = 2 where row = 3", "event 3"),
+        ("update events set birth = 2 where row = 3", "event 3"),
         ("update events set evidence = '{}' where row = 3", "v2"),
         ("delete from events where row = 2", "v1"),
         ("update versions set author = 'nobody' where number = 2", "v2"),

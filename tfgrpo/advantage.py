@@ -34,7 +34,8 @@ class Reflection:
     `max_words` is the most words of an experience; without `ground_truth` the comparison is not
     shown the right answer; attempts of at most `summarise_over` characters are not summarised
     but compared as they are. With `reconcile`, what a group taught is brought in line with the
-    library before the batch is decided about.
+    library before the batch is decided about. `library_tokens` is the most tokens of a library,
+    and `prune` asks what to give up when it has no room.
     """
 
     summary: Template
@@ -49,6 +50,8 @@ class Reflection:
     temperature: float = 0.2
     seed: int = 0
     reconcile: Template | None = None
+    prune: Template | None = None
+    library_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,17 +174,21 @@ async def compare(
     except CallFailed as error:
         failure = Failure("comparison", group.problem.id, str(error))
         return Comparison(group, (), (*failures, failure))
+    failures += tuple(Failure("comparison", group.problem.id, what) for what in typed.lost)
     lessons = tuple(
         Lesson(" ".join(lesson.text.split()), lesson.reason.strip(), group, (typed.key,))
         for lesson in typed.value.lessons
         if lesson.text.strip()
     )
+    repaired = typed.repaired
     if reflection.reconcile is not None and lessons:
         try:
-            lessons = await _reconciled(calls, reflection, lessons, library, step=step)
+            lessons, found = await _reconciled(calls, reflection, lessons, library, step=step)
+            failures += tuple(Failure("reconcile", group.problem.id, what) for what in found.lost)
+            repaired = repaired or found.repaired
         except CallFailed as error:  # they stay as they were
             failures = (*failures, Failure("reconcile", group.problem.id, str(error)))
-    return Comparison(group, lessons, failures, typed.repaired)
+    return Comparison(group, lessons, failures, repaired)
 
 
 async def _reconciled(
@@ -191,8 +198,9 @@ async def _reconciled(
     library: Library,
     *,
     step: int,
-) -> tuple[Lesson, ...]:
-    """Returns one group's lessons as the model brings them in line with the library."""
+) -> tuple[tuple[Lesson, ...], structured.Typed[_Reconciled]]:
+    """Returns one group's lessons as the model brings them in line with the library, and its
+    answer."""
     assert reflection.reconcile is not None
     group = lessons[0].group
     request = Request(
@@ -212,11 +220,12 @@ async def _reconciled(
     )
     typed = await structured.ask(calls, request, _Reconciled, place=(step, group.problem.id))
     made = (*lessons[0].calls, typed.key)
-    return tuple(
+    said = tuple(
         Lesson(" ".join(lesson.text.split()), lesson.reason.strip(), group, made)
         for lesson in typed.value.lessons
         if lesson.text.strip()
     )
+    return said, typed
 
 
 async def _summary(

@@ -25,6 +25,7 @@ from tfgrpo.domains import math
 from tfgrpo.endpoint import Endpoint, EndpointError
 from tfgrpo.prices import Price
 from tfgrpo.problems import Problem
+from tfgrpo.retrieve import relevant
 from tfgrpo.rollout import Rollout, attempt
 from tfgrpo.serving import Endpoints
 from tfgrpo.settings import EvalSettings
@@ -82,6 +83,8 @@ def conditions(
     if settings.mode != "prompt":
         tools = settings.tools.model_dump(mode="json", exclude_defaults=True)
         found |= {"mode": settings.mode, "tools": tools, "turns": settings.turns}
+    if settings.injected is not None:
+        found |= {"inject": settings.inject, "top_k": settings.top_k}
     return found | {
         "dataset": datasets.digest(dataset),
         "problems": len(dataset),
@@ -145,7 +148,7 @@ async def evaluate(
     libraries = {version.number: store.library(version) for version in missing}
 
     async def one(version: Version, problem: Problem, sample: int) -> Rollout:
-        library = libraries[version.number]
+        library = relevant(libraries[version.number], problem.problem, settings.injected)
         context = Context(
             problem=problem,
             messages=domain.render(template, library, problem, settings.agent_objective),

@@ -27,6 +27,7 @@ from pydantic import (
 )
 
 from tfgrpo import domains
+from tfgrpo.prices import LOCAL
 from tfgrpo.render import AGENT_OBJECTIVE, LEARNING_OBJECTIVE
 from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.tools.toolbox import ToolSettings
@@ -34,11 +35,16 @@ from tfgrpo.tools.toolbox import ToolSettings
 DEFAULT_MODEL = "local:qwen2.5-coder-1.5b"
 FILE = "tfgrpo.toml"
 TABLES = ("model", "train", "eval", "prices", "tools")
-LATER = frozenset({"domain", "mode", "tools", "turns", "rollouts", "quorum", "hints", "dropout"})
+LATER = frozenset(
+    {"domain", "mode", "tools", "turns", "rollouts", "quorum", "hints", "dropout"}
+    | {"library_tokens", "inject", "top_k"}
+)
 """Settings that came after the first release."""
 Rollouts: TypeAlias = Literal["fixed", "adaptive", "branch"]
 ROLLOUTS: tuple[Rollouts, ...] = get_args(Rollouts)
 Mode: TypeAlias = Literal["prompt", "agent"]
+Inject: TypeAlias = Literal["all", "top-k"]
+TOP_K = 8
 
 S = TypeVar("S", bound="Settings")
 
@@ -53,7 +59,8 @@ class ModelSettings(BaseModel):
     """Which models are asked, and where.
 
     `model` attempts problems; `reflection_model` summarises, compares and controls, and is the
-    same unless it is named. `local:NAME` is an embedded model.
+    same unless it is named. `local:NAME` is an embedded model. `embedding_model`, where one is
+    named, tells which experiences are close in meaning.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -64,8 +71,24 @@ class ModelSettings(BaseModel):
     reflection_model: str | None = None
     reflection_base_url: str | None = None
     reflection_api_key_env: str | None = None
+    embedding_model: str | None = None
+    embedding_base_url: str | None = None
+    embedding_api_key_env: str | None = None
 
-    @field_validator("base_url", "reflection_base_url")
+    @model_serializer(mode="wrap")
+    def _dumped(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leaves embeddings out where there are none, as records made before there were any."""
+        found: dict[str, Any] = handler(self)
+        return {k: v for k, v in found.items() if v is not None or not k.startswith("embedding")}
+
+    @field_validator("embedding_model")
+    @classmethod
+    def _at_an_endpoint(cls, model: str | None) -> str | None:
+        if model is not None and model.startswith(LOCAL):
+            raise ValueError("embedded models give no embeddings: name one at embedding_base_url")
+        return model
+
+    @field_validator("base_url", "reflection_base_url", "embedding_base_url")
     @classmethod
     def _without_secrets(cls, url: str | None) -> str | None:
         """A user name, password or query in an address could be a secret: it is not kept."""
@@ -78,7 +101,7 @@ class ModelSettings(BaseModel):
             raise ValueError("an address begins with http:// or https://")
         return urlunsplit(parts)
 
-    @field_validator("api_key_env", "reflection_api_key_env")
+    @field_validator("api_key_env", "reflection_api_key_env", "embedding_api_key_env")
     @classmethod
     def _a_name(cls, name: str | None) -> str | None:
         if name is not None and not re.fullmatch(r"[A-Z_][A-Z0-9_]*", name):
@@ -103,6 +126,13 @@ class Settings(BaseModel):
     mode: Mode = "prompt"
     tools: ToolSettings = ToolSettings()
     turns: int = Field(default=10, ge=1)
+    inject: Inject = "all"
+    top_k: int = Field(default=TOP_K, ge=1)
+
+    @property
+    def injected(self) -> int | None:
+        """How many experiences a prompt gets: None for the whole library."""
+        return None if self.inject == "all" else self.top_k
 
     @model_serializer(mode="wrap")
     def _dumped(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -138,6 +168,7 @@ class TrainSettings(Settings):
     quorum: float = Field(default=1.0, gt=0, le=1)
     hints: int = Field(default=0, ge=0)
     dropout: float = Field(default=0.0, ge=0, lt=1)
+    library_tokens: int | None = Field(default=None, ge=16)
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -147,6 +178,8 @@ class TrainSettings(Settings):
             raise ValueError("hints take the place of attempts: fewer than --group-size")
         if self.rollouts == "branch" and (self.mode != "agent" or self.hints or self.quorum < 1):
             raise ValueError("branching needs --mode agent, and neither hints nor a quorum")
+        if self.dropout and self.inject != "all":
+            raise ValueError("dropout needs --inject all: it tells what the whole library does")
         return self
 
 

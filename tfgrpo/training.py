@@ -21,7 +21,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tfgrpo import controller, datasets, domains, problems
+from tfgrpo import capacity, controller, datasets, domains, problems
 from tfgrpo.advantage import Comparison, Failure, Lesson, Reflection, compare
 from tfgrpo.agent import equipped
 from tfgrpo.budget import Budget
@@ -29,6 +29,7 @@ from tfgrpo.calls import Calls
 from tfgrpo.collect import Collector
 from tfgrpo.domain import Domain
 from tfgrpo.domains import math
+from tfgrpo.embeddings import SCOPE, Embeddings
 from tfgrpo.endpoint import Endpoint
 from tfgrpo.prices import Price
 from tfgrpo.problems import Problem
@@ -131,6 +132,8 @@ def reflection_of(settings: TrainSettings, domain: Domain, prompts: Path | None)
         temperature=settings.reflection_temperature,
         seed=settings.seed,
         reconcile=domain.template("reconcile", prompts) if domain.reconcile else None,
+        prune=domain.template("prune", prompts) if settings.library_tokens else None,
+        library_tokens=settings.library_tokens,
     )
 
 
@@ -150,6 +153,7 @@ class Training:
         prompts: Path | None = None,
         price: Price | None = None,
         reflection_price: Price | None = None,
+        embedding_price: Price | None = None,
         budget: Budget | None = None,
     ) -> None:
         self.settings = TrainSettings(**run.config)
@@ -162,12 +166,12 @@ class Training:
         self._template = domain.template("rollout", prompts)
         self._reflection = reflection_of(self.settings, domain, prompts)
 
-        def calls(endpoint: Endpoint, price: Price | None) -> Calls:
+        def calls(endpoint: Endpoint, price: Price | None, scope: str = run.uid) -> Calls:
             return Calls(
                 endpoint,
                 journal,
                 store.runs,
-                scope=run.uid,
+                scope=scope,
                 run=run,
                 concurrency=endpoints.concurrency,
                 timeout=self.settings.task_timeout,
@@ -182,6 +186,11 @@ class Training:
             if endpoints.reflection is endpoints.policy
             else calls(endpoints.reflection, reflection_price)
         )
+        asked, self._embeddings = [self._policy, self._reflector], None
+        if endpoints.embedding is not None:
+            embedder = calls(endpoints.embedding, embedding_price, SCOPE)
+            asked, self._embeddings = [*asked, embedder], Embeddings(embedder)
+        self._asked = asked
         self._collector = Collector(
             store,
             run,
@@ -224,13 +233,13 @@ class Training:
             told = error if isinstance(error, TfgrpoError) else None
             self.progress.stopping = True
             await self._collector.close()
-            await asyncio.gather(self._policy.settle(), self._reflector.settle())
+            await asyncio.gather(*(calls.settle() for calls in self._asked))
             with suppress(StoreError):  # the disk may be full; `error` is what matters
                 runs.note(run, "stopped" if told else "interrupted", str(told) if told else None)
             raise
         finally:
-            await self._policy.endpoint.close()
-            await self._reflector.endpoint.close()
+            for calls in self._asked:
+                await calls.endpoint.close()
         if finish:
             runs.note(run, "finished")
         self.progress.phase = "finished"
@@ -249,6 +258,10 @@ class Training:
         library = self._store.library(base)
         progress.step, progress.epoch, progress.library = step, epoch, len(library)
         progress.reflected = 0
+        evidence = self._evidence(step)
+        opening = await capacity.bring_under(
+            self._reflector, self._reflection, library, step=step, evidence=evidence
+        )
 
         self._enter("rollouts")
         started = time.monotonic()
@@ -267,7 +280,9 @@ class Training:
             library,
             step=step,
             uid=self._run.uid,
-            evidence=self._evidence(step),
+            evidence=evidence,
+            opening=opening,
+            embeddings=self._embeddings,
         )
         for rollout in (r for group in groups for r in group.rollouts if r.outcome == "failed"):
             await self._collector.record(step, rollout, library)
@@ -341,14 +356,20 @@ class Training:
         refused on record, and the others go onto what is there now.
         """
         store, run = self._store, self._run
-        failures = [asdict(failure) for c in comparisons for failure in c.failures]
+        failed = [*self._collector.failures(), *(f for c in comparisons for f in c.failures)]
+        failed += plan.failures
+        failures = [asdict(failure) for failure in failed]
         refused = [asdict(refusal) for refusal in plan.refused]
         while True:
             tip = store.tip(run.branch)
             operations = list(plan.operations)
             lost: list[dict[str, Any]] = []
             if tip.number != base.number:
-                operations, lost = still_apply(operations, store.library(base), store.library(tip))
+                there, cap = store.library(tip), self.settings.library_tokens
+                operations = [o for o in operations if not capacity.prunes(o)]
+                operations, lost = still_apply(operations, store.library(base), there)
+                operations, crowded = capacity.within(operations, there, cap)
+                lost += crowded
             meta: dict[str, Any] = {
                 "run": run.name,
                 "step": step,

@@ -5,13 +5,16 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator
-from pathlib import Path
-from typing import NamedTuple
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
 
 from tfgrpo.interchange.records import UnreadableLibrary
 from tfgrpo.interchange.registry import named, written
 from tfgrpo.store.records import Library, Version
 from tfgrpo.store.store import Store
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 NAME = "learned-experience"
 DESCRIPTION = (
@@ -60,7 +63,7 @@ def export(
 
 def save(
     store: Store,
-    path: Path,
+    path: Path | str,
     revision: str | Version = "HEAD",
     format: str = "json",
     *,
@@ -69,12 +72,14 @@ def save(
 ) -> None:
     """Writes the library at a revision to a file, whole or not at all."""
     pieces = export(store, revision, format, name=name, description=description)
-    if path.is_dir():
+    if os.path.isdir(path):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    folder, file_name = os.path.split(path)
+    temporary = os.path.join(folder, f".{file_name}.{os.getpid()}")
     try:
-        with temporary.open("w", encoding="utf-8", newline="\n") as file:
+        with open(temporary, "w", encoding="utf-8", newline="\n") as file:
             file.writelines(pieces)
         os.replace(temporary, path)
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)

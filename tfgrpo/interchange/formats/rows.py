@@ -54,9 +54,8 @@ def read(source: Source) -> Content:
 
 
 def write(out: Outgoing) -> Iterator[str]:
-    for experience in out.library.readable:
-        label = out.library.label_of[experience.id]
-        row = {"id": experience.id, "label": label, "text": experience.text}
+    for e in out.library.readable:
+        row = {"id": e.id, "label": out.library.label_of[e.id], "text": e.text}
         yield json.dumps(row, ensure_ascii=False) + "\n"
 
 
