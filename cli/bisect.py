@@ -119,7 +119,7 @@ def run(app: App, command: tuple[str, ...], score: str | None, below: float | No
     if bool(command) == (score is not None) or (score is None) != (below is None):
         raise click.UsageError("give a COMMAND, or --score DATASET with --below MEAN")
     if score is None or below is None:
-        judge = bisecting.by_command(store, command, _folder(app))
+        judge = bisecting.by_command(store, command, trial_folder(app))
     else:
         dataset = options.kept_path(app, score)
         judge = bisecting.by_score(store, dataset, below)
@@ -203,11 +203,11 @@ def reset(app: App) -> None:
     from tfgrpo.bisecting import forget
 
     was_on = searches.reset(app.store)
-    forget(_folder(app))
+    forget(trial_folder(app))
     click.echo("the search has ended; HEAD is where it was" if was_on else "no search was on")
 
 
-def _folder(app: App) -> Path:
+def trial_folder(app: App) -> Path:
     return Path(os.path.relpath(app.path.parent / "bisect"))
 
 
@@ -265,7 +265,7 @@ def _say(app: App, bisection: Bisection) -> None:
                 click.echo(line)
         click.echo("`tfgrpo bisect reset` ends the search")
     elif found.next is not None:
-        trial = materialise(store, store.version(found.next), _folder(app))
+        trial = materialise(store, store.version(found.next), trial_folder(app))
         left, tries = text.plural(len(found.suspects), "version"), text.plural(found.steps, "step")
         click.echo(f"{left} in question, about {tries} left: try v{found.next}")
         click.echo(f"its library is in {trial.library}, as prompt text in {trial.prompt}")

@@ -172,13 +172,16 @@ def _told(app: App, done: Redacted, written: list[Path], left: list[Path]) -> It
 
 def _rewrite_snapshots(app: App, found: Plan) -> list[Path]:
     """Writes the library's files beside the store again, those that are there."""
+    from tfgrpo import bisecting
+    from tfgrpo.cli.bisect import trial_folder
+
     written = []
     for format_, ending in (("json", "json"), ("md", "md"), ("prompt", "txt")):
         path = app.path.parent / f"{checkout.SNAPSHOT}.{ending}"
         if path.is_file() and (found.live or redactions.copies(app.store, found.written)):
             checkout.materialise(app, format_, str(path))
             written.append(path)
-    return written
+    return [*written, *bisecting.rewrite(app.store, trial_folder(app))]
 
 
 def _as_object(found: Plan) -> dict[str, object]:

@@ -83,6 +83,23 @@ def materialise(store: Store, version: Version, folder: Path) -> Trial:
     return trial
 
 
+def rewrite(store: Store, folder: Path) -> tuple[Path, ...]:
+    """Writes a trial's files again, where there are any: a text may have been redacted since.
+
+    Returns what was written; the files go when no version is to be tried.
+    """
+    if not any(path.is_file() for path in _trial(folder)):
+        return ()
+    try:
+        found = searches.progress(store, searches.load(store)).next
+    except BisectError:
+        found = None
+    if found is None:
+        forget(folder)
+        return ()
+    return materialise(store, store.version(found), folder)
+
+
 def forget(folder: Path) -> None:
     """Takes away what `materialise` wrote, and the folder when nothing else is in it."""
     for path in _trial(folder):
