@@ -21,7 +21,8 @@ from tfgrpo.embeddings import EmbeddingEndpoint, Embeddings
 from tfgrpo.endpoint import CallFailed, EndpointError
 from tfgrpo.settings import SettingsError, TrainSettings, build
 from tfgrpo.similar import by_words, similar, told
-from tfgrpo.store import Store, derived_id
+from tfgrpo.store import Operation, Store, derived_id
+from tfgrpo.store.redact import Target, redact
 
 VECTORS = {
     "Carry the ten.": [1.0, 0.0],
@@ -129,6 +130,17 @@ def test_a_text_is_embedded_once_and_after_a_restart_not_again(tmp_path: Path) -
     again, requests = embedded(tmp_path, embedding, *texts)
     assert requests == []
     assert again == first
+
+
+def test_the_embedding_of_a_redacted_text_goes_with_it(tmp_path: Path) -> None:
+    texts = ("Bring the decade over.", "Look for a minus.")
+    embedded(tmp_path, embedding, *texts)
+    with Store.open(tmp_path / "embeddings" / "store.db") as store:
+        db = store.port.connection  # type: ignore[attr-defined]
+        store.commit("main", [Operation("ADD", text=texts[0])], message="leak")
+        redact(store, Target(texts=(texts[0],)), reason="leaked")
+        kept = db.execute("select json_extract(answer, '$.content') from journal").fetchall()
+    assert sorted(bool(content) for (content,) in kept) == [False, True, True, True]
 
 
 BAD = [
