@@ -20,6 +20,7 @@ COMMANDS = {
     "verify": ("verify", "try a verifier on cases"),
     "runs": ("runs", "list training runs, or show one"),
     "cost": ("cost", "tokens and money spent, by stage and step"),
+    "plot": ("plot", "draw how a run went"),
     "log": ("log", "versions, newest first"),
     "show": ("show", "a version with its events, or one experience's life"),
     "diff": ("diff", "what changed between two versions"),
@@ -60,7 +61,7 @@ COMMANDS = {
     "completion": ("completion", "print the shell's completion script"),
 }
 SECTIONS = (
-    ("Learn", ("init", "train", "eval", "verify", "runs", "cost")),
+    ("Learn", ("init", "train", "eval", "verify", "runs", "plot", "cost")),
     ("Look", ("log", "show", "diff", "blame", "history", "bisect", "status", "stats")),
     ("Move", ("checkout", "switch", "branch", "tag", "reset", "undo", "redo", "reflog")),
     ("Change", ("add", "modify", "delete", "keep", "edit", "merge", "cherry-pick", "revert")),

@@ -1,0 +1,46 @@
+"""`tfgrpo plot`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from tfgrpo.cli import text
+from tfgrpo.cli.context import RUN, App, pass_app
+
+
+@click.command()
+@click.argument("name", metavar="RUN", required=False, type=RUN)
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write a web page instead.")
+@click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
+@pass_app
+def plot(app: App, name: str | None, output: Path | None, as_json: bool) -> None:
+    """Draw how RUN, or else the newest run, went: rewards, mixed groups, tokens, library, events.
+
+    A bar is a step; its height is relative to the figure's largest value.
+
+    \b
+    Examples:
+      tfgrpo plot
+      tfgrpo plot -o run.html
+    """
+    from tfgrpo.dynamics import drawn, dynamics, page
+    from tfgrpo.store.errors import UnknownRevision
+
+    runs = app.store.runs.all()
+    if name is None and not runs:
+        raise UnknownRevision("there is no run to draw", hint="`tfgrpo train` makes one")
+    run = runs[-1] if name is None else app.store.runs.get(name)
+    series = dynamics(app.store, run)
+    if as_json:
+        text.emit_json({"run": run.name, "series": {one.name: one.values for one in series}})
+    elif output is not None:
+        output.write_text(page(run, series), encoding="utf-8")
+        click.echo(f"wrote {output}")
+    elif not series or not series[0].values:
+        click.echo(f"run {run.name} has no step behind it yet")
+    else:
+        click.secho(f"run {run.name}: {text.plural(len(series[0].values), 'step')}", bold=True)
+        for line in drawn(series, min(text.width(), 100)):
+            click.echo(line)
