@@ -16,6 +16,8 @@ COMMANDS = {
     "init": ("init", "make a store here"),
     "train": ("train", "learn from problems"),
     "eval": ("evaluate", "score a library on a dataset"),
+    "compare": ("compare", "is one library better than another?"),
+    "power": ("compare", "how many problems would decide it"),
     "verify": ("verify", "try a verifier on cases"),
     "runs": ("runs", "list training runs, or show one"),
     "cost": ("cost", "tokens and money spent, by stage and step"),
@@ -56,7 +58,7 @@ COMMANDS = {
     "completion": ("completion", "print the shell's completion script"),
 }
 SECTIONS = (
-    ("Learn", ("init", "train", "eval", "verify", "runs", "cost")),
+    ("Learn", ("init", "train", "eval", "compare", "power", "verify", "runs", "cost")),
     ("Look", ("log", "show", "diff", "blame", "history", "status")),
     ("Move", ("checkout", "switch", "branch", "tag", "reset", "undo", "redo", "reflog")),
     ("Change", ("add", "modify", "delete", "keep", "merge", "cherry-pick", "revert")),

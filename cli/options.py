@@ -18,6 +18,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 PATHS = ("data", "heldout", "prompts")
 FILES = (*PATHS, "corpus")
 
+MODEL = click.option("--model", help="local:NAME, or a model at --base-url.")
 SHARED = (
     click.option("--config", type=click.Path(path_type=Path), help="Settings; else tfgrpo.toml."),
     click.option(
@@ -42,7 +43,7 @@ SHARED = (
         type=click.Choice(["auto", "require", "off"]),
         help="Where an agent's code runs: bubblewrap if it works here, or it alone.  [auto]",
     ),
-    click.option("--model", help="local:NAME, or a model at --base-url."),
+    MODEL,
     click.option("--base-url", help="An OpenAI-compatible endpoint, as http://127.0.0.1:8000/v1."),
     click.option("--api-key-env", help="The environment variable that holds the key."),
     click.option("--agent-objective", help="What attempts are for, in your words."),
@@ -59,6 +60,13 @@ def shared(command: F) -> F:
     """Adds the flags that training and evaluation share."""
     for option in reversed(SHARED):
         command = option(command)
+    return command
+
+
+def shared_by_models(command: F) -> F:
+    """Adds the flags that `shared` does, without --model, for a command that takes several."""
+    for option in reversed(SHARED):
+        command = command if option is MODEL else option(command)
     return command
 
 

@@ -281,7 +281,7 @@ def _compare(
     budget: Budget | None,
 ) -> None:
     """Compares what was learned with the empty library, on the held-out problems."""
-    from tfgrpo.cli import evaluate
+    from tfgrpo.cli import evaluate, evaluating
     from tfgrpo.settings import EvalSettings
 
     assert settings.heldout is not None
@@ -297,7 +297,8 @@ def _compare(
     final = app.store.version(app.store.tags()[f"{run.name}/step_{_steps_done(app.store, run)}"])
     empty = app.store.version(0)
     what = (app, [final, empty], heldout, asked, domain, endpoints, verifier, journal)
-    evaluate.run(*what, prices, budget=budget, of=run)
+    evaluating.make(*what, prices, budget=budget, of=run)
+    evaluate.tell(app, [final, empty], heldout, asked, domain)
 
 
 SHARED = (
