@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tfgrpo.domain import Domain
 
 F = TypeVar("F", bound=Callable[..., Any])
-PATHS = ("data", "heldout", "prompts")
+PATHS = ("data", "heldout", "gate", "sealed", "prompts")
 FILES = (*PATHS, "corpus")
 
 MODEL = click.option("--model", help="local:NAME, or a model at --base-url.")

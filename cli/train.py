@@ -9,21 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tfgrpo.cli import checkout, options, text
+from tfgrpo.cli import checkout, heldout, options, text
 from tfgrpo.cli.context import App, author, pass_app
 
 if TYPE_CHECKING:
-    from tfgrpo.budget import Budget
-    from tfgrpo.domain import Domain
-    from tfgrpo.prices import Price
-    from tfgrpo.problems import Problem
-    from tfgrpo.serving import Endpoints
-    from tfgrpo.settings import TrainSettings
-    from tfgrpo.store.journal import Journal
     from tfgrpo.store.records import Version
     from tfgrpo.store.runs import Run
     from tfgrpo.store.store import Store
-    from tfgrpo.verify import Verifier
+
+PROMPTS = ("rollout", "summary", "comparison", "controller", "strategies", "rejected", "credit")
 
 
 @click.command()
@@ -73,6 +67,10 @@ if TYPE_CHECKING:
 @click.option("--heldout", help="Problems to compare on at the end, against the empty library.")
 @click.option("--heldout-samples", type=int, help="Attempts at each of them.  [2]")
 @click.option("--heldout-problems", type=int, help="How many of them, from the top; else all.")
+@click.option("--gate", help="Problems on which a library must not be worse to be the next one.")
+@click.option("--gate-samples", type=int, help="Attempts at each of them.  [4]")
+@click.option("--gate-problems", type=int, help="How many of them, from the top; else all.")
+@click.option("--sealed", help="Problems to compare on once, when all is done; on record.")
 @click.option("--estimate", is_flag=True, help="Say what it would take, and do nothing.")
 @click.option("--budget", help="Stop before this is spent: 5.00 in dollars, or 200000tok.")
 @options.shared
@@ -176,24 +174,20 @@ def _begin(
         )
     dataset = domain.problems(asked.data, asked.fields)
     check_golds(dataset, asked.data, domain)
-    heldout: tuple[Problem, ...] = ()
-    if asked.heldout:
-        heldout = domain.problems(asked.heldout, asked.fields)
-        check_golds(heldout, asked.heldout, domain)
     options.warn(leakage.told_duplicates(dataset, asked.data))
-    options.warn(leakage.told_leaks(dataset, heldout, asked.data))
-    for prompt in ("rollout", "summary", "comparison", "controller", "strategies"):
+    others = heldout.checked(app, asked, domain, dataset)
+    for prompt in PROMPTS:
         domain.template(prompt, Path(asked.prompts) if asked.prompts else None)
     known = None not in cost.prices(app, config, asked.models)
     cost.budget(app, config, budget, None, known)
     if estimate:
-        heldout = heldout[: asked.heldout_problems]
-        cost.print_estimate(app, asked, domain, dataset, heldout, config)
+        cost.print_estimate(app, asked, domain, dataset, others, config)
         click.get_current_context().exit()
     serving.check(asked.models, os.environ)
     kept: dict[str, Any] = {
         "data_digest": problems.digest(dataset),
         "domain": options.kept_domain(app, asked.domain),
+        **heldout.digests(others),
     }
     for key in options.PATHS:
         if getattr(asked, key):
@@ -227,6 +221,7 @@ def _work(app: App, run: Run, resumed: bool, config: Path | None, given: str | N
             f"{path} has changed since run {run.name} began",
             hint="put the file back to go on with it, or begin another run with --new",
         )
+    gate = heldout.opened(app, run, settings, domain, "gate")
     prices = cost.prices(app, config, settings.models)
     budget = cost.budget(app, config, given, run, None not in prices)
     with lock.held(app.store.runs.lock_path(run)) as free:
@@ -257,61 +252,17 @@ def _work(app: App, run: Run, resumed: bool, config: Path | None, given: str | N
                         price=prices[0],
                         reflection_price=prices[1],
                         budget=budget,
+                        gate=gate,
                     )
                     with live.training(training.progress) as shown:
                         training.watch = lambda version: shown.say(_line(app.store, version))
                         asyncio.run(training.run(finish=False))
-                    if settings.heldout:
-                        what = (app, run, settings, domain, endpoints, verifier, journal)
-                        _compare(*what, prices, budget)
+                    final = app.store.resolve(f"{run.name}/step_{_steps_done(app.store, run)}")
+                    what = (app, run, final, settings, domain, endpoints, verifier, journal)
+                    heldout.compare_at_end(*what, prices, budget)
                     app.store.runs.note(run, "finished")
             finally:
                 journal.close()
-
-
-def _compare(
-    app: App,
-    run: Run,
-    settings: TrainSettings,
-    domain: Domain,
-    endpoints: Endpoints,
-    verifier: Verifier,
-    journal: Journal,
-    prices: tuple[Price | None, Price | None],
-    budget: Budget | None,
-) -> None:
-    """Compares what was learned with the empty library, on the held-out problems."""
-    from tfgrpo.cli import evaluate, evaluating
-    from tfgrpo.settings import EvalSettings
-
-    assert settings.heldout is not None
-    path = options.opened_data(app, settings.heldout)
-    heldout = domain.problems(path, settings.fields)[: settings.heldout_problems]
-    shared = {name: getattr(settings, name) for name in EvalSettings.model_fields if name in SHARED}
-    asked = EvalSettings(
-        data=settings.heldout,
-        samples=settings.heldout_samples,
-        temperature=settings.temperature,
-        **shared,
-    )
-    final = app.store.version(app.store.tags()[f"{run.name}/step_{_steps_done(app.store, run)}"])
-    empty = app.store.version(0)
-    what = (app, [final, empty], heldout, asked, domain, endpoints, verifier, journal)
-    evaluating.make(*what, prices, budget=budget, of=run)
-    evaluate.tell(app, [final, empty], heldout, asked, domain)
-
-
-SHARED = (
-    "domain",
-    "fields",
-    "models",
-    "agent_objective",
-    "prompts",
-    "concurrency",
-    "max_tokens",
-    "task_timeout",
-    "seed",
-)
 
 
 def _line(store: Store, version: Version) -> str:

@@ -29,11 +29,14 @@ from tfgrpo.advantage import Lesson, Reflection
 from tfgrpo.calls import Calls
 from tfgrpo.domain import sample_seed
 from tfgrpo.endpoint import CallFailed, Request
+from tfgrpo.notes import Notes
 from tfgrpo.render import EMPTY
 from tfgrpo.store.canonical import derived_id
 from tfgrpo.store.records import Library, Operation
 
 CONTROLLER_TOKENS = 600
+DROPPED = "the controller dropped it: it says what the gate rejected"
+NOTHING = Notes()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +62,7 @@ class Decision(BaseModel):
 
     about: str = ""
     closest: str | None = None
-    decision: Literal["new", "same", "refines", "contradicts"]
+    decision: Literal["new", "same", "refines", "contradicts", "drop"]
     text: str = Field(default="", max_length=4000)
 
 
@@ -113,11 +116,13 @@ async def plan(
     step: int,
     uid: str,
     evidence: Mapping[str, Any],
+    notes: Notes = NOTHING,
 ) -> Plan:
     """Decides about the lessons of a batch, one after the other.
 
     `uid` names the run, from which the ids of new experiences follow; `evidence` goes onto
-    every operation beside the lesson's own. EndpointError is let through.
+    every operation beside the lesson's own. Where `notes` tell of rejected changes, a lesson may
+    be dropped, on record. EndpointError is let through.
     """
     draft = Draft(library)
     operations: list[Operation] = []
@@ -128,17 +133,20 @@ async def plan(
         call: tuple[str, ...] = ()
         if known is not None:
             decision, label = Decision(decision="same"), known
-        elif not draft.texts and words(lesson.text) <= reflection.max_words:
+        elif not draft.texts and not notes.rejected and words(lesson.text) <= reflection.max_words:
             decision, label = Decision(decision="new", text=lesson.text), None
         else:
             try:
-                typed = await _decide(calls, reflection, lesson, draft, step, number)
+                typed = await _decide(calls, reflection, lesson, draft, step, number, notes)
             except CallFailed as error:
                 refused.append(Refusal(lesson.text, lesson.group.problem.id, str(error)))
                 continue
             decision, call = typed.value, (typed.key,)
             label = draft.labels.get(decision.closest or "")
             repaired += typed.repaired
+            if decision.decision == "drop":
+                refused.append(Refusal(lesson.text, lesson.group.problem.id, DROPPED))
+                continue
         text = _text(decision, lesson, reflection.max_words)
         operation = _operation(decision, label, text, draft, derived_id(uid, step, number))
         operation = operation._replace(
@@ -150,27 +158,36 @@ async def plan(
 
 
 async def _decide(
-    calls: Calls, reflection: Reflection, lesson: Lesson, draft: Draft, step: int, number: int
+    calls: Calls,
+    reflection: Reflection,
+    lesson: Lesson,
+    draft: Draft,
+    step: int,
+    number: int,
+    notes: Notes,
 ) -> structured.Typed[Decision]:
     labels = draft.labels
+    messages = reflection.controller.render(
+        {
+            "learning_objective": reflection.learning_objective,
+            "max_words": str(reflection.max_words),
+            "library": draft.prompt(),
+            "lesson": lesson.text,
+            "reason": lesson.reason,
+        }
+    )
     request = Request(
         stage="controller",
-        messages=reflection.controller.render(
-            {
-                "learning_objective": reflection.learning_objective,
-                "max_words": str(reflection.max_words),
-                "library": draft.prompt(),
-                "lesson": lesson.text,
-                "reason": lesson.reason,
-            }
-        ),
+        messages=notes.added(messages, labels),
         temperature=reflection.temperature,
         max_tokens=CONTROLLER_TOKENS,
         seed=sample_seed(reflection.seed, "controller", step, number),
-        schema=schema(list(labels)),
+        schema=schema(list(labels), drop=bool(notes.rejected)),
     )
 
     def check(decision: Decision) -> str | None:
+        if decision.decision == "drop":
+            return None if notes.rejected else "the decision is new, same, refines or contradicts"
         if decision.decision != "new" and decision.closest not in labels:
             return f"there is no experience {decision.closest}; closest is one of {list(labels)}"
         if decision.decision == "same":
@@ -188,15 +205,16 @@ async def _decide(
     return await structured.ask(calls, request, Decision, place=(step, number), check=check)
 
 
-def schema(labels: Sequence[str]) -> dict[str, Any]:
+def schema(labels: Sequence[str], *, drop: bool = False) -> dict[str, Any]:
     """Returns the JSON schema of a decision; labels are an enum of those that exist."""
+    decisions = ["new", "same", "refines", "contradicts", *(["drop"] if drop else [])]
     return {
         "type": "object",
         "additionalProperties": False,
         "required": ["about", "decision", "closest", "text"],
         "properties": {
             "about": {"type": "string", "maxLength": 120},
-            "decision": {"enum": ["new", "same", "refines", "contradicts"]},
+            "decision": {"enum": decisions},
             "closest": {"enum": [*labels, None]},
             "text": {"type": "string", "maxLength": 220},
         },

@@ -34,11 +34,18 @@ from tfgrpo.tools.toolbox import ToolSettings
 DEFAULT_MODEL = "local:qwen2.5-coder-1.5b"
 FILE = "tfgrpo.toml"
 TABLES = ("model", "train", "eval", "prices", "tools")
-LATER = frozenset({"domain", "mode", "tools", "turns", "rollouts", "quorum", "hints", "dropout"})
+LATER = frozenset(
+    {
+        *("domain", "mode", "tools", "turns", "rollouts", "quorum", "hints", "dropout"),
+        *("gate", "gate_digest", "gate_samples", "gate_problems", "sealed", "sealed_digest"),
+        *("controller_sees_credit", "reward", "direct"),
+    }
+)
 """Settings that came after the first release."""
 Rollouts: TypeAlias = Literal["fixed", "adaptive", "branch"]
 ROLLOUTS: tuple[Rollouts, ...] = get_args(Rollouts)
 Mode: TypeAlias = Literal["prompt", "agent"]
+Rewarding: TypeAlias = Literal["verifier", "majority"]
 
 S = TypeVar("S", bound="Settings")
 
@@ -138,6 +145,15 @@ class TrainSettings(Settings):
     quorum: float = Field(default=1.0, gt=0, le=1)
     hints: int = Field(default=0, ge=0)
     dropout: float = Field(default=0.0, ge=0, lt=1)
+    gate: str | None = None
+    gate_digest: str = ""
+    gate_samples: int = Field(default=4, ge=1)
+    gate_problems: int | None = Field(default=None, ge=1)
+    sealed: str | None = None
+    sealed_digest: str = ""
+    controller_sees_credit: bool = False
+    reward: Rewarding = "verifier"
+    direct: int = Field(default=0, ge=0)
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -147,6 +163,12 @@ class TrainSettings(Settings):
             raise ValueError("hints take the place of attempts: fewer than --group-size")
         if self.rollouts == "branch" and (self.mode != "agent" or self.hints or self.quorum < 1):
             raise ValueError("branching needs --mode agent, and neither hints nor a quorum")
+        if self.reward == "majority" and (self.rollouts != "fixed" or self.hints):
+            raise ValueError("a majority needs whole groups: --rollouts fixed, and no hints")
+        if self.reward == "majority" and self.group_size < 3:
+            raise ValueError("a majority needs a --group-size of 3 or more")
+        if self.controller_sees_credit and not self.dropout:
+            raise ValueError("--controller-sees-credit needs --credit dropout=RATE")
         return self
 
 
@@ -156,6 +178,12 @@ class EvalSettings(Settings):
     data: str
     samples: int = Field(default=8, ge=1)
     temperature: float = Field(default=0.3, ge=0, le=2)
+
+    @classmethod
+    def of_run(cls, settings: TrainSettings, data: str, samples: int) -> EvalSettings:
+        """Returns how a run is evaluated on `data`: as it attempts the problems it learns from."""
+        shared = {name: getattr(settings, name) for name in Settings.model_fields}
+        return cls(**shared, data=data, samples=samples, temperature=settings.temperature)
 
 
 def read_toml(path: Path) -> dict[str, dict[str, Any]]:
