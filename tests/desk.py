@@ -59,6 +59,7 @@ class Desk:
                     Endpoints(endpoint, endpoint, concurrency),
                     self.verifier,
                     journal,
+                    gate=problems.load(Path(gated)) if (gated := self.settings.gate) else (),
                 )
                 asyncio.run(training.run())
                 return training
