@@ -34,6 +34,7 @@ COMMANDS = {
     "keep": ("change", "confirm experiences"),
     "history": ("history", "every event of one experience"),
     "blame": ("history", "who last shaped each experience"),
+    "credit": ("credit", "which experiences help and which harm"),
     "switch": ("moves", "go onto a branch"),
     "reset": ("moves", "move HEAD's branch"),
     "undo": ("moves", "take back the last operation"),
@@ -59,7 +60,7 @@ COMMANDS = {
 }
 SECTIONS = (
     ("Learn", ("init", "train", "eval", "compare", "power", "verify", "runs", "cost")),
-    ("Look", ("log", "show", "diff", "blame", "history", "status")),
+    ("Look", ("log", "show", "diff", "blame", "credit", "history", "status")),
     ("Move", ("checkout", "switch", "branch", "tag", "reset", "undo", "redo", "reflog")),
     ("Change", ("add", "modify", "delete", "keep", "merge", "cherry-pick", "revert")),
     (

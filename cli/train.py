@@ -48,6 +48,13 @@ PROMPTS = ("rollout", "summary", "comparison", "controller", "strategies", "reje
     type=float,
     help="Leave this share of the library out of each attempt, to see what helps.  [0]",
 )
+@click.option("--credit", metavar="dropout=RATE", help="The same, by its purpose.")
+@click.option(
+    "--controller-sees-credit",
+    is_flag=True,
+    default=None,
+    help="Tell the controller what each experience did to the reward.",
+)
 @click.option("--reflection-model", help="Summarises, compares and controls; else --model.")
 @click.option("--reflection-base-url", help="Its endpoint; else --base-url.")
 @click.option("--reflection-api-key-env", help="Its key's variable; else --api-key-env.")
@@ -109,7 +116,7 @@ def train(
             raise click.UsageError("--estimate is for a run that is not begun")
         run, resumed = app.store.runs.get(resume), True
     else:
-        given = options.flags(values)
+        given = _credited(options.flags(values))
         run, resumed = _begin(app, data, name, new, config, given, estimate, budget)
     try:
         _work(app, run, resumed, config, budget)
@@ -121,6 +128,21 @@ def train(
         click.echo(f"`tfgrpo train --resume {run.name}` goes on from there")
         click.get_current_context().exit(130)
     _tell(app, run, time.monotonic() - started)
+
+
+def _credited(given: dict[str, Any]) -> dict[str, Any]:
+    """Returns flags with --credit as the setting that it is."""
+    credit = given.pop("credit", None)
+    if credit is None:
+        return given
+    name, _, rate = credit.partition("=")
+    try:
+        dropout = float(rate)
+    except ValueError:
+        dropout = -1.0
+    if name != "dropout" or not 0 < dropout < 1:
+        raise click.BadParameter(f"{credit!r} is not dropout=0.2", param_hint="--credit")
+    return {**given, "dropout": dropout}
 
 
 def _need_store(app: App) -> None:

@@ -167,8 +167,8 @@ class TrainSettings(Settings):
             raise ValueError("a majority needs whole groups: --rollouts fixed, and no hints")
         if self.reward == "majority" and self.group_size < 3:
             raise ValueError("a majority needs a --group-size of 3 or more")
-        if self.controller_sees_credit and not self.dropout:
-            raise ValueError("--controller-sees-credit needs --credit dropout=RATE")
+        if self.controller_sees_credit and (not self.dropout or self.reward == "majority"):
+            raise ValueError("--controller-sees-credit needs --credit dropout=RATE and a verifier")
         return self
 
 

@@ -280,7 +280,7 @@ class Training:
         comparisons = await gathered(self._compare(group, library, step) for group in mixed)
         self._enter("controller", started)
         started = time.monotonic()
-        notes = Notes(self._note_prompts, tuple(rejections(self._store, base)))
+        notes = self._notes(base, step)
         plan = await controller.plan(
             self._reflector,
             self._reflection,
@@ -340,6 +340,15 @@ class Training:
                 why = f"no success without a strategy followed: {lesson.text}"
                 failures.append(Failure("confirmation", group.problem.id, why))
         return replace(comparison, lessons=tuple(kept), failures=tuple(failures))
+
+    def _notes(self, base: Version, step: int) -> Notes:
+        credit: dict[str, str] = {}
+        if self.settings.controller_sees_credit:
+            from tfgrpo.crediting import credits
+
+            known = credits(self._store, base, upto=(self._run, step))
+            credit = {one.experience.id: str(one) for one in known if one.credit}
+        return Notes(self._note_prompts, tuple(rejections(self._store, base)), credit)
 
     def _evidence(self, step: int, notes: Notes) -> dict[str, Any]:
         reflection = self._reflection
