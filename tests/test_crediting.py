@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Cli, problems
+from conftest import Cli, one_line_error, problems
 from desk import Desk, made
 from scripted import ScriptedEndpoint, stage, teachable
 
@@ -135,3 +135,8 @@ def test_credit_is_by_dropout_at_a_rate(cli: Cli, folder: Path) -> None:
         done = cli("train", "problems.jsonl", "--credit", wrong, ok=False)
         assert done.returncode == 2
         assert "dropout=0.2" in done.stderr
+
+
+def test_the_controller_can_see_credit_only_where_there_is_any(cli: Cli, folder: Path) -> None:
+    done = cli("train", "problems.jsonl", "--model", "m", "--controller-sees-credit", ok=False)
+    one_line_error(done, "needs --credit dropout=RATE", code=2)

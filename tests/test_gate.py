@@ -20,7 +20,7 @@ from test_training_killed import Killings, outcome
 from tfgrpo import problems as datasets
 from tfgrpo.gate import applied, rejections
 from tfgrpo.sealed import seal
-from tfgrpo.settings import SettingsError, TrainSettings, build
+from tfgrpo.settings import TrainSettings
 from tfgrpo.store import Operation, Store
 from tfgrpo.verify import Verifier
 
@@ -275,9 +275,3 @@ def test_the_estimate_counts_the_gate(cli: Cli, data: Path, endpoint: ScriptedEn
     said = train(cli, endpoint, "--gate", "final.jsonl", "--estimate").stdout
     evaluation = next(line for line in said.splitlines() if line.split()[:1] == ["evaluation"])
     assert evaluation.split()[1] == str((2 + 1) * 6 * 4)
-
-
-def test_settings_that_cannot_be_had_together_are_refused() -> None:
-    for values in ({"reward": "majority", "hints": 1}, {"controller_sees_credit": True}):
-        with pytest.raises(SettingsError):
-            build(TrainSettings, {"data": "d", "model": "m", **values})

@@ -38,7 +38,7 @@ def credits(
 ) -> list[Credited]:
     """Returns the credit of each experience of a version's library, best first, the unknown last.
 
-    With `upto`, a run and its step, what that run did after that step is left out.
+    With `upto`, a run at work and its step, that run counts too, up to that step.
     """
     library = store.library(version)
     found = {credit.experience: credit for credit in estimate(list(_trials(store, version, upto)))}
@@ -53,7 +53,10 @@ def credits(
 
 def _trials(store: Store, version: Version, upto: tuple[Run, int] | None) -> Iterator[Trial]:
     libraries: dict[int, Library] = {}
-    for run in _runs(store, version):
+    names = {ancestor.meta.get("run") for ancestor in first_parents(store, version)}
+    if upto is not None:
+        names.add(upto[0].name)
+    for run in (run for run in store.runs.all() if run.name in names):
         if not run.config.get("dropout"):
             continue
         for row in store.runs.rollouts(run):
@@ -72,11 +75,6 @@ def _trials(store: Store, version: Version, upto: tuple[Run, int] | None) -> Ite
                 without=frozenset(_unit(e) for e in library if e.id in without),
                 reward=row.reward,
             )
-
-
-def _runs(store: Store, version: Version) -> list[Run]:
-    names = {ancestor.meta.get("run") for ancestor in first_parents(store, version)}
-    return [run for run in store.runs.all() if run.name in names]
 
 
 def _unit(experience: Experience) -> str:

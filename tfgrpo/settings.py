@@ -38,14 +38,13 @@ LATER = frozenset(
     {
         *("domain", "mode", "tools", "turns", "rollouts", "quorum", "hints", "dropout"),
         *("gate", "gate_digest", "gate_samples", "gate_problems", "sealed", "sealed_digest"),
-        *("controller_sees_credit", "reward", "direct"),
+        "controller_sees_credit",
     }
 )
 """Settings that came after the first release."""
 Rollouts: TypeAlias = Literal["fixed", "adaptive", "branch"]
 ROLLOUTS: tuple[Rollouts, ...] = get_args(Rollouts)
 Mode: TypeAlias = Literal["prompt", "agent"]
-Rewarding: TypeAlias = Literal["verifier", "majority"]
 
 S = TypeVar("S", bound="Settings")
 
@@ -152,8 +151,6 @@ class TrainSettings(Settings):
     sealed: str | None = None
     sealed_digest: str = ""
     controller_sees_credit: bool = False
-    reward: Rewarding = "verifier"
-    direct: int = Field(default=0, ge=0)
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -163,12 +160,8 @@ class TrainSettings(Settings):
             raise ValueError("hints take the place of attempts: fewer than --group-size")
         if self.rollouts == "branch" and (self.mode != "agent" or self.hints or self.quorum < 1):
             raise ValueError("branching needs --mode agent, and neither hints nor a quorum")
-        if self.reward == "majority" and (self.rollouts != "fixed" or self.hints):
-            raise ValueError("a majority needs whole groups: --rollouts fixed, and no hints")
-        if self.reward == "majority" and self.group_size < 3:
-            raise ValueError("a majority needs a --group-size of 3 or more")
-        if self.controller_sees_credit and (not self.dropout or self.reward == "majority"):
-            raise ValueError("--controller-sees-credit needs --credit dropout=RATE and a verifier")
+        if self.controller_sees_credit and not self.dropout:
+            raise ValueError("--controller-sees-credit needs --credit dropout=RATE")
         return self
 
 
