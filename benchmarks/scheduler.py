@@ -1,6 +1,6 @@
 """What the scheduler costs beside a bare loop over the same client: one command, one table.
 
-    python benchmarks/scheduler.py [--quick] [--write]
+    python benchmarks/scheduler.py [--quick] [--repeats N] [--write]
 
 An endpoint that answers at once runs in a process of its own (`instant.py`). *Ours* is a whole
 training step: rendering, pacing, journal, verification, rollout records, the version. *Bare* is
@@ -34,7 +34,8 @@ CONCURRENCY = 128
 GROUP = 5
 SIZES = (500, 2_000, 5_000)
 TOKENS = 4_000
-MEDIAN, SIGMA = 0.6, 0.6
+MEDIAN, SIGMA = 3.0, 0.6
+SLOW = 1_500
 
 
 @contextmanager
@@ -128,7 +129,7 @@ def ours(base_url: str, rollouts: int) -> dict[str, float]:
     from tfgrpo.verify import Verifier
 
     dataset = problems(rollouts)
-    with tempfile.TemporaryDirectory(dir=HERE) as folder:
+    with tempfile.TemporaryDirectory(dir=HERE, prefix=".scheduler-") as folder:
         path = Path(folder) / "store.db"
         with Store.init(path) as store, Verifier() as verifier:
             settings = TrainSettings(
@@ -179,19 +180,29 @@ def _trajectories(store: Any) -> int:
 
 
 def judged(base_url: str, rollouts: int) -> dict[str, float]:
-    """Judges answers that need sympy, and measures how late the event loop is meanwhile."""
+    """Judges answers that need sympy, and measures how late the event loop is meanwhile.
+
+    A while with nothing to judge comes first, for comparison.
+    """
     from tfgrpo.problems import Problem
     from tfgrpo.verify import Verifier
 
-    late: list[float] = []
-
-    async def tick() -> None:
+    async def tick(late: list[float]) -> None:
         while True:
             due = time.perf_counter() + 0.005
             await asyncio.sleep(0.005)
-            late.append(time.perf_counter() - due)
+            late.append((time.perf_counter() - due) * 1000)
 
-    async def run(verifier: Verifier) -> float:
+    async def p99(work: Any) -> tuple[float, float]:
+        late: list[float] = []
+        ticker = asyncio.create_task(tick(late))
+        started = time.perf_counter()
+        await work
+        seconds = time.perf_counter() - started
+        ticker.cancel()
+        return seconds, sorted(late)[int(len(late) * 0.99)]
+
+    async def run(verifier: Verifier) -> dict[str, float]:
         slots = asyncio.Semaphore(CONCURRENCY)
 
         async def one(n: int) -> None:
@@ -201,21 +212,12 @@ def judged(base_url: str, rollouts: int) -> dict[str, float]:
             assert found.reward == 1.0, found
 
         await one(1)  # the workers' imports
-        ticker = asyncio.create_task(tick())
-        started = time.perf_counter()
-        await asyncio.gather(*(one(n) for n in range(1, rollouts + 1)))
-        seconds = time.perf_counter() - started
-        ticker.cancel()
-        return seconds
+        _, idle = await p99(asyncio.sleep(rollouts / 500))
+        seconds, busy = await p99(asyncio.gather(*(one(n) for n in range(1, rollouts + 1))))
+        return {"seconds": seconds, "idle": idle, "p99": busy}
 
     with Verifier() as verifier:
-        seconds = asyncio.run(run(verifier))
-    late.sort()
-    return {
-        "seconds": seconds,
-        "p50": late[len(late) // 2] * 1000,
-        "p99": late[int(len(late) * 0.99)] * 1000,
-    }
+        return asyncio.run(run(verifier))
 
 
 def ideal(rollouts: int) -> float:
@@ -241,11 +243,12 @@ def measured(what: str, rollouts: int, *endpoint: str) -> dict[str, float]:
     return found
 
 
-def table(quick: bool) -> Iterator[str]:
+def table(quick: bool, repeats: int) -> Iterator[str]:
     """Yields the results, as Markdown."""
     sizes = (500, 1_000) if quick else SIZES
-    repeats = 1 if quick else 3
+    repeats = 1 if quick else repeats
     per: dict[int, float] = {}
+    busy: dict[int, float] = {}
     yield "| rollouts | bare loop | tfgrpo | ratio | per rollout | CPU, bare | CPU, tfgrpo |"
     yield "|---:|---:|---:|---:|---:|---:|---:|"
     ratio = 0.0
@@ -255,6 +258,7 @@ def table(quick: bool) -> Iterator[str]:
         b = min(pair[1]["seconds"] for pair in found)
         cpu = [min(pair[i]["cpu"] for pair in found) for i in (0, 1)]
         per[size], ratio = b / size * 1000, max(ratio, b / a)
+        busy[size] = cpu[1] / size
         yield (
             f"| {size:,} | {a:.2f} s | {b:.2f} s | {b / a:.2f} | {per[size]:.2f} ms |"
             f" {cpu[0]:.2f} s | {cpu[1]:.2f} s |"
@@ -263,14 +267,15 @@ def table(quick: bool) -> Iterator[str]:
     long = measured("ours", last, "--tokens", str(TOKENS))
     verdicts = measured("judged", 1_000 if quick else 5_000)
     slow = ("--median", str(MEDIAN), "--sigma", str(SIGMA))
-    waits = 1_000 if quick else 5_000
+    waits = 500 if quick else SLOW
     used = ideal(waits) / measured("ours", waits, *slow)["seconds"]
     yield ""
     yield "| promise | goal | measured |"
     yield "|---|---:|---:|"
     yield f"| time beside the bare loop, worst | ≤ 1.25 × | {_told(ratio, 1.25)} |"
-    grown = per[last] / per[sizes[0]]
-    yield f"| time per rollout at {last:,} beside {sizes[0]:,} | the same | {grown:.2f} × |"
+    for kind, times in (("time", per), ("CPU time", busy)):
+        grown = times[last] / times[sizes[0]]
+        yield f"| {kind} per rollout, {last:,} beside {sizes[0]:,} | the same | {grown:.2f} × |"
     answers = f"{last:,} rollouts of {TOKENS:,} tokens"
     yield f"| bytes written, {answers} | ≤ 1.5 × | {_told(long['written'], 1.5)} |"
     yield f"| size of the store beside the trajectories' | | {long['size']:.2f} × |"
@@ -278,6 +283,7 @@ def table(quick: bool) -> Iterator[str]:
     yield f"| memory, {answers} | ≤ 300 MB | {_told(memory, 300, ' MB', 0)} |"
     delay = _told(verdicts["p99"], 20, " ms", 1)
     yield f"| the event loop's delay at p99 while 5,000 answers go to sympy | ≤ 20 ms | {delay} |"
+    yield f"| the same with nothing to judge: the machine's own | | {verdicts['idle']:.1f} ms |"
     share = f"{used:.1%}" + ("" if used >= 0.95 else " **missed**")
     yield f"| of ideal utilisation, {waits:,} answers of lognormal latency | ≥ 95 % | {share} |"
 
@@ -299,6 +305,7 @@ def machine() -> str:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="small sizes, each once")
+    parser.add_argument("--repeats", type=int, default=3, help="of bare and ours, in turns")
     parser.add_argument("--write", action="store_true", help="write RESULTS-scheduler.md")
     parser.add_argument("--measure", nargs=3, help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -307,7 +314,7 @@ if __name__ == "__main__":
         print(json.dumps({"bare": bare, "ours": ours, "judged": judged}[what](address, int(count))))
     else:
         before = machine()
-        lines = list(table(given.quick))
+        lines = list(table(given.quick, given.repeats))
         print("\n".join(lines))
         if given.write:
             notes = RESULTS.read_text().partition("\n## Reading")[2] if RESULTS.exists() else ""

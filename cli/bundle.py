@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tfgrpo.cli import text
-from tfgrpo.cli.context import REVISION, App, pass_app
+from tfgrpo.cli.context import REF, REVISION, App, pass_app
 
 if TYPE_CHECKING:
     from tfgrpo.store.wire import Names
@@ -27,8 +27,10 @@ def bundle() -> None:
 
 @bundle.command()
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
-@click.argument("names", nargs=-1, type=REVISION)
-@click.option("--since", metavar="REVISION", help="Leave out this version and its history.")
+@click.argument("names", nargs=-1, type=REF)
+@click.option(
+    "--since", metavar="REVISION", type=REVISION, help="Leave out this version and its history."
+)
 @pass_app
 def create(app: App, file: Path, names: tuple[str, ...], since: str | None) -> None:
     """Write the history of branches and tags to FILE; of all of them unless some are named.

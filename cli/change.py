@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import click
 
-from tfgrpo.cli import checkout, show, text
-from tfgrpo.cli.context import EXPERIENCE, App, pass_app
+from tfgrpo.cli import checkout, text
+from tfgrpo.cli.context import EXPERIENCE, App, force_option, pass_app
+from tfgrpo.cli.events import event_lines
 from tfgrpo.store.errors import InvalidOperation
-from tfgrpo.store.records import Operation
+from tfgrpo.store.records import Operation, Version
 
 reason_option = click.option("-m", "--reason", help="Why; kept with the event.")
 
@@ -17,6 +18,7 @@ reason_option = click.option("-m", "--reason", help="Why; kept with the event.")
 @click.command()
 @click.argument("texts", nargs=-1, required=True, metavar="TEXT...")
 @reason_option
+@force_option
 @pass_app
 def add(app: App, texts: tuple[str, ...], reason: str | None) -> None:
     """Add experiences by hand, as one version on HEAD's branch.
@@ -45,6 +47,7 @@ def add(app: App, texts: tuple[str, ...], reason: str | None) -> None:
 @click.argument("experience", type=EXPERIENCE)
 @click.argument("new_text", metavar="TEXT")
 @reason_option
+@force_option
 @pass_app
 def modify(app: App, experience: str, new_text: str, reason: str | None) -> None:
     """Change an experience's text. Its id, and so its history, stays.
@@ -71,6 +74,7 @@ def modify(app: App, experience: str, new_text: str, reason: str | None) -> None
 @click.command()
 @click.argument("experiences", nargs=-1, required=True, type=EXPERIENCE, metavar="EXPERIENCE...")
 @reason_option
+@force_option
 @pass_app
 def delete(app: App, experiences: tuple[str, ...], reason: str | None) -> None:
     """Delete experiences from the library. Their events stay, and older versions hold them.
@@ -86,6 +90,7 @@ def delete(app: App, experiences: tuple[str, ...], reason: str | None) -> None:
 @click.command()
 @click.argument("experiences", nargs=-1, required=True, type=EXPERIENCE, metavar="EXPERIENCE...")
 @reason_option
+@force_option
 @pass_app
 def keep(app: App, experiences: tuple[str, ...], reason: str | None) -> None:
     """Confirm experiences: a vote for each, on record, that changes no text.
@@ -111,8 +116,13 @@ def _called(app: App, id: str) -> str:
     return f"{id} ({label})" if label else id
 
 
-def commit(app: App, operations: Sequence[Operation], message: str) -> None:
-    """Appends a version to HEAD's branch, says so, and refreshes the library for inference."""
+def commit(
+    app: App, operations: Sequence[Operation], message: str, *, onto: Version | None = None
+) -> None:
+    """Appends a version to HEAD's branch, says so, and refreshes the library for inference.
+
+    `onto` is the version that the operations were made for, when that was some time ago.
+    """
     store = app.store
     head = store.head
     if head.branch is None:
@@ -120,10 +130,11 @@ def commit(app: App, operations: Sequence[Operation], message: str) -> None:
             "HEAD is detached: a version needs a branch to grow",
             hint="`tfgrpo checkout main` goes onto one, `tfgrpo checkout -b NAME HEAD` makes one",
         )
-    before = {e.id: e.text for e in store.library(head.version)}
-    version = store.commit(head.branch, operations, message=message, expected=head.version)
+    version = store.commit(head.branch, operations, message=message, expected=onto or head.version)
     checkout.materialise(app)
     click.echo(f"{version.name} on {head.branch}: {message}")
-    for event in store.events(version):
-        for line in show.event_lines(event, before.get(event.experience)):
+    events = store.events(version)
+    texts = store.texts_before(events)
+    for event in events:
+        for line in event_lines(event, texts.get(event.row)):
             click.echo(line)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
 
 import click
 
@@ -64,7 +64,7 @@ def checkout(app: App, revision: str, branch: str | None, format_: str, output: 
         click.echo(f"wrote {written}")
 
 
-def materialise(app: App, format_: str = "json", output: str | None = None) -> Path | None:
+def materialise(app: App, format_: str = "json", output: str | None = None) -> str | None:
     """Writes the library at HEAD for inference; returns where, None for standard output."""
     from tfgrpo import interchange
 
@@ -72,6 +72,6 @@ def materialise(app: App, format_: str = "json", output: str | None = None) -> P
         click.echo("".join(interchange.export(app.store, "HEAD", format_)), nl=False)
         return None
     ending = {"json": "json", "md": "md", "prompt": "txt"}[format_]
-    path = Path(output) if output else app.path.parent / f"{SNAPSHOT}.{ending}"
+    path = output or os.path.join(os.path.dirname(app.file), f"{SNAPSHOT}.{ending}")
     interchange.save(app.store, path, "HEAD", format_)
     return path

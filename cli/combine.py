@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from tfgrpo.cli import checkout, show, text
-from tfgrpo.cli.context import REVISION, App, pass_app
+from tfgrpo.cli import checkout, text
+from tfgrpo.cli.context import REVISION, App, force_option, pass_app
+from tfgrpo.cli.events import event_lines
 from tfgrpo.store import merge as merges
 from tfgrpo.store.errors import InvalidOperation
 from tfgrpo.store.merge import Conflict, MergeConflict, Resolve
 from tfgrpo.store.records import Version
+
+if TYPE_CHECKING:
+    from tfgrpo.alike import Alike
 
 resolutions = (
     click.option("--ours", "take", flag_value="ours", help="Conflicts: take HEAD's text."),
     click.option("--theirs", "take", flag_value="theirs", help="Conflicts: take the other text."),
     click.option("--edit", "take", flag_value="edit", help="Conflicts: write each in $EDITOR."),
     click.option("-m", "--message", help="The version's message."),
+    click.option("--json", "as_json", is_flag=True, help="JSON for programs."),
+    force_option,
 )
 
 
@@ -33,39 +39,47 @@ def resolving(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.argument("revision", type=REVISION)
 @resolving
 @pass_app
-def merge(app: App, revision: str, take: str | None, message: str | None) -> None:
+def merge(app: App, revision: str, take: str | None, message: str | None, as_json: bool) -> None:
     """Merge REVISION into HEAD's branch: three-way by experience, by word inside a text.
 
     When both sides changed the same words, nothing is recorded and the conflicts are listed.
+    Experiences that the merge brings together and that say nearly the same are pointed out.
 
     \b
     Examples:
       tfgrpo merge web
       tfgrpo merge web --theirs
     """
+    from tfgrpo.alike import alike
+
     store = app.store
     branch, before = _branch(app)
     theirs = store.resolve(revision)
     told = message or f"merge {revision} into {branch}"
     version = _trying(
-        lambda: merges.merge(store, branch, theirs, message=told, resolve=_resolve(take))
+        lambda: merges.merge(store, branch, theirs, message=told, resolve=_resolve(take)), as_json
     )
-    if version.number == before.number:
+    near = alike(store.library(before), store.library(version))
+    if as_json:
+        _emit(app, version, branch, before, [pair._asdict() for pair in near])
+    elif version.number == before.number:
         click.echo(f"{branch} has all of {revision} already")
-        return
-    if version.merged is None:
+    elif version.number == theirs.number:
         click.echo(f"moved {branch} forward from {before.name} to {version.name}")
         checkout.materialise(app)
     else:
         say(app, version, branch)
-    alike(app, before, version)
+    if not as_json:
+        point_out(app, near, version)
 
 
 @click.command("cherry-pick")
 @click.argument("revision", type=REVISION)
 @resolving
 @pass_app
-def cherry_pick(app: App, revision: str, take: str | None, message: str | None) -> None:
+def cherry_pick(
+    app: App, revision: str, take: str | None, message: str | None, as_json: bool
+) -> None:
     """Apply what one version changed to HEAD's branch, as a new version.
 
     \b
@@ -74,20 +88,21 @@ def cherry_pick(app: App, revision: str, take: str | None, message: str | None) 
       tfgrpo cherry-pick web --ours
     """
     store = app.store
-    branch, _ = _branch(app)
+    branch, before = _branch(app)
     picked = store.resolve(revision)
     told = message or f"cherry-pick {picked.name}: {picked.message}"
     version = _trying(
-        lambda: merges.cherry_pick(store, branch, picked, message=told, resolve=_resolve(take))
+        lambda: merges.cherry_pick(store, branch, picked, message=told, resolve=_resolve(take)),
+        as_json,
     )
-    say(app, version, branch)
+    say(app, version, branch, before if as_json else None)
 
 
 @click.command()
 @click.argument("revision", type=REVISION)
 @resolving
 @pass_app
-def revert(app: App, revision: str, take: str | None, message: str | None) -> None:
+def revert(app: App, revision: str, take: str | None, message: str | None, as_json: bool) -> None:
     """Take back what one version changed, as a new version. History stays as it is.
 
     Experiences that later versions changed again are conflicts, listed and left alone.
@@ -98,13 +113,14 @@ def revert(app: App, revision: str, take: str | None, message: str | None) -> No
       tfgrpo revert v2 -m "the rule was dropped"
     """
     store = app.store
-    branch, _ = _branch(app)
+    branch, before = _branch(app)
     reverted = store.resolve(revision)
     told = message or f"revert {reverted.name}: {reverted.message}"
     version = _trying(
-        lambda: merges.revert(store, branch, reverted, message=told, resolve=_resolve(take))
+        lambda: merges.revert(store, branch, reverted, message=told, resolve=_resolve(take)),
+        as_json,
     )
-    say(app, version, branch)
+    say(app, version, branch, before if as_json else None)
 
 
 def _branch(app: App) -> tuple[str, Version]:
@@ -117,11 +133,14 @@ def _branch(app: App) -> tuple[str, Version]:
     return head.branch, head.version
 
 
-def _trying(work: Callable[[], Version]) -> Version:
+def _trying(work: Callable[[], Version], as_json: bool) -> Version:
     try:
         return work()
     except MergeConflict as found:
-        show_conflicts(found)
+        if as_json:
+            text.emit_json({"conflicts": [conflict._asdict() for conflict in found.conflicts]})
+        else:
+            show_conflicts(found)
         raise
 
 
@@ -161,29 +180,49 @@ def _edited(conflict: Conflict) -> str | None:
     return " ".join(kept) or None
 
 
-def say(app: App, version: Version, branch: str) -> None:
-    """Writes the library for inference and prints a version that was just made."""
+def say(app: App, version: Version, branch: str, before: Version | None = None) -> None:
+    """Writes the library for inference and prints a version that was just made.
+
+    As JSON when told what was there before.
+    """
     store = app.store
-    assert version.parent is not None
-    before = {e.id: e.text for e in store.library(store.version(version.parent))}
     checkout.materialise(app)
+    if before is not None:
+        _emit(app, version, branch, before)
+        return
+    events = store.events(version)
+    texts = store.texts_before(events)
     click.echo(f"{version.name} on {branch}: {version.message}")
-    for event in store.events(version):
-        for line in show.event_lines(event._replace(reason=None), before.get(event.experience)):
+    for event in events:
+        for line in event_lines(event._replace(reason=None), texts.get(event.row)):
             click.echo(line)
 
 
-def alike(app: App, before: Version, after: Version) -> None:
-    """Points out experiences that a merge brought together and that say nearly the same."""
-    from rapidfuzz import fuzz
+def point_out(app: App, near: Sequence[Alike], version: Version) -> None:
+    """Prints which experiences a merge brought together that say nearly the same."""
+    label = app.store.library(version).label_of
+    for new, there, likeness in near:
+        click.echo(
+            f"{label[new]} and {label[there]} say nearly the same ({likeness:.0f} %): "
+            f"`tfgrpo delete {label[new]}` if they do"
+        )
 
-    library = app.store.library(after)
-    old = set(app.store.library(before).by_id)
-    label = library.label_of
-    for new in (e for e in library if e.id not in old):
-        for there in (e for e in library if e.id in old):
-            if fuzz.token_sort_ratio(new.text.casefold(), there.text.casefold()) >= 85:
-                click.echo(
-                    f"{label[new.id]} and {label[there.id]} say nearly the same: "
-                    f"`tfgrpo delete {label[new.id]}` if they do"
-                )
+
+def _emit(
+    app: App,
+    version: Version,
+    branch: str,
+    before: Version,
+    near: Sequence[Mapping[str, object]] | None = None,
+) -> None:
+    """Prints what came of it as JSON, and writes the library for inference."""
+    changes = app.store.diff(before, version)
+    checkout.materialise(app)
+    found: dict[str, object] = {
+        "branch": branch,
+        "from": before.name,
+        "to": version.name,
+        "changes": [{"op": c.op, **c._asdict()} for c in changes],
+        "conflicts": [],
+    }
+    text.emit_json(found | ({} if near is None else {"alike": near}))

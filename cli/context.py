@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
 import click
 
-from tfgrpo.store.find import FILE, FOLDER, find, project_root
+from tfgrpo.store.find import FILE, FOLDER, find_file, project_root
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
     from click.shell_completion import CompletionItem
 
     from tfgrpo.store.store import Store
@@ -23,23 +26,36 @@ class App:
 
     def __init__(self, store: str | None, *, pager: bool = True) -> None:
         self.pager = pager
-        self._named = Path(store) if store else None
+        self._named = store or None
         self._store: Store | None = None
+        self._forced = False
+        self._until_closed = ExitStack()
 
     @property
     def named(self) -> Path | None:
         """The store file that --store names."""
-        return self._named
+        from pathlib import Path
+
+        return None if self._named is None else Path(self._named)
 
     @property
     def path(self) -> Path:
         """The store's file: the one named, else the nearest. Raises StoreError."""
-        return self._named or find(Path.cwd())
+        from pathlib import Path
+
+        return Path(self.file)
+
+    @property
+    def file(self) -> str:
+        """The same as a string: a view has no need of `pathlib`, which is slow to load."""
+        return self._named or find_file(os.getcwd())
 
     @property
     def new_path(self) -> Path:
         """Where a new store would be made."""
-        return self._named or Path.cwd() / FOLDER / FILE
+        from pathlib import Path
+
+        return Path(self._named) if self._named else Path.cwd() / FOLDER / FILE
 
     @property
     def root(self) -> Path:
@@ -52,7 +68,8 @@ class App:
         if self._store is None:
             from tfgrpo.store.store import Store
 
-            self._store = Store.open(self.path, author=author())
+            self.adopt(Store.open(self.file, author=author()))
+        assert self._store is not None
         return self._store
 
     @property
@@ -61,20 +78,29 @@ class App:
         return self._store
 
     def adopt(self, store: Store) -> None:
-        """Uses a store that was just made."""
+        """Uses a store that was just made or opened."""
         self._store = store
+        if self._forced:
+            self.force()
+
+    def force(self) -> None:
+        """Lets protected names move for as long as this command runs."""
+        self._forced = True
+        if self._store is not None:
+            self._until_closed.enter_context(self._store.forced())
 
     def close(self) -> None:
         """Closes what was opened."""
+        self._until_closed.close()
         if self._store is not None:
             self._store.close()
 
 
 def author() -> str:
     """Returns who signs versions: $TFGRPO_AUTHOR, else the login name."""
-    named = os.environ.get(AUTHOR)
-    if named:
-        return named
+    for name in (AUTHOR, "LOGNAME", "USER"):  # the last two as getpass has it, not loaded for them
+        if os.environ.get(name):
+            return os.environ[name]
     import getpass
 
     try:
@@ -86,40 +112,67 @@ def author() -> str:
 pass_app = click.make_pass_decorator(App)
 
 
-class Revision(click.ParamType[str]):
-    """A revision, completed from branches, tags, steps and versions."""
-
-    name = "revision"
-
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> list[CompletionItem]:
-        """Offers the names that begin with what was typed."""
-        return _offer(ctx, incomplete, revisions)
+def _force(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    if value:
+        ctx.ensure_object(App).force()
 
 
-class ExperienceId(click.ParamType[str]):
-    """An experience: its id, the beginning of it, or a label such as G3."""
-
-    name = "id"
-
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> list[CompletionItem]:
-        """Offers the ids and labels at HEAD that begin with what was typed."""
-        return _offer(ctx, incomplete, experiences)
+force_option = click.option(
+    "--force",
+    is_flag=True,
+    expose_value=False,
+    callback=_force,
+    help="Move a protected name as well.",
+)
+"""For every verb that moves names and has no other use for --force."""
 
 
-class RemoteName(click.ParamType[str]):
-    """A remote, or where another store is."""
+class Named(click.ParamType[str]):
+    """Text that the shell completes from what the store holds."""
 
-    name = "remote"
+    def __init__(
+        self, name: str, *offers: Callable[[Store], list[tuple[str, str]]], ranges: bool = False
+    ) -> None:
+        self.name = name
+        self._offers = offers
+        self._ranges = ranges
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """Offers the remotes that begin with what was typed."""
-        return _offer(ctx, incomplete, remotes)
+        """Offers the names that begin with what was typed; in a range, for the side typed."""
+        from click.shell_completion import CompletionItem
+
+        from tfgrpo.store.errors import TfgrpoError
+
+        done, dots, typed = incomplete.rpartition("..") if self._ranges else ("", "", incomplete)
+        root = ctx.find_root()
+        app = App(root.params.get("store") or os.environ.get("TFGRPO_STORE"))
+        try:
+            found = [pair for offer in self._offers for pair in offer(app.store)]
+        except TfgrpoError:  # no store here: nothing to offer, and a shell is no place to say so
+            return []
+        finally:
+            app.close()
+        return [
+            CompletionItem(done + dots + n, help=h or None) for n, h in found if n.startswith(typed)
+        ]
+
+
+def branches(store: Store) -> list[tuple[str, str]]:
+    """Returns the branches, each with where it stands."""
+    return [(name, f"branch at v{number}") for name, number in store.branches().items()]
+
+
+def tags(store: Store) -> list[tuple[str, str]]:
+    """Returns the tags, each with where it stands."""
+    return [(name, f"tag at v{number}") for name, number in store.tags().items()]
+
+
+def names(store: Store) -> list[tuple[str, str]]:
+    """Returns HEAD, the branches, the remotes' branches and the tags."""
+    seen = [(name, f"remote branch at v{n}") for name, n in store.remote_branches().items()]
+    return [("HEAD", "where HEAD is"), *branches(store), *seen, *tags(store)]
 
 
 def remotes(store: Store) -> list[tuple[str, str]]:
@@ -133,18 +186,12 @@ def revisions(store: Store) -> list[tuple[str, str]]:
     """Returns the names a revision may have, each with a word of help."""
     from tfgrpo.store.revisions import run_of_history
 
-    names = [("HEAD", "where HEAD is")]
-    names += [(name, f"branch at v{number}") for name, number in store.branches().items()]
-    names += [
-        (name, f"remote branch at v{number}") for name, number in store.remote_branches().items()
-    ]
-    tags = store.tags()
-    names += [(name, f"tag at v{number}") for name, number in tags.items()]
+    found = names(store)
     run = f"{run_of_history(store, store.head.version)}/"
-    steps = {name.removeprefix(run): v for name, v in tags.items() if name.startswith(run)}
-    names += [(name, f"of run {run[:-1]}, at v{number}") for name, number in steps.items()]
+    steps = {name.removeprefix(run): v for name, v in store.tags().items() if name.startswith(run)}
+    found += [(name, f"of run {run[:-1]}, at v{number}") for name, number in steps.items()]
     newest = store.port.last_version()
-    return names + [(f"v{n}", "") for n in range(newest, max(-1, newest - 30), -1)]
+    return found + [(f"v{n}", "") for n in range(newest, max(-1, newest - 30), -1)]
 
 
 def experiences(store: Store) -> list[tuple[str, str]]:
@@ -154,22 +201,18 @@ def experiences(store: Store) -> list[tuple[str, str]]:
     return pairs + [(label, library.by_id[id].text) for label, id in library.labels.items()]
 
 
-def _offer(ctx: click.Context, incomplete: str, names: Any) -> list[CompletionItem]:
-    from click.shell_completion import CompletionItem
-
-    from tfgrpo.store.errors import TfgrpoError
-
-    root = ctx.find_root()
-    app = App(root.params.get("store") or os.environ.get("TFGRPO_STORE"))
-    try:
-        found = names(app.store)
-    except TfgrpoError:  # no store here: nothing to offer, and a shell is no place to say so
-        return []
-    finally:
-        app.close()
-    return [CompletionItem(n, help=h or None) for n, h in found if n.startswith(incomplete)]
+def runs(store: Store) -> list[tuple[str, str]]:
+    """Returns the runs, each with its branch."""
+    return [(run.name, f"run on {run.branch}") for run in store.runs.all()]
 
 
-REVISION = Revision()
-EXPERIENCE = ExperienceId()
-REMOTE = RemoteName()
+REVISION = Named("revision", revisions)
+RANGE = Named("revision", revisions, ranges=True)
+WHAT = Named("revision", revisions, experiences)
+EXPERIENCE = Named("id", experiences)
+NAME = Named("name", names)
+BRANCH = Named("branch", branches)
+TAG = Named("tag", tags)
+REF = Named("name", branches, tags)
+RUN = Named("run", runs)
+REMOTE = Named("remote", remotes)

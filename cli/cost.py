@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tfgrpo.cli import options, text
-from tfgrpo.cli.context import App, pass_app
+from tfgrpo.cli.context import RUN, App, pass_app
 
 if TYPE_CHECKING:
     from tfgrpo.budget import Budget
@@ -25,7 +25,7 @@ COLUMNS = ("calls", "tries", "prompt", "cached", "completion", "reasoning", "sec
 
 
 @click.command()
-@click.argument("name", metavar="[RUN]", required=False)
+@click.argument("name", metavar="[RUN]", required=False, type=RUN)
 @click.option("--config", type=click.Path(path_type=Path), help="Prices; else tfgrpo.toml.")
 @click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
 @pass_app
@@ -61,13 +61,20 @@ def cost(app: App, name: str | None, config: Path | None, as_json: bool) -> None
     else:
         stages = by(found, lambda one: (one.stage, one.model))
         lines += [*_table(("stage", "model"), stages.items(), total(found)), ""]
-        steps = by(found, lambda one: one.step)
-        named = [(("held-out" if n is None else f"step {n + 1}",), t) for n, t in steps.items()]
+        steps = by(found, _when)
+        named = [((when,), t) for when, t in steps.items()]
         lines += _table(("step",), named, None)
     unknown = total(found).unknown
     if unknown:
         lines.append(f"the price of {', '.join(unknown)} is unknown: [prices] in tfgrpo.toml")
     text.emit(app, lines)
+
+
+def _when(one: Cost) -> str:
+    """Returns where in a run a call belongs; embeddings are the whole store's."""
+    if one.step is not None:
+        return f"step {one.step + 1}"
+    return "embeddings" if one.stage == "embedding" else "held-out"
 
 
 def _table(
@@ -160,6 +167,16 @@ def prices(
         return policy, policy
     address = models.reflection_base_url or models.base_url
     return policy, find(models.reflection_model or models.model, address, table)
+
+
+def embedding_price(app: App, config: Path | None, models: ModelSettings) -> Price | None:
+    """Returns the price of the embedding model: none is free."""
+    from tfgrpo.prices import FREE, find
+
+    if models.embedding_model is None:
+        return FREE
+    table = options.from_file(app, config).get("prices", {})
+    return find(models.embedding_model, models.embedding_base_url or models.base_url, table)
 
 
 def budget(

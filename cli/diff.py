@@ -8,13 +8,13 @@ from collections.abc import Iterator
 import click
 
 from tfgrpo.cli import text
-from tfgrpo.cli.context import REVISION, App, pass_app
+from tfgrpo.cli.context import RANGE, REVISION, App, pass_app
 from tfgrpo.store.records import Change, Op, Version
 from tfgrpo.store.revisions import resolve_range
 
 
 @click.command()
-@click.argument("a", type=REVISION)
+@click.argument("a", type=RANGE)
 @click.argument("b", required=False, type=REVISION)
 @click.option("--stat", is_flag=True, help="Only how much changed.")
 @click.option("--name-only", is_flag=True, help="Only the ids of the experiences that changed.")

@@ -34,6 +34,8 @@ FROM_RUN = (
     "mode",
     "tools",
     "turns",
+    "inject",
+    "top_k",
 )
 
 
@@ -47,7 +49,13 @@ def warn_of_leaks(app: App, version: Version, dataset: Sequence[Problem]) -> Non
     name = run_of_history(app.store, version)
     if name is None:
         return
-    trained = TrainSettings(**app.store.runs.get(name).config)
+    run = app.store.runs.find(name)
+    if run is None:  # runs do not travel between stores
+        options.warn(
+            [f"cannot tell whether these problems were trained on: run {name} is not in this store"]
+        )
+        return
+    trained = TrainSettings(**run.config)
     domain = options.domain(app, trained.domain)
     data = options.opened_data(app, trained.data)
     try:

@@ -9,6 +9,7 @@ import click
 
 from tfgrpo.cli import credit, show, text
 from tfgrpo.cli.context import EXPERIENCE, REVISION, App, pass_app
+from tfgrpo.cli.events import evidence_words
 from tfgrpo.store.blame import Blame
 from tfgrpo.store.records import Version
 from tfgrpo.store.store import Store
@@ -108,7 +109,7 @@ def _lines(found: list[Blame], known: Mapping[str, Credited]) -> Iterator[str]:
         ]
         if b.keeps:
             line.append(text.Word(f"={b.keeps}", fg="cyan"))
-        told = show.evidence_words(b.event) or f"by {b.version.author}"
+        told = evidence_words(b.event) or f"by {b.version.author}"
         line += text.words(f"{told}, {text.age(b.version.time)}", dim=True)
         yield from text.wrap(line, first=" " * 6, indent=6)
         if b.experience.id in known:

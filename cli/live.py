@@ -103,9 +103,10 @@ def _where(progress: Progress) -> str:
         "reflection": f"comparing groups {progress.reflected}/{progress.mixed}",
         "controller": "deciding what to keep",
         "gate": "trying the candidate on held-out problems",
-        "stopping": f"stopping when {progress.meter.in_flight} answers are in",
         "finished": "finished",
     }[progress.phase]
+    if progress.stopping:
+        told = f"stopping, waiting for {progress.meter.in_flight} answers"
     return (
         f"epoch {progress.epoch}/{progress.epochs}  {told}  "
         f"groups {progress.groups_done}/{progress.groups}, {progress.mixed} mixed  "
@@ -137,8 +138,10 @@ def evaluation(progress: EvalProgress) -> Shown:
 
 
 def _spent(meter: Meter) -> str:
-    tokens = f"{meter.prompt_tokens:,} tokens in, {meter.completion_tokens:,} out"
-    told = f"{meter.calls:,} calls, {tokens}, {money(meter.cost)}, {meter.in_flight} in flight"
+    cached = f" ({meter.cached_tokens:,} cached)" if meter.cached_tokens else ""
+    thought = f" ({meter.reasoning_tokens:,} reasoning)" if meter.reasoning_tokens else ""
+    tokens = f"{meter.prompt_tokens:,} tokens in{cached}, {meter.completion_tokens:,} out{thought}"
+    told = f"{meter.calls:,} calls, {tokens}, {_cost(meter)}, {meter.in_flight} in flight"
     if meter.replayed:
         told += f", {meter.replayed:,} from the journal"
     if meter.trouble:
@@ -146,9 +149,18 @@ def _spent(meter: Meter) -> str:
     return told
 
 
-def money(cost: float | None) -> str:
+def _cost(meter: Meter) -> str:
+    if not meter.cost:
+        return money(meter.cost)
+    parts = ", ".join(f"{stage} {money(cost)}" for stage, cost in meter.cost_by_stage.items())
+    return f"{money(meter.cost)} ({parts})"
+
+
+def money(amount: float | None) -> str:
     """Returns an amount in US dollars as people read it."""
-    return "price unknown" if cost is None else f"${cost:.2f}"
+    from tfgrpo.cli import cost
+
+    return "price unknown" if amount is None else cost.money(amount)
 
 
 def left(seconds: float | None) -> str:

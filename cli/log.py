@@ -2,51 +2,167 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from datetime import datetime
-from itertools import islice
-from typing import Any
+from itertools import zip_longest
+from typing import Any, NamedTuple
 
 import click
 
+from tfgrpo.cli import graph as graphs
 from tfgrpo.cli import text
-from tfgrpo.cli.context import REVISION, App, pass_app
-from tfgrpo.store.records import OPS, Version
+from tfgrpo.cli.context import EXPERIENCE, RANGE, RUN, App, pass_app
+from tfgrpo.cli.events import event_lines, event_object
+from tfgrpo.store import select
+from tfgrpo.store.moments import moment
+from tfgrpo.store.records import OPS, Event, Op, Version
 from tfgrpo.store.store import Store
 
 
 @click.command()
-@click.argument("revision", default="HEAD", type=REVISION)
+@click.argument("revision", default="HEAD", type=RANGE)
 @click.option("-n", "--number", type=click.IntRange(1), help="Show at most this many.")
 @click.option("--oneline", is_flag=True, help="One line for each version.")
-@click.option("--run", help="Only versions that this run made.")
+@click.option("--graph", is_flag=True, help="Draw how branches part and merge.")
+@click.option("-p", "--patch", is_flag=True, help="With the events: texts, word by word.")
+@click.option("--run", type=RUN, help="Only versions that this run made.")
+@click.option("--experience", type=EXPERIENCE, help="Only those with an event of this one.")
+@click.option(
+    "--op",
+    "ops",
+    multiple=True,
+    type=click.Choice(OPS, case_sensitive=False),
+    help="Only those with such an event; may be given again.",
+)
+@click.option("--grep", "words", metavar="TEXT", help="Only those that say this.")
+@click.option("--since", metavar="TIME", help="Only those from then on.")
+@click.option("--until", metavar="TIME", help="Only those up to then.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 @pass_app
 def log(
-    app: App, revision: str, number: int | None, oneline: bool, run: str | None, as_json: bool
+    app: App,
+    revision: str,
+    number: int | None,
+    oneline: bool,
+    graph: bool,
+    patch: bool,
+    run: str | None,
+    experience: str | None,
+    ops: tuple[Op, ...],
+    words: str | None,
+    since: str | None,
+    until: str | None,
+    as_json: bool,
 ) -> None:
     """Show versions, newest first: the history of REVISION, or the versions in A..B.
 
     +2 ~1 -1 =3 counts the events of a version: experiences added, modified, deleted, and kept
     (confirmed by another group that came to the same lesson).
 
+    --grep looks in messages, and in the texts and reasons of the events, whatever the case.
+    With --experience or --op it looks in such events only, and -p shows only those. TIME is
+    2026-11-20, 2026-11-20T18:30, or an age: 30m, 2h, 3d, 1w, '2 days ago'; a day that ends a
+    period is in it.
+
     \b
     Examples:
-      tfgrpo log -n 5
-      tfgrpo log v1..main --oneline
+      tfgrpo log --graph --oneline
+      tfgrpo log v1..main -p --since 3d
     """
+    if graph and as_json:
+        raise click.UsageError("--graph is for people; --json has each version's parents")
     store = app.store
-    found = store.log(revision)
-    if run is not None:
-        found = (v for v in found if v.meta.get("run") == run)
-    names = refs(store)
-    shown = islice(found, number)
+    now = time.time_ns() // 1000
+    wanted = select.Filter(
+        run=run,
+        experience=None if experience is None else store.experience_id(experience),
+        words=words,
+        ops=frozenset(ops),
+        since=None if since is None else moment(since, now=now),
+        until=None if until is None else moment(until, now=now, end=True),
+    )
+    marked = select.marked(store, store.log(revision), wanted)
+    view = View(store, refs(store), oneline, wanted if patch else None)
+    if graph:
+        text.emit(app, view.drawn(marked, number))
+        return
+    shown = text.first((version for version, fits in marked if fits), number)
     if as_json:
-        text.emit_json_lines(as_object(store, version, names) for version in shown)
-    elif oneline:
-        text.emit(app, (one_line(store, version, names) for version in shown))
+        text.emit_json_lines(view.as_object(version) for version in shown)
     else:
-        text.emit(app, entries(store, shown, names))
+        text.emit(app, view.listed(shown))
+
+
+class View(NamedTuple):
+    """How versions are shown. `patch` says which events are shown with them; None: none."""
+
+    store: Store
+    names: dict[int, list[str]]
+    oneline: bool
+    patch: select.Filter | None
+
+    def listed(self, versions: Iterable[Version]) -> Iterator[str]:
+        """Yields each version's lines, with a blank one between where there are several."""
+        for number, version in enumerate(versions):
+            if number and not self.oneline:
+                yield ""
+            yield from self.lines(version)
+
+    def drawn(self, marked: Iterable[tuple[Version, bool]], most: int | None) -> Iterator[str]:
+        """Yields the versions that fit, beside a drawing of the history that they stand in."""
+        drawing = graphs.Graph()
+        room = max(10, text.width() - 40)
+        shown = 0
+        for version, fits in marked:
+            parents = [p for p in (version.parent, version.merged) if p is not None]
+            rows = drawing.draw(version.number, parents)
+            if not fits:
+                rows, lines = rows[1:], []
+            else:
+                shown += 1
+                with text.inset(min(room, max(map(len, rows)))):
+                    lines = self.lines(version)
+                last = shown == most or not drawing.padding()
+                if not self.oneline and not last:
+                    lines.append("")
+            padding = [drawing.padding()] * (len(lines) - len(rows))
+            across = max(map(len, rows[: len(lines)]), default=0)
+            for row, line in zip_longest([*rows, *padding], lines, fillvalue=""):
+                beside = graphs.coloured(graphs.cut(row.ljust(across) if line else row, room))
+                yield (beside + line).rstrip()
+            if shown == most:
+                return
+
+    def lines(self, version: Version) -> list[str]:
+        """Returns a version's lines, with its events where they are asked for."""
+        if self.oneline:
+            lines = [one_line(self.store, version, self.names)]
+        else:
+            lines = heading(self.store, version, self.names)
+        events = self._events(version)
+        texts = self.store.texts_before(events)
+        for event in events:
+            if not self.oneline:
+                lines.append("")
+            lines += event_lines(event, texts.get(event.row))
+        return lines
+
+    def as_object(self, version: Version) -> dict[str, Any]:
+        """Returns a version as JSON for programs."""
+        found = as_object(self.store, version, self.names)
+        if self.patch is not None:
+            events = self._events(version)
+            texts = self.store.texts_before(events)
+            found["events"] = [
+                event_object(event) | {"before": texts.get(event.row)} for event in events
+            ]
+        return found
+
+    def _events(self, version: Version) -> list[Event]:
+        if self.patch is None:
+            return []
+        return [e for e in self.store.events(version) if self.patch.fits_event(e)]
 
 
 def refs(store: Store) -> dict[int, list[str]]:
@@ -64,16 +180,6 @@ def refs(store: Store) -> dict[int, list[str]]:
     for there in names.values():
         there.sort(key=lambda name: not name.startswith("HEAD"))
     return names
-
-
-def entries(
-    store: Store, versions: Iterator[Version], names: dict[int, list[str]]
-) -> Iterator[str]:
-    """Yields each version as a few lines with a blank one between."""
-    for number, version in enumerate(versions):
-        if number:
-            yield ""
-        yield from heading(store, version, names)
 
 
 def heading(store: Store, version: Version, names: dict[int, list[str]]) -> list[str]:
@@ -98,14 +204,15 @@ def one_line(store: Store, version: Version, names: dict[int, list[str]]) -> str
     line += text.counts(store.counts(version))
     line += _named(names.get(version.number, []))
     line += text.words(version.message)
-    lines = text.wrap(line)
+    with text.inset(2):  # for the mark of a cut
+        lines = text.wrap(line)
     return lines[0] + (" …" if len(lines) > 1 else "")
 
 
 def scores(store: Store, version: Version) -> list[str]:
     """Returns a line for each evaluation of a version."""
     lines = []
-    for evaluation in store.runs.evaluations(version.number):
+    for evaluation in store.runs.evaluations(version.number) if store.evaluated else ():
         summary, config = evaluation.summary, evaluation.config
         mean, low, high = summary["mean"]
         told = f"{evaluation.dataset}: mean@{summary['samples']} {mean:.3f}"
@@ -131,7 +238,7 @@ def as_object(store: Store, version: Version, names: dict[int, list[str]]) -> di
         "meta": version.meta,
         "evaluations": [
             {"dataset": e.dataset, **e.config, **e.summary}
-            for e in store.runs.evaluations(version.number)
+            for e in (store.runs.evaluations(version.number) if store.evaluated else ())
         ],
     }
 

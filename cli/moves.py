@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import islice
 
 import click
 
 from tfgrpo.cli import checkout, text
-from tfgrpo.cli.context import REVISION, App, pass_app
+from tfgrpo.cli.context import BRANCH as BRANCH_NAME
+from tfgrpo.cli.context import NAME, REVISION, App, force_option, pass_app
 from tfgrpo.store import undo as undos
 from tfgrpo.store.errors import InvalidOperation, UnknownRevision
+from tfgrpo.store.protection import PROTECTED
 from tfgrpo.store.records import RefMove
 from tfgrpo.store.revisions import BRANCH, HEAD, REMOTE, TAG, moves_of
 
 
 @click.command()
-@click.argument("branch", type=REVISION)
+@click.argument("branch", type=BRANCH_NAME)
 @click.option("-c", "--create", is_flag=True, help="Make the branch at HEAD first.")
 @pass_app
 def switch(app: App, branch: str, create: bool) -> None:
@@ -43,6 +44,7 @@ def switch(app: App, branch: str, create: bool) -> None:
 
 @click.command()
 @click.argument("revision", type=REVISION)
+@force_option
 @pass_app
 def reset(app: App, revision: str) -> None:
     """Move HEAD's branch to REVISION, forward or back. Nothing is deleted.
@@ -69,6 +71,7 @@ def reset(app: App, revision: str) -> None:
 
 
 @click.command()
+@force_option
 @pass_app
 def undo(app: App) -> None:
     """Take back the last operation of any kind: a version, a checkout, a tag, a reset.
@@ -84,6 +87,7 @@ def undo(app: App) -> None:
 
 
 @click.command()
+@force_option
 @pass_app
 def redo(app: App) -> None:
     """Put back what the last undo took back.
@@ -100,6 +104,10 @@ def _say(app: App, verb: str, moves: Sequence[RefMove]) -> None:
     action = moves[0].action.removeprefix(undos.UNDO)
     click.echo(f"{verb} {action}")
     for move in moves:
+        if move.name.startswith(PROTECTED):
+            again = "again" if move.previous is not None else "no longer"
+            click.echo(f"  {short(move.name.removeprefix(PROTECTED))} is {again} protected")
+            continue
         click.echo(f"  {short(move.name)} is back at {place(move.previous, move.previous_symbol)}")
     checkout.materialise(app)
     head = app.store.head
@@ -108,7 +116,7 @@ def _say(app: App, verb: str, moves: Sequence[RefMove]) -> None:
 
 
 @click.command()
-@click.argument("name", required=False, type=REVISION)
+@click.argument("name", required=False, type=NAME)
 @click.option("-n", "--number", type=click.IntRange(1), help="Show at most this many.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 @pass_app
@@ -121,7 +129,7 @@ def reflog(app: App, name: str | None, number: int | None, as_json: bool) -> Non
       tfgrpo reflog main
     """
     moves = app.store.port.ref_log(None) if name is None else moves_of(app.store, name)
-    shown = islice(moves, number)
+    shown = text.first(moves, number)
     if as_json:
         text.emit_json_lines(move._asdict() for move in shown)
     else:
@@ -143,6 +151,8 @@ def _lines(moves: Iterator[RefMove], name: str | None) -> Iterator[str]:
 
 def short(name: str) -> str:
     """Returns a name as people say it: without heads/, tags/ or remotes/."""
+    if name.startswith(PROTECTED):
+        return f"protection of {short(name.removeprefix(PROTECTED))}"
     return (
         name if name == HEAD else name.removeprefix(BRANCH).removeprefix(TAG).removeprefix(REMOTE)
     )

@@ -2,83 +2,140 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import click
 
-from tfgrpo.cli import text
-from tfgrpo.cli.context import REVISION, App, pass_app
+from tfgrpo.cli import checkout, text
+from tfgrpo.cli.context import BRANCH, REVISION, TAG, App, pass_app
+from tfgrpo.store import protection
+from tfgrpo.store.protection import Kind
 
-json_option = click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
+
+def naming(type: click.ParamType[str]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Adds the parameters that branches and tags share; names complete as `type` does."""
+    parameters = (
+        click.argument("name", required=False, type=type),
+        click.argument("revision", default="HEAD", type=REVISION),
+        click.option("-f", "--force", is_flag=True, help="Move one that exists or is protected."),
+        click.option("-d", "--delete", "delete_", is_flag=True, help="Forget it; versions stay."),
+        click.option(
+            "-m", "--rename", type=type, nargs=2, metavar="OLD NEW", help="Give OLD another name."
+        ),
+        click.option("--protect", type=type, help="Let nothing move it without --force."),
+        click.option("--unprotect", type=type, help="Let it move again."),
+        click.option("--json", "as_json", is_flag=True, help="JSON for programs."),
+    )
+
+    def added(command: Callable[..., Any]) -> Callable[..., Any]:
+        for parameter in reversed(parameters):
+            command = parameter(command)
+        return command
+
+    return added
 
 
 @click.command()
-@click.argument("name", required=False)
-@click.argument("revision", default="HEAD", type=REVISION)
-@click.option("-f", "--force", is_flag=True, help="Move a branch that exists.")
-@click.option("-d", "--delete", "delete_", is_flag=True, help="Forget the name; versions stay.")
-@json_option
+@naming(BRANCH)
 @pass_app
-def branch(
-    app: App, name: str | None, revision: str, force: bool, delete_: bool, as_json: bool
-) -> None:
-    """List branches, or make, move or delete one. A domain's library is a branch.
+def branch(app: App, /, **flags: Any) -> None:
+    """List branches, or make, move, rename, protect or delete one.
 
-    Every move is kept in the ref log: after a move, NAME@{1} is where the branch stood.
+    A domain's library is a branch. Every move is kept in the ref log: after a move, NAME@{1} is
+    where the branch stood. A protected branch takes no version, merge, reset, undo, rename or
+    deletion without --force.
 
     \b
     Examples:
-      tfgrpo branch
       tfgrpo branch draft v1
+      tfgrpo branch --protect main
     """
+    _work(app, "branch", **flags)
+
+
+@click.command()
+@naming(TAG)
+@pass_app
+def tag(app: App, /, **flags: Any) -> None:
+    """List tags, or make, move, rename, protect or delete one.
+
+    Training tags its steps RUN/step_N. A tag that exists moves only with --force.
+
+    \b
+    Examples:
+      tfgrpo tag approved v1
+      tfgrpo tag approved v1 && tfgrpo tag --protect approved
+    """
+    _work(app, "tag", **flags)
+
+
+def _work(
+    app: App,
+    kind: Kind,
+    *,
+    name: str | None,
+    revision: str,
+    force: bool,
+    delete_: bool,
+    rename: tuple[str, str] | None,
+    protect: str | None,
+    unprotect: str | None,
+    as_json: bool,
+) -> None:
+    wanted = [rename is not None, protect is not None, unprotect is not None]
+    if sum(wanted) > 1 or (any(wanted) and (name is not None or delete_)):
+        raise click.UsageError("one thing at a time: a name, --rename, --protect or --unprotect")
+    if delete_ and name is None:
+        raise click.UsageError("--delete needs a name")
+    if force:
+        app.force()
     store = app.store
-    if name is None:
-        head = store.head
-        rows = [
-            ("* " + n if n == head.branch else "  " + n, f"v{v}", store.version(v).message)
-            for n, v in store.branches().items()
-        ]
-        if as_json:
-            text.emit_json({"head": head.branch, "branches": store.branches()})
-        else:
-            text.emit(app, text.table(rows, header=("  branch", "at", "message")))
+    if rename is not None:
+        protection.rename(store, kind, *rename)
+        click.echo(f"renamed {kind} {rename[0]} to {rename[1]}")
+    elif protect is not None:
+        new = protection.protect(store, kind, protect)
+        click.echo(f"{kind} {protect} is {'now' if new else 'already'} protected")
+    elif unprotect is not None:
+        was = protection.unprotect(store, kind, unprotect)
+        click.echo(f"{kind} {unprotect} is {'no longer' if was else 'not'} protected")
+    elif name is None:
+        _list(app, kind, as_json)
     elif delete_:
-        version = store.delete_branch(name)
-        click.echo(f"deleted branch {name}; it stood at {version.name}, which stays")
+        version = store.delete_branch(name) if kind == "branch" else store.delete_tag(name)
+        click.echo(f"deleted {kind} {name}; it stood at {version.name}, which stays")
+    elif kind == "tag":
+        version = store.create_tag(name, revision, force=force)
+        click.echo(f"tagged {version.name} as {name}")
     elif force and name in store.branches():
-        was = store.tip(name)
+        was_at = store.tip(name)
         version = store.move_branch(name, revision)
-        click.echo(f"moved branch {name} from {was.name} to {version.name}")
+        click.echo(f"moved branch {name} from {was_at.name} to {version.name}")
+        if store.head.branch == name:
+            checkout.materialise(app)
     else:
         version = store.create_branch(name, revision)
         click.echo(f"made branch {name} at {version.name}; `tfgrpo checkout {name}` goes onto it")
 
 
-@click.command()
-@click.argument("name", required=False)
-@click.argument("revision", default="HEAD", type=REVISION)
-@click.option("-f", "--force", is_flag=True, help="Move a tag that exists.")
-@click.option("-d", "--delete", "delete_", is_flag=True, help="Forget the name; versions stay.")
-@json_option
-@pass_app
-def tag(
-    app: App, name: str | None, revision: str, force: bool, delete_: bool, as_json: bool
-) -> None:
-    """List tags, or make, move or delete one. Training tags its steps RUN/step_N.
-
-    \b
-    Examples:
-      tfgrpo tag
-      tfgrpo tag approved v1
-    """
+def _list(app: App, kind: Kind, as_json: bool) -> None:
     store = app.store
-    if name is None:
-        if as_json:
-            text.emit_json(store.tags())
-        else:
-            rows = [(n, f"v{v}", store.version(v).message) for n, v in store.tags().items()]
-            text.emit(app, text.table(rows, header=("tag", "at", "message")))
-    elif delete_:
-        version = store.delete_tag(name)
-        click.echo(f"deleted tag {name}; it stood at {version.name}, which stays")
-    else:
-        version = store.create_tag(name, revision, force=force)
-        click.echo(f"tagged {version.name} as {name}")
+    names = store.branches() if kind == "branch" else store.tags()
+    kept = protection.protected(store, kind)
+    if as_json:
+        found = {"branches": names} if kind == "branch" else {"tags": names}
+        head = {"head": store.head.branch} if kind == "branch" else {}
+        text.emit_json({**head, **found, "protected": sorted(kept & set(names))})
+        return
+    here = store.head.branch if kind == "branch" else None
+    mark = "  " if kind == "branch" else ""
+    rows = [
+        (
+            ("* " if n == here else mark) + n,
+            f"v{v}",
+            ("(protected) " if n in kept else "") + store.version(v).message,
+        )
+        for n, v in names.items()
+    ]
+    text.emit(app, text.table(rows, header=(mark + kind, "at", "message")))

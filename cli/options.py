@@ -43,6 +43,12 @@ SHARED = (
         type=click.Choice(["auto", "require", "off"]),
         help="Where an agent's code runs: bubblewrap if it works here, or it alone.  [auto]",
     ),
+    click.option(
+        "--inject",
+        type=click.Choice(["all", "top-k"]),
+        help="Put the whole library into a prompt, or what fits the problem best.  [all]",
+    ),
+    click.option("--top-k", type=int, help="Experiences in a prompt with --inject top-k.  [8]"),
     MODEL,
     click.option("--base-url", help="An OpenAI-compatible endpoint, as http://127.0.0.1:8000/v1."),
     click.option("--api-key-env", help="The environment variable that holds the key."),

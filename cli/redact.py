@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from tfgrpo.cli import checkout, text
-from tfgrpo.cli.context import EXPERIENCE, App, pass_app
+from tfgrpo.cli.context import EXPERIENCE, App, force_option, pass_app
 from tfgrpo.store import redact as redactions
 from tfgrpo.store.errors import StoreError, TfgrpoError
 from tfgrpo.store.redact import Plan, Redacted, Target
@@ -27,6 +27,7 @@ from tfgrpo.store.traces import Trace
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @click.option("--finish", is_flag=True, help="Write the file anew after an interrupted redaction.")
 @click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
+@force_option
 @pass_app
 def redact(
     app: App,
@@ -171,13 +172,16 @@ def _told(app: App, done: Redacted, written: list[Path], left: list[Path]) -> It
 
 def _rewrite_snapshots(app: App, found: Plan) -> list[Path]:
     """Writes the library's files beside the store again, those that are there."""
+    from tfgrpo import bisecting
+    from tfgrpo.cli.bisect import trial_folder
+
     written = []
     for format_, ending in (("json", "json"), ("md", "md"), ("prompt", "txt")):
         path = app.path.parent / f"{checkout.SNAPSHOT}.{ending}"
         if path.is_file() and (found.live or redactions.copies(app.store, found.written)):
             checkout.materialise(app, format_, str(path))
             written.append(path)
-    return written
+    return [*written, *bisecting.rewrite(app.store, trial_folder(app))]
 
 
 def _as_object(found: Plan) -> dict[str, object]:

@@ -8,15 +8,16 @@ from typing import Any
 
 import click
 
+from tfgrpo.accounts import Account, account, versions_of
 from tfgrpo.cli import heldout, text
-from tfgrpo.cli.context import App, pass_app
-from tfgrpo.store.records import Version
+from tfgrpo.cli.context import RUN, App, pass_app
+from tfgrpo.cli.show import mishap_lines
 from tfgrpo.store.runs import Run
 from tfgrpo.store.store import Store
 
 
 @click.command()
-@click.argument("name", required=False)
+@click.argument("name", required=False, type=RUN)
 @click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
 @pass_app
 def runs(app: App, name: str | None, as_json: bool) -> None:
@@ -41,7 +42,7 @@ def runs(app: App, name: str | None, as_json: bool) -> None:
             (
                 run.name,
                 store.runs.state(run),
-                str(len(_steps(store, run))),
+                str(len(versions_of(store, run))),
                 text.when(run.time),
                 str(run.config["models"]["model"]),
             )
@@ -50,12 +51,18 @@ def runs(app: App, name: str | None, as_json: bool) -> None:
         text.emit(app, text.table(rows, header=("run", "state", "steps", "begun", "model")))
 
 
-def _steps(store: Store, run: Run) -> list[Version]:
-    """Returns the versions a run made, oldest first."""
-    prefix = f"{run.name}/step_"
-    numbers = {v for tag, v in store.tags().items() if tag.startswith(prefix)}
-    versions = [store.version(number) for number in sorted(numbers)]
-    return [version for version in versions if version.meta.get("run") == run.name]
+def mishaps_told(found: Account) -> str:
+    """Returns what went wrong in a run, in one line; nothing where nothing did."""
+    parts = [
+        text.plural(count, noun) + end
+        for count, noun, end in (
+            (found.refused, "lesson", " refused"),
+            (found.failed, "answer", " failed"),
+            (found.repaired, "answer", " repaired"),
+        )
+        if count
+    ]
+    return ", ".join(parts)
 
 
 def _lines(app: App, store: Store, run: Run) -> Iterator[str]:
@@ -69,9 +76,16 @@ def _lines(app: App, store: Store, run: Run) -> Iterator[str]:
             yield from text.wrap(text.words(str(value)), first=f"  {key}: ", indent=4)
     yield from heldout.seal_lines(app, run)
     yield ""
-    for version in _steps(store, run):
+    for version in versions_of(store, run):
         words = [text.Word(version.name, fg="yellow"), *text.counts(store.counts(version))]
         yield from text.wrap([*words, *text.words(version.message)], indent=4)
+    found = account(store, run)
+    if mishaps_told(found):
+        yield ""
+        yield mishaps_told(found)
+    for mishap in found.mishaps:
+        first = click.style(mishap.version.name, fg="yellow") + " "
+        yield from mishap_lines(mishap, first=first)
     usage = store.runs.usage(run)
     if usage:
         yield ""
@@ -86,6 +100,7 @@ def _lines(app: App, store: Store, run: Run) -> Iterator[str]:
 
 
 def _object(store: Store, run: Run) -> dict[str, Any]:
+    found = account(store, run)
     return {
         "name": run.name,
         "state": store.runs.state(run),
@@ -94,8 +109,10 @@ def _object(store: Store, run: Run) -> dict[str, Any]:
         "author": run.author,
         "time": run.time,
         "config": run.config,
-        "steps": [version.name for version in _steps(store, run)],
+        "steps": [version.name for version in versions_of(store, run)],
         "sealed": _seal(store, run),
+        "mishaps": [m._asdict() | {"version": m.version.name} for m in found.mishaps],
+        "repaired": found.repaired,
         "usage": {stage: u._asdict() for stage, u in store.runs.usage(run).items()},
         "states": [state._asdict() for state in store.runs.states(run)],
     }

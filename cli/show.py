@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import click
 
+from tfgrpo.accounts import Mishap, mishaps
 from tfgrpo.cli import log, text
-from tfgrpo.cli.context import REVISION, App, pass_app
+from tfgrpo.cli.context import WHAT, App, pass_app
+from tfgrpo.cli.events import event_lines, event_object
 from tfgrpo.store.errors import UnknownRevision
 from tfgrpo.store.records import Event, Library, Version
 from tfgrpo.store.store import Store
 
 
 @click.command()
-@click.argument("what", default="HEAD", type=REVISION)
+@click.argument("what", default="HEAD", type=WHAT)
 @click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
 @pass_app
 def show(app: App, what: str, as_json: bool) -> None:
@@ -69,14 +70,9 @@ def _version_lines(store: Store, version: Version, library: Library) -> Iterator
         yield from event_lines(event, before.get(event.experience))
         if event.text is not None:
             before[event.experience] = event.text
-    for kind, fg in (("refused", "red"), ("failed", "red")):
-        for item in version.meta.get(kind, []):
-            yield ""
-            what = item.get("text") or item.get("stage", "")
-            yield from text.wrap(
-                [text.Word(kind, fg=fg), *text.words(f"{what} ({item['problem']})")], indent=2
-            )
-            yield from text.wrap(text.words(item["reason"], dim=True), first="  ", indent=2)
+    for mishap in mishaps(version):
+        yield ""
+        yield from mishap_lines(mishap)
     if version.meta.get("repaired"):
         yield ""
         yield text.plural(version.meta["repaired"], "answer") + " had to be repaired to be read"
@@ -85,6 +81,14 @@ def _version_lines(store: Store, version: Version, library: Library) -> Iterator
         f": {text.plural(len(library), 'experience')}" if library else ": empty"
     )
     yield from library_lines(library)
+
+
+def mishap_lines(mishap: Mishap, *, first: str = "") -> Iterator[str]:
+    """Yields what was refused or failed, and why; `first` stands before it."""
+    where = f" ({mishap.problem})" if mishap.problem else ""
+    words = text.words(mishap.what + where)
+    yield from text.wrap([text.Word(mishap.kind, fg="red"), *words], first=first, indent=2)
+    yield from text.wrap(text.words(mishap.reason, dim=True), first="  ", indent=2)
 
 
 def _before(store: Store, version: Version) -> dict[str, str]:
@@ -99,48 +103,6 @@ def library_lines(library: Library) -> Iterator[str]:
     for label, id in library.labels.items():
         first = click.style(f"[{label}]", fg="cyan") + " "
         yield from text.wrap(text.words(library.by_id[id].text), first=first, indent=len(label) + 3)
-
-
-def event_lines(event: Event, before: str | None) -> list[str]:
-    """Returns an event's lines: what it did, why, and who taught it."""
-    head = [
-        text.Word(text.SIGNS[event.op], fg=text.COLOURS[event.op], bold=True),
-        text.Word(event.experience, dim=True),
-    ]
-    if event.redacted:
-        body = text.words("[redacted]", dim=True)
-    elif event.op == "MODIFY" and before is not None and event.text is not None:
-        body = text.word_diff(before, event.text)
-    elif event.op == "KEEP":
-        body = text.words(before or "", fg="cyan")
-    elif event.op == "DELETE":
-        body = text.words(before or "", fg="red")
-    else:
-        body = text.words(event.text or "", fg="green")
-    lines = text.wrap([*head, *body], indent=15)
-    if event.reason:
-        lines += text.wrap(text.words(f"because {event.reason}"), first=" " * 15, indent=15)
-    told = evidence_words(event)
-    if told:
-        lines += text.wrap(text.words(told, dim=True), first=" " * 15, indent=15)
-    return lines
-
-
-def evidence_words(event: Event) -> str:
-    """Returns who taught an event: `from hire-12, 2 of 5 right, step 1 of run quick`."""
-    evidence = event.evidence or {}
-    parts = []
-    if "problem" in evidence:
-        parts.append(f"from {evidence['problem']}")
-    rewards = [reward for _, reward in evidence.get("rollouts", []) if reward is not None]
-    if rewards:
-        right = sum(reward >= 1 for reward in rewards)
-        parts.append(f"{right} of {len(rewards)} right")
-    if "run" in evidence:
-        parts.append(f"step {evidence['step'] + 1} of run {evidence['run']}")
-    if "source" in evidence:
-        parts.append(f"imported from {evidence['source']}")
-    return ", ".join(parts)
 
 
 def _life(store: Store, experience: str, events: tuple[Event, ...]) -> Iterator[str]:
@@ -165,19 +127,6 @@ def _life(store: Store, experience: str, events: tuple[Event, ...]) -> Iterator[
             indent=2,
         )
         yield from event_lines(event, before)
-
-
-def event_object(event: Event) -> dict[str, Any]:
-    """Returns an event as JSON for programs."""
-    return {
-        "version": f"v{event.version}",
-        "op": event.op,
-        "experience": event.experience,
-        "text": event.text,
-        "reason": event.reason,
-        "evidence": event.evidence,
-        "redacted": event.redacted,
-    }
 
 
 def library_object(library: Library) -> list[dict[str, str]]:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import click
 
+from tfgrpo.accounts import account
 from tfgrpo.cli import text
 from tfgrpo.cli.context import App, pass_app
+from tfgrpo.cli.runs import mishaps_told
+from tfgrpo.store.protection import protected
 from tfgrpo.store.revisions import run_of_history
 
 
@@ -13,7 +16,8 @@ from tfgrpo.store.revisions import run_of_history
 @click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
 @pass_app
 def status(app: App, as_json: bool) -> None:
-    """Show where HEAD is, what the library holds, and which runs are unfinished.
+    """Show where HEAD is, whether its branch is protected, what the library holds, and which
+    runs are running or unfinished.
 
     \b
     Examples:
@@ -24,23 +28,34 @@ def status(app: App, as_json: bool) -> None:
     head = store.head
     library = store.library(head.version)
     runs = [(run, store.runs.state(run)) for run in store.runs.all()]
+    name = run_of_history(store, head.version)
+    here = store.runs.find(name) if name is not None else None
+    shown = [run for run, state in runs if state != "finished" or run == here]
+    accounts = {run.name: account(store, run) for run in shown}
     unfinished = [(run, state) for run, state in runs if state != "finished"]
+    kept = protected(store, "branch")
     if as_json:
         text.emit_json(
             {
                 "store": str(app.path),
                 "head": head.version.name,
                 "branch": head.branch,
+                "protected": head.branch in kept,
                 "experiences": len(library),
                 "versions": store.port.last_version() + 1,
                 "bytes": app.path.stat().st_size,
-                "run": run_of_history(store, head.version),
+                "run": name,
+                "accounts": {
+                    run: {"refused": a.refused, "failed": a.failed, "repaired": a.repaired}
+                    for run, a in accounts.items()
+                },
                 "unfinished": [{"run": run.name, "state": state} for run, state in unfinished],
             }
         )
         return
     where = f"on branch {head.branch}" if head.branch else "HEAD is detached"
-    click.echo(f"{where}, at {click.style(head.version.name, fg='yellow')}")
+    told = ", protected: it moves only with --force" if head.branch in kept else ""
+    click.echo(f"{where}, at {click.style(head.version.name, fg='yellow')}{told}")
     click.echo(f"  {head.version.message}")
     size = text.plural(len(library), "experience")
     letters = sum(len(e.text) for e in library)
@@ -48,6 +63,11 @@ def status(app: App, as_json: bool) -> None:
     click.echo(f"  store: {app.path}, {app.path.stat().st_size / 1e6:.1f} MB")
     if head.branch is None:
         click.echo("  `tfgrpo checkout main` goes back to the branch main")
+    for run_name, found in accounts.items():
+        if mishaps_told(found):
+            click.echo(
+                f"run {run_name}: {mishaps_told(found)}; `tfgrpo runs {run_name}` lists them"
+            )
     for run, state in unfinished:
         states = store.runs.states(run)
         click.echo(f"run {run.name} is {state}")

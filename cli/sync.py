@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from tfgrpo.cli import checkout, combine, text
-from tfgrpo.cli.context import REMOTE, REVISION, App, author, pass_app
+from tfgrpo.cli.context import BRANCH, REF, REMOTE, App, author, force_option, pass_app
 from tfgrpo.store import merge as merges
 from tfgrpo.store.errors import InvalidOperation, UnknownRevision
 from tfgrpo.store.find import store_path
@@ -70,7 +70,7 @@ def clone(app: App, location: str, folder: Path | None) -> None:
 
 @click.command()
 @click.argument("remote", required=False, type=REMOTE)
-@click.argument("branches", nargs=-1)
+@click.argument("branches", nargs=-1, type=BRANCH)
 @pass_app
 def fetch(app: App, remote: str | None, branches: tuple[str, ...]) -> None:
     """Bring a remote's new versions, branches and tags here; no branch of yours moves.
@@ -101,10 +101,11 @@ def fetch(app: App, remote: str | None, branches: tuple[str, ...]) -> None:
 
 @click.command()
 @click.argument("remote", required=False, type=REMOTE)
-@click.argument("branch", required=False)
+@click.argument("branch", required=False, type=BRANCH)
 @click.option("--ours", "take", flag_value="ours", help="Conflicts: take HEAD's text.")
 @click.option("--theirs", "take", flag_value="theirs", help="Conflicts: take the other text.")
 @click.option("-m", "--message", help="The message of a version that merges.")
+@force_option
 @pass_app
 def pull(
     app: App, remote: str | None, branch: str | None, take: str | None, message: str | None
@@ -120,6 +121,7 @@ def pull(
       tfgrpo pull origin main --theirs
     """
     from tfgrpo import locations
+    from tfgrpo.alike import alike
     from tfgrpo.store import sync
 
     store = app.store
@@ -157,14 +159,17 @@ def pull(
         checkout.materialise(app)
     else:
         combine.say(app, done.after, into)
-    combine.alike(app, done.before, done.after)
+    near = alike(store.library(done.before), store.library(done.after))
+    combine.point_out(app, near, done.after)
 
 
 @click.command()
 @click.argument("remote", required=False, type=REMOTE)
-@click.argument("names", nargs=-1, type=REVISION)
+@click.argument("names", nargs=-1, type=REF)
 @click.option("--all", "all_", is_flag=True, help="Every branch of this store.")
-@click.option("-f", "--force", is_flag=True, help="Move names there that would not go forward.")
+@click.option(
+    "-f", "--force", is_flag=True, help="Move names there that are protected or not behind."
+)
 @click.option("-d", "--delete", "delete_", is_flag=True, help="Forget NAMES there; versions stay.")
 @pass_app
 def push(

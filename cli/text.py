@@ -6,17 +6,19 @@ click, which takes it away again when the output is no terminal.
 
 from __future__ import annotations
 
-import difflib
-import json
-import shutil
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from contextlib import contextmanager
+from contextvars import ContextVar
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
 from tfgrpo.store.records import Op
+
+T = TypeVar("T")
 
 if TYPE_CHECKING:
     from tfgrpo.cli.context import App
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 SIGNS: dict[Op, str] = {"ADD": "+", "MODIFY": "~", "DELETE": "-", "KEEP": "="}
 COLOURS: dict[Op, str] = {"ADD": "green", "MODIFY": "yellow", "DELETE": "red", "KEEP": "cyan"}
 UNWRAPPED = 10_000
+_inset = ContextVar("_inset", default=0)
 
 
 class Word(NamedTuple):
@@ -53,7 +56,19 @@ def width() -> int:
     """Returns how wide lines may be: the terminal's width, and no limit when piped."""
     if not sys.stdout.isatty():
         return UNWRAPPED
-    return max(40, shutil.get_terminal_size().columns)
+    import shutil
+
+    return max(40, shutil.get_terminal_size().columns) - _inset.get()
+
+
+@contextmanager
+def inset(columns: int) -> Iterator[None]:
+    """Inside it lines are narrower, to stand right of something that takes `columns`."""
+    before = _inset.set(_inset.get() + columns)
+    try:
+        yield
+    finally:
+        _inset.reset(before)
 
 
 def words(text: str, **look: Any) -> list[Word]:
@@ -82,6 +97,8 @@ def word_diff(before: str, after: str) -> list[Word]:
 
     On a terminal colour tells them apart; elsewhere they are marked [-so-] and {+so+}.
     """
+    import difflib
+
     a, b = before.split(), after.split()
     coloured = colourful()
     line: list[Word] = []
@@ -145,6 +162,11 @@ def plural(count: int, noun: str) -> str:
     return f"{count} {noun}"
 
 
+def first(items: Iterable[T], number: int | None) -> Iterator[T]:
+    """Returns the first so many items, however large the number; all for None."""
+    return islice(items, None if number is None else min(number, sys.maxsize))
+
+
 def emit(app: App, lines: Iterator[str] | Iterable[str]) -> None:
     """Prints lines, through a pager when they are more than the terminal holds.
 
@@ -155,6 +177,8 @@ def emit(app: App, lines: Iterator[str] | Iterable[str]) -> None:
             click.echo(line)
         return
     held: list[str] = []
+    import shutil
+
     room = shutil.get_terminal_size().lines - 2
     lines = iter(lines)
     for line in lines:
@@ -175,11 +199,15 @@ def _chain(held: list[str], rest: Iterator[str]) -> Iterator[str]:
 
 def emit_json(value: object) -> None:
     """Prints a value as JSON for programs."""
+    import json
+
     click.echo(json.dumps(value, ensure_ascii=False, indent=2))
 
 
 def emit_json_lines(values: Iterable[object]) -> None:
     """Prints values as JSON, one a line, as they come."""
+    import json
+
     for value in values:
         click.echo(json.dumps(value, ensure_ascii=False))
 

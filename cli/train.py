@@ -10,22 +10,27 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tfgrpo.cli import checkout, heldout, options, text
-from tfgrpo.cli.context import App, author, pass_app
+from tfgrpo.cli.context import BRANCH, RUN, App, author, force_option, pass_app
 
 if TYPE_CHECKING:
     from tfgrpo.store.records import Version
     from tfgrpo.store.runs import Run
     from tfgrpo.store.store import Store
 
-PROMPTS = ("rollout", "summary", "comparison", "controller", "strategies", "rejected", "credit")
+PROMPTS = (
+    *("rollout", "summary", "comparison", "controller", "strategies", "prune"),
+    *("rejected", "credit"),
+)
 
 
 @click.command()
 @click.argument("data", required=False)
 @click.option("--run", "name", help="The run's name; else run in [train], else after the data.")
-@click.option("--resume", metavar="RUN", help="Go on with this run, with the settings it has.")
+@click.option(
+    "--resume", type=RUN, metavar="RUN", help="Go on with this run, with the settings it has."
+)
 @click.option("--new", is_flag=True, help="A new run, even where one like it is unfinished.")
-@click.option("--branch", help="The branch that learns; else HEAD's.")
+@click.option("--branch", type=BRANCH, help="The branch that learns; else HEAD's.")
 @click.option("--epochs", type=int, help="Passes over the data.  [3]")
 @click.option("--batch-size", type=int, help="Problems in a step.  [100]")
 @click.option("--group-size", type=int, help="Attempts at a problem in a step.  [5]")
@@ -62,6 +67,11 @@ PROMPTS = ("rollout", "summary", "comparison", "controller", "strategies", "reje
 @click.option("--learning-objective", help="What should be learned, in your words.")
 @click.option("--max-words", type=int, help="The most words of an experience.  [32]")
 @click.option(
+    "--library-tokens",
+    type=int,
+    help="The most tokens of the library; at the cap it is merged and pruned.  [no cap]",
+)
+@click.option(
     "--summarise-over",
     type=int,
     help="Shorter attempts are compared as they are, in characters.  [0]",
@@ -80,6 +90,7 @@ PROMPTS = ("rollout", "summary", "comparison", "controller", "strategies", "reje
 @click.option("--sealed", help="Problems to compare on once, when all is done; on record.")
 @click.option("--estimate", is_flag=True, help="Say what it would take, and do nothing.")
 @click.option("--budget", help="Stop before this is spent: 5.00 in dollars, or 200000tok.")
+@force_option
 @options.shared
 @pass_app
 def train(
@@ -200,7 +211,8 @@ def _begin(
     others = heldout.checked(app, asked, domain, dataset)
     for prompt in PROMPTS:
         domain.template(prompt, Path(asked.prompts) if asked.prompts else None)
-    known = None not in cost.prices(app, config, asked.models)
+    of_embeddings = cost.embedding_price(app, config, asked.models)
+    known = None not in (*cost.prices(app, config, asked.models), of_embeddings)
     cost.budget(app, config, budget, None, known)
     if estimate:
         cost.print_estimate(app, asked, domain, dataset, others, config)
@@ -245,7 +257,8 @@ def _work(app: App, run: Run, resumed: bool, config: Path | None, given: str | N
         )
     gate = heldout.opened(app, run, settings, domain, "gate")
     prices = cost.prices(app, config, settings.models)
-    budget = cost.budget(app, config, given, run, None not in prices)
+    of_embeddings = cost.embedding_price(app, config, settings.models)
+    budget = cost.budget(app, config, given, run, None not in (*prices, of_embeddings))
     with lock.held(app.store.runs.lock_path(run)) as free:
         if not free:
             raise InvalidOperation(
@@ -273,6 +286,7 @@ def _work(app: App, run: Run, resumed: bool, config: Path | None, given: str | N
                         prompts=Path(settings.prompts) if settings.prompts else None,
                         price=prices[0],
                         reflection_price=prices[1],
+                        embedding_price=of_embeddings,
                         budget=budget,
                         gate=gate,
                     )
@@ -300,10 +314,15 @@ def _steps_done(store: Store, run: Run) -> int:
 
 def _tell(app: App, run: Run, seconds: float) -> None:
     """Says what came of a run, and writes the library for inference."""
+    from tfgrpo.accounts import account
+    from tfgrpo.cli import runs
     from tfgrpo.cli.live import span
 
     store = app.store
     done = _steps_done(store, run)
+    wrong = runs.mishaps_told(account(store, run))
+    if wrong:
+        click.echo(f"{wrong}; `tfgrpo runs {run.name}` lists them")
     first, last = f"{run.name}/step_0", f"{run.name}/step_{done}"
     added = sum(change.op == "ADD" for change in store.diff(first, last))
     told = f"learned {text.plural(added, 'experience')} in {text.plural(done, 'version')}"

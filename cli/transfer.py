@@ -7,8 +7,9 @@ from pathlib import Path
 import click
 
 from tfgrpo import interchange
-from tfgrpo.cli import checkout, show, text
-from tfgrpo.cli.context import REVISION, App, pass_app
+from tfgrpo.cli import checkout, text
+from tfgrpo.cli.context import REVISION, App, force_option, pass_app
+from tfgrpo.cli.events import event_lines
 from tfgrpo.interchange.outgoing import DESCRIPTION, NAME
 from tfgrpo.store.errors import InvalidOperation
 
@@ -68,6 +69,7 @@ def export(
 )
 @click.option("-m", "--message", help="The version's message.")
 @click.option("--again", is_flag=True, help="Put back texts that were changed or deleted since.")
+@force_option
 @pass_app
 def import_(
     app: App,
@@ -99,7 +101,6 @@ def import_(
         _import_git(app, folder)
         return
     branch = _branch(app)
-    before = {e.id: e.text for e in app.store.library("HEAD")}
     document = interchange.read(Path(what), format_)
     found = interchange.bring_in(app.store, document, branch, message=message, again=again)
     if not found.versions:
@@ -111,11 +112,10 @@ def import_(
     for version in found.versions[:SHOWN]:
         click.echo(f"{version.name} on {branch}: {version.message}")
         events = app.store.events(version)
+        texts = app.store.texts_before(events[:SHOWN])
         for event in events[:SHOWN]:
-            for line in show.event_lines(event, before.get(event.experience)):
+            for line in event_lines(event, texts.get(event.row)):
                 click.echo(line)
-            if event.text is not None:
-                before[event.experience] = event.text
         if len(events) > SHOWN:
             more = text.plural(len(events) - SHOWN, "more event")
             click.echo(f"… and {more}: `tfgrpo show {version.name}` has them all")

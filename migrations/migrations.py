@@ -221,7 +221,7 @@ REMOTES = """
 create table remotes (
     name     text primary key,
     location text not null                   -- a path, ssh://host/path or host:path
-) without rowid;
+);
 """
 
 

@@ -1,36 +1,44 @@
 """The event store: versions, events, replay, diff, names. Knows no model and no terminal.
 
-Start at `store.py`; `records.py` has the nouns, `port.py` what needs a database.
+Start at `store.py`; `records.py` has the nouns, `port.py` what needs a database. A name is
+loaded from its module when it is first asked for, so that a command loads no more than it uses.
 """
 
-from tfgrpo.store.canonical import derived_id
-from tfgrpo.store.errors import (
-    AmbiguousRevision,
-    BadLocation,
-    InvalidName,
-    InvalidOperation,
-    PushRefused,
-    StaleVersion,
-    StoreError,
-    TfgrpoError,
-    TransferError,
-    UnknownRevision,
-)
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from tfgrpo.store.find import find, store_path
-from tfgrpo.store.records import (
-    OPS,
-    Change,
-    Event,
-    Experience,
-    Head,
-    Json,
-    Library,
-    Op,
-    Operation,
-    RefMove,
-    Version,
-)
-from tfgrpo.store.store import ROOT, Store
+
+if TYPE_CHECKING:
+    from tfgrpo.store.canonical import derived_id
+    from tfgrpo.store.errors import (
+        AmbiguousRevision,
+        BadLocation,
+        InvalidName,
+        InvalidOperation,
+        ProtectedName,
+        PushRefused,
+        StaleVersion,
+        StoreError,
+        TfgrpoError,
+        TransferError,
+        UnknownRevision,
+    )
+    from tfgrpo.store.records import (
+        OPS,
+        Change,
+        Event,
+        Experience,
+        Head,
+        Json,
+        Library,
+        Op,
+        Operation,
+        RefMove,
+        Version,
+    )
+    from tfgrpo.store.store import ROOT, Store
 
 __all__ = [
     "OPS",
@@ -47,6 +55,7 @@ __all__ = [
     "Library",
     "Op",
     "Operation",
+    "ProtectedName",
     "PushRefused",
     "RefMove",
     "StaleVersion",
@@ -60,3 +69,45 @@ __all__ = [
     "find",
     "store_path",
 ]
+
+MODULES = {
+    "canonical": ("derived_id",),
+    "errors": (
+        "AmbiguousRevision",
+        "BadLocation",
+        "InvalidName",
+        "InvalidOperation",
+        "ProtectedName",
+        "PushRefused",
+        "StaleVersion",
+        "StoreError",
+        "TfgrpoError",
+        "TransferError",
+        "UnknownRevision",
+    ),
+    "records": (
+        "OPS",
+        "Change",
+        "Event",
+        "Experience",
+        "Head",
+        "Json",
+        "Library",
+        "Op",
+        "Operation",
+        "RefMove",
+        "Version",
+    ),
+    "store": ("ROOT", "Store"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
+    for module, names in MODULES.items():
+        if name in names:
+            found = getattr(import_module(f"tfgrpo.store.{module}"), name)
+            globals()[name] = found
+            return found
+    raise AttributeError(f"module 'tfgrpo.store' has no attribute {name!r}")

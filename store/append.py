@@ -43,6 +43,7 @@ def record(
     salts = os.urandom(SALT_BYTES * len(operations))
     for i, operation in enumerate(operations):
         op, id, text, reason, evidence = operation
+        reason = reason or None  # an empty one says nothing, and there is nothing to seal
         row = position + 1 + i
         if op in ("ADD", "MODIFY"):
             if text is None or not text.strip():
@@ -51,7 +52,6 @@ def record(
             raise InvalidOperation(f"there is no operation {op!r}", hint="ADD MODIFY DELETE KEEP")
         else:
             text = None
-        _check_unicode(op, text, reason)
         if op == "ADD":
             id, replaces, birth = add_follows(port, position, live, changed, id)
         else:
@@ -73,7 +73,7 @@ def record(
                 evidence=canonical(evidence).decode() if evidence else None,
                 replaces=replaces,
                 birth=birth,
-                seal=seal(salt, text, reason) if salt else None,
+                seal=_sealed(op, salt, text, reason) if salt else None,
                 salt=salt,
                 schema=EVENT_SCHEMA,
             )
@@ -85,16 +85,15 @@ def record(
     return rows, changed
 
 
-def _check_unicode(op: str, *texts: str | None) -> None:
-    """Raises InvalidOperation for half a character: a lone surrogate cannot be written."""
-    for text in texts:
-        try:
-            (text or "").encode()
-        except UnicodeEncodeError as error:
-            raise InvalidOperation(
-                f"{op}: the text is not whole Unicode ({error.reason})",
-                hint="a character was cut in half on the way here",
-            ) from None
+def _sealed(op: str, salt: bytes, text: str | None, reason: str | None) -> bytes:
+    """Returns the seal. Raises InvalidOperation for half a character, which has no bytes."""
+    try:
+        return seal(salt, text, reason)
+    except UnicodeEncodeError as error:
+        raise InvalidOperation(
+            f"{op}: the text is not whole Unicode ({error.reason})",
+            hint="a character was cut in half on the way here",
+        ) from None
 
 
 def add_follows(

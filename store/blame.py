@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from tfgrpo.store import replay
 from tfgrpo.store.port import Port, lane_of, lane_start
-from tfgrpo.store.records import Event, Experience, Version
-from tfgrpo.store.store import Store
+from tfgrpo.store.records import REDACTED, Event, Experience, Version
+from tfgrpo.store.store import Store, event_of
 
 
 class Blame(NamedTuple):
@@ -20,12 +21,24 @@ class Blame(NamedTuple):
 
 def blame(store: Store, version: Version) -> list[Blame]:
     """Returns who last shaped each experience of a library, in library order."""
-    library = store.library(version)
-    keeps = store.port.count_keeps([e.row for e in library], history(store.port, version.position))
-    events = store.events_at([e.row for e in library])
+    with replay.without_gc():
+        return _blame(store, version)
+
+
+def _blame(store: Store, version: Version) -> list[Blame]:
+    live = replay.live_rows(store.port, version.position)
+    events = replay.all_of(live, store.port.events_at(live))
+    rows = {e.experience: e.row for e in events}
+    keeps = store.port.count_keeps(rows, history(store.port, version.position))
+    versions = store.versions_of(live)
     return [
-        Blame(e, events[e.row], store.version(events[e.row].version), keeps.get(e.row, 0))
-        for e in library
+        Blame(
+            Experience(e.experience, REDACTED if e.text is None else e.text, e.row, e.text is None),
+            event_of(e, versions[e.row].number),
+            versions[e.row],
+            keeps.get(e.row, 0),
+        )
+        for e in sorted(events, key=lambda e: e.birth or e.row)
     ]
 
 

@@ -8,7 +8,6 @@ endless loop. What is wrong but well formed is found by `fsck`.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -53,13 +52,19 @@ def checked(rows: list[Any], shape: str, what: str) -> list[Any]:
 
 def check_row(row: Sequence[object] | None, shape: str, what: str) -> Any:
     """Returns a row, or None where there is none, checked as `checked` does."""
-    return None if row is None else checked([row], shape, what)[0]
+    if row is not None:
+        for letter, value in zip(shape, row, strict=True):
+            if type(value) not in TYPES[letter] or (letter == "t" and not 0 <= value < LATEST):  # type: ignore[operator]
+                checked([row], shape, what)  # which says what is wrong
+    return row
 
 
 def parsed(text: str | None, what: str, kind: type = dict) -> Any:
     """Returns what JSON text says, which must be of `kind`. Raises StoreError naming `what`."""
     if text is None:
         return kind()
+    import json  # which a view of a store without evidence and meta does not need
+
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):

@@ -52,3 +52,7 @@ class PushRefused(TfgrpoError):
 
 class InvalidName(TfgrpoError):
     """A branch, tag or run name that cannot be used."""
+
+
+class ProtectedName(TfgrpoError):
+    """A branch or tag that is protected would have moved, been renamed or gone."""

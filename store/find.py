@@ -1,10 +1,18 @@
-"""Where a store is: `.tfgrpo/store.db`, found by walking up as git finds `.git`."""
+"""Where a store is: `.tfgrpo/store.db`, found by walking up as git finds `.git`.
+
+The walk is over plain strings: `pathlib` alone would take a tenth of the time in which
+`tfgrpo log` starts.
+"""
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
+from typing import TYPE_CHECKING
 
 from tfgrpo.store.errors import StoreError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 FOLDER = ".tfgrpo"
 FILE = "store.db"
@@ -28,12 +36,22 @@ def located(path: Path) -> Path:
 
 def find(start: Path) -> Path:
     """Returns the path of the nearest store at or above `start`. Raises StoreError if none."""
-    start = start.resolve()
-    for folder in (start, *start.parents):
-        path = store_path(folder)
-        if path.is_file():
+    from pathlib import Path
+
+    return Path(find_file(str(start)))
+
+
+def find_file(start: str) -> str:
+    """Does what `find` does, for a command that needs no Path."""
+    start = folder = os.path.realpath(start)
+    while True:
+        path = os.path.join(folder, FOLDER, FILE)
+        if os.path.isfile(path):
             return path
-    raise StoreError(
-        f"no store here or above {start}",
-        hint="run `tfgrpo init` to make one, or name one with --store",
-    )
+        above = os.path.dirname(folder)
+        if above == folder:
+            raise StoreError(
+                f"no store here or above {start}",
+                hint="run `tfgrpo init` to make one, or name one with --store",
+            )
+        folder = above

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import islice
 from typing import NamedTuple
 
 from tfgrpo.store import redact, replay
 from tfgrpo.store.append import event_content
 from tfgrpo.store.canonical import seal, version_digest
 from tfgrpo.store.checks import Problem, attempt, check_storage
-from tfgrpo.store.port import EventRow, Port, lane_of, lane_start
+from tfgrpo.store.port import EventRow, Link, Port, lane_of, lane_start
 from tfgrpo.store.records import Version
 from tfgrpo.store.sqlite import SqlitePort
 from tfgrpo.store.store import ROOT, Store
@@ -33,28 +34,32 @@ def fsck(store: Store) -> Checked:
     port = store.port
     problems: list[Problem] = []
     versions, events = 0, 0
+    blank: set[int] = set()
 
     def chain() -> Iterator[Problem]:
         nonlocal versions, events
         digests: dict[int, bytes] = {}
         live: dict[int, dict[str, tuple[int, int]]] = {}
+        reader = _Reader(port)
         versions = port.last_version() + 1
-        for number in range(versions):
-            version = port.version(number)
-            if version is None:
-                yield Problem(f"v{number}", "is missing")
-                continue
-            rows = list(port.events(version.position - version.events, version.position))
+        after = 0
+        for link in port.chain():
+            version = link.version
+            yield from (Problem(f"v{n}", "is missing") for n in range(after, version.number))
+            after = version.number + 1
+            rows = reader.events(version)
             events += len(rows)
-            yield from _version(port, version, rows, digests)
+            blank.update(row.row for row in rows if row.salt is None and row.seal is not None)
+            yield from _version(link, rows, digests)
             yield from _replay(port, version, rows, live)
-            digests[number] = version.digest
+            digests[version.number] = version.digest
         yield from _strays(port, events)
 
-    problems += attempt("versions", chain)
+    with replay.without_gc():
+        problems += attempt("versions", chain)
     problems += attempt("snapshots", lambda: _snapshots(port))
     problems += attempt("names", lambda: _names(store, versions))
-    problems += attempt("redactions", lambda: _redactions(store))
+    problems += attempt("redactions", lambda: _redactions(store, blank))
     if isinstance(port, SqlitePort):
         problems += check_storage(port)
     return Checked(versions, events, tuple(problems))
@@ -69,9 +74,29 @@ def repair(store: Store) -> int:
     return count
 
 
-def _version(
-    port: Port, version: Version, rows: list[EventRow], digests: dict[int, bytes]
-) -> Iterator[Problem]:
+class _Reader:
+    """Reads the events of one version after the other: as one stream, while a lane goes on."""
+
+    def __init__(self, port: Port) -> None:
+        self._port = port
+        self._stream: Iterator[EventRow] = iter(())
+        self._at = -1
+
+    def events(self, version: Version) -> list[EventRow]:
+        """Returns the events of a version, those that there are."""
+        after, upto = version.position - version.events, version.position
+        if after == upto:
+            return []
+        if after != self._at:
+            self._stream = self._port.events(after, lane_start(lane_of(after) + 1) - 1)
+        rows = list(islice(self._stream, version.events))
+        whole = len(rows) == version.events and rows[-1].row == upto
+        self._at = upto if whole else -1
+        return rows if whole else list(self._port.events(after, upto))
+
+
+def _version(link: Link, rows: list[EventRow], digests: dict[int, bytes]) -> Iterator[Problem]:
+    version = link.version
     if version.number == 0:
         if version != ROOT:
             yield Problem("v0", "is not the empty library")
@@ -81,7 +106,7 @@ def _version(
     for row in rows:
         if row.salt is not None and row.seal != seal(row.salt, row.text, row.reason):
             yield Problem(f"event {row.row}", f"of {version.name}: its text is not what was sealed")
-        elif row.salt is None and (row.text is not None or row.reason is not None):
+        elif row.salt is None and (row.text is not None or row.reason):
             yield Problem(f"event {row.row}", f"of {version.name}: its text has no seal")
         if row.evidence is not None and not _is_json(row.evidence):
             yield Problem(f"event {row.row}", f"of {version.name}: its evidence is no JSON")
@@ -90,12 +115,12 @@ def _version(
         if parent not in digests:
             yield Problem(version.name, f"builds on v{parent}, which is not there before it")
     digest = version_digest(
-        schema=port.version_schema(version.number),
+        schema=link.schema,
         parents=[digests[p] for p in parents if p in digests],
         author=version.author,
         time=version.time,
         message=version.message,
-        meta=port.version_meta(version.number),
+        meta=link.meta,
         events=map(event_content, rows),
     )
     if digest != version.digest:
@@ -114,15 +139,18 @@ def _replay(
         live[lane] = {} if lane == 0 else _live_at(port, port.lane_base(lane))
     here = live[lane]
     for row in rows:
-        where = f"event {row.row}"
         standing = here.get(row.experience)
         if row.op == "ADD":
             if standing is not None:
-                yield Problem(where, f"of {version.name}: adds {row.experience}, which is there")
+                yield Problem(
+                    f"event {row.row}", f"of {version.name}: adds {row.experience}, which is there"
+                )
             here[row.experience] = (row.row, row.birth or row.row)
             continue
         if standing is None or standing[0] != row.replaces:
-            yield Problem(where, f"of {version.name}: does not follow on what it says it does")
+            yield Problem(
+                f"event {row.row}", f"of {version.name}: does not follow on what it says it does"
+            )
         if row.op == "DELETE":
             here.pop(row.experience, None)
         elif row.op == "MODIFY":
@@ -165,14 +193,9 @@ def _names(store: Store, versions: int) -> Iterator[Problem]:
             yield Problem(move.name, f"follows {move.symbol}, which is not there")
 
 
-def _redactions(store: Store) -> Iterator[Problem]:
+def _redactions(store: Store, blank: set[int]) -> Iterator[Problem]:
     """Checks that what is blank is on record, and what is on record is blank and gone."""
-    port = store.port
-    recorded = set(port.redacted())
-    blank = set()
-    for row in port.events(0, 1 << 62):
-        if row.seal is not None and row.salt is None:
-            blank.add(row.row)
+    recorded = set(store.port.redacted())
     for event in sorted(blank - recorded):
         yield Problem(f"event {event}", "was blanked, and no redaction is on record")
     for event in sorted(recorded - blank):

@@ -1,8 +1,9 @@
 """The journal's writer: every answer on the disk before anybody acts on it.
 
-One thread owns one connection. Whatever is handed to it within `WINDOW` seconds goes into one
-transaction, so 128 calls in flight share an fdatasync and few pages are written twice, and the
-event loop never waits for the disk. `append` returns when the row is durable; a run killed
+One thread owns one connection. Whatever has been handed to it while it was writing goes into
+the next transaction together, and where rows come thick, it waits `WINDOW` seconds for more: 128
+calls in flight share an fdatasync, few pages are written twice, and the event loop never waits
+for the disk. `append` returns when the row is durable; a run killed
 right after has it. A failed write (a full disk) is raised to everyone whose row was in it.
 
 Rows go in by statements of many rows each. The interpreter's lock changes hands with every
@@ -26,9 +27,12 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 from tfgrpo.store.canonical import canonical
 from tfgrpo.store.errors import StoreError
 from tfgrpo.store.runs import TOKENS, Call, RolloutRow
-from tfgrpo.store.sqlite import connect, translated
+from tfgrpo.store.sqlite import connect, translated, writing
+from tfgrpo.store.turns import Turns
 
-WINDOW = 0.02
+WINDOW = 0.05
+THICK = 2
+"""Rows of a batch beyond which the next one waits for more."""
 CHUNKS = (64, 16, 4, 1)
 """Rows of a statement: few sizes, so that each is prepared once."""
 
@@ -50,6 +54,7 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._turns = Turns(path)
         self._queue: queue.SimpleQueue[Write | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="tfgrpo-journal", daemon=True)
         self._closed = False
@@ -81,14 +86,14 @@ class Journal:
 
     def _work(self) -> None:
         connection: sqlite3.Connection | None = None
-        last = False
+        last, rows = False, 0
         while not last:
             batch = [self._queue.get()]
-            if batch[0] is not None and not self._closed:
+            if rows > THICK and not self._closed:
                 time.sleep(WINDOW)
             while not self._queue.empty():
                 batch.append(self._queue.get())
-            last = None in batch
+            last, rows = None in batch, len(batch)
             writes = [item for item in batch if item is not None]
             try:
                 if connection is None:
@@ -100,24 +105,31 @@ class Journal:
             _tell(writes, failed)
         if connection is not None:
             connection.close()
+        self._turns.close()
 
     def _write(
         self, connection: sqlite3.Connection, writes: Sequence[Write]
     ) -> dict[int, BaseException]:
         """Writes a batch; returns what failed. A row that cannot be written costs itself alone."""
         try:
-            _transact(connection, writes)
+            self._transact(connection, writes)
         except sqlite3.IntegrityError as error:
             if len(writes) == 1:
                 return {0: translated(error, self._path)}
             failed: dict[int, BaseException] = {}
             for number, write in enumerate(writes):
                 try:
-                    _transact(connection, [write])
+                    self._transact(connection, [write])
                 except sqlite3.Error as alone:
                     failed[number] = translated(alone, self._path)
             return failed
         return {}
+
+    def _transact(self, connection: sqlite3.Connection, writes: Sequence[Write]) -> None:
+        with writing(connection, self._turns):
+            _insert_calls(connection, [write.call for write in writes if write.call is not None])
+            rollouts = [write.rollout for write in writes if write.rollout is not None]
+            _insert_rollouts(connection, rollouts)
 
 
 def _tell(writes: Sequence[Write], failed: dict[int, BaseException]) -> None:
@@ -138,20 +150,6 @@ def _tell(writes: Sequence[Write], failed: dict[int, BaseException]) -> None:
     for loop, told in loops.items():
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more
             loop.call_soon_threadsafe(settle, told)
-
-
-def _transact(connection: sqlite3.Connection, writes: Sequence[Write]) -> None:
-    calls = [write.call for write in writes if write.call is not None]
-    rollouts = [write.rollout for write in writes if write.rollout is not None]
-    connection.execute("begin immediate")
-    try:
-        _insert_calls(connection, calls)
-        _insert_rollouts(connection, rollouts)
-        connection.execute("commit")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("rollback")
-        raise
 
 
 def _insert_calls(db: sqlite3.Connection, calls: Sequence[Values]) -> None:

@@ -160,15 +160,15 @@ def merge(
     """Merges a version into a branch; returns where the branch then stands.
 
     A branch that has nothing of its own is moved forward; one that has theirs already stays.
-    Otherwise a version with both parents is appended. Raises MergeConflict, with nothing
-    recorded.
+    Otherwise a version with both parents is appended. Raises MergeConflict, or StaleVersion when
+    another process moved the branch meanwhile, with nothing recorded.
     """
     ours = store.tip(branch)
     base = merge_base(store, ours, theirs)
     if base.number == theirs.number:
         return ours
     if base.number == ours.number:
-        return store.move_branch(branch, theirs)
+        return store.move_branch(branch, theirs, expected=ours)
     return _apply(store, branch, ours, base, theirs, message, resolve, merged=theirs)
 
 
@@ -212,11 +212,12 @@ def _apply(
     )
     if found.conflicts:
         redacted = {e.id for e in store.library(theirs) if e.redacted}
-        why = "were changed on both sides"
+        one = len(found.conflicts) == 1
+        why = f"{'was' if one else 'were'} changed on both sides"
         if redacted.issuperset(conflict.experience for conflict in found.conflicts):
-            why = "cannot be brought over: what they said was redacted"
+            why = f"cannot be brought over: what {'it' if one else 'they'} said was redacted"
         raise MergeConflict(
-            f"{len(found.conflicts)} of the experiences {why}",
+            f"{'1 experience' if one else f'{len(found.conflicts)} experiences'} {why}",
             found.conflicts,
             hint="--ours or --theirs takes one side, --edit asks; nothing was recorded",
         )

@@ -13,9 +13,9 @@ and never enter a digest.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 from tfgrpo.store.records import Op, RefMove, Version
 
@@ -58,12 +58,22 @@ class Redaction(NamedTuple):
     reason: str
 
 
-class Step(NamedTuple):
-    """What replay needs of an event."""
+Step: TypeAlias = tuple[int, Op, int | None]
+"""What replay needs of an event: its row, its operation, the row that it replaces."""
 
-    row: int
-    op: Op
-    replaces: int | None
+Shape: TypeAlias = tuple[str, str | None, int, int]
+"""What a library needs of a live event: experience, text (None: redacted), row, birth.
+
+Both are bare tuples because a checkout reads thousands of them.
+"""
+
+
+class Link(NamedTuple):
+    """A version with what only its digest asks for: its schema, and its meta as stored."""
+
+    version: Version
+    schema: int
+    meta: str | None
 
 
 class Port(Protocol):
@@ -83,6 +93,9 @@ class Port(Protocol):
     def version(self, number: int) -> Version | None:
         """Returns the version of that number."""
 
+    def chain(self) -> Iterator[Link]:
+        """Yields every version, numbers ascending, with what its digest is made from."""
+
     def version_schema(self, number: int) -> int:
         """Returns the number of the rule by which a version's digest is made."""
 
@@ -92,8 +105,17 @@ class Port(Protocol):
     def versions_by_digest(self, prefix: str, limit: int) -> list[Version]:
         """Returns versions whose digest in hex begins with `prefix`."""
 
+    def first_since(self, time: int) -> int | None:
+        """Returns the lowest number of the versions recorded at `time` or later, if any.
+
+        Microseconds since 1970. This reads every version.
+        """
+
     def version_of_row(self, row: int) -> Version:
         """Returns the version that holds the event at `row`."""
+
+    def numbers_of_rows(self, rows: Iterable[int]) -> dict[int, int]:
+        """Returns row → the number of the version that holds the event there."""
 
     def lane_tip(self, position: int) -> bool:
         """Returns whether nothing has been recorded in the lane after `position`."""
@@ -116,11 +138,19 @@ class Port(Protocol):
     def events_at(self, rows: Iterable[int]) -> list[EventRow]:
         """Returns the events at these rows, in row order."""
 
+    def shapes_at(self, rows: Iterable[int]) -> list[Shape]:
+        """Returns what a library needs of the events at these rows, in row order."""
+
     def events_of(self, experience: str) -> list[EventRow]:
         """Returns every event of one experience, in row order, whatever branch it is on."""
 
-    def count_keeps(self, rows: Sequence[int], ranges: Sequence[tuple[int, int]]) -> dict[int, int]:
-        """Returns row → how many KEEPs in these ranges (after, upto] confirm the event there."""
+    def count_keeps(
+        self, rows: Mapping[str, int], ranges: Sequence[tuple[int, int]]
+    ) -> dict[int, int]:
+        """Returns row → how many KEEPs in these ranges (after, upto] confirm the event there.
+
+        `rows` has the rows to look at by experience: an experience has one live event at most.
+        """
 
     def experiences_like(self, prefix: str, limit: int) -> list[str]:
         """Returns the ids that begin with `prefix`."""
@@ -130,6 +160,12 @@ class Port(Protocol):
 
     def count_ops(self, after: int, upto: int) -> dict[Op, int]:
         """Returns how many events of each kind have after < row <= upto."""
+
+    def count_versions(self, ranges: Sequence[tuple[int, int]]) -> int:
+        """Returns how many versions with events end in these ranges (after, upto] of rows."""
+
+    def count_modified(self, ranges: Sequence[tuple[int, int]]) -> dict[str, int]:
+        """Returns experience → how many MODIFYs it has in these ranges (after, upto] of rows."""
 
     def redactions(self, row: int) -> list[Redaction]:
         """Returns the redactions of the event at `row`, oldest first."""
@@ -147,6 +183,9 @@ class Port(Protocol):
 
     def snapshot_positions(self) -> list[int]:
         """Returns the positions of all snapshots, ascending."""
+
+    def snapshot_sizes(self) -> list[int]:
+        """Returns how many bytes each snapshot takes, by position."""
 
     def drop_snapshots(self) -> None:
         """Forgets every snapshot."""

@@ -128,7 +128,8 @@ def redact(
     `reason` goes on record. Where a redacted text was in force, the experience is deleted, or
     given `replacement`. Raises what `plan` raises, and InvalidOperation when reason, author or
     replacement hold the text themselves, when a replacement would stand for several
-    experiences, and when a training run is under way, which would write the text again.
+    experiences, and when a training run is under way, which would write the text again; and
+    ProtectedName when it is in force on a protected branch.
     """
     port = _port(store)
     author = author or store.author

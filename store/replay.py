@@ -10,14 +10,23 @@ the history (its birth), which any other store with the same history orders the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import gc
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from operator import itemgetter
+from typing import TypeVar
 
 from tfgrpo.store.damage import damaged
-from tfgrpo.store.port import EventRow, Port, Step, lane_of, lane_start
+from tfgrpo.store.port import Port, Shape, Step, lane_of, lane_start
 from tfgrpo.store.records import REDACTED, Change, Experience, Library, Version
 
-SNAPSHOT_EVERY = 1000
+T = TypeVar("T")
+
+SNAPSHOT_EVERY = 500
+LIVE_PER_EVENT = 16
+HOP = 50
 SHORT_RANGE = 2000
+BIRTH = itemgetter(3)  # of a Shape
 
 
 def segments(
@@ -51,6 +60,21 @@ def fold(live: set[int], steps: Iterable[Step]) -> None:
             live.add(row)
 
 
+def reading(ranges: Sequence[tuple[int, int]]) -> int:
+    """Returns what a replay over these ranges costs, in events: a hop between lanes is some."""
+    return sum(upto - after for after, upto in ranges) + HOP * (len(ranges) - 1)
+
+
+def snapshot_due(cost: int, live: int) -> bool:
+    """Returns whether a replay that costs so many events deserves a snapshot of so many rows.
+
+    A live row takes about a byte of a snapshot and an event more than two hundred of the log:
+    with an event for every sixteen live rows, snapshots stay far below a tenth of the log,
+    however large the library is.
+    """
+    return cost >= max(SNAPSHOT_EVERY, live // LIVE_PER_EVENT)
+
+
 def live_rows(port: Port, position: int, *, snapshots: bool = True) -> set[int]:
     """Returns the rows of the events that are live at a position, with or without snapshots."""
     snapshot, ranges = segments(port, position, snapshots=snapshots)
@@ -62,22 +86,49 @@ def live_rows(port: Port, position: int, *, snapshots: bool = True) -> set[int]:
 
 def library_at(port: Port, version: Version) -> Library:
     """Returns the library in force at a version."""
-    live = live_rows(port, version.position)
-    rows = port.events_at(live)
-    if len(rows) != len(live):
-        raise damaged(f"{len(live) - len(rows)} events of {version.name} are missing")
-    return Library(version, experiences(rows))
+    with without_gc():
+        return Library(version, experiences(shapes(port, live_rows(port, version.position))))
 
 
-def experiences(rows: Iterable[EventRow]) -> tuple[Experience, ...]:
+def shapes(port: Port, rows: set[int]) -> list[Shape]:
+    """Returns what a library needs of events that have to be there. Raises StoreError."""
+    return all_of(rows, port.shapes_at(rows))
+
+
+def all_of(rows: set[int], found: list[T]) -> list[T]:
+    """Returns what was found at these rows. Raises StoreError unless it is something at each."""
+    if len(found) != len(rows):
+        raise damaged(f"{len(rows) - len(found)} events that are in force are missing")
+    return found
+
+
+def experiences(shapes: Iterable[Shape]) -> tuple[Experience, ...]:
     """Returns live events as experiences, in library order."""
-    ordered = sorted(rows, key=lambda e: e.birth or e.row)
+    new = tuple.__new__  # what Experience() calls, by way of Python
     return tuple(
-        Experience(e.experience, e.text, e.row)
-        if e.text is not None
-        else Experience(e.experience, REDACTED, e.row, True)
-        for e in ordered
+        [
+            new(Experience, (id, text, row, False))
+            if text is not None
+            else Experience(id, REDACTED, row, True)
+            for id, text, row, _ in sorted(shapes, key=BIRTH)
+        ]
     )
+
+
+@contextmanager
+def without_gc() -> Iterator[None]:
+    """Spares thousands of new tuples, none of which can be garbage, a search for cycles.
+
+    That search took a third of a large checkout.
+    """
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def diff(port: Port, a: Version, b: Version) -> tuple[Change, ...]:
@@ -89,15 +140,16 @@ def diff(port: Port, a: Version, b: Version) -> tuple[Change, ...]:
     if lane_of(a.position) == lane_of(b.position) and 0 <= b.position - a.position <= SHORT_RANGE:
         gone, come = _range(port, a.position, b.position)
     else:
-        before, after = live_rows(port, a.position), live_rows(port, b.position)
-        gone, come = before - after, after - before
-    rows = {e.row: e for e in port.events_at(gone | come)}
-    old = {rows[r].experience: rows[r] for r in gone}
-    new = {rows[r].experience: rows[r] for r in come}
-    births = {id: e.birth or e.row for side in (old, new) for id, e in side.items()}
+        old, new = live_rows(port, a.position), live_rows(port, b.position)
+        gone, come = old - new, new - old
+    before: dict[str, str] = {}
+    after: dict[str, str] = {}
+    births: dict[str, int] = {}
+    for id, text, row, birth in shapes(port, gone | come):
+        (after if row in come else before)[id] = REDACTED if text is None else text
+        births[id] = birth
     changes = (
-        Change(id, _text(old.get(id)), _text(new.get(id)))
-        for id in sorted(births, key=lambda id: births[id])
+        Change(id, before.get(id), after.get(id)) for id in sorted(births, key=births.__getitem__)
     )
     return tuple(c for c in changes if c.before != c.after)
 
@@ -114,9 +166,3 @@ def _range(port: Port, after: int, upto: int) -> tuple[set[int], set[int]]:
         if op != "DELETE":
             come.add(row)
     return gone, come
-
-
-def _text(event: EventRow | None) -> str | None:
-    if event is None:
-        return None
-    return event.text if event.text is not None else REDACTED

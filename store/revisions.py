@@ -108,10 +108,11 @@ def _base(store: Store, base: str) -> Version:
     if base in ("HEAD", "@"):
         return store.head.version
     if match := NUMBER.match(base):
-        number, last = int(match[1]), store.port.last_version()
-        version = store.port.version(number) if number <= last else None
+        number = int(match[1])
+        version = store.port.version(number) if number < 1 << 62 else None
         if version is not None:
             return version
+        last = store.port.last_version()
         raise UnknownRevision(f"there is no {base}", hint=f"the newest version is v{last}")
     if match := STEP.match(base):
         return _step(store, base)
@@ -241,7 +242,8 @@ def _parent(store: Store, version: Version, n: int) -> Version:
 def _near(store: Store, base: str) -> str:
     import difflib
 
-    names = [r.name.partition("/")[2] for r in store.port.refs("") if r.version is not None]
+    refs = [r for prefix in (BRANCH, TAG) for r in store.port.refs(prefix)]
+    names = [r.name.partition("/")[2] for r in refs if r.version is not None]
     near = difflib.get_close_matches(base, [n for n in names if n], n=3, cutoff=0.5)
     if near:
         return "did you mean " + " or ".join(near) + "?"

@@ -9,17 +9,18 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tfgrpo.store import lock
-from tfgrpo.store.canonical import canonical, digest
 from tfgrpo.store.damage import check_row, checked, parsed
 from tfgrpo.store.errors import InvalidName, UnknownRevision
 from tfgrpo.store.port import Port
 from tfgrpo.store.records import Json
 from tfgrpo.store.revisions import check_name
 from tfgrpo.store.sqlite import SqlitePort
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 TOKENS = "prompt_tokens, cached_tokens, completion_tokens, reasoning_tokens"
 
@@ -130,16 +131,18 @@ class Spent(NamedTuple):
 class Runs:
     """Reads and appends runs, rollouts, calls and evaluations of the store behind `port`."""
 
-    def __init__(self, port: Port, path: Path) -> None:
+    def __init__(self, port: Port, path: Path | str) -> None:
         assert isinstance(port, SqlitePort)
         self._port = port
         self._db: sqlite3.Connection = port.connection
-        self._locks = path.parent / "locks"
+        self._path = path
 
     # runs:
 
     def create(self, name: str, uid: str, branch: str, base: int, config: Json, author: str) -> Run:
         """Records a new run. Raises InvalidName when the name is taken or cannot be one."""
+        from tfgrpo.store.canonical import canonical, digest
+
         check_name("run", name)
         now = time.time_ns() // 1000
         with self._port.transaction():
@@ -187,6 +190,8 @@ class Runs:
 
     def like(self, config: Json) -> list[Run]:
         """Returns the runs that were asked for with the very same settings, oldest first."""
+        from tfgrpo.store.canonical import digest
+
         return list(self._runs("where digest = ?", digest(config).hex()))
 
     def _runs(self, where: str, *values: object) -> Iterator[Run]:
@@ -226,7 +231,9 @@ class Runs:
 
     def lock_path(self, run: Run) -> Path:
         """Returns the file whose lock the run's process holds while it lives."""
-        return self._locks / f"{run.uid}.lock"
+        from pathlib import Path
+
+        return Path(self._path).parent / "locks" / f"{run.uid}.lock"
 
     # rollouts:
 
@@ -278,11 +285,12 @@ class Runs:
         """Returns what the calls of a run, or of the whole store, came to.
 
         By run, step, stage and model, in the order in which they were first made. Evaluations
-        are a stage of their own.
+        are a stage of their own; embeddings, which belong to no step, too.
         """
         rows = self._port.rows(
-            "select run, step, case when step is null then 'evaluation' else stage end as kind,"
-            " model, sum(attempts - 1), count(*), sum(prompt_tokens), sum(cached_tokens),"
+            "select run, step,"
+            " case when step is null and stage != 'embedding' then 'evaluation' else stage end"
+            " kind, model, sum(attempts - 1), count(*), sum(prompt_tokens), sum(cached_tokens),"
             " sum(completion_tokens), sum(reasoning_tokens), sum(seconds) from journal"
             " where ?1 is null or run = ?1 group by run, step, kind, model order by min(id)",
             (run.id if run else None,),
@@ -301,6 +309,8 @@ class Runs:
         scores: Iterable[Score],
     ) -> Evaluation:
         """Records an evaluation with its scores; the same one again returns the one there."""
+        from tfgrpo.store.canonical import canonical
+
         with self._port.transaction():
             found = self.evaluation(version, digest)
             if found is not None:

@@ -10,23 +10,26 @@ price of one fdatasync. SQLite's own error texts are translated here into errors
 from __future__ import annotations
 
 import array
-import json
+import os
 import sqlite3
 import sys
 import time
 import zlib
+from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from itertools import islice
-from pathlib import Path
-from typing import Any, TypeAlias
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tfgrpo.migrations import APPLICATION_ID, SCHEMA
-from tfgrpo.store.canonical import canonical
 from tfgrpo.store.damage import check_row, checked, damaged, parsed
 from tfgrpo.store.errors import StoreError
-from tfgrpo.store.port import EventRow, Redaction, Step, lane_of, lane_start
+from tfgrpo.store.port import EventRow, Link, Redaction, Shape, Step, lane_of, lane_start
 from tfgrpo.store.records import OPS, Op, RefMove, Version
+from tfgrpo.store.turns import Turns
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 KNOWN = frozenset(OPS)
 Values: TypeAlias = Sequence[object] | Mapping[str, object]
@@ -34,13 +37,13 @@ VERSION_COLUMNS = "number, digest, parent, merged, position, events, author, tim
 REF_COLUMNS = "row, batch, name, version, symbol, previous, previous_symbol, author, time, action"
 
 
-def connect(path: Path, *, create: bool = False) -> sqlite3.Connection:
+def connect(path: Path | str, *, create: bool = False) -> sqlite3.Connection:
     """Opens a store file, making or migrating its schema when that is needed.
 
     Returns a connection in autocommit mode. Raises StoreError for a file that is missing, not
     a store, or made by a newer tfgrpo.
     """
-    if not create and not path.is_file():
+    if not create and not os.path.isfile(path):
         raise StoreError(f"no store at {path}", hint="run `tfgrpo init` to make one")
     connection: sqlite3.Connection | None = None
     try:
@@ -123,7 +126,7 @@ def use_wal(connection: sqlite3.Connection) -> None:
             time.sleep(0.01)
 
 
-def translated(error: sqlite3.Error, path: Path) -> StoreError:
+def translated(error: sqlite3.Error, path: Path | str) -> StoreError:
     """Returns the error that a user should read in place of SQLite's."""
     text = str(error)
     if "full" in text or "disk I/O" in text:
@@ -146,50 +149,68 @@ def translated(error: sqlite3.Error, path: Path) -> StoreError:
     return StoreError(f"{path}: {text}", hint="`tfgrpo fsck` says whether the file is damaged")
 
 
+@contextmanager
+def writing(connection: sqlite3.Connection, turns: Turns) -> Iterator[None]:
+    """A transaction that writes, when it is this writer's turn; whole or not at all."""
+    with turns.turn():
+        connection.execute("begin immediate")
+        try:
+            yield
+            connection.execute("commit")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("rollback")
+            raise
+
+
 class SqlitePort:
     """The port over one SQLite file. One instance belongs to one thread."""
 
-    def __init__(self, path: Path, *, create: bool = False) -> None:
+    def __init__(self, path: Path | str, *, create: bool = False) -> None:
         self.path = path
         self.connection = connect(path, create=create)
+        self._turns = Turns(path)
 
     def close(self) -> None:
         self.connection.close()
+        self._turns.close()
 
     @contextmanager
     def translating(self) -> Iterator[None]:
-        """Turns SQLite's errors into ours."""
+        """Turns SQLite's errors into ours, and Python's about a text that no SQL can hold."""
         try:
             yield
         except sqlite3.Error as error:
             raise translated(error, self.path) from error
         except UnicodeDecodeError:  # SQLite quotes what it could not read
             raise damaged("what SQLite says of it is no text") from None
+        except UnicodeEncodeError as error:
+            raise StoreError(
+                f"{error.object!r} is not whole Unicode",
+                hint="a character was cut in half on the way here",
+            ) from error
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
         if self.connection.in_transaction:  # joins the one that is open
             yield
             return
-        with self.translating():
-            self.connection.execute("begin immediate")
-            try:
-                yield
-                self.connection.execute("commit")
-            except BaseException:
-                if self.connection.in_transaction:
-                    self.connection.execute("rollback")
-                raise
+        with self.translating(), writing(self.connection, self._turns):
+            yield
 
     def rows(self, query: str, values: Values = ()) -> list[Any]:
         """Returns a query's rows."""
-        with self.translating():
+        try:  # and not `translating`, which costs as much as a small query
             return self.connection.execute(query, values).fetchall()
+        except sqlite3.Error as error:
+            raise translated(error, self.path) from error
 
     def row(self, query: str, values: Values = ()) -> Any:
         """Returns a query's first row, or None."""
-        with self.translating():
+        try:
             return self.connection.execute(query, values).fetchone()
+        except sqlite3.Error as error:
+            raise translated(error, self.path) from error
 
     def stream(self, query: str, values: Values = ()) -> Generator[Any, None, None]:
         """Yields a query's rows as they are read."""
@@ -208,6 +229,12 @@ class SqlitePort:
         row = self.row(f"select {VERSION_COLUMNS} from versions where number = ?", (number,))
         return None if row is None else _version(row)
 
+    def chain(self) -> Iterator[Link]:
+        query = f"select {VERSION_COLUMNS}, schema from versions order by number"
+        for row in self.stream(query):
+            *columns, schema = check_row(row, "ibIIiistsSi", "versions")
+            yield Link(_version(tuple(columns)), schema, columns[-1])
+
     def version_schema(self, number: int) -> int:
         (schema,) = self.row("select schema from versions where number = ?", (number,))
         return int(schema)
@@ -224,6 +251,10 @@ class SqlitePort:
         )
         return [v for row in rows if (v := _version(row)).digest.hex().startswith(prefix)]
 
+    def first_since(self, time: int) -> int | None:
+        (number,) = self.row("select min(number) from versions where time >= ?", (time,))
+        return None if number is None else int(number)
+
     def version_of_row(self, row: int) -> Version:
         found = self.row(
             f"select {VERSION_COLUMNS} from versions where position >= ? and events > 0"
@@ -231,8 +262,21 @@ class SqlitePort:
             (row,),
         )
         if found is None:
-            raise StoreError(f"event {row} belongs to no version", hint="`tfgrpo fsck` tells more")
+            raise _of_no_version(row)
         return _version(found)
+
+    def numbers_of_rows(self, rows: Iterable[int]) -> dict[int, int]:
+        query = """
+            select j.value, (
+                select number from versions
+                where position >= j.value and events > 0 order by position limit 1
+            ) from json_each(?) j
+            """
+        numbers = dict(self.rows(query, (str(list(rows)),)))
+        for row, number in numbers.items():
+            if number is None:
+                raise _of_no_version(row)
+        return numbers
 
     def lane_tip(self, position: int) -> bool:
         end = lane_start(lane_of(position) + 1)
@@ -265,38 +309,48 @@ class SqlitePort:
             " where row > ? and row <= ? and op <> 'KEEP' order by row",
             (after, upto),
         )
-        return map(Step._make, checked(rows, "isI", "events"))
+        return _known(checked(rows, "isI", "events"))
 
     def events(self, after: int, upto: int) -> Iterator[EventRow]:
         query = "select * from events where row > ? and row <= ? order by row"
-        rows = self.stream(query, (after, upto))
-        while some := list(islice(rows, 1000)):
-            yield from _events(some)
+        with self.translating():
+            cursor = self.connection.execute(query, (after, upto))
+            while rows := cursor.fetchmany(1000):
+                yield from _events(rows)
 
     def events_at(self, rows: Iterable[int]) -> list[EventRow]:
-        query = "select * from events where row in (select value from json_each(?)) order by row"
-        return _events(self.rows(query, (json.dumps(list(rows)),)))
+        return _events(self._at("e.*", rows))
+
+    def shapes_at(self, rows: Iterable[int]) -> list[Shape]:
+        columns = "e.experience, e.text, e.row, coalesce(e.birth, e.row)"
+        return checked(self._at(columns, rows), "sSii", "events")
+
+    def _at(self, columns: str, rows: Iterable[int]) -> list[Any]:
+        # Asked for in row order, so that a page is read once and nothing has to be sorted.
+        query = f"select {columns} from json_each(?) j cross join events e on e.row = j.value"
+        return self.rows(query, (str(sorted(set(rows))),))
 
     def events_of(self, experience: str) -> list[EventRow]:
         query = "select * from events where experience = ? order by row"
         return _events(self.rows(query, (experience,)))
 
-    def count_keeps(self, rows: Sequence[int], ranges: Sequence[tuple[int, int]]) -> dict[int, int]:
+    def count_keeps(
+        self, rows: Mapping[str, int], ranges: Sequence[tuple[int, int]]
+    ) -> dict[int, int]:
+        # A KEEP comes after what it confirms, and the index on experience holds rows in order:
+        # each probe reads those KEEPs and nothing of the experience's earlier life.
+        import json
+
+        keeps = self.rows(
+            """
+            select k.replaces, k.row
+            from json_each(?) j cross join events k on k.experience = j.key and k.row > j.value
+            where k.replaces = j.value and k.op = 'KEEP'
+            """,
+            (json.dumps(rows),),
+        )
         return dict(
-            self.rows(
-                """
-                select k.replaces, count(*)
-                from events e join events k on k.experience = e.experience
-                where e.row in (select value from json_each(?))
-                    and k.op = 'KEEP' and k.replaces = e.row
-                    and exists (
-                        select 1 from json_each(?) r
-                        where k.row > r.value ->> 0 and k.row <= r.value ->> 1
-                    )
-                group by k.replaces
-                """,
-                (json.dumps(list(rows)), json.dumps(ranges)),
-            )
+            Counter(of for of, row in keeps if any(after < row <= upto for after, upto in ranges))
         )
 
     def experiences_like(self, prefix: str, limit: int) -> list[str]:
@@ -317,6 +371,20 @@ class SqlitePort:
         if not KNOWN.issuperset(counts):
             raise damaged("an event has an operation that there is not")
         return counts
+
+    def count_versions(self, ranges: Sequence[tuple[int, int]]) -> int:
+        query = "select count(*) from versions where position > ? and position <= ? and events > 0"
+        return sum(int(self.row(query, pair)[0]) for pair in ranges)
+
+    def count_modified(self, ranges: Sequence[tuple[int, int]]) -> dict[str, int]:
+        query = (
+            "select experience, count(*) from events"
+            " where row > ? and row <= ? and op = 'MODIFY' group by experience"
+        )
+        found: Counter[str] = Counter()
+        for pair in ranges:
+            found.update(dict(self.rows(query, pair)))
+        return dict(found)
 
     # Snapshots:
 
@@ -339,6 +407,9 @@ class SqlitePort:
 
     def snapshot_positions(self) -> list[int]:
         return [p for (p,) in self.rows("select position from snapshots order by position")]
+
+    def snapshot_sizes(self) -> list[int]:
+        return [n for (n,) in self.rows("select length(live) from snapshots order by position")]
 
     def drop_snapshots(self) -> None:
         with self.transaction():
@@ -445,6 +516,10 @@ class SqlitePort:
             self.connection.execute("reindex")
 
 
+def _of_no_version(row: int) -> StoreError:
+    return StoreError(f"event {row} belongs to no version", hint="`tfgrpo fsck` tells more")
+
+
 def pack(live: Sequence[int]) -> bytes:
     """Returns ascending row numbers as deltas, 64-bit little endian, compressed with zlib."""
     deltas = array.array("q", [b - a for a, b in zip([0, *live], live, strict=False)])
@@ -459,11 +534,7 @@ def unpack(blob: bytes) -> list[int]:
     deltas.frombytes(zlib.decompress(blob))
     if sys.byteorder == "big":
         deltas.byteswap()
-    rows, row = [], 0
-    for delta in deltas:
-        row += delta
-        rows.append(row)
-    return rows
+    return list(accumulate(deltas))
 
 
 def _version(row: tuple[object, ...]) -> Version:
@@ -475,10 +546,14 @@ def _version(row: tuple[object, ...]) -> Version:
 
 
 def _events(rows: list[Any]) -> list[EventRow]:
-    checked(rows, "issSSSIIBBi", "events")
-    if not KNOWN.issuperset(row[1] for row in rows):
+    return list(map(EventRow._make, _known(checked(rows, "issSSSIIBBi", "events"))))
+
+
+def _known(rows: list[Any]) -> list[Any]:
+    """Returns events whose second column is an operation that there is. Raises StoreError."""
+    if not KNOWN.issuperset([row[1] for row in rows]):
         raise damaged("an event has an operation that there is not")
-    return list(map(EventRow._make, rows))
+    return rows
 
 
 def _moves(rows: list[Any]) -> list[RefMove]:
@@ -486,4 +561,8 @@ def _moves(rows: list[Any]) -> list[RefMove]:
 
 
 def _dumps(meta: object) -> str | None:
-    return canonical(meta).decode() if meta else None
+    if not meta:
+        return None
+    from tfgrpo.store.canonical import canonical
+
+    return canonical(meta).decode()

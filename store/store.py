@@ -12,18 +12,14 @@ another for another thread. Reading is safe beside writers in other processes, w
 from __future__ import annotations
 
 import heapq
+import os
 import time as clock
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tfgrpo.store import replay, revisions
-from tfgrpo.store.append import Place, event_content, record
-from tfgrpo.store.canonical import (
-    canonical,
-    version_digest,
-)
+from tfgrpo.store import protection, replay, revisions
 from tfgrpo.store.damage import damaged, parsed
 from tfgrpo.store.errors import (
     InvalidName,
@@ -31,7 +27,7 @@ from tfgrpo.store.errors import (
     StoreError,
     UnknownRevision,
 )
-from tfgrpo.store.find import find
+from tfgrpo.store.find import find_file
 from tfgrpo.store.port import (
     VERSION_SCHEMA,
     EventRow,
@@ -39,6 +35,7 @@ from tfgrpo.store.port import (
     lane_start,
 )
 from tfgrpo.store.records import (
+    REDACTED,
     Change,
     Event,
     Head,
@@ -50,22 +47,19 @@ from tfgrpo.store.records import (
     Version,
 )
 from tfgrpo.store.revisions import BRANCH, HEAD, REMOTE, TAG, check_name
-from tfgrpo.store.runs import Runs
 from tfgrpo.store.sqlite import SqlitePort
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tfgrpo.store.runs import Runs
+    from tfgrpo.store.standing import Standing
 
 DEFAULT_BRANCH = "main"
 
 ROOT = Version(
     number=0,
-    digest=version_digest(
-        schema=VERSION_SCHEMA,
-        parents=(),
-        author="tfgrpo",
-        time=0,
-        message="the empty library",
-        meta=None,
-        events=(),
-    ),
+    digest=bytes.fromhex("e4562ab694a803dd20cfb99a59bb6eeaf8965cdc10d820643cab89a4db76b8f1"),
     parent=None,
     merged=None,
     position=0,
@@ -81,20 +75,38 @@ ROOT = Version(
 class Store:
     """Libraries as an append-only history in one file."""
 
-    def __init__(self, port: Port, path: Path, *, author: str, now: Callable[[], int]) -> None:
+    def __init__(
+        self, port: Port, path: Path | str, *, author: str, now: Callable[[], int]
+    ) -> None:
         self.port = port
-        self.path = path
+        self._path = path
         self.author = author
         self.now = now
-        self._live: tuple[int, dict[str, Place]] | None = None  # of the last commit's version
+        self._standing: Standing | None = None  # after the last commit
         self._operation: tuple[str, int | None] | None = None  # action and batch of an open one
+        self._forced = False
 
     # opening:
 
     @cached_property
+    def path(self) -> Path:
+        """The store's file."""
+        from pathlib import Path
+
+        return Path(self._path)
+
+    @property
+    def evaluated(self) -> bool:
+        """Whether any version was; asked before `runs`, which takes longer to load than a log."""
+        assert isinstance(self.port, SqlitePort)
+        return self.port.row("select 1 from evaluations limit 1") is not None
+
+    @cached_property
     def runs(self) -> Runs:
         """Runs, rollouts, calls and evaluations."""
-        return Runs(self.port, self.path)
+        from tfgrpo.store.runs import Runs
+
+        return Runs(self.port, self._path)
 
     @classmethod
     def open(
@@ -109,7 +121,7 @@ class Store:
         `author` signs the versions that are committed without one of their own; `now` gives
         microseconds since 1970. Raises StoreError.
         """
-        path = find(Path.cwd()) if path is None else Path(path)
+        path = path or find_file(os.getcwd())
         port = SqlitePort(path)
         if port.last_version() < 0:
             port.close()
@@ -125,12 +137,12 @@ class Store:
         now: Callable[[], int] | None = None,
     ) -> Store:
         """Makes a store file with an empty library on the branch `main`, or opens the one there."""
-        path = Path(path)
+        folder = os.path.dirname(path) or "."
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            os.makedirs(folder, exist_ok=True)
         except OSError as error:
             raise StoreError(
-                f"cannot make {path.parent}: {error.strerror}", hint="check the permissions"
+                f"cannot make {folder}: {error.strerror}", hint="check the permissions"
             ) from error
         port = SqlitePort(path, create=True)
         store = cls(port, path, author=author, now=now or _microseconds)
@@ -154,7 +166,7 @@ class Store:
 
     def forget(self) -> None:
         """Drops what is remembered between commits: for those who rolled one back."""
-        self._live = None
+        self._standing = None
 
     # reading:
 
@@ -220,15 +232,40 @@ class Store:
 
     def events_at(self, rows: Iterable[int]) -> dict[int, Event]:
         """Returns row → event, for the events at these rows."""
+        found = self.port.events_at(rows)
+        numbers = self.port.numbers_of_rows(row.row for row in found)
+        return {row.row: event_of(row, numbers[row.row]) for row in found}
+
+    def versions_of(self, rows: Iterable[int]) -> dict[int, Version]:
+        """Returns row → the version that holds the event there."""
+        found: dict[int, Version] = {}
+        version: Version | None = None
+        for row in sorted(rows):  # of one version after the other, each read once
+            if version is None or not version.position - version.events < row <= version.position:
+                version = self.port.version_of_row(row)
+            found[row] = version
+        return found
+
+    def texts_before(self, events: Iterable[Event]) -> dict[int, str]:
+        """Returns event row → the text that the event started from, where there was one.
+
+        An event points at the one it follows on, so this costs what the events do and no replay.
+        """
+        follows = {e.row: e.replaces for e in events if e.replaces is not None}
+        if not follows:
+            return {}
+        texts = {e.row: e for e in self.port.events_at(set(follows.values())) if e.op != "DELETE"}
         return {
-            row.row: event_of(row, self.port.version_of_row(row.row).number)
-            for row in self.port.events_at(rows)
+            row: text if (text := texts[on].text) is not None else REDACTED
+            for row, on in follows.items()
+            if on in texts
         }
 
     def history(self, experience: str) -> tuple[Event, ...]:
         """Returns every event of one experience on any branch, oldest first."""
         rows = self.port.events_of(experience)
-        return tuple(event_of(row, self.port.version_of_row(row.row).number) for row in rows)
+        numbers = self.port.numbers_of_rows(row.row for row in rows)
+        return tuple(event_of(row, numbers[row.row]) for row in rows)
 
     def experience_id(self, text: str, revision: str | Version = "HEAD") -> str:
         """Returns the experience meant by an id, the beginning of one, or a label such as `G3`.
@@ -296,6 +333,20 @@ class Store:
         moves = self.port.refs(prefix)
         return {m.name[len(prefix) :]: m.version for m in moves if m.version is not None}
 
+    @property
+    def is_forced(self) -> bool:
+        """Whether protected names move at present."""
+        return self._forced
+
+    @contextmanager
+    def forced(self) -> Iterator[None]:
+        """Inside it protected names move like any other: what `--force` means."""
+        before, self._forced = self._forced, True
+        try:
+            yield
+        finally:
+            self._forced = before
+
     def create_branch(self, name: str, at: str | Version = "HEAD") -> Version:
         """Makes a branch at a revision. Raises InvalidName when it exists or cannot be a name."""
         return self._name(BRANCH, "branch", name, at, force=False)
@@ -304,37 +355,50 @@ class Store:
         """Tags a revision. An existing tag moves only with `force`; the ref log keeps both."""
         return self._name(TAG, "tag", name, at, force=force)
 
-    def move_branch(self, name: str, to: str | Version) -> Version:
-        """Moves a branch to any version. Nothing is deleted: `name@{1}` is where it stood."""
-        self.tip(name)
-        return self._name(BRANCH, "branch", name, to, force=True)
+    def move_branch(
+        self, name: str, to: str | Version, *, expected: Version | None = None
+    ) -> Version:
+        """Moves a branch to any version. Nothing is deleted: `name@{1}` is where it stood.
+
+        With `expected`, the branch must still stand there, else StaleVersion is raised.
+        """
+        with self.port.transaction():
+            self._check_stands(name, self.tip(name), expected)
+            return self._name(BRANCH, "branch", name, to, force=True)
+
+    def _check_stands(self, branch: str, tip: Version, expected: str | Version | None) -> None:
+        if expected is not None and self.resolve(expected).number != tip.number:
+            raise StaleVersion(
+                f"{branch} has moved on to {tip.name}",
+                hint="read the library there and try again",
+            )
 
     def delete_branch(self, name: str) -> Version:
         """Forgets a branch's name; its versions stay. Raises InvalidName for the one HEAD is on."""
-        if self.head.branch == name:
-            raise InvalidName(
-                f"HEAD is on {name}", hint="check out another branch before deleting this one"
-            )
-        tip = self.tip(name)
-        self.move_names([(BRANCH + name, None, None)], f"delete branch {name}")
+        with self.port.transaction():
+            if self.head.branch == name:
+                raise InvalidName(
+                    f"HEAD is on {name}", hint="check out another branch before deleting this one"
+                )
+            tip = self.tip(name)
+            self._move(protection.going(self.port, BRANCH + name), f"delete branch {name}")
         return tip
 
     def delete_tag(self, name: str) -> Version:
         """Forgets a tag; its version stays. Raises UnknownRevision."""
-        tags = self.tags()
-        if name not in tags:
-            raise UnknownRevision(f"there is no tag {name!r}", hint="`tfgrpo tag` lists them")
-        self.move_names([(TAG + name, None, None)], f"delete tag {name}")
+        with self.port.transaction():
+            tags = self.tags()
+            if name not in tags:
+                raise UnknownRevision(f"there is no tag {name!r}", hint="`tfgrpo tag` lists them")
+            self._move(protection.going(self.port, TAG + name), f"delete tag {name}")
         return self.version(tags[name])
 
     def checkout(self, revision: str) -> Head:
         """Moves HEAD: onto a branch when `revision` is one's name, else detached at the version."""
-        if revision in self.branches():
-            version = self.tip(revision)
-            self.move_names([(HEAD, version.number, BRANCH + revision)], f"checkout {revision}")
-        else:
-            version = self.resolve(revision)
-            self.move_names([(HEAD, version.number, None)], f"checkout {revision}")
+        with self.port.transaction():  # the branch may be deleted while we look
+            symbol = BRANCH + revision if revision in self.branches() else None
+            version = self.tip(revision) if symbol else self.resolve(revision)
+            self._move([(HEAD, version.number, symbol)], f"checkout {revision}")
         return self.head
 
     def _name(
@@ -350,7 +414,9 @@ class Store:
                     f"{kind} {name} exists, at v{there.version}",
                     hint="choose another name, or --force to move it",
                 )
-            self._move([(prefix + name, version.number, None)], f"{kind} {name}")
+            new = there is None or there.version is None
+            action = f"{kind} {name}" if new else f"move {kind} {name}"
+            self._move([(prefix + name, version.number, None)], action)
         return version
 
     def move_names(self, moves: Sequence[tuple[str, int | None, str | None]], action: str) -> None:
@@ -370,7 +436,7 @@ class Store:
             with self.port.transaction():
                 yield
         except BaseException:
-            self._live = None  # it may be of a version that was rolled back
+            self._standing = None  # it may be of a version that was rolled back
             raise
         finally:
             self._operation = None
@@ -385,6 +451,8 @@ class Store:
         rows = []
         for name, version, symbol in moves:
             was = self.port.ref(name)
+            if not self._forced and was is not None and was.version not in (None, version):
+                protection.check(self.port, name)
             rows.append(
                 RefMove(
                     row=0,
@@ -429,37 +497,41 @@ class Store:
         version and its digest. `also` is called inside the transaction, for records that must
         land with the version.
         """
+        from tfgrpo.store.append import record
+        from tfgrpo.store.standing import Standing, standing_at
+
         operations = list(operations)
         author = author or self.author
         for tag in tags:
             check_name("tag", tag)
         with self.port.transaction():
             tip = self.tip(branch)
-            if expected is not None and self.resolve(expected).number != tip.number:
-                raise StaleVersion(
-                    f"{branch} has moved on to {tip.name}",
-                    hint="read the library there and try again",
-                )
-            live = self._live_at(tip.position)
+            self._check_stands(branch, tip, expected)
+            known, self._standing = self._standing, None  # until it is whole again
+            self._standing = standing_at(self.port, known, tip)
+            _, live, cost = self._standing
             position = tip.position
             if operations and not self.port.lane_tip(position):
                 position = lane_start(self.port.open_lane(position))
+                cost += replay.HOP
             rows, changed = record(self.port, position, live, operations)
             version = self._version(tip, rows, position, author, message, meta, merged)
             self.port.append_version(version, rows)
+            self._standing = None  # until it is known that the transaction holds
             for id, place in changed.items():
                 if place is None:
                     live.pop(id, None)
                 else:
                     live[id] = place
-            self._live = None  # until it is known that the transaction holds
-            if rows and self._snapshot_due(version.position):
+            cost += len(rows)
+            if rows and replay.snapshot_due(cost, len(live)):
                 self.port.put_snapshot(version.position, sorted(p.row for p in live.values()))
+                cost = 0
             names = [BRANCH + branch, *(TAG + tag for tag in tags)]
             self._move([(n, version.number, None) for n in names], f"commit: {message}", author)
             if also is not None:
                 also(version)
-        self._live = (version.position, live)
+        self._standing = Standing(version, live, cost)
         return version
 
     def _version(
@@ -472,6 +544,9 @@ class Store:
         meta: Json | None,
         merged: Version | None,
     ) -> Version:
+        from tfgrpo.store.append import event_content
+        from tfgrpo.store.canonical import canonical, version_digest
+
         now = self.now()
         parents = [tip.digest] + ([merged.digest] if merged else [])
         digest = version_digest(
@@ -496,32 +571,13 @@ class Store:
             meta=meta or {},
         )
 
-    def _live_at(self, position: int) -> dict[str, Place]:
-        if self._live is not None and self._live[0] == position:
-            return self._live[1]
-        rows = self.port.events_at(replay.live_rows(self.port, position))
-        return {e.experience: Place(e.row, e.birth or e.row) for e in rows}
-
-    def _snapshot_due(self, position: int) -> bool:
-        """A snapshot is due when a replay would read many events, or hop many lanes."""
-        _, ranges = replay.segments(self.port, position)
-        read = sum(upto - after for after, upto in ranges)
-        return read + 50 * (len(ranges) - 1) >= replay.SNAPSHOT_EVERY
-
 
 def event_of(row: EventRow, version: int) -> Event:
-    """Returns an event as it is shown."""
-    return Event(
-        row=row.row,
-        version=version,
-        op=row.op,
-        experience=row.experience,
-        text=row.text,
-        reason=row.reason,
-        evidence=parsed(row.evidence, f"the evidence of event {row.row}") if row.evidence else None,
-        replaces=row.replaces,
-        redacted=row.seal is not None and row.salt is None,
-    )
+    """Returns an event as it is shown: with its evidence read, and its version's number."""
+    at, op, experience, text, reason, evidence, replaces, _, seal, salt, _ = row
+    read = parsed(evidence, f"the evidence of event {at}") if evidence else None
+    redacted = seal is not None and salt is None
+    return Event(at, version, op, experience, text, reason, read, replaces, redacted)
 
 
 def _microseconds() -> int:

@@ -13,9 +13,11 @@ and names. Runs, the journal, rollouts and evaluations are a store's own records
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from typing import NamedTuple, Protocol
 
 from tfgrpo.store import merge as merges
+from tfgrpo.store import protection
 from tfgrpo.store.errors import InvalidName, PushRefused, TransferError, UnknownRevision
 from tfgrpo.store.merge import MergeConflict, Resolve
 from tfgrpo.store.pack import (
@@ -120,14 +122,13 @@ class StorePeer:
     ) -> None:
         """Records versions and moves names here, all or nothing. Raises PushRefused."""
         action = "push of " + ", ".join(told(move.name)[1] for move in moves)
-        with self.store.operation(action):
+        with self.store.operation(action), self.store.forced() if force else nullcontext():
             receive(self.store.port, versions)
-            self.store.move_names(
-                [(move.name, self._admitted(move, force), None) for move in moves], action
-            )
+            admitted = [step for move in moves for step in self._admitted(move, force)]
+            self.store.move_names(admitted, action)
 
-    def _admitted(self, move: NameMove, force: bool) -> int | None:
-        """Returns where a name may go, or raises PushRefused."""
+    def _admitted(self, move: NameMove, force: bool) -> list[tuple[str, int | None, str | None]]:
+        """Returns where a name may go, and what goes with it, or raises PushRefused."""
         kind, name = told(move.name)
         there = self.store.port.ref(move.name)
         at = there.version if there else None
@@ -137,10 +138,16 @@ class StorePeer:
                 f"{kind} {name} has moved meanwhile",
                 hint="somebody else pushed first: `tfgrpo pull`, then push again",
             )
+        if protection.is_protected(self.store.port, move.name) and not force:
+            raise PushRefused(
+                f"{kind} {name} is protected there",
+                hint=f"--force moves it all the same; `tfgrpo {kind} --unprotect {name}` there "
+                "lifts the protection",
+            )
         if move.after is None:
             if self.store.head.branch == name and kind == "branch":
                 raise PushRefused(f"HEAD is on {name} there", hint="it can be deleted from there")
-            return None
+            return protection.going(self.store.port, move.name)
         after = find(self.store.port, move.after)
         if after is None:
             raise TransferError(f"the version for {kind} {name} did not come; nothing was recorded")
@@ -148,7 +155,7 @@ class StorePeer:
             check_name(kind, name)
         elif not force:
             allow(self.store, kind, name, before, after)
-        return after.number
+        return [(move.name, after.number, None)]
 
 
 def told(name: str) -> tuple[str, str]:
@@ -203,6 +210,7 @@ def pull(
 
     `into` moves forward when it has nothing of its own, else a version that merges both is
     appended. Raises MergeConflict; what was fetched is then kept, and nothing was merged.
+    Raises ProtectedName, and then nothing was fetched, when `into` would have to move.
     """
     names = source.names()
     arriving = _fetched(source, names, store, [branch])

@@ -121,6 +121,7 @@ def replace(db: sqlite3.Connection, pattern: re.Pattern[str]) -> int:
         for *key, value in found:
             value = _clean_json(value, pattern) if kind == "json" else pattern.sub(REDACTED, value)
             if (table, column) == ("texts", "text"):
+                _forget_embedding(db, key[0])
                 _put_text(db, key[0], value)
             else:
                 if (table, column) == ("journal", "answer"):
@@ -155,6 +156,15 @@ def _marked(answer: str) -> str:
     if isinstance(found, dict):
         found["finish_reason"] = "redacted"
     return canonical(found).decode()
+
+
+def _forget_embedding(db: sqlite3.Connection, id: int) -> None:
+    """Takes the embedding of a text away: a vector tells much of the text it was made of."""
+    db.execute(
+        "update journal set answer = json_set(answer, '$.content', '', '$.finish_reason',"
+        " 'redacted') where request = ? and stage = 'embedding'",
+        (id,),
+    )
 
 
 def _put_text(db: sqlite3.Connection, id: int, text: str) -> None:

@@ -19,28 +19,31 @@ UNDO, REDO, CLONE = "undo: ", "redo: ", "clone "
 
 def undo(store: Store) -> list[RefMove]:
     """Takes back the last operation that was not taken back yet; returns its moves."""
-    batch = undoable(store)
-    if batch is None:
-        raise TfgrpoError("there is nothing to undo", hint="`tfgrpo reflog` shows every move")
-    for move in batch:
-        if move.version is not None and "redacts" in store.version(move.version).meta:
-            raise TfgrpoError(
-                f"the last operation was a redaction ({move.action.removeprefix('commit: ')}), "
-                "which cannot be taken back",
-                hint="`tfgrpo reset REVISION` moves the branch; what was redacted stays redacted",
-            )
-    _move_back(store, batch, UNDO + batch[0].action)
+    with store.port.transaction():  # nobody comes between what is found and what is moved
+        batch = undoable(store)
+        if batch is None:
+            raise TfgrpoError("there is nothing to undo", hint="`tfgrpo reflog` shows every move")
+        for move in batch:
+            if move.version is not None and "redacts" in store.version(move.version).meta:
+                raise TfgrpoError(
+                    f"the last operation was a redaction ({move.action.removeprefix('commit: ')}), "
+                    "which cannot be taken back",
+                    hint="`tfgrpo reset REVISION` moves the branch; "
+                    "what was redacted stays redacted",
+                )
+        _move_back(store, batch, UNDO + batch[0].action)
     return batch
 
 
 def redo(store: Store) -> list[RefMove]:
     """Puts back what the last undo took back; returns the moves that undo had made."""
-    batch = redoable(store)
-    if batch is None:
-        raise TfgrpoError(
-            "there is nothing to redo", hint="a redo follows an undo, with nothing between"
-        )
-    _move_back(store, batch, REDO + batch[0].action.removeprefix(UNDO))
+    with store.port.transaction():
+        batch = redoable(store)
+        if batch is None:
+            raise TfgrpoError(
+                "there is nothing to redo", hint="a redo follows an undo, with nothing between"
+            )
+        _move_back(store, batch, REDO + batch[0].action.removeprefix(UNDO))
     return batch
 
 

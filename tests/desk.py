@@ -10,6 +10,8 @@ from typing import Any
 from scripted import ScriptedEndpoint, write_problems
 
 from tfgrpo import problems
+from tfgrpo.domain import Domain
+from tfgrpo.domains import math
 from tfgrpo.endpoint import Endpoint
 from tfgrpo.serving import Endpoints
 from tfgrpo.settings import TrainSettings, build
@@ -45,7 +47,12 @@ class Desk:
             store.create_tag(f"{name}/step_0", base)
 
     def train(
-        self, server: ScriptedEndpoint, *, concurrency: int = 8, timeout: float = 20
+        self,
+        server: ScriptedEndpoint,
+        *,
+        concurrency: int = 8,
+        timeout: float = 20,
+        domain: Domain = math.DOMAIN,
     ) -> Training:
         with self.store() as store:
             run, _ = begin(store, self.settings)
@@ -59,6 +66,7 @@ class Desk:
                     Endpoints(endpoint, endpoint, concurrency),
                     self.verifier,
                     journal,
+                    domain=domain,
                     gate=problems.load(Path(gated)) if (gated := self.settings.gate) else (),
                 )
                 asyncio.run(training.run())

@@ -9,13 +9,21 @@ from __future__ import annotations
 import copy
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from tfgrpo.store import Op, RefMove, StoreError, Version
 from tfgrpo.store.canonical import canonical
-from tfgrpo.store.port import VERSION_SCHEMA, EventRow, Redaction, Step, lane_of
+from tfgrpo.store.port import (
+    VERSION_SCHEMA,
+    EventRow,
+    Link,
+    Redaction,
+    Shape,
+    Step,
+    lane_of,
+)
 
 
 @dataclass
@@ -75,11 +83,18 @@ class MemoryPort:
         found = (v for v in self._state.versions.values() if v.digest.hex().startswith(prefix))
         return sorted(found, key=lambda v: v.digest)[:limit]
 
+    def first_since(self, time: int) -> int | None:
+        found = (n for n, v in self._state.versions.items() if v.time >= time)
+        return min(found, default=None)
+
     def version_of_row(self, row: int) -> Version:
         for version in self._state.versions.values():
             if version.position - version.events < row <= version.position:
                 return version
         raise StoreError(f"event {row} belongs to no version", hint="the store is damaged")
+
+    def numbers_of_rows(self, rows: Iterable[int]) -> dict[int, int]:
+        return {row: self.version_of_row(row).number for row in rows}
 
     def lane_tip(self, position: int) -> bool:
         lane = lane_of(position)
@@ -106,7 +121,7 @@ class MemoryPort:
         state.events.update((e.row, e) for e in events)
 
     def steps(self, after: int, upto: int) -> Iterable[Step]:
-        return [Step(e.row, e.op, e.replaces) for e in self.events(after, upto) if e.op != "KEEP"]
+        return [(e.row, e.op, e.replaces) for e in self.events(after, upto) if e.op != "KEEP"]
 
     def events(self, after: int, upto: int) -> Iterator[EventRow]:
         events = self._state.events
@@ -114,6 +129,9 @@ class MemoryPort:
 
     def events_at(self, rows: Iterable[int]) -> list[EventRow]:
         return [self._state.events[row] for row in sorted(set(rows) & self._state.events.keys())]
+
+    def shapes_at(self, rows: Iterable[int]) -> list[Shape]:
+        return [(e.experience, e.text, e.row, e.birth or e.row) for e in self.events_at(rows)]
 
     def events_of(self, experience: str) -> list[EventRow]:
         return [e for e in self.events(0, 1 << 62) if e.experience == experience]
@@ -125,6 +143,18 @@ class MemoryPort:
     def count_ops(self, after: int, upto: int) -> dict[Op, int]:
         return dict(Counter(e.op for e in self.events(after, upto)))
 
+    def count_versions(self, ranges: Sequence[tuple[int, int]]) -> int:
+        versions = [v for v in self._state.versions.values() if v.events]
+        return sum(after < v.position <= upto for v in versions for after, upto in ranges)
+
+    def count_modified(self, ranges: Sequence[tuple[int, int]]) -> dict[str, int]:
+        events = (e for pair in ranges for e in self.events(*pair))
+        return dict(Counter(e.experience for e in events if e.op == "MODIFY"))
+
+    def chain(self) -> Iterator[Link]:
+        for number, version in sorted(self._state.versions.items()):
+            yield Link(version, VERSION_SCHEMA, self.version_meta(number))
+
     def version_schema(self, number: int) -> int:
         assert number in self._state.versions
         return VERSION_SCHEMA
@@ -133,10 +163,12 @@ class MemoryPort:
         meta = self._state.versions[number].meta
         return canonical(meta).decode() if meta else None
 
-    def count_keeps(self, rows: Sequence[int], ranges: Sequence[tuple[int, int]]) -> dict[int, int]:
+    def count_keeps(
+        self, rows: Mapping[str, int], ranges: Sequence[tuple[int, int]]
+    ) -> dict[int, int]:
         events = (e for after, upto in ranges for e in self.events(after, upto))
-        keeps = (e.replaces for e in events if e.op == "KEEP")
-        return dict(Counter(row for row in keeps if row is not None and row in rows))
+        keeps = (e for e in events if e.op == "KEEP")
+        return dict(Counter(e.replaces for e in keeps if rows.get(e.experience) == e.replaces))  # type: ignore[misc]
 
     def count_events(self) -> int:
         return len(self._state.events)
@@ -155,6 +187,9 @@ class MemoryPort:
     def snapshot(self, after: int, upto: int) -> tuple[int, list[int]] | None:
         position = max((p for p in self._state.snapshots if after < p <= upto), default=None)
         return None if position is None else (position, list(self._state.snapshots[position]))
+
+    def snapshot_sizes(self) -> list[int]:
+        return [len(live) for _, live in sorted(self._state.snapshots.items())]
 
     def put_snapshot(self, position: int, live: Sequence[int]) -> None:
         self._written.snapshots.setdefault(position, list(live))

@@ -205,8 +205,8 @@ class PortContract:
         ]
         record(port, 0, rows)
         steps = [(1, "ADD", None), (3, "MODIFY", 1), (4, "DELETE", 3)]
-        assert [tuple(s) for s in port.steps(0, 4)] == steps
-        assert [tuple(s) for s in port.steps(1, 3)] == steps[1:2]
+        assert list(port.steps(0, 4)) == steps
+        assert list(port.steps(1, 3)) == steps[1:2]
         assert list(port.steps(4, 4)) == []
 
     def test_events_at_gives_those_there_are_in_row_order(self, port: Port) -> None:
@@ -214,7 +214,33 @@ class PortContract:
         assert [e.row for e in port.events_at({7, 1, 3, 99})] == [1, 3, 7]
         assert [e.row for e in port.events_at(iter([3, 3]))] == [3]
         assert port.events_at([]) == []
+        assert [e.row for e in port.events_at([7, 1, 7])] == [1, 7]
         assert len(port.events_at(range(40_000))) == 8, "any number may be asked for"
+
+    def test_shapes_are_what_a_library_needs_of_the_events_at_rows(self, port: Port) -> None:
+        rows = [
+            event(1, experience="x"),
+            event(2, experience="y", text=None, salt=None, reason=None),
+            event(3, "MODIFY", "x", replaces=1, birth=1),
+        ]
+        record(port, 0, rows)
+        assert list(port.shapes_at({3, 2})) == [("y", None, 2, 2), ("x", "text 3", 3, 1)]
+        assert list(port.shapes_at(iter([1, 1, 9]))) == [("x", "text 1", 1, 1)]
+        assert list(port.shapes_at([])) == []
+
+    def test_the_chain_is_every_version_with_what_its_digest_is_made_from(self, port: Port) -> None:
+        versions = [
+            version(0, 1, 1),
+            version(1, 1, 0, meta={"b": "ü", "a": [1]}),
+            version(2, 2, 1, merged=0),
+        ]
+        record(port, 0, [event(1)])
+        with port.transaction():
+            port.append_version(versions[1], [])
+            port.append_version(versions[2], [event(2)])
+        assert [link.version for link in port.chain()] == versions
+        assert [link.meta for link in port.chain()] == [None, '{"a":[1],"b":"ü"}', None]
+        assert {link.schema for link in port.chain()} == {VERSION_SCHEMA}
 
     def test_events_of_an_experience_are_those_on_every_branch_in_row_order(
         self, port: Port
@@ -261,10 +287,11 @@ class PortContract:
         with port.transaction():
             row = lane_start(port.open_lane(4)) + 1
             port.append_version(version(1, row, 1), [keep(row, 1)])
-        assert port.count_keeps([1, 2, 5], [(0, 7)]) == {1: 2, 2: 1, 5: 1}
-        assert port.count_keeps([1], [(3, 7)]) == {1: 1}
-        assert port.count_keeps([1, 2, 5], [(0, 4), (row - 1, row)]) == {1: 3}
-        assert port.count_keeps([3], [(0, 7)]) == port.count_keeps([1], []) == {}
+        assert port.count_keeps({"x": 1, "y": 2}, [(0, 7)]) == {1: 2, 2: 1}
+        assert port.count_keeps({"x": 5, "y": 2}, [(0, 7)]) == {2: 1, 5: 1}
+        assert port.count_keeps({"x": 1}, [(3, 7)]) == {1: 1}
+        assert port.count_keeps({"x": 1, "y": 2}, [(0, 4), (row - 1, row)]) == {1: 3}
+        assert port.count_keeps({"x": 3}, [(0, 7)]) == port.count_keeps({"x": 1}, []) == {}
 
     def test_versions_are_found_by_the_beginning_of_their_digest(self, port: Port) -> None:
         tails = [b"\x12\x34" + b"\x00" * 30, b"\x12\x3f" + b"\xff" * 30, b"\xff" * 32]
@@ -282,6 +309,36 @@ class PortContract:
         assert numbers("1235") == []
         assert len(numbers("123", 1)) == 1
 
+    def test_the_first_version_since_a_time_is_the_lowest_number_wherever_clocks_were(
+        self, port: Port
+    ) -> None:
+        with port.transaction():
+            for number, time in enumerate((0, 10, 30, 20, 40)):
+                port.append_version(version(number, 0, 0, time=time), ())
+        assert [port.first_since(t) for t in (0, 10, 11, 31, 40, 41)] == [0, 1, 2, 4, 4, None]
+
+    def test_versions_and_modifies_are_counted_within_a_history(self, port: Port) -> None:
+        ops: list[tuple[Op, str]] = [
+            ("ADD", "a"),
+            ("MODIFY", "a"),
+            ("MODIFY", "b"),
+            ("MODIFY", "a"),
+        ]
+        with port.transaction():
+            port.append_version(version(0, 0, 0), ())
+            for row, (op, id) in enumerate(ops, 1):
+                port.append_version(version(row, row, 1), [event(row, op, id)])
+            port.append_version(version(5, 4, 0), ())
+            port.put_snapshot(2, [1, 2])
+            port.put_snapshot(4, [3, 4])
+        assert port.count_versions([(0, 4)]) == 4
+        assert port.count_versions([(0, 1), (2, 3)]) == 2
+        assert port.count_modified([(0, 4)]) == {"a": 2, "b": 1}
+        assert port.count_modified([(0, 1), (2, 3)]) == {"b": 1}
+        sizes = port.snapshot_sizes()
+        assert len(sizes) == 2
+        assert min(sizes) > 0
+
     def test_the_version_of_a_row_is_the_one_that_holds_it(self, port: Port) -> None:
         record(port, 0, [])
         record(port, 1, [event(1), event(2)])
@@ -292,8 +349,12 @@ class PortContract:
             port.append_version(version(4, row, 1), [event(row)])
         found = [port.version_of_row(r).number for r in (1, 2, 3, row)]
         assert found == [1, 1, 3, 4]
+        assert port.numbers_of_rows([row, 3, 1, 2]) == {1: 1, 2: 1, 3: 3, row: 4}
+        assert port.numbers_of_rows([]) == {}
         with pytest.raises(StoreError):
             port.version_of_row(row + 1)
+        with pytest.raises(StoreError):
+            port.numbers_of_rows([1, row + 1])
 
     # lanes:
 

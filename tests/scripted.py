@@ -44,8 +44,11 @@ class Reply:
 
 def stage(request: dict[str, Any]) -> str:
     """Returns which prompt a request was made from."""
+    if "input" in request:
+        return "embedding"
     system = request["messages"][0]["content"]
     for name, words in (
+        ("prune", "It has no room"),
         ("controller", "You look after a library"),
         ("comparison", "Several attempts were made"),
         ("summary", "You keep a record of attempts"),
@@ -94,6 +97,18 @@ def restless(request: dict[str, Any]) -> str:
             return f"Thinking. \\boxed{{{a + b + chance[0] % 2}}}"
         case "summary":
             return f"Attempt {chance[:3].hex()} joined the numbers."
+        case "prune":
+            labels = re.findall(r"^\[(G\d+)\]", user, re.MULTILINE)
+            merge = chance[0] % 3 and len(labels) > 1
+            start = chance[1] % (len(labels) - 1) if merge else chance[1] % len(labels)
+            return json.dumps(
+                {
+                    "why": f"It costs least {chance[2] % 7}.",
+                    "action": "merge" if merge else "delete",
+                    "experiences": labels[start : start + (2 if merge else 1)],
+                    "text": f"When a case comes up, check part {chance[3] % 5}." if merge else "",
+                }
+            )
         case "strategies":
             return json.dumps({"strategies": [f"Go about it in way {c}." for c in chance[:3]]})
         case "comparison":

@@ -42,6 +42,7 @@ def reflection(**more: Any) -> Reflection:
         templates.load("strategies"),
         agent_objective="Solve it.",
         learning_objective="Rules that help.",
+        prune=templates.load("prune"),
         **more,
     )
 

@@ -128,3 +128,14 @@ def test_an_interrupted_redaction_is_said_and_finished(leaked: Cli, tmp_path: Pa
     assert "redact --finish" in leaked("fsck", ok=False).stdout
     assert "written anew" in leaked("redact", "--finish").stdout
     assert "all is well" in leaked("fsck").stdout
+
+
+def test_a_library_that_bisect_has_out_is_written_again(leaked: Cli, tmp_path: Path) -> None:
+    leaked("bisect", "start", "HEAD", "v0")
+    trial = tmp_path / ".tfgrpo/bisect/experiences.json"
+    assert SECRET in trial.read_text()
+    done = leaked("redact", "--text", SECRET, "--reason", "x", "--yes")
+    assert "wrote .tfgrpo/bisect/experiences.json" in done.stdout
+    assert SECRET not in trial.read_text()
+    leaked("bisect", "reset")
+    assert not trial.exists()

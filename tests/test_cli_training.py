@@ -36,7 +36,7 @@ def test_training_learns_tags_its_steps_and_checks_out_the_last(
     said = train(cli, endpoint)
     assert "learned 1 experience in 3 versions; step_3 is checked out" in said
     assert json.loads((data / ".tfgrpo/experiences.json").read_text()) == {"G0": LESSON}
-    tags = json.loads(cli("tag", "--json").stdout)
+    tags = json.loads(cli("tag", "--json").stdout)["tags"]
     assert tags == {f"problems/step_{n}": n for n in range(4)}
 
 

@@ -16,8 +16,15 @@ from test_house import commands, examples
 from tfgrpo.store import Store
 from tfgrpo.store.remotes import Remotes
 
-ALONE = ("tfgrpo model get", "tfgrpo model serve", "tfgrpo model rm", "tfgrpo redo")
-"""Not run here: those that fetch or serve real weights, and a redo with nothing undone."""
+ALONE = (
+    "tfgrpo model get",
+    "tfgrpo model serve",
+    "tfgrpo model rm",
+    "tfgrpo redo",
+    "tfgrpo bisect run --score",
+)
+"""Not run here: those that fetch or serve real weights, a redo with nothing undone, and a search
+by scores that nobody has recorded."""
 
 CASES = [
     example
@@ -51,6 +58,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             "clone . team",
             "remote add origin team",
             "bundle create team.bundle",
+            "bisect start HEAD v0",
         ):
             run(tmp_path, f"tfgrpo {command}")
         yield tmp_path
@@ -69,7 +77,9 @@ def run(folder: Path, command: str) -> None:
     done = subprocess.run(
         ["sh", "-c", command],
         cwd=folder,
-        env=environment(PATH=f"{TFGRPO.parent}:{environment()['PATH']}"),
+        env=environment(
+            PATH=f"{TFGRPO.parent}:{environment()['PATH']}", EDITOR="sed -i s/both/all/", VISUAL=""
+        ),
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,

@@ -23,10 +23,23 @@ FOLDERS = {
 }
 LEVELS = list(FOLDERS)
 HEAVY = ("openai", "math_verify", "sympy", "pydantic", "rich", "sqlite_utils", "pebble", "asyncio")
+SLOW = (
+    "pathlib",
+    "json",
+    "hashlib",
+    "difflib",
+    "shutil",
+    "dataclasses",
+    "tempfile",
+    "importlib.metadata",
+)
+"""Of the standard library: each takes from one to eight per cent of a bare start with click."""
 LIGHT = (
     ["--help"],
     ["log"],
     ["log", "--oneline"],
+    ["log", "--graph", "-p", "--since", "1d"],
+    ["branch"],
     ["diff", "v0", "HEAD"],
     ["show"],
     ["checkout", "main"],
@@ -89,7 +102,7 @@ def test_a_wheel_holds_tfgrpo_alone_with_its_prompts(tmp_path: Path) -> None:
         assert f"tfgrpo/{name}" in names
     for name in (
         "mirror/git.py",
-        "store/adopt.py",
+        "store/receive.py",
         "store/store.py",
         "cli/main.py",
         "migrations/migrations.py",
@@ -122,6 +135,33 @@ def test_looking_imports_nothing_heavy(arguments: list[str], tmp_path: Path) -> 
         text=True,
     )
     assert done.stderr.strip() == "HEAVY []", done.stderr
+
+
+@pytest.mark.parametrize("arguments", [["log"], ["diff", "v0", "HEAD"]], ids=" ".join)
+def test_a_log_or_diff_loads_no_slow_module_of_the_standard_library(
+    arguments: list[str], tmp_path: Path
+) -> None:
+    tfgrpo = Path(sys.executable).with_name("tfgrpo")
+    for line in (["init"], ["add", "Count both days."]):
+        subprocess.run(
+            [tfgrpo, *line], cwd=tmp_path, env=environment(), check=True, capture_output=True
+        )
+    script = (
+        "import sys; before = set(sys.modules)\n"  # an editable install has some already
+        f"sys.argv = ['tfgrpo', *{arguments!r}]\n"
+        "from tfgrpo.cli.main import main\n"
+        "try: main()\n"
+        "except SystemExit as stop: assert not stop.code, stop.code\n"
+        f"print([m for m in {SLOW!r} if m in sys.modules.keys() - before], file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+    )
+    assert done.stderr.strip() == "[]", done.stderr
 
 
 def test_importing_the_package_imports_nothing() -> None:

@@ -55,7 +55,7 @@ def test_every_digest_and_seal_is_what_the_written_rule_gives(
             for e in store.events(version)
         ]
         wrote = [
-            (text, reason, evidence or None)
+            (text, reason or None, evidence or None)
             for i, (*_, batch) in enumerate(versions)
             if i % 2 == 0
             for text, reason, evidence in batch

@@ -28,7 +28,9 @@ from tfgrpo.store import Operation, Store, TfgrpoError, derived_id, replay
 from tfgrpo.store import merge as merges
 from tfgrpo.store.blame import blame
 from tfgrpo.store.fsck import fsck
+from tfgrpo.store.protection import protect, protected
 from tfgrpo.store.redact import Target, redact
+from tfgrpo.store.remotes import Remotes
 
 LONG = os.environ.get("TFGRPO_LONG") == "1"
 ENDS = ("correct", "error", "found", "wrong")
@@ -44,6 +46,7 @@ SAID_ONCE = {
     "run_states": "row run state detail time",
     "redactions": "author time reason",
     "reflog": "name version symbol author time action",
+    "remotes": "name location",
 }
 """Columns that hold something the file says only once: docs/format.md, "What nothing covers"."""
 
@@ -73,6 +76,8 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
         train(store)
         store.runs.note(store.runs.get("R"), "started")
         redact(store, Target(ids[5]), reason="leaked")
+        Remotes(store).add("origin", "/srv/team")
+        protect(store, "branch", "web")
         store.checkout("v1")
         store.checkout("main")
         assert fsck(store).problems == ()
@@ -92,6 +97,8 @@ def answers(path: Path) -> dict[str, Any]:
             "head": store.head,
             "branches": store.branches(),
             "tags": store.tags(),
+            "protected": protected(store, "branch"),
+            "remotes": Remotes(store).all(),
             "reflog": list(store.port.ref_log(None)),
             "libraries": [(v.number, tuple(store.library(v))) for v in versions],
             "events": [store.events(v) for v in versions],
@@ -216,7 +223,7 @@ def test_a_changed_value_in_any_column_is_an_error_or_found_or_harmless(
     dice = random.Random(f"{table}.{column}")
     path = tmp_path / "store.db"
     count: Counter[str] = Counter()
-    row = "rowid" if table != "scores" else "problem"
+    row = {"scores": "problem", "remotes": "name"}.get(table, "rowid")
     for number in range(VALUES):
         shutil.copy(sound, path)
         db = sqlite3.connect(path, isolation_level=None)

@@ -199,6 +199,7 @@ def damaged(store: Store, *statements: str) -> None:
         ("update events set reason = 'forged' where row = 1", "event 1"),
         ("update events set op = 'DELETE' where row = 3", "v2"),
         ("update events set replaces = 2 where row = 3", "event 3"),
+        ("update events set birth = 2 where row = 3", "event 3"),
         ("update events set evidence = '{}' where row = 3", "v2"),
         ("delete from events where row = 2", "v1"),
         ("update versions set author = 'nobody' where number = 2", "v2"),
@@ -224,3 +225,10 @@ def test_repair_rebuilds_what_is_derived_alone(store: Store) -> None:
     assert repair(store) == 1
     assert fsck(store).problems == ()
     assert texts(store, "main") == ["count both days", "round up"]
+
+
+def test_an_empty_reason_is_none_and_needs_no_seal(store: Store) -> None:
+    store.commit("main", [Operation("KEEP", A, reason="")], message="m")
+    (event,) = store.events(store.tip("main"))
+    assert event.reason is None
+    assert fsck(store).problems == ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -318,3 +319,37 @@ def test_an_experience_deleted_on_another_branch_is_born_anew_here(tmp_path: Pat
         store.commit("main", [Operation("ADD", here, "a")], message="")
         store.commit("main", [Operation("ADD", elsewhere, "b")], message="")
         assert pairs(store, 4) == [(here, "a"), (elsewhere, "b")]
+
+
+def test_snapshots_of_a_large_library_stay_small_beside_its_log(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    with Store.init(path) as store:
+        store.port.connection.execute("pragma synchronous = off")  # type: ignore[attr-defined]
+        for i in range(100):
+            texts = [
+                f"advice {i}.{k}, of some length, so that it is like others" for k in range(200)
+            ]
+            store.commit("main", [Operation("ADD", None, text) for text in texts], message="")
+        assert len(snapshots(store)) > 5
+    size = sqlite3.connect(path).execute("select sum(length(live)) from snapshots").fetchone()[0]
+    assert size < path.stat().st_size / 10
+
+
+def test_snapshots_are_as_often_whoever_opens_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tfgrpo.store.replay.SNAPSHOT_EVERY", 5)
+    made = []
+    for fresh in (False, True):
+        store = Store.init(tmp_path / f"{fresh}.db")
+        store.create_branch("side")
+        for i in range(60):
+            if fresh:
+                store.close()
+                store = Store.open(tmp_path / f"{fresh}.db")
+            branch = "side" if i % 7 == 3 else "main"
+            store.commit(branch, [Operation("ADD", None, f"{i}")], message="")
+        made.append(store.port.snapshot_positions())
+        store.close()
+    assert made[0] == made[1]
+    assert len(made[0]) > 8

@@ -152,3 +152,35 @@ def test_each_turn_is_a_call_of_its_own_in_the_journal(tmp_path: Path) -> None:
             with opened_calls(tmp_path, server.base_url) as calls:
                 assert isinstance(asyncio.run(_ask(calls, lambda _: None)), Unreadable)
         assert len(server.requests) == 2
+
+
+class Listed(BaseModel):
+    items: list[Shape]
+
+
+@pytest.mark.parametrize(
+    ("text", "kept", "lost"),
+    [
+        ('{"items": [{"text": "a"}, {"number": 1}]}', ["a"], ["items.1.text: Field required"]),
+        (
+            '{"items": [5, {"text": "a"}, {"text": "b"}, {"text": 1, "number": "x"}]}',
+            ["a", "b"],
+            ["items.0", "items.3.text"],
+        ),
+    ],
+)
+def test_one_bad_item_of_a_list_does_not_cost_the_others_and_is_told(
+    text: str, kept: list[str], lost: list[str]
+) -> None:
+    value, told = structured.salvaged(text, Listed)
+    assert value is not None
+    assert [item.text for item in value.items] == kept
+    assert len(told) == len(lost)
+    assert all(found.startswith(what) for found, what in zip(told, lost, strict=True))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "no", '{"items": 5}', '{"items": [5]}', "{}", "[" * 9000, "null"]
+)
+def test_where_nothing_is_left_nothing_is_salvaged(text: str) -> None:
+    assert structured.salvaged(text, Listed) == (None, ())

@@ -33,7 +33,9 @@ class Reflection:
 
     `max_words` is the most words of an experience; without `ground_truth` the comparison is not
     shown the right answer; attempts of at most `summarise_over` characters are not summarised
-    but compared as they are.
+    but compared as they are. With `reconcile`, what a group taught is brought in line with the
+    library before the batch is decided about. `library_tokens` is the most tokens of a library,
+    and `prune` asks what to give up when it has no room.
     """
 
     summary: Template
@@ -47,6 +49,9 @@ class Reflection:
     summarise_over: int = 0
     temperature: float = 0.2
     seed: int = 0
+    reconcile: Template | None = None
+    prune: Template | None = None
+    library_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +94,23 @@ class _Comparison(BaseModel):
     lessons: list[_Lesson]
 
 
+class _Reconciled(BaseModel):
+    lessons: list[_Lesson]
+
+
+LESSONS = {
+    "type": "array",
+    "maxItems": 2,
+    "items": {
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["reason", "text"],
+        "properties": {
+            "reason": {"type": "string", "maxLength": 160},
+            "text": {"type": "string", "maxLength": 220},
+        },
+    },
+}
 SCHEMA = {
     "type": "object",
     "additionalProperties": False,
@@ -96,20 +118,14 @@ SCHEMA = {
     "properties": {
         "right_did": {"type": "string", "maxLength": 240},
         "wrong_did": {"type": "string", "maxLength": 240},
-        "lessons": {
-            "type": "array",
-            "maxItems": 2,
-            "items": {
-                "type": "object",
-                "additionalProperties": False,
-                "required": ["reason", "text"],
-                "properties": {
-                    "reason": {"type": "string", "maxLength": 160},
-                    "text": {"type": "string", "maxLength": 220},
-                },
-            },
-        },
+        "lessons": LESSONS,
     },
+}
+RECONCILED = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["lessons"],
+    "properties": {"lessons": LESSONS},
 }
 
 
@@ -158,12 +174,58 @@ async def compare(
     except CallFailed as error:
         failure = Failure("comparison", group.problem.id, str(error))
         return Comparison(group, (), (*failures, failure))
+    failures += tuple(Failure("comparison", group.problem.id, what) for what in typed.lost)
     lessons = tuple(
         Lesson(" ".join(lesson.text.split()), lesson.reason.strip(), group, (typed.key,))
         for lesson in typed.value.lessons
         if lesson.text.strip()
     )
-    return Comparison(group, lessons, failures, typed.repaired)
+    repaired = typed.repaired
+    if reflection.reconcile is not None and lessons:
+        try:
+            lessons, found = await _reconciled(calls, reflection, lessons, library, step=step)
+            failures += tuple(Failure("reconcile", group.problem.id, what) for what in found.lost)
+            repaired = repaired or found.repaired
+        except CallFailed as error:  # they stay as they were
+            failures = (*failures, Failure("reconcile", group.problem.id, str(error)))
+    return Comparison(group, lessons, failures, repaired)
+
+
+async def _reconciled(
+    calls: Calls,
+    reflection: Reflection,
+    lessons: Sequence[Lesson],
+    library: Library,
+    *,
+    step: int,
+) -> tuple[tuple[Lesson, ...], structured.Typed[_Reconciled]]:
+    """Returns one group's lessons as the model brings them in line with the library, and its
+    answer."""
+    assert reflection.reconcile is not None
+    group = lessons[0].group
+    request = Request(
+        stage="reconcile",
+        messages=reflection.reconcile.render(
+            {
+                "learning_objective": reflection.learning_objective,
+                "max_words": str(reflection.max_words),
+                "library": prompt_text(library),
+                "lessons": "\n".join(f"- {lesson.text}" for lesson in lessons),
+            }
+        ),
+        temperature=reflection.temperature,
+        max_tokens=COMPARISON_TOKENS,
+        seed=sample_seed(reflection.seed, "reconcile", step, group.problem.id),
+        schema=RECONCILED,
+    )
+    typed = await structured.ask(calls, request, _Reconciled, place=(step, group.problem.id))
+    made = (*lessons[0].calls, typed.key)
+    said = tuple(
+        Lesson(" ".join(lesson.text.split()), lesson.reason.strip(), group, made)
+        for lesson in typed.value.lessons
+        if lesson.text.strip()
+    )
+    return said, typed
 
 
 async def _summary(

@@ -19,7 +19,7 @@ from typing import Any
 
 from tfgrpo import adaptive, branching, strategies
 from tfgrpo.adaptive import Belief
-from tfgrpo.advantage import Reflection
+from tfgrpo.advantage import Failure, Reflection
 from tfgrpo.agent import Agent
 from tfgrpo.branching import Place
 from tfgrpo.calls import Calls
@@ -28,6 +28,7 @@ from tfgrpo.domain import Context, Domain, Sampling
 from tfgrpo.endpoint import Answer, CallFailed, EndpointError
 from tfgrpo.problems import Problem
 from tfgrpo.progress import Progress
+from tfgrpo.retrieve import relevant
 from tfgrpo.rollout import Group, Rollout, attempt
 from tfgrpo.settings import TrainSettings
 from tfgrpo.store.journal import Journal
@@ -43,6 +44,8 @@ GLANCES = 4
 """The tool results of an attempt at which next actions are looked at."""
 CONFIRMING = 1 << 20
 """The sample numbers from which on attempts confirm a lesson instead of filling a group."""
+TRIAL = "lesson"
+"""Stands for the id of a lesson that attempts are to confirm."""
 
 Recorded = Mapping[tuple[str, int], RolloutRow]
 """The rollouts of a step that are recorded already, by problem and sample."""
@@ -98,6 +101,7 @@ class Collector:
         self._verifier, self._journal = verifier, journal
         self._progress = progress
         self._late: list[Gathering] = []
+        self._failures: list[Failure] = []
         self._agent: Agent | None = None
 
     def equip(self, domain: Domain, agent: Agent | None) -> None:
@@ -155,7 +159,7 @@ class Collector:
         `number` is the lesson's among those of its group. Up to CONFIRMATIONS attempts are made,
         one after the other; they are on record like all others, and part of no group.
         """
-        trial = Library(library.version, (*library, Experience("lesson", lesson, 0)))
+        trial = Library(library.version, (*library, Experience(TRIAL, lesson, 0)))
         rows = self._store.runs.rollouts(self._run, step)
         recorded = {(r.problem, r.sample): r for r in rows}
         gathering = Gathering(group.problem, trial)
@@ -200,12 +204,26 @@ class Collector:
             await gathered(one(sample) for sample in range(plain))
         if hints and not any(gathering.rewards):
             failed = gathering.group.rollouts
-            proposed = await strategies.propose(
-                self._reflector, self._reflection, problem, failed, hints, step=step
-            )
+            proposed = await self._strategies(step, problem, failed, hints)
             await gathered(one(plain + n, hint) for n, hint in enumerate(proposed))
         elif hints and settings.rollouts == "fixed":
             await gathered(one(sample) for sample in range(plain, settings.group_size))
+
+    async def _strategies(
+        self, step: int, problem: Problem, failed: Sequence[Rollout], count: int
+    ) -> list[str]:
+        try:
+            return await strategies.propose(
+                self._reflector, self._reflection, problem, failed, count, step=step
+            )
+        except CallFailed as error:
+            self._failures.append(Failure("strategies", problem.id, str(error)))
+            return []
+
+    def failures(self) -> list[Failure]:
+        """Returns what could not be had since this was last asked, by problem."""
+        found, self._failures = self._failures, []
+        return sorted(found, key=lambda failure: (failure.problem, failure.stage))
 
     async def _spend_saved(
         self,
@@ -270,7 +288,9 @@ class Collector:
             if "cached" in message and len(found) < GLANCES:
                 try:
                     actions = await self._agent.next_actions(context, messages[: at + 1])
-                except CallFailed:
+                except CallFailed as error:
+                    problem = gathering.problem.id
+                    self._failures.append(Failure("next actions", problem, str(error)))
                     continue
                 found.append((at, branching.disagreement(actions)))
         return found
@@ -379,6 +399,7 @@ class Collector:
         hint: str | None,
     ) -> Context:
         settings = self._settings
+        library = relevant(library, problem.problem, settings.injected, always=(TRIAL,))
         messages = self._domain.render(self._template, library, problem, settings.agent_objective)
         return Context(
             problem=problem,

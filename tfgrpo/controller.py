@@ -12,7 +12,8 @@ What is already there word for word is a KEEP without asking: every group that c
 same lesson is one more vote for it. An ADD of what is there, or a
 MODIFY that changes nothing, is a KEEP and recorded as one. A label that does not exist, or a
 text of too many words, goes back once and is then refused, on record. Labels are made for each
-prompt and resolved against that prompt alone.
+prompt and resolved against that prompt alone. Where the library may not grow any more, room is
+made first, or the operation refused (`capacity.py`).
 """
 
 from __future__ import annotations
@@ -24,13 +25,15 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
-from tfgrpo import structured
-from tfgrpo.advantage import Lesson, Reflection
+from tfgrpo import capacity, structured
+from tfgrpo.advantage import Failure, Lesson, Reflection
 from tfgrpo.calls import Calls
 from tfgrpo.domain import sample_seed
+from tfgrpo.draft import Draft, words
+from tfgrpo.embeddings import Embeddings
 from tfgrpo.endpoint import CallFailed, Request
 from tfgrpo.notes import Notes
-from tfgrpo.render import EMPTY
+from tfgrpo.similar import similar, told
 from tfgrpo.store.canonical import derived_id
 from tfgrpo.store.records import Library, Operation
 
@@ -50,11 +53,12 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The operations of one batch, in order, and what was refused or repaired on the way."""
+    """The operations of one batch, in order, and what was refused, repaired or failed."""
 
     operations: tuple[Operation, ...]
     refused: tuple[Refusal, ...] = ()
     repaired: int = 0
+    failures: tuple[Failure, ...] = ()
 
 
 class Decision(BaseModel):
@@ -66,47 +70,6 @@ class Decision(BaseModel):
     text: str = Field(default="", max_length=4000)
 
 
-class Draft:
-    """The library as it stands while a batch is decided: id → text, in library order."""
-
-    def __init__(self, library: Library) -> None:
-        self.texts = {e.id: e.text for e in library.readable}
-
-    @property
-    def labels(self) -> dict[str, str]:
-        """Label → id, for the next prompt."""
-        return {f"G{i}": id for i, id in enumerate(self.texts)}
-
-    def prompt(self) -> str:
-        """Returns the draft as prompt text."""
-        return "\n".join(f"[G{i}] {t}" for i, t in enumerate(self.texts.values())) or EMPTY
-
-    def same(self, text: str) -> str | None:
-        """Returns the experience that says just this, give or take case and white space."""
-        wanted = plain(text)
-        return next((id for id, there in self.texts.items() if plain(there) == wanted), None)
-
-    def apply(self, operation: Operation) -> None:
-        """Applies an operation that names its experience."""
-        id, text = operation.experience, operation.text
-        assert id is not None
-        if operation.op == "DELETE":
-            del self.texts[id]
-        elif operation.op != "KEEP":
-            assert text is not None
-            self.texts[id] = text
-
-
-def plain(text: str) -> str:
-    """Returns a text without what does not matter when it is compared."""
-    return " ".join(text.casefold().split()).rstrip(".! ")
-
-
-def words(text: str) -> int:
-    """Returns how many words a text has."""
-    return len(text.split())
-
-
 async def plan(
     calls: Calls,
     reflection: Reflection,
@@ -116,18 +79,23 @@ async def plan(
     step: int,
     uid: str,
     evidence: Mapping[str, Any],
+    opening: capacity.Room | None = None,
+    embeddings: Embeddings | None = None,
     notes: Notes = NOTHING,
 ) -> Plan:
     """Decides about the lessons of a batch, one after the other.
 
     `uid` names the run, from which the ids of new experiences follow; `evidence` goes onto
-    every operation beside the lesson's own. Where `notes` tell of rejected changes, a lesson may
-    be dropped, on record. EndpointError is let through.
+    every operation beside the lesson's own; `opening` are operations that come before all lessons.
+    `embeddings` tell what is close in meaning. Where `notes` tell of rejected changes, a lesson
+    may be dropped, on record. EndpointError is let through.
     """
-    draft = Draft(library)
-    operations: list[Operation] = []
+    opening = opening or capacity.Room()
+    draft = Draft(library).after(opening.operations)
+    operations: list[Operation] = list(opening.operations)
     refused: list[Refusal] = []
-    repaired = 0
+    failures: list[Failure] = []
+    repaired = opening.repaired
     for number, lesson in enumerate(lessons):
         known = draft.same(lesson.text)
         call: tuple[str, ...] = ()
@@ -137,12 +105,20 @@ async def plan(
             decision, label = Decision(decision="new", text=lesson.text), None
         else:
             try:
-                typed = await _decide(calls, reflection, lesson, draft, step, number, notes)
+                near = await similar(lesson.text, draft.texts, embeddings)
+            except CallFailed as error:  # the words are still there to go by
+                failures.append(Failure("embedding", lesson.group.problem.id, str(error)))
+                near = await similar(lesson.text, draft.texts)
+            ids = draft.labels
+            alike = told(near, {id: label for label, id in ids.items()})
+            try:
+                what = (lesson, draft, alike, notes)
+                typed = await _decide(calls, reflection, *what, step, number)
             except CallFailed as error:
                 refused.append(Refusal(lesson.text, lesson.group.problem.id, str(error)))
                 continue
             decision, call = typed.value, (typed.key,)
-            label = draft.labels.get(decision.closest or "")
+            label = ids.get(decision.closest or "")
             repaired += typed.repaired
             if decision.decision == "drop":
                 refused.append(Refusal(lesson.text, lesson.group.problem.id, DROPPED))
@@ -152,9 +128,21 @@ async def plan(
         operation = operation._replace(
             reason=lesson.reason or None, evidence={**evidence, **_evidence(lesson, call)}
         )
+        if not capacity.fits(draft, operation, reflection.library_tokens):
+            try:
+                room = await capacity.make_room(
+                    calls, reflection, draft, operation, step=step, number=number, evidence=evidence
+                )
+            except CallFailed as error:
+                refused.append(Refusal(operation.text or "", lesson.group.problem.id, str(error)))
+                continue
+            draft = draft.after(room.operations)
+            operations += room.operations
+            repaired += room.repaired
+            operation = _once(operation, draft)
         draft.apply(operation)
         operations.append(operation)
-    return Plan(tuple(operations), tuple(refused), repaired)
+    return Plan(tuple(operations), tuple(refused), repaired, tuple(failures))
 
 
 async def _decide(
@@ -162,9 +150,10 @@ async def _decide(
     reflection: Reflection,
     lesson: Lesson,
     draft: Draft,
+    alike: str,
+    notes: Notes,
     step: int,
     number: int,
-    notes: Notes,
 ) -> structured.Typed[Decision]:
     labels = draft.labels
     messages = reflection.controller.render(
@@ -174,6 +163,7 @@ async def _decide(
             "library": draft.prompt(),
             "lesson": lesson.text,
             "reason": lesson.reason,
+            "similar": alike,
         }
     )
     request = Request(
@@ -247,6 +237,14 @@ def _operation(
         return Operation("DELETE" if decision.decision == "contradicts" else "KEEP", id)
     known = draft.same(text)
     return Operation("MODIFY", id, text) if known is None else Operation("KEEP", known)
+
+
+def _once(operation: Operation, draft: Draft) -> Operation:
+    """Returns an operation, as a KEEP where a merge has come to the very same text."""
+    known = draft.same(operation.text or "")
+    if known is None:
+        return operation
+    return operation._replace(op="KEEP", experience=known, text=None)
 
 
 def _evidence(lesson: Lesson, call: tuple[str, ...]) -> dict[str, Any]:

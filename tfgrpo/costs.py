@@ -104,6 +104,9 @@ def addresses(run: Run) -> dict[str, str | None]:
     found: dict[str, str | None] = {policy: models.get("base_url")}
     if reflection is not None and reflection not in found:
         found[reflection] = models.get("reflection_base_url") or models.get("base_url")
+    embedding = models.get("embedding_model")
+    if embedding is not None and embedding not in found:
+        found[embedding] = models.get("embedding_base_url") or models.get("base_url")
     return found
 
 

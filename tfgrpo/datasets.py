@@ -34,11 +34,13 @@ class Known(NamedTuple):
 
 
 KNOWN = {
+    "afm-web": Known("PersonalAILab/AFM-WebAgent-RL-Dataset", None, "train"),
     "aime24": Known("HuggingFaceH4/aime_2024", None, "train"),
     "aime25": Known("math-ai/aime25", None, "test"),
     "dapo-math-17k": Known("open-r1/DAPO-Math-17k-Processed", "all", "train"),
     "gsm8k": Known("openai/gsm8k", "main", "test"),
     "math-500": Known("HuggingFaceH4/MATH-500", None, "test"),
+    "webwalkerqa": Known("callanwu/WebWalkerQA", None, "main"),
 }
 
 

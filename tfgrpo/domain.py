@@ -154,8 +154,9 @@ class Domain:
     says whether every row needs an answer; `load` takes the place of all of it. `prompts` is a
     folder of prompt files that take the place of ours. `at_once` gives the verdicts of a plain
     `verify` that take microseconds on any input, and None for the rest: it runs on the event
-    loop. `identity` is whatever else a score
-    depends on, such as the digest of a file of criteria: it is kept with every evaluation.
+    loop. `identity` is whatever else a score depends on, such as the digest of a file of criteria:
+    it is kept with every evaluation. `reconcile` adds a stage to reflection: what one group taught
+    is brought in line with the library before the batch is decided about.
     """
 
     name: str
@@ -171,6 +172,7 @@ class Domain:
     agent_objective: str = AGENT_OBJECTIVE
     learning_objective: str = LEARNING_OBJECTIVE
     identity: str = ""
+    reconcile: bool = False
 
     def problems(self, source: str, fields: Mapping[str, str] | None = None) -> tuple[Problem, ...]:
         """Returns the problems of a dataset. Raises DatasetError."""

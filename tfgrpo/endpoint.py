@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
 from tfgrpo.store.errors import TfgrpoError
@@ -131,6 +131,7 @@ class Endpoint:
     timeout: float = 1800.0
     _client: openai.AsyncOpenAI | None = field(default=None, repr=False)
     _refused: set[str] = field(default_factory=set, repr=False)
+    _path: ClassVar[str] = "/chat/completions"
 
     async def ask(self, request: Request) -> Answer:
         """Makes one request, once.
@@ -146,8 +147,8 @@ class Endpoint:
         while True:
             arguments = self._arguments(request, self._refused | trying)
             try:
-                # The plain verb: the typed one takes a quarter longer over what is checked here.
-                response = await client.post("/chat/completions", cast_to=object, body=arguments)
+                # The plain verb: the typed one spends much time on what is checked here anyway.
+                response = await client.post(self._path, cast_to=object, body=arguments)
                 break
             except openai.APIStatusError as error:
                 if request.tools and "tool" in error.message.lower() and error.status_code != 429:
@@ -175,7 +176,10 @@ class Endpoint:
             ) as error:
                 raise Transient(self.scrub(f"unreadable answer: {error}"[:300])) from None
         self._refused |= trying  # what was refused is left out from now on, since that helped
-        return _answer(response, time.monotonic() - started)
+        return self._read(response, time.monotonic() - started)
+
+    def _read(self, response: object, seconds: float) -> Answer:
+        return _answer(response, seconds)
 
     async def close(self) -> None:
         """Closes the connections."""

@@ -19,6 +19,7 @@ from statistics import fmean
 
 from tfgrpo.advantage import COMPARISON_TOKENS, SUMMARY_TOKENS, Reflection
 from tfgrpo.budget import PER_MESSAGE
+from tfgrpo.capacity import PRUNE_TOKENS, TURNS
 from tfgrpo.controller import CONTROLLER_TOKENS
 from tfgrpo.domain import Domain
 from tfgrpo.prices import Price
@@ -35,6 +36,7 @@ ANSWER = {
     "summary": 200.0,
     "comparison": 250.0,
     "controller": 80.0,
+    "prune": 80.0,
     "evaluation": 800.0,
 }
 """Tokens of an answer, before this store has seen any from the model."""
@@ -44,6 +46,8 @@ MOST_LESSONS, LESSONS = 2.0, 1.5
 """Lessons of one comparison, at most and as expected."""
 WORD_BYTES, WORD_TOKENS = 12.0, 1.4
 LABEL = 8.0
+SIMILAR_BYTES = 250.0
+"""The most that is said of what is like a lesson."""
 SCHEMA_BYTES, COMPLAINT_BYTES = 2_000.0, 400.0
 QUOTED = 2.0
 """The most tokens that a token of an answer becomes in another model's prompt."""
@@ -105,7 +109,7 @@ def estimate(
     """
     figures = []
     for upper in (False, True):
-        work = _Work(upper, settings, {**ANSWER, **(lengths or {})})
+        work = _Work(upper, settings, {**ANSWER, **(lengths or {})}, library)
         asked = (*heldout, *gate, *sealed)
         prompts = _prompts(work, dataset, asked, settings, library, domain, template, reflection)
         for _ in range(settings.epochs):
@@ -140,13 +144,16 @@ def _prompts(
         "max_words": str(reflection.max_words),
         "library": prompt_text(library),
         "verdict": "wrong",
-        **dict.fromkeys(("response", "winners", "losers", "lesson", "reason"), ""),
+        **dict.fromkeys(("response", "winners", "losers", "lesson", "reason", "similar"), ""),
+        **dict.fromkeys(("tokens", "cap", "over"), "100000"),
     }
     used = {
         "summary": reflection.summary,
         "comparison": reflection.comparison,
         "controller": reflection.controller,
     }
+    if reflection.prune is not None:
+        used["prune"] = reflection.prune
     objective = settings.agent_objective
 
     def rollouts(problems: Sequence[Problem]) -> float:
@@ -165,12 +172,15 @@ def _prompts(
 class _Work:
     """Adds up calls and tokens, as expected or as an upper bound."""
 
-    def __init__(self, upper: bool, settings: TrainSettings, lengths: Mapping[str, float]) -> None:
+    def __init__(
+        self, upper: bool, settings: TrainSettings, lengths: Mapping[str, float], library: Library
+    ) -> None:
         caps = {
             "rollout": settings.max_tokens,
             "summary": SUMMARY_TOKENS,
             "comparison": COMPARISON_TOKENS,
             "controller": CONTROLLER_TOKENS,
+            "prune": PRUNE_TOKENS,
             "evaluation": settings.max_tokens,
         }
         self.calls = dict.fromkeys(STAGES, 0.0)
@@ -182,6 +192,8 @@ class _Work:
         self._quoted = QUOTED if upper else 1.0
         self._grown = 0.0
         self._gated = False
+        self._room = max(0.0, float(settings.library_tokens or 0) - count(prompt_text(library)))
+        self._opening = float(len(library))
 
     def size(self, messages: Sequence[Message]) -> float:
         """Returns a prompt's tokens."""
@@ -202,8 +214,24 @@ class _Work:
         text = self._settings.max_words * (WORD_BYTES if upper else WORD_TOKENS) + LABEL
         new = lessons * text * (1.0 if upper else NEW)
         seen = self._grown + (new if upper else new / 2)
-        self._typed("controller", lessons, prompts["controller"] + seen + 2 * text)
-        self._grown += new
+        prompt = prompts["controller"] + seen + 2 * text + (SIMILAR_BYTES if upper else 0.0)
+        self._typed("controller", lessons, prompt)
+        if self._settings.library_tokens:
+            self._prune(lessons, new, prompts["prune"] + seen + text)
+        else:
+            self._grown += new
+
+    def _prune(self, lessons: float, new: float, prompt: float) -> None:
+        """Adds what a capped library takes: at most every lesson needs all its turns; expected
+        is a turn for each new one once the library is full."""
+        if self._upper:
+            self._typed("prune", lessons * TURNS + self._opening, prompt)
+            self._opening += lessons
+            self._grown += new
+            return
+        over = max(0.0, self._grown + new - self._room)
+        self._add("prune", lessons * NEW * min(1.0, over / new) if new else 0.0, prompt)
+        self._grown = min(self._grown + new, self._room)
 
     def gate(self, problems: int, prompt: float) -> None:
         """Adds a step's candidate and the library in force, which only the first is new to."""

@@ -24,6 +24,7 @@ from tfgrpo.domains import math
 from tfgrpo.endpoint import Endpoint, EndpointError
 from tfgrpo.prices import Price
 from tfgrpo.problems import Problem
+from tfgrpo.retrieve import relevant
 from tfgrpo.rollout import Rollout, attempt
 from tfgrpo.serving import Endpoints
 from tfgrpo.settings import EvalSettings
@@ -81,6 +82,8 @@ def conditions(
     if settings.mode != "prompt":
         tools = settings.tools.model_dump(mode="json", exclude_defaults=True)
         found |= {"mode": settings.mode, "tools": tools, "turns": settings.turns}
+    if settings.injected is not None:
+        found |= {"inject": settings.inject, "top_k": settings.top_k}
     return found | {
         "dataset": datasets.digest(dataset),
         "problems": len(dataset),
@@ -190,6 +193,7 @@ async def examine(
     template = domain.template("rollout", prompts)
 
     async def one(library: Library, problem: Problem, sample: int) -> Rollout:
+        library = relevant(library, problem.problem, settings.injected)
         context = Context(
             problem=problem,
             messages=domain.render(template, library, problem, settings.agent_objective),

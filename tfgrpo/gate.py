@@ -21,8 +21,8 @@ from typing import Any, Literal, TypeAlias
 from tfgrpo import evaluation, problems, statistics
 from tfgrpo.budget import Budget
 from tfgrpo.calls import Meter
-from tfgrpo.controller import Draft
 from tfgrpo.domain import Domain
+from tfgrpo.draft import Draft
 from tfgrpo.evaluation import EvalProgress
 from tfgrpo.prices import Price
 from tfgrpo.problems import Problem
@@ -32,7 +32,7 @@ from tfgrpo.statistics import Difference
 from tfgrpo.store.canonical import digest
 from tfgrpo.store.errors import UnknownRevision
 from tfgrpo.store.journal import Journal
-from tfgrpo.store.records import Experience, Json, Library, Operation, Version
+from tfgrpo.store.records import Json, Library, Operation, Version
 from tfgrpo.store.revisions import first_parents
 from tfgrpo.store.runs import Run, Score
 from tfgrpo.store.store import Store
@@ -155,8 +155,7 @@ def applied(library: Library, operations: Sequence[Operation]) -> Library:
     draft = Draft(library)
     for operation in operations:
         draft.apply(operation)
-    texts = draft.texts.items()
-    return Library(library.version, tuple(Experience(id, text, 0) for id, text in texts))
+    return draft.library
 
 
 def side_branch(store: Store, run: Run, step: int) -> str:

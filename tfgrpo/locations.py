@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
@@ -19,7 +20,6 @@ from tfgrpo.store.remotes import SCHEME, Remotes, check_location
 from tfgrpo.store.store import Store
 from tfgrpo.store.sync import Peer, Source, StorePeer, Transferred
 
-SQLITE = b"SQLite format 3\0"
 SCP = re.compile(r"([^/:]{2,}|\[[^]/]*\]):(.*)\Z", re.S)
 """host:path, with the colon before any slash; one letter before it is a drive of Windows."""
 
@@ -114,8 +114,15 @@ def _is_store(path: Path) -> bool:
     """Returns whether a path is no readable bundle: a store, or nothing at all."""
     if not path.is_file():
         return True
-    with path.open("rb") as file:
-        return file.read(len(SQLITE)) == SQLITE
+    if not path.stat().st_size:
+        return False
+    # Not by opening the file: closing it would drop the locks that SQLite holds in this process.
+    with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
+        try:
+            connection.execute("pragma schema_version")
+        except sqlite3.DatabaseError as error:
+            return error.sqlite_errorcode != sqlite3.SQLITE_NOTADB
+    return True
 
 
 def clone(

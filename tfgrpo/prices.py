@@ -87,6 +87,6 @@ def _catalogue(model: str, base_url: str | None) -> Price | None:
         return None if value is None else float(getattr(value, "base", value))
 
     prompt, completion = base(found.input_mtok), base(found.output_mtok)
-    if prompt is None or completion is None:
+    if prompt is None or (completion is None and "embedding" not in model):
         return None
-    return Price(prompt, completion, base(found.cache_read_mtok))
+    return Price(prompt, completion or 0.0, base(found.cache_read_mtok))

@@ -22,10 +22,18 @@ from tfgrpo.templates import Message
 
 FIELDS = ("problem", "answer", "id")
 USUAL = {
-    "problem": ("question", "prompt", "Problem", "Question", "query"),
+    "problem": ("question", "prompt", "Problem", "Question", "query", "extra_info.question"),
     "answer": (
-        *("final_answer", "ground_truth", "gold", "target", "expected_answer", "Answer"),
-        *("reward_model.ground_truth", "solution"),
+        *(
+            "final_answer",
+            "ground_truth",
+            "gold",
+            "target",
+            "expected_answer",
+            "Answer",
+            "groundtruth",
+        ),
+        *("reward_model.ground_truth", "extra_info.answer", "solution"),
     ),
     "id": ("unique_id", "ID", "uid"),
 }

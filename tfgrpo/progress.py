@@ -22,6 +22,7 @@ class Progress:
     step: int = 0
     epoch: int = 0
     phase: str = "starting"
+    stopping: bool = False
     groups: int = 0
     groups_done: int = 0
     mixed: int = 0

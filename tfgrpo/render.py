@@ -7,15 +7,16 @@ control for "does the library help" is the same prompt with an empty library.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfgrpo import templates
-from tfgrpo.problems import Problem
 from tfgrpo.store.records import Library as StoredLibrary
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tfgrpo import templates
     from tfgrpo.domain import Domain
+    from tfgrpo.problems import Problem
 
 EMPTY = "(none yet)"
 AGENT_OBJECTIVE = "Solve the problem. Work briefly, then give the final answer in \\boxed{}."
@@ -40,12 +41,25 @@ class Library(StoredLibrary):
         self._prompts = prompts
         self._domain = domain
 
-    def prompt(self) -> str:
-        """Returns the library as prompt text: a line `[G0] …` for each experience."""
-        return prompt_text(self)
+    def prompt(self, problem: str = "", *, top_k: int | None = None) -> str:
+        """Returns the library as prompt text: a line `[G0] …` for each experience.
 
-    def render(self, problem: str | Problem) -> list[dict[str, str]]:
-        """Returns the chat messages for a problem, as the `openai` client takes them."""
+        With `top_k` it has the experiences that fit a problem best, in library order and with
+        the labels that they have in the whole.
+        """
+        from tfgrpo.retrieve import relevant
+
+        return prompt_text(relevant(self, problem, top_k))
+
+    def render(self, problem: str | Problem, *, top_k: int | None = None) -> list[dict[str, str]]:
+        """Returns the chat messages for a problem, as the `openai` client takes them.
+
+        The whole library is in them, or the `top_k` experiences that fit the problem best.
+        """
+        from tfgrpo import templates  # which a checkout does not need
+        from tfgrpo.problems import Problem
+        from tfgrpo.retrieve import relevant
+
         if isinstance(problem, str):
             problem = Problem("", problem)
         template = templates.load(
@@ -54,7 +68,9 @@ class Library(StoredLibrary):
         render = self._domain.render if self._domain else problem_messages
         return [
             {"role": role, "content": content}
-            for role, content in render(template, self, problem, self.agent_objective)
+            for role, content in render(
+                template, relevant(self, problem.problem, top_k), problem, self.agent_objective
+            )
         ]
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tfgrpo.embeddings import EmbeddingEndpoint
 from tfgrpo.endpoint import Endpoint, EndpointError
 from tfgrpo.prices import LOCAL
 from tfgrpo.settings import ModelSettings, Settings
@@ -31,11 +32,15 @@ Fetching = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """The policy model and the reflection model, and how many requests may be in flight."""
+    """The policy model and the reflection model, and how many requests may be in flight.
+
+    `embedding` is there where a model for embeddings is named.
+    """
 
     policy: Endpoint
     reflection: Endpoint
     concurrency: int
+    embedding: EmbeddingEndpoint | None = None
 
 
 @contextmanager
@@ -67,7 +72,7 @@ def opened(
                 models.reflection_api_key_env or models.api_key_env,
             )
         concurrency = min(settings.concurrency, SLOTS) if served else settings.concurrency
-        yield Endpoints(policy, reflection, concurrency)
+        yield Endpoints(policy, reflection, concurrency, _embedding(settings, environment))
 
 
 def check(models: ModelSettings, environment: Mapping[str, str]) -> None:
@@ -86,6 +91,23 @@ def check(models: ModelSettings, environment: Mapping[str, str]) -> None:
             find(model[len(LOCAL) :])
         else:
             api_key(environment, key_env, needed=base_url is None)
+    if models.embedding_model:
+        _embedding_key(models, environment)
+
+
+def _embedding(settings: Settings, environment: Mapping[str, str]) -> EmbeddingEndpoint | None:
+    models = settings.models
+    if models.embedding_model is None:
+        return None
+    key = _embedding_key(models, environment)
+    address = models.embedding_base_url or models.base_url
+    return EmbeddingEndpoint(models.embedding_model, address, key, settings.task_timeout)
+
+
+def _embedding_key(models: ModelSettings, environment: Mapping[str, str]) -> str | None:
+    address = models.embedding_base_url or models.base_url
+    name = models.embedding_api_key_env or models.api_key_env
+    return api_key(environment, name, needed=address is None)
 
 
 def api_key(environment: Mapping[str, str], name: str | None, *, needed: bool) -> str | None:

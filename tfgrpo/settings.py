@@ -27,6 +27,7 @@ from pydantic import (
 )
 
 from tfgrpo import domains
+from tfgrpo.prices import LOCAL
 from tfgrpo.render import AGENT_OBJECTIVE, LEARNING_OBJECTIVE
 from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.tools.toolbox import ToolSettings
@@ -35,16 +36,17 @@ DEFAULT_MODEL = "local:qwen2.5-coder-1.5b"
 FILE = "tfgrpo.toml"
 TABLES = ("model", "train", "eval", "prices", "tools")
 LATER = frozenset(
-    {
-        *("domain", "mode", "tools", "turns", "rollouts", "quorum", "hints", "dropout"),
-        *("gate", "gate_digest", "gate_samples", "gate_problems", "sealed", "sealed_digest"),
-        "controller_sees_credit",
-    }
+    {"domain", "mode", "tools", "turns", "rollouts", "quorum", "hints", "dropout"}
+    | {"library_tokens", "inject", "top_k"}
+    | {"gate", "gate_digest", "gate_samples", "gate_problems", "sealed", "sealed_digest"}
+    | {"controller_sees_credit"}
 )
 """Settings that came after the first release."""
 Rollouts: TypeAlias = Literal["fixed", "adaptive", "branch"]
 ROLLOUTS: tuple[Rollouts, ...] = get_args(Rollouts)
 Mode: TypeAlias = Literal["prompt", "agent"]
+Inject: TypeAlias = Literal["all", "top-k"]
+TOP_K = 8
 
 S = TypeVar("S", bound="Settings")
 
@@ -59,7 +61,8 @@ class ModelSettings(BaseModel):
     """Which models are asked, and where.
 
     `model` attempts problems; `reflection_model` summarises, compares and controls, and is the
-    same unless it is named. `local:NAME` is an embedded model.
+    same unless it is named. `local:NAME` is an embedded model. `embedding_model`, where one is
+    named, tells which experiences are close in meaning.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -70,8 +73,24 @@ class ModelSettings(BaseModel):
     reflection_model: str | None = None
     reflection_base_url: str | None = None
     reflection_api_key_env: str | None = None
+    embedding_model: str | None = None
+    embedding_base_url: str | None = None
+    embedding_api_key_env: str | None = None
 
-    @field_validator("base_url", "reflection_base_url")
+    @model_serializer(mode="wrap")
+    def _dumped(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leaves embeddings out where there are none, as records made before there were any."""
+        found: dict[str, Any] = handler(self)
+        return {k: v for k, v in found.items() if v is not None or not k.startswith("embedding")}
+
+    @field_validator("embedding_model")
+    @classmethod
+    def _at_an_endpoint(cls, model: str | None) -> str | None:
+        if model is not None and model.startswith(LOCAL):
+            raise ValueError("embedded models give no embeddings: name one at embedding_base_url")
+        return model
+
+    @field_validator("base_url", "reflection_base_url", "embedding_base_url")
     @classmethod
     def _without_secrets(cls, url: str | None) -> str | None:
         """A user name, password or query in an address could be a secret: it is not kept."""
@@ -84,7 +103,7 @@ class ModelSettings(BaseModel):
             raise ValueError("an address begins with http:// or https://")
         return urlunsplit(parts)
 
-    @field_validator("api_key_env", "reflection_api_key_env")
+    @field_validator("api_key_env", "reflection_api_key_env", "embedding_api_key_env")
     @classmethod
     def _a_name(cls, name: str | None) -> str | None:
         if name is not None and not re.fullmatch(r"[A-Z_][A-Z0-9_]*", name):
@@ -109,6 +128,13 @@ class Settings(BaseModel):
     mode: Mode = "prompt"
     tools: ToolSettings = ToolSettings()
     turns: int = Field(default=10, ge=1)
+    inject: Inject = "all"
+    top_k: int = Field(default=TOP_K, ge=1)
+
+    @property
+    def injected(self) -> int | None:
+        """How many experiences a prompt gets: None for the whole library."""
+        return None if self.inject == "all" else self.top_k
 
     @model_serializer(mode="wrap")
     def _dumped(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -144,6 +170,7 @@ class TrainSettings(Settings):
     quorum: float = Field(default=1.0, gt=0, le=1)
     hints: int = Field(default=0, ge=0)
     dropout: float = Field(default=0.0, ge=0, lt=1)
+    library_tokens: int | None = Field(default=None, ge=16)
     gate: str | None = None
     gate_digest: str = ""
     gate_samples: int = Field(default=4, ge=1)
@@ -160,6 +187,8 @@ class TrainSettings(Settings):
             raise ValueError("hints take the place of attempts: fewer than --group-size")
         if self.rollouts == "branch" and (self.mode != "agent" or self.hints or self.quorum < 1):
             raise ValueError("branching needs --mode agent, and neither hints nor a quorum")
+        if self.dropout and self.inject != "all":
+            raise ValueError("dropout needs --inject all: it tells what the whole library does")
         if self.controller_sees_credit and not self.dropout:
             raise ValueError("--controller-sees-credit needs --credit dropout=RATE")
         return self

@@ -16,7 +16,7 @@ from tfgrpo import structured
 from tfgrpo.advantage import Reflection
 from tfgrpo.calls import Calls
 from tfgrpo.domain import sample_seed
-from tfgrpo.endpoint import CallFailed, Request
+from tfgrpo.endpoint import Request
 from tfgrpo.problems import Problem
 from tfgrpo.rollout import Rollout
 from tfgrpo.templates import Message
@@ -39,7 +39,7 @@ async def propose(
     *,
     step: int,
 ) -> list[str]:
-    """Returns up to `count` distinct strategies; none where none can be read."""
+    """Returns up to `count` distinct strategies. Raises CallFailed where none can be had."""
     listed = "\n".join(f"{n}. {_short(r.response)}" for n, r in enumerate(failed, 1))
     request = Request(
         stage="strategies",
@@ -68,10 +68,7 @@ async def propose(
             },
         },
     )
-    try:
-        typed = await structured.ask(calls, request, _Strategies, place=(step, problem.id))
-    except CallFailed:
-        return []
+    typed = await structured.ask(calls, request, _Strategies, place=(step, problem.id))
     texts = (" ".join(text.split()) for text in typed.value.strategies)
     return list(dict.fromkeys(text for text in texts if text))[:count]
 

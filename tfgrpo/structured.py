@@ -2,8 +2,10 @@
 
 An answer is decoded under its JSON schema where the endpoint can do that. What does not parse
 or check is sent back with the error; if that does not help either, `json-repair` has a last
-try, and the result says that it was repaired. What is still unreadable raises `Unreadable`,
-which the caller puts on record. Nothing is dropped in silence.
+try, and the result says that it was repaired. Where an answer lists several things and some of
+them are out of shape to the end, the others count, and the result says what was lost. What is
+still unreadable raises `Unreadable`, which the caller puts on record. Nothing is dropped in
+silence.
 """
 
 from __future__ import annotations
@@ -29,11 +31,15 @@ class Unreadable(CallFailed):
 
 @dataclass(frozen=True, slots=True)
 class Typed(Generic[T]):
-    """A checked answer, the journal's key of the call, and whether it had to be repaired."""
+    """A checked answer, the journal's key of the call, and whether it had to be repaired.
+
+    `lost` says what is wrong with each item of a list that had to be left out.
+    """
 
     value: T
     key: str
     repaired: bool = False
+    lost: tuple[str, ...] = ()
 
 
 async def ask(
@@ -67,6 +73,9 @@ async def ask(
     value = mended(text, shape)
     if value is not None and check(value) is None:
         return Typed(value, recorded.key, repaired=True)
+    value, lost = salvaged(text, shape)
+    if value is not None and check(value) is None:
+        return Typed(value, recorded.key, repaired=True, lost=lost)
     raise Unreadable(f"{request.stage}: {problem}")
 
 
@@ -104,10 +113,47 @@ def whole(value: object) -> object:
 
 def mended(text: str, shape: type[T]) -> T | None:
     """Returns what json-repair makes of a text, if that checks."""
-    import json_repair
-
     try:
-        found = whole(json_repair.loads(text))
+        found = repaired(text)
         return shape.model_validate(found) if isinstance(found, dict) else None
     except (ValueError, RecursionError):  # a ValidationError is a ValueError
         return None
+
+
+def salvaged(text: str, shape: type[T]) -> tuple[T | None, tuple[str, ...]]:
+    """Returns what a text holds without the items of its lists that are out of shape, and what
+    was wrong with each; None where something else is wrong, or nothing would be left.
+    """
+    try:
+        found = repaired(text)
+        shape.model_validate(found)
+    except ValidationError as error:
+        wrong: dict[tuple[str, int], str] = {}
+        for one in error.errors():
+            match one["loc"]:
+                case (str(name), int(item), *rest):
+                    where = ".".join(map(str, (name, item, *rest)))
+                    wrong.setdefault((name, item), f"{where}: {one['msg']}")
+                case _:
+                    return None, ()
+    except (ValueError, RecursionError):
+        return None, ()
+    else:
+        return None, ()
+    if not isinstance(found, dict):
+        return None, ()
+    for name, item in sorted(wrong, reverse=True):
+        del found[name][item]
+    if not any(found[name] for name, _ in wrong):
+        return None, ()
+    try:
+        return shape.model_validate(found), tuple(wrong.values())
+    except ValidationError:
+        return None, ()
+
+
+def repaired(text: str) -> object:
+    """Returns the JSON that json-repair sees in a text. Raises ValueError or RecursionError."""
+    import json_repair
+
+    return whole(json_repair.loads(text))

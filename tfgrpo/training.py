@@ -21,7 +21,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tfgrpo import controller, datasets, domains, problems
+from tfgrpo import capacity, controller, datasets, domains, problems
 from tfgrpo.advantage import Comparison, Failure, Lesson, Reflection, compare
 from tfgrpo.agent import equipped
 from tfgrpo.budget import Budget
@@ -29,6 +29,7 @@ from tfgrpo.calls import Calls
 from tfgrpo.collect import Collector
 from tfgrpo.domain import Domain
 from tfgrpo.domains import math
+from tfgrpo.embeddings import SCOPE, Embeddings
 from tfgrpo.endpoint import Endpoint
 from tfgrpo.gate import Gate, Trial, rejections, side_branch
 from tfgrpo.gate import words as gate_words
@@ -44,6 +45,7 @@ from tfgrpo.settings import EvalSettings, TrainSettings
 from tfgrpo.store.errors import StaleVersion, StoreError, TfgrpoError
 from tfgrpo.store.find import project_root
 from tfgrpo.store.journal import Journal
+from tfgrpo.store.protection import check_branch
 from tfgrpo.store.records import Library, Operation, Version
 from tfgrpo.store.runs import Run
 from tfgrpo.store.store import Store
@@ -89,6 +91,7 @@ def begin(
         unfinished = [r for r in store.runs.like(config) if store.runs.state(r) != "finished"]
         if unfinished and name in (None, unfinished[-1].name):
             return unfinished[-1], True
+    check_branch(store, settings.branch)
     name = name or _free_name(store, stem or datasets.stem(settings.data))
     with store.port.transaction():
         if settings.branch not in store.branches():
@@ -131,6 +134,9 @@ def reflection_of(settings: TrainSettings, domain: Domain, prompts: Path | None)
         summarise_over=settings.summarise_over,
         temperature=settings.reflection_temperature,
         seed=settings.seed,
+        reconcile=domain.template("reconcile", prompts) if domain.reconcile else None,
+        prune=domain.template("prune", prompts) if settings.library_tokens else None,
+        library_tokens=settings.library_tokens,
     )
 
 
@@ -150,6 +156,7 @@ class Training:
         prompts: Path | None = None,
         price: Price | None = None,
         reflection_price: Price | None = None,
+        embedding_price: Price | None = None,
         budget: Budget | None = None,
         gate: Sequence[Problem] = (),
     ) -> None:
@@ -183,12 +190,12 @@ class Training:
                 meter=self.progress.meter,
             )
 
-        def calls(endpoint: Endpoint, price: Price | None) -> Calls:
+        def calls(endpoint: Endpoint, price: Price | None, scope: str = run.uid) -> Calls:
             return Calls(
                 endpoint,
                 journal,
                 store.runs,
-                scope=run.uid,
+                scope=scope,
                 run=run,
                 concurrency=endpoints.concurrency,
                 timeout=self.settings.task_timeout,
@@ -203,6 +210,11 @@ class Training:
             if endpoints.reflection is endpoints.policy
             else calls(endpoints.reflection, reflection_price)
         )
+        asked, self._embeddings = [self._policy, self._reflector], None
+        if endpoints.embedding is not None:
+            embedder = calls(endpoints.embedding, embedding_price, SCOPE)
+            asked, self._embeddings = [*asked, embedder], Embeddings(embedder)
+        self._asked = asked
         self._collector = Collector(
             store,
             run,
@@ -224,6 +236,7 @@ class Training:
         comparison that still belongs to it.
         """
         runs, run = self._store.runs, self._run
+        check_branch(self._store, run.branch)  # before a call is paid for
         self.progress.first = self._done()
         runs.note(run, "resumed" if runs.states(run) else "started")
         try:
@@ -242,15 +255,15 @@ class Training:
                 versions = [await self._step(number) for number in left]
         except BaseException as error:
             told = error if isinstance(error, TfgrpoError) else None
-            self.progress.phase = "stopping"
+            self.progress.stopping = True
             await self._collector.close()
-            await asyncio.gather(self._policy.settle(), self._reflector.settle())
+            await asyncio.gather(*(calls.settle() for calls in self._asked))
             with suppress(StoreError):  # the disk may be full; `error` is what matters
                 runs.note(run, "stopped" if told else "interrupted", str(told) if told else None)
             raise
         finally:
-            await self._policy.endpoint.close()
-            await self._reflector.endpoint.close()
+            for calls in self._asked:
+                await calls.endpoint.close()
         if finish:
             runs.note(run, "finished")
         self.progress.phase = "finished"
@@ -269,6 +282,10 @@ class Training:
         library = self._store.library(base)
         progress.step, progress.epoch, progress.library = step, epoch, len(library)
         progress.reflected = 0
+        evidence = self._evidence(step)
+        opening = await capacity.bring_under(
+            self._reflector, self._reflection, library, step=step, evidence=evidence
+        )
 
         self._enter("rollouts")
         started = time.monotonic()
@@ -289,6 +306,8 @@ class Training:
             step=step,
             uid=self._run.uid,
             evidence=self._evidence(step, notes),
+            opening=opening,
+            embeddings=self._embeddings,
             notes=notes,
         )
         self._enter("gate", started)
@@ -350,7 +369,7 @@ class Training:
             credit = {one.experience.id: str(one) for one in known if one.credit}
         return Notes(self._note_prompts, tuple(rejections(self._store, base)), credit)
 
-    def _evidence(self, step: int, notes: Notes) -> dict[str, Any]:
+    def _evidence(self, step: int, notes: Notes = controller.NOTHING) -> dict[str, Any]:
         reflection = self._reflection
         used = [self._template, reflection.summary, reflection.comparison, reflection.controller]
         used += notes.used()
@@ -378,14 +397,20 @@ class Training:
         rejects goes onto a side branch, and the step's version has no events.
         """
         store, run = self._store, self._run
-        failures = [asdict(failure) for c in comparisons for failure in c.failures]
+        failed = [*self._collector.failures(), *(f for c in comparisons for f in c.failures)]
+        failed += plan.failures
+        failures = [asdict(failure) for failure in failed]
         refused = [asdict(refusal) for refusal in plan.refused]
         while True:
             tip = store.tip(run.branch)
             operations = list(plan.operations)
             lost: list[dict[str, Any]] = []
             if tip.number != base.number:
-                operations, lost = still_apply(operations, store.library(base), store.library(tip))
+                there, cap = store.library(tip), self.settings.library_tokens
+                operations = [o for o in operations if not capacity.prunes(o)]
+                operations, lost = still_apply(operations, store.library(base), there)
+                operations, crowded = capacity.within(operations, there, cap)
+                lost += crowded
             meta: dict[str, Any] = {
                 "run": run.name,
                 "step": step,

@@ -24,6 +24,7 @@ OURS = {
     "judge": "tfgrpo.domains.judge:made",
     "math": "tfgrpo.domains.math:DOMAIN",
     "rubric": "tfgrpo.domains.rubric:made",
+    "web": "tfgrpo.domains.web:DOMAIN",
 }
 
 

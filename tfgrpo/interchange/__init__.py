@@ -10,19 +10,26 @@ A format is one file in `formats/`, found by looking there; `docs/formats.md` ha
 text, so the same text is the same experience in every store that reads it. An item whose text its
 experience had before, and has no longer, is left alone: what was decided since then stands,
 unless `again` says otherwise. A file never deletes.
+
+A name is loaded when it is first asked for: a checkout writes, and has nothing to read.
 """
 
-from tfgrpo.interchange.incoming import Imported, Plan, bring_in, plan
-from tfgrpo.interchange.outgoing import Outgoing, export, save
-from tfgrpo.interchange.records import (
-    Batch,
-    Document,
-    Format,
-    Item,
-    Source,
-    UnreadableLibrary,
-)
-from tfgrpo.interchange.registry import available, by_file_name, named, read, written
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tfgrpo.interchange.incoming import Imported, Plan, bring_in, plan
+    from tfgrpo.interchange.outgoing import Outgoing, export, save
+    from tfgrpo.interchange.records import (
+        Batch,
+        Document,
+        Format,
+        Item,
+        Source,
+        UnreadableLibrary,
+    )
+    from tfgrpo.interchange.registry import available, by_file_name, named, read, written
 
 __all__ = [
     "Batch",
@@ -44,3 +51,19 @@ __all__ = [
     "save",
     "written",
 ]
+
+MODULES = {
+    "incoming": ("Imported", "Plan", "bring_in", "plan"),
+    "outgoing": ("Outgoing", "export", "save"),
+    "records": ("Batch", "Document", "Format", "Item", "Source", "UnreadableLibrary"),
+    "registry": ("available", "by_file_name", "named", "read", "written"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
+    for module, names in MODULES.items():
+        if name in names:
+            return getattr(import_module(f"tfgrpo.interchange.{module}"), name)
+    raise AttributeError(f"module 'tfgrpo.interchange' has no attribute {name!r}")

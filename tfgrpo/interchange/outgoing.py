@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
-from pathlib import Path
-from typing import NamedTuple
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
 
 from tfgrpo.interchange.records import UnreadableLibrary
 from tfgrpo.interchange.registry import named, written
 from tfgrpo.store.records import Library, Version
 from tfgrpo.store.store import Store
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 NAME = "learned-experience"
 DESCRIPTION = (
@@ -45,7 +49,8 @@ def export(
 ) -> Iterator[str]:
     """Returns the pieces of a file that holds the library at a revision.
 
-    A read-only operation. Raises UnreadableLibrary for a format that cannot be written.
+    What was redacted is left out; the others keep their labels. A read-only operation. Raises
+    UnreadableLibrary for a format that cannot be written.
     """
     write = named(format).write
     if write is None:
@@ -58,7 +63,7 @@ def export(
 
 def save(
     store: Store,
-    path: Path,
+    path: Path | str,
     revision: str | Version = "HEAD",
     format: str = "json",
     *,
@@ -67,10 +72,14 @@ def save(
 ) -> None:
     """Writes the library at a revision to a file, whole or not at all."""
     pieces = export(store, revision, format, name=name, description=description)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    if os.path.isdir(path):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    folder, file_name = os.path.split(path)
+    temporary = os.path.join(folder, f".{file_name}.{os.getpid()}")
     try:
-        with temporary.open("w", encoding="utf-8", newline="\n") as file:
+        with open(temporary, "w", encoding="utf-8", newline="\n") as file:
             file.writelines(pieces)
         os.replace(temporary, path)
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)

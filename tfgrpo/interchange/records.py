@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -14,6 +11,8 @@ from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.store.records import Json, Operation
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tfgrpo.interchange.outgoing import Outgoing
 
 
@@ -86,6 +85,8 @@ class Source:
 
     def __init__(self, path: Path, data: bytes) -> None:
         """Takes a file's bytes. Raises UnreadableLibrary when they are no UTF-8."""
+        import hashlib  # here and below: what is written has no need of it
+
         self.path = path
         self.sha256 = hashlib.sha256(data).hexdigest()
         try:
@@ -102,6 +103,8 @@ class Source:
     @cached_property
     def json(self) -> object:
         """Its value as JSON, each object as `Pairs`; None when it is none (`null` is none)."""
+        import json
+
         try:
             value: object = json.loads(self.text, object_pairs_hook=Pairs)
         except (ValueError, RecursionError):
@@ -111,6 +114,8 @@ class Source:
     @cached_property
     def first_row(self) -> object:
         """The value of its first line that is not blank, as JSON; None when it is none."""
+        import json
+
         first = next((line for line in self.lines if line.strip()), "")
         try:
             value: object = json.loads(first, object_pairs_hook=Pairs)
@@ -120,6 +125,8 @@ class Source:
 
     def rows(self) -> Iterator[tuple[int, dict[str, object]]]:
         """Yields (line, object) of JSONL. Raises UnreadableLibrary with the line."""
+        import json
+
         for number, line in enumerate(self.lines, 1):
             if not line.strip():
                 continue

@@ -3,24 +3,36 @@
 from __future__ import annotations
 
 import importlib
-import pkgutil
+import os
 from functools import cache
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tfgrpo.interchange.records import Document, Format, Source, UnreadableLibrary
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 HINT = 'write {"G0": "text", …}, or a Markdown list with a line for each experience'
+
+CHECKED_OUT = {"json": "label_object", "md": "markdown", "prompt": "prompt"}
+"""Where the formats are that a checkout writes: it loads the one it needs and no other."""
 
 
 @cache
 def available() -> dict[str, Format]:
     """Returns name → format, names ascending: every module in `formats/` defines one."""
+    import pkgutil
+
     package = importlib.import_module("tfgrpo.interchange.formats")
     found: list[Format] = [
-        importlib.import_module(f"{package.__name__}.{module.name}").FORMAT
-        for module in pkgutil.iter_modules(package.__path__)
+        _format(module.name) for module in pkgutil.iter_modules(package.__path__)
     ]
     return {format.name: format for format in sorted(found, key=lambda f: f.name)}
+
+
+def _format(module: str) -> Format:
+    found: Format = importlib.import_module(f"tfgrpo.interchange.formats.{module}").FORMAT
+    return found
 
 
 def written() -> tuple[str, ...]:
@@ -30,6 +42,8 @@ def written() -> tuple[str, ...]:
 
 def named(name: str) -> Format:
     """Returns the format of that name. Raises UnreadableLibrary listing what there is."""
+    if name in CHECKED_OUT:
+        return _format(CHECKED_OUT[name])
     if name not in available():
         raise UnreadableLibrary(
             f"there is no format {name!r}", hint=f"there are {', '.join(available())}"
@@ -49,7 +63,7 @@ def by_file_name(name: str) -> str | None:
         ".yaml": "agent",
         ".yml": "agent",
     }
-    return usual.get(Path(name).suffix.lower())
+    return usual.get(os.path.splitext(name)[1].lower())
 
 
 def read(path: Path, format: str | None = None) -> Document:

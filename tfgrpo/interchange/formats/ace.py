@@ -52,6 +52,8 @@ def read(source: Source) -> Content:
 def write(out: Outgoing) -> Iterator[str]:
     sections: dict[str, list[str]] = {}
     for n, (experience, event, _, keeps) in enumerate(blame(out.store, out.version), 1):
+        if experience.redacted:
+            continue
         section = (event.evidence or {}).get("section")
         lines = sections.setdefault(section if isinstance(section, str) else OURS, [])
         text = one_line(experience.text)

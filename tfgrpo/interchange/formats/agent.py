@@ -42,7 +42,8 @@ def read(source: Source) -> Content:
 
 
 def write(out: Outgoing) -> Iterator[str]:
-    texts = [f"[G{i}]. {one_line(e.text)}" for i, e in enumerate(out.library)]
+    label = out.library.label_of
+    texts = [f"[{label[e.id]}]. {one_line(e.text)}" for e in out.library.readable]
     agent = {"name": out.name, "instructions": "\n".join([INTRODUCTION, *texts])}
     yield "# @package _global_\n"
     yield yaml_text.dumped({"defaults": ["_self_"], "type": "simple", "agent": agent})

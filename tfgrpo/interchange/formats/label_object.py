@@ -50,7 +50,7 @@ def read(source: Source) -> Content:
 
 
 def write(out: Outgoing) -> Iterator[str]:
-    texts = {label: out.library.by_id[id].text for label, id in out.library.labels.items()}
+    texts = {out.library.label_of[e.id]: e.text for e in out.library.readable}
     yield json.dumps(texts, ensure_ascii=False, indent=2) + "\n"
 
 

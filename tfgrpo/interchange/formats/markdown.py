@@ -21,7 +21,7 @@ def read(source: Source) -> Content:
 
 def write(out: Outgoing) -> Iterator[str]:
     yield f"# Library {out.version.name} ({out.version.digest.hex()[:12]})\n\n"
-    for experience in out.library:
+    for experience in out.library.readable:
         yield lists.written(experience) + "\n"
 
 

@@ -54,8 +54,8 @@ def read(source: Source) -> Content:
 
 
 def write(out: Outgoing) -> Iterator[str]:
-    for label, id in out.library.labels.items():
-        row = {"id": id, "label": label, "text": out.library.by_id[id].text}
+    for e in out.library.readable:
+        row = {"id": e.id, "label": out.library.label_of[e.id], "text": e.text}
         yield json.dumps(row, ensure_ascii=False) + "\n"
 
 

@@ -40,7 +40,7 @@ def read(source: Source) -> Content:
 def write(out: Outgoing) -> Iterator[str]:
     matter = yaml_text.dumped({"name": out.name, "description": out.description})
     yield f"{FENCE}\n{matter}{FENCE}\n\n"
-    for experience in out.library:
+    for experience in out.library.readable:
         yield lists.written(experience) + "\n"
 
 

@@ -1,0 +1,1 @@
+"""One file per store that is measured, each with the same few methods (`peer.py`)."""

@@ -1,0 +1,72 @@
+"""The page of results, and the machine it was made on."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sqlite3
+import subprocess
+from collections.abc import Sequence
+from importlib import metadata
+from pathlib import Path
+
+from benchmarks.figures import Figure, Sizes
+from benchmarks.worker import PEERS
+
+HEAD = """# Results
+
+Written by `python -m benchmarks`; [how to run and read it](README.md). Ratios were made in one run,
+the two sides in turn; times are medians. Appends, which wait for the disk, are in wall time;
+everything else, which waits for nothing, is in CPU time and judged by it.
+
+"""
+
+
+def page(
+    figures: Sequence[Figure], floors: Sequence[str], peers: Sequence[Sequence[str]], sizes: Sizes
+) -> str:
+    """Returns the page as Markdown."""
+    lines = [HEAD + machine(), "", "## Goals", ""]
+    lines += _table(
+        ("what", "figure", "beside", "goal", ""),
+        [(f.what, f.figure, f.beside, f.goal, _verdict(f.met)) for f in figures],
+    )
+    lines += ["", "What lies below the appends:", ""]
+    lines += [f"- {line}" for line in floors]
+    lines += ["", f"## Beside its neighbours, {sizes.small:,} events", ""]
+    lines += _table(("what", *PEERS), peers)
+    return "\n".join(lines) + "\n"
+
+
+def machine() -> str:
+    """Returns what the figures depend on, and nothing that says whose machine it is."""
+    git = subprocess.run(["git", "--version"], capture_output=True, text=True, check=True).stdout
+    parts = [
+        f"{os.cpu_count()} cores",
+        _processor(),
+        f"{platform.system()} {platform.machine()}",
+        f"Python {platform.python_version()}",
+        f"SQLite {sqlite3.sqlite_version}",
+        f"eventsourcing {metadata.version('eventsourcing')}",
+        f"DoltLite {metadata.version('doltlite')}",
+        git.strip().replace(" version", ""),
+    ]
+    load = os.getloadavg()[0]
+    return f"Machine: {', '.join(p for p in parts if p)}. Load when it ended: {load:.1f}."
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((x.partition(": ")[2] for x in lines if x.startswith("model name")), "")
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    ruled = [head, ["---"] * len(head), *rows]
+    return ["| " + " | ".join(cell for cell in row) + " |" for row in ruled]
+
+
+def _verdict(met: bool | None) -> str:
+    return "" if met is None else "met" if met else "**missed**"

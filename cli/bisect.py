@@ -1,0 +1,279 @@
+"""`tfgrpo bisect`: the first version where something goes wrong."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from tfgrpo.cli import log, options, text
+from tfgrpo.cli.context import REVISION, App, pass_app
+from tfgrpo.cli.events import event_lines
+from tfgrpo.store import bisection as searches
+from tfgrpo.store.bisection import BisectError, Bisection, Mark, Progress, Verdict
+
+COLOURS = {"good": "green", "bad": "red", "skip": "cyan"}
+
+json_option = click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
+revisions = click.argument("revisions", nargs=-1, type=REVISION, metavar="[REVISION]...")
+
+
+@click.group()
+def bisect() -> None:
+    """Find the first version where something goes wrong, by halving the history.
+
+    Name a bad version and a good one before it; each try halves what is in question, merges
+    included. HEAD stays where it is: a try's library is written to .tfgrpo/bisect/ for your
+    program to read. `run` does the tries by itself, with a command or by recorded scores.
+
+    \b
+    Examples:
+      tfgrpo bisect start HEAD v0
+      tfgrpo bisect run sh -c 'grep -q days "$TFGRPO_PROMPT"'
+    """
+
+
+@bisect.command()
+@click.argument("bad", required=False, type=REVISION)
+@click.argument("good", nargs=-1, type=REVISION)
+@pass_app
+def start(app: App, bad: str | None, good: tuple[str, ...]) -> None:
+    """Begin a search between a BAD version and GOOD ones in its history.
+
+    \b
+    Examples:
+      tfgrpo bisect start HEAD v0
+      tfgrpo bisect start web v0 && tfgrpo bisect status
+    """
+    store = app.store
+    versions = [store.resolve(revision) for revision in good]
+    found = searches.start(store, None if bad is None else store.resolve(bad), versions)
+    _say(app, found)
+
+
+@bisect.command()
+@revisions
+@pass_app
+def good(app: App, revisions: tuple[str, ...]) -> None:
+    """Say that versions are good: the one being tried, or REVISION...
+
+    \b
+    Examples:
+      tfgrpo bisect good
+      tfgrpo bisect good v1
+    """
+    _mark(app, "good", revisions)
+
+
+@bisect.command()
+@revisions
+@pass_app
+def bad(app: App, revisions: tuple[str, ...]) -> None:
+    """Say that a version is bad: the one being tried, or REVISION.
+
+    \b
+    Examples:
+      tfgrpo bisect bad
+      tfgrpo bisect bad v1
+    """
+    _mark(app, "bad", revisions)
+
+
+@bisect.command()
+@revisions
+@pass_app
+def skip(app: App, revisions: tuple[str, ...]) -> None:
+    """Say that versions cannot be judged: the one being tried, or REVISION...
+
+    \b
+    Examples:
+      tfgrpo bisect skip
+      tfgrpo bisect skip v1
+    """
+    _mark(app, "skip", revisions)
+
+
+@bisect.command(context_settings={"allow_interspersed_args": False})
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[COMMAND]...")
+@click.option("--score", metavar="DATASET", help="Judge by the recorded scores on DATASET.")
+@click.option("--below", type=float, help="With --score: a mean below this is bad.")
+@pass_app
+def run(app: App, command: tuple[str, ...], score: str | None, below: float | None) -> None:
+    """Search by itself: with a command that tries a library, or by recorded scores.
+
+    COMMAND finds the library in $TFGRPO_LIBRARY (JSON: label → text), as prompt text in
+    $TFGRPO_PROMPT, and the version in $TFGRPO_REVISION. Exit code 0 is good, 125 skips, any
+    other up to 127 is bad. With --score nothing is run: what `tfgrpo eval` has recorded
+    decides, and where a score is missing it says which. Cut off, it goes on where it was.
+
+    \b
+    Examples:
+      tfgrpo bisect run sh -c 'grep -q days "$TFGRPO_PROMPT"'
+      tfgrpo bisect run --score heldout.jsonl --below 0.7
+    """
+    from tfgrpo import bisecting
+
+    store = app.store
+    if bool(command) == (score is not None) or (score is None) != (below is None):
+        raise click.UsageError("give a COMMAND, or --score DATASET with --below MEAN")
+    if score is None or below is None:
+        judge = bisecting.by_command(store, command, trial_folder(app))
+    else:
+        dataset = options.kept_path(app, score)
+        judge = bisecting.by_score(store, dataset, below)
+    found = bisecting.run(store, judge, watch=lambda mark: click.echo(_told(mark)))
+    if found.found is None and score is not None:
+        wanted = bisecting.unjudged(store, score)
+        if wanted is not None:
+            raise BisectError(
+                f"the first bad version is one of {len(found.suspects)}, and {wanted.name} has "
+                f"no score on {score}",
+                hint=bisecting.to_evaluate(score, wanted) + "; the same command then goes on",
+            )
+    if found.found is None:
+        listed = ", ".join(f"v{n}" for n in found.suspects)
+        raise BisectError(
+            f"the first bad version is one of {listed}: the others cannot be judged",
+            hint="`tfgrpo bisect good REVISION` or `bad` judges one by hand",
+        )
+    _say(app, searches.load(store))
+
+
+@bisect.command("log")
+@json_option
+@pass_app
+def log_(app: App, as_json: bool) -> None:
+    """Show what was found out so far, in order.
+
+    \b
+    Examples:
+      tfgrpo bisect log
+      tfgrpo bisect log --json
+    """
+    marks = searches.load(app.store).marks
+    if as_json:
+        text.emit_json([{**mark._asdict(), "version": f"v{mark.version}"} for mark in marks])
+    else:
+        text.emit(app, map(_told, marks))
+
+
+@bisect.command()
+@json_option
+@pass_app
+def status(app: App, as_json: bool) -> None:
+    """Show the versions in question, what is known of each, and which to try next.
+
+    \b
+    Examples:
+      tfgrpo bisect status
+      tfgrpo bisect status --json
+    """
+    store = app.store
+    bisection = searches.load(store)
+    found = searches.progress(store, bisection)
+    if as_json:
+        text.emit_json(
+            {
+                "bad": None if bisection.bad is None else f"v{bisection.bad}",
+                "good": [f"v{n}" for n in bisection.good],
+                "skipped": [f"v{n}" for n in sorted(bisection.skipped)],
+                "suspects": [f"v{n}" for n in found.suspects],
+                "next": None if found.next is None else f"v{found.next}",
+                "found": None if found.found is None else f"v{found.found}",
+                "steps": found.steps,
+            }
+        )
+        return
+    text.emit(app, _view(app, bisection, found))
+    _say(app, bisection)
+
+
+@bisect.command()
+@pass_app
+def reset(app: App) -> None:
+    """End the search and forget its marks.
+
+    \b
+    Examples:
+      tfgrpo bisect reset
+      tfgrpo bisect reset && tfgrpo bisect start web v1
+    """
+    from tfgrpo.bisecting import forget
+
+    was_on = searches.reset(app.store)
+    forget(trial_folder(app))
+    click.echo("the search has ended; HEAD is where it was" if was_on else "no search was on")
+
+
+def trial_folder(app: App) -> Path:
+    return Path(os.path.relpath(app.path.parent / "bisect"))
+
+
+def _mark(app: App, verdict: Verdict, revisions: tuple[str, ...]) -> None:
+    store = app.store
+    bisection = searches.load(store)
+    if not revisions:
+        number = searches.progress(store, bisection).next
+        if number is None:
+            raise BisectError(
+                "no version is being tried", hint=f"name one: `tfgrpo bisect {verdict} REVISION`"
+            )
+        bisection = searches.mark(store, store.version(number), verdict, "by hand")
+    for version in [store.resolve(revision) for revision in revisions]:
+        bisection = searches.mark(store, version, verdict, "by hand")
+    _say(app, bisection)
+
+
+def _told(mark: Mark) -> str:
+    verdict = click.style(mark.verdict, fg=COLOURS[mark.verdict], bold=True)
+    return f"v{mark.version} {verdict}" + (f" ({mark.why})" if mark.why else "")
+
+
+def _view(app: App, bisection: Bisection, found: Progress) -> Iterator[str]:
+    """Yields the good versions and the suspects, newest first, each with what is known of it."""
+    names = log.refs(app.store)
+    for number in sorted({*found.suspects, *bisection.good}, reverse=True):
+        known = "next" if number == found.next else "?"
+        if number in bisection.good:
+            known = "good"
+        elif number == bisection.bad:
+            known = "bad"
+        elif number in bisection.skipped:
+            known = "skip"
+        mark = click.style(known.ljust(4), fg=COLOURS.get(known), bold=known == "next")
+        with text.inset(5):
+            yield f"{mark} {log.one_line(app.store, app.store.version(number), names)}"
+
+
+def _say(app: App, bisection: Bisection) -> None:
+    """Says where the search stands, and writes the library that is to be tried."""
+    from tfgrpo.bisecting import materialise
+
+    store = app.store
+    found = searches.progress(store, bisection)
+    if found.found is not None:
+        version = store.version(found.found)
+        click.echo(click.style(f"{version.name} is the first bad version", bold=True))
+        for line in log.heading(store, version, log.refs(store)):
+            click.echo(line)
+        events = store.events(version)
+        texts = store.texts_before(events)
+        for event in events:
+            for line in event_lines(event, texts.get(event.row)):
+                click.echo(line)
+        click.echo("`tfgrpo bisect reset` ends the search")
+    elif found.next is not None:
+        trial = materialise(store, store.version(found.next), trial_folder(app))
+        left, tries = text.plural(len(found.suspects), "version"), text.plural(found.steps, "step")
+        click.echo(f"{left} in question, about {tries} left: try v{found.next}")
+        click.echo(f"its library is in {trial.library}, as prompt text in {trial.prompt}")
+        click.echo("then `tfgrpo bisect good`, `bad` or `skip`")
+    elif found.suspects:
+        listed = ", ".join(f"v{n}" for n in found.suspects)
+        click.echo(f"the first bad version is one of {listed}: the others cannot be judged")
+    else:
+        ends = {"bad": bisection.bad is None, "good": not bisection.good}
+        wanted = [f"`tfgrpo bisect {end} REVISION`" for end, missing in ends.items() if missing]
+        click.echo(f"the search needs its ends: {' and '.join(wanted)}")

@@ -1,0 +1,231 @@
+"""A search for the first bad version, as it lies beside the store between two commands.
+
+The search is its marks, in order, in one JSON file, `bisect.json`, which is written whole or not
+at all. Nothing of it enters the store: HEAD stays where it is, and no name moves.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple, TypeAlias, get_args
+
+from tfgrpo.store import bisect
+from tfgrpo.store.errors import TfgrpoError
+from tfgrpo.store.records import Version
+from tfgrpo.store.store import Store
+
+Verdict: TypeAlias = Literal["good", "bad", "skip"]
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
+FILE = "bisect.json"
+FORMAT = 1
+
+
+class BisectError(TfgrpoError):
+    """A search that was not begun, or that a mark does not fit."""
+
+
+class Mark(NamedTuple):
+    """What was found out about a version, how, and when (microseconds since 1970)."""
+
+    version: int
+    verdict: Verdict
+    why: str
+    time: int
+
+
+class Bisection(NamedTuple):
+    """A search: all its marks, oldest first."""
+
+    marks: tuple[Mark, ...] = ()
+
+    @property
+    def bad(self) -> int | None:
+        """The oldest version known to be bad: every mark narrows the search."""
+        return next((m.version for m in reversed(self.marks) if m.verdict == "bad"), None)
+
+    @property
+    def good(self) -> tuple[int, ...]:
+        """The versions known to be good."""
+        return tuple(m.version for m in self.marks if m.verdict == "good")
+
+    @property
+    def skipped(self) -> frozenset[int]:
+        """The versions that cannot be judged."""
+        return frozenset(m.version for m in self.marks if m.verdict == "skip")
+
+
+class Progress(NamedTuple):
+    """Where a search stands: what may be the first bad version (ascending), what to try next.
+
+    `found` is the first bad version once it is known. With nothing left to try and nothing found,
+    the first bad one is among the suspects, of which all but one could not be judged.
+    """
+
+    suspects: tuple[int, ...]
+    next: int | None
+    found: int | None
+
+    @property
+    def steps(self) -> int:
+        """About how many tries are left."""
+        return max(len(self.suspects) - 1, 0).bit_length()
+
+
+def file(store: Store) -> Path:
+    """Returns where a store's search is kept."""
+    return store.path.parent / FILE
+
+
+def load(store: Store) -> Bisection:
+    """Returns the search that is on. Raises BisectError when there is none."""
+    try:
+        found = json.loads(file(store).read_text(encoding="utf-8"))
+        marks = tuple(Mark(**mark) for mark in found["marks"])
+        if found["format"] != FORMAT or not {m.verdict for m in marks} <= set(VERDICTS):
+            raise ValueError("another format")
+    except FileNotFoundError:
+        raise BisectError(
+            "no search is on", hint="`tfgrpo bisect start BAD GOOD` begins one"
+        ) from None
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise BisectError(
+            f"cannot read {file(store)}: {error}", hint="`tfgrpo bisect reset` ends that search"
+        ) from None
+    return Bisection(marks)
+
+
+def start(store: Store, bad: Version | None, good: Iterable[Version]) -> Bisection:
+    """Begins a search, in the place of one that was on. Raises BisectError."""
+    bisection = Bisection()
+    for version in good:
+        bisection = _with(store, bisection, version, "good", "at the start")
+    if bad is not None:
+        bisection = _with(store, bisection, bad, "bad", "at the start")
+    return _save(store, bisection)
+
+
+def mark(
+    store: Store,
+    version: Version,
+    verdict: Verdict,
+    why: str = "",
+    *,
+    parents: bisect.Parents | None = None,
+) -> Bisection:
+    """Records what was found out about a version. Raises BisectError when it does not fit."""
+    return _save(store, _with(store, load(store), version, verdict, why, parents))
+
+
+def reset(store: Store) -> bool:
+    """Ends the search; returns whether one was on."""
+    there = file(store).exists()
+    file(store).unlink(missing_ok=True)
+    return there
+
+
+def progress(
+    store: Store,
+    bisection: Bisection,
+    *,
+    unknown: Collection[int] = (),
+    parents: bisect.Parents | None = None,
+) -> Progress:
+    """Returns where a search stands. `unknown` cannot be tried now, but is not skipped.
+
+    `parents`, from `parents_in`, spares who asks again and again from reading versions again.
+    """
+    if bisection.bad is None or not bisection.good:
+        return Progress((), None, None)
+    parents = parents or parents_in(store)
+    among = bisect.suspects(parents, bisection.bad, bisection.good)
+    if len(among) == 1:
+        return Progress(tuple(among), None, among[0])
+    untried = set(among) - bisection.skipped - set(unknown)
+    return Progress(tuple(among), bisect.choose(parents, among, untried), None)
+
+
+def parents_in(store: Store) -> bisect.Parents:
+    """Returns the parents of versions by number, each version read once."""
+    known: dict[int, tuple[int, ...]] = {}
+
+    def parents(number: int) -> tuple[int, ...]:
+        if number not in known:
+            version = store.version(number)
+            both = (version.parent, version.merged)
+            known[number] = tuple(p for p in both if p is not None)
+        return known[number]
+
+    return parents
+
+
+def _with(
+    store: Store,
+    bisection: Bisection,
+    version: Version,
+    verdict: Verdict,
+    why: str,
+    parents: bisect.Parents | None = None,
+) -> Bisection:
+    _check(store, bisection, version, verdict, parents)
+    found = Mark(version.number, verdict, why, time.time_ns() // 1000)
+    return Bisection((*bisection.marks, found))
+
+
+def _check(
+    store: Store,
+    bisection: Bisection,
+    version: Version,
+    verdict: Verdict,
+    parents: bisect.Parents | None,
+) -> None:
+    bad, good = bisection.bad, bisection.good
+    if bad is not None and good:
+        among = progress(store, bisection, parents=parents).suspects
+        if version.number not in among or (version.number == bad and verdict != "bad"):
+            known = "bad" if version.number == bad else "good, or not in question,"
+            raise BisectError(
+                f"{version.name} is known to be {known} already",
+                hint="`tfgrpo bisect status` lists what is in question",
+            )
+    elif verdict == "bad" and good:
+        _check_order(store, version.number, good)
+    elif verdict == "good" and bad is not None:
+        _check_order(store, bad, (version.number,))
+
+
+def _check_order(store: Store, bad: int, good: Sequence[int]) -> None:
+    """A good version is to lie in the bad one's history: else it says nothing about what came."""
+    from tfgrpo.store.merge import merge_base
+
+    for number in good:
+        base = merge_base(store, store.version(bad), store.version(number))
+        if base.number == bad:
+            raise BisectError(
+                f"v{bad} is bad and in the history of v{number}, which is good",
+                hint="BAD comes first: `tfgrpo bisect start BAD GOOD`; what was mended is found "
+                "by calling the mended state bad",
+            )
+        if base.number != number:
+            raise BisectError(
+                f"v{number} is good and not in the history of v{bad}",
+                hint=f"both come from {base.name}: try that one, and name it if it is good",
+            )
+
+
+def _save(store: Store, bisection: Bisection) -> Bisection:
+    found = {"format": FORMAT, "marks": [mark._asdict() for mark in bisection.marks]}
+    path = file(store)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with temporary.open("w", encoding="utf-8") as handle:
+            json.dump(found, handle, ensure_ascii=False, indent=1)
+            handle.flush()
+            os.fsync(handle.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return bisection

@@ -1,0 +1,254 @@
+"""The store as plain dicts: what a history of versions, names and undos must come to.
+
+Imports nothing of the product. A text has two words that may change, `l2 and r0`, of different
+alphabets, so that what a merge by word makes of two changes can be said without merging words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+Refs = dict[str, tuple[str, int | str]]
+"""HEAD, heads/<branch> and tags/<tag> → ("version", number), or ("branch", name) for HEAD."""
+
+
+class Refused(Exception):
+    """What the store, too, has to refuse with nothing recorded."""
+
+
+class Conflicts(Refused):
+    """A merge that needs a decision about these experiences."""
+
+    def __init__(self, ids: set[str]) -> None:
+        super().__init__(ids)
+        self.ids = ids
+
+
+class Known(NamedTuple):
+    """A version: what it changed, every id ever added in its first-parent history, what is live."""
+
+    parent: int | None
+    merged: int | None
+    operations: tuple[tuple[str, str, str | None], ...]
+    order: tuple[str, ...]
+    live: Mapping[str, str]
+
+    @property
+    def library(self) -> list[tuple[str, str]]:
+        return [(id, self.live[id]) for id in self.order if id in self.live]
+
+
+class Model:
+    """Versions are never forgotten; names are, and every state they were in can be gone back to."""
+
+    def __init__(self) -> None:
+        self.versions = [Known(None, None, (), (), {})]
+        self.past: list[Refs] = []
+        self.refs: Refs = {"HEAD": ("branch", "main"), "heads/main": ("version", 0)}
+        self.future: list[Refs] = []
+
+    # looking:
+
+    def names(self, prefix: str) -> dict[str, int]:
+        return {
+            name.removeprefix(prefix): int(at)
+            for name, (_, at) in self.refs.items()
+            if name.startswith(prefix)
+        }
+
+    @property
+    def branches(self) -> dict[str, int]:
+        return self.names("heads/")
+
+    @property
+    def tags(self) -> dict[str, int]:
+        return self.names("tags/")
+
+    @property
+    def head(self) -> tuple[str | None, int]:
+        kind, at = self.refs["HEAD"]
+        return (str(at), self.branches[str(at)]) if kind == "branch" else (None, int(at))
+
+    def diff(self, a: int, b: int) -> dict[str, tuple[str | None, str | None]]:
+        before, after = self.versions[a].live, self.versions[b].live
+        return {
+            id: (before.get(id), after.get(id))
+            for id in before.keys() | after.keys()
+            if before.get(id) != after.get(id)
+        }
+
+    def tip(self, branch: str) -> int:
+        if branch not in self.branches:
+            raise Refused(f"no branch {branch}")
+        return self.branches[branch]
+
+    def line(self, version: int) -> list[int]:
+        """The first-parent history, newest first."""
+        found: list[int] = []
+        at: int | None = version
+        while at is not None:
+            found.append(at)
+            at = self.versions[at].parent
+        return found
+
+    def ancestors(self, version: int) -> set[int]:
+        found: set[int] = set()
+        ahead = [version]
+        while ahead:
+            if (at := ahead.pop()) not in found:
+                found.add(at)
+                known = self.versions[at]
+                ahead += [p for p in (known.parent, known.merged) if p is not None]
+        return found
+
+    def life(self, id: str) -> list[tuple[int, str, str | None]]:
+        """Every event of an experience on any branch, by version."""
+        return [
+            (number, op, text)
+            for number, known in enumerate(self.versions)
+            for op, about, text in known.operations
+            if about == id
+        ]
+
+    def shaped(self, version: int, id: str) -> tuple[int, int]:
+        """The version that last shaped a live experience, and the KEEPs since."""
+        keeps = 0
+        for number in self.line(version):
+            for op, about, _ in reversed(self.versions[number].operations):
+                if about == id and op == "KEEP":
+                    keeps += 1
+                elif about == id:
+                    return number, keeps
+        raise AssertionError(f"{id} is live at v{version} and was never added")
+
+    # names:
+
+    def move(self, **moves: tuple[str, int | str] | None) -> None:
+        """Moves names as one operation; None for one that goes."""
+        self.past.append(dict(self.refs))
+        self.future.clear()
+        for name, to in moves.items():
+            if to is None:
+                del self.refs[name]
+            else:
+                self.refs[name] = to
+
+    def name(self, kind: str, name: str, at: int, *, force: bool) -> None:
+        whole = f"{kind}/{name}"
+        if whole in self.refs and not force:
+            raise Refused(f"{name} exists")
+        self.move(**{whole: ("version", at)})
+
+    def move_branch(self, name: str, at: int) -> None:
+        self.tip(name)
+        self.name("heads", name, at, force=True)
+
+    def delete(self, kind: str, name: str) -> None:
+        if f"{kind}/{name}" not in self.refs or (kind == "heads" and self.head[0] == name):
+            raise Refused(f"{name} cannot go")
+        self.move(**{f"{kind}/{name}": None})
+
+    def checkout(self, branch: str | None, at: int) -> None:
+        if branch is not None:
+            self.tip(branch)
+        self.move(HEAD=("version", at) if branch is None else ("branch", branch))
+
+    def undo(self) -> None:
+        if not self.past:
+            raise Refused("nothing to undo")
+        self.future.append(self.refs)
+        self.refs = self.past.pop()
+
+    def redo(self) -> None:
+        if not self.future:
+            raise Refused("nothing to redo")
+        self.past.append(self.refs)
+        self.refs = self.future.pop()
+
+    # versions:
+
+    def commit(
+        self,
+        branch: str,
+        operations: Sequence[tuple[str, str, str | None]],
+        *,
+        tags: Sequence[str] = (),
+        merged: int | None = None,
+    ) -> int:
+        tip = self.tip(branch)
+        order, live = self.versions[tip].order, dict(self.versions[tip].live)
+        deleted: set[str] = set()
+        for op, id, text in operations:
+            if op == "ADD":
+                if id in live or id in deleted:
+                    raise Refused(f"{id} is there, or was until now")
+                order = order if id in order else (*order, id)
+            elif id not in live:
+                raise Refused(f"{id} is not there")
+            if op == "DELETE":
+                del live[id]
+                deleted.add(id)
+            elif op != "KEEP":
+                assert text is not None
+                live[id] = text
+        number = len(self.versions)
+        self.versions.append(Known(tip, merged, tuple(operations), order, live))
+        moved = [f"heads/{branch}", *(f"tags/{tag}" for tag in tags)]
+        self.move(**dict.fromkeys(moved, ("version", number)))
+        return number
+
+    def merge(self, branch: str, theirs: int, side: str | None) -> int:
+        ours = self.tip(branch)
+        base = max(self.ancestors(ours) & self.ancestors(theirs))
+        if base == theirs:
+            return ours
+        if base == ours:
+            self.move_branch(branch, theirs)
+            return theirs
+        return self.commit(branch, self.three_way(base, ours, theirs, side), merged=theirs)
+
+    def apply(self, branch: str, base: int | None, theirs: int | None, side: str | None) -> int:
+        """A cherry-pick from a parent to a version, a revert from a version to its parent."""
+        if base is None or theirs is None:
+            raise Refused("v0 changed nothing")
+        found = self.three_way(base, self.tip(branch), theirs, side)
+        if not found:
+            raise Refused("nothing left to change")
+        return self.commit(branch, found)
+
+    def three_way(
+        self, base: int, ours: int, theirs: int, side: str | None
+    ) -> list[tuple[str, str, str | None]]:
+        libraries = [dict(self.versions[number].library) for number in (base, ours, theirs)]
+        before, mine, other = libraries
+        made: list[tuple[str, str, str | None]] = []
+        conflicts: set[str] = set()
+        for id in dict.fromkeys([*mine, *other, *before]):
+            wanted, fits = joined(before.get(id), mine.get(id), other.get(id))
+            if not fits:
+                conflicts.add(id)
+                wanted = other.get(id) if side == "theirs" else mine.get(id)
+            if wanted == mine.get(id):
+                continue
+            op = "ADD" if id not in mine else "DELETE" if wanted is None else "MODIFY"
+            made.append((op, id, wanted))
+        if conflicts and side is None:
+            raise Conflicts(conflicts)
+        return made
+
+
+def joined(base: str | None, ours: str | None, theirs: str | None) -> tuple[str | None, bool]:
+    """What a three-way merge makes of one experience, and whether both sides fit."""
+    if theirs in (base, ours):
+        return ours, True
+    if ours == base:
+        return theirs, True
+    if base is None or ours is None or theirs is None:
+        return None, False
+    words = []
+    for b, o, t in zip(base.split(), ours.split(), theirs.split(), strict=True):
+        if t not in (b, o) and o != b:
+            return None, False
+        words.append(o if t == b else t)
+    return " ".join(words), True

@@ -1,0 +1,105 @@
+"""What was refused, failed or repaired: in show, in runs, in status and at the end of a run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Cli, problems
+from desk import made
+from scripted import Reply, ScriptedEndpoint, stage, teachable
+from test_advantage import compared, group
+
+from tfgrpo.accounts import account
+from tfgrpo.store import Store
+from tfgrpo.verify import Verifier
+
+
+def clumsy(request: dict[str, Any]) -> str | Reply:
+    """Teaches lessons with numbers, one of them out of shape; decides about a label of nobody."""
+    match stage(request):
+        case "comparison":
+            question = request["messages"][1]["content"]
+            number = sum(map(ord, question))
+            rows = [{"reason": "It is so.", "text": f"Add {number}."}, {"reason": "It is not."}]
+            return json.dumps({"right_did": "", "wrong_did": "", "lessons": rows})
+        case "controller":
+            return json.dumps({"closest": "G99", "decision": "same", "text": ""})
+        case _:
+            return teachable(request)
+
+
+@pytest.fixture
+def trained(cli: Cli, tmp_path: Path) -> str:
+    """A run with a clumsy model, and what it said."""
+    (tmp_path / "problems.jsonl").write_text(problems(range(6)))
+    with ScriptedEndpoint(clumsy) as server:
+        where = ("--base-url", server.base_url, "--model", "m", "--epochs", "1")
+        return cli("train", "problems.jsonl", *where, "--batch-size", "6").stdout
+
+
+def test_every_place_tells_what_a_run_refused_and_what_failed(
+    cli: Cli, tmp_path: Path, trained: str
+) -> None:
+    with Store.open(tmp_path / ".tfgrpo" / "store.db") as store:
+        found = account(store, store.runs.get("problems"))
+    assert found.refused >= 1
+    assert found.failed >= 2
+    assert found.repaired >= 2
+    lessons = "lesson" if found.refused == 1 else "lessons"
+    line = (
+        f"{found.refused} {lessons} refused, {found.failed} answers failed, "
+        f"{found.repaired} answers repaired"
+    )
+    assert f"{line}; `tfgrpo runs problems` lists them" in trained
+    assert line in cli("status", env={"COLUMNS": "140"}).stdout
+    said = cli("runs", "problems", env={"COLUMNS": "140"}).stdout
+    assert line in said
+    for where in (said, cli("show", "problems/step_1", env={"COLUMNS": "140"}).stdout):
+        assert where.count("there is no experience G99") == found.refused
+        assert where.count("lessons.1.text: Field required") == found.failed
+    status = json.loads(cli("status", "--json").stdout)["accounts"]["problems"]
+    assert status == {
+        "refused": found.refused,
+        "failed": found.failed,
+        "repaired": found.repaired,
+    }
+    run = json.loads(cli("runs", "problems", "--json").stdout)
+    assert len(run["mishaps"]) == found.refused + found.failed
+    assert run["repaired"] == found.repaired
+
+
+def test_where_nothing_went_wrong_nothing_is_said(
+    cli: Cli, tmp_path: Path, endpoint: ScriptedEndpoint
+) -> None:
+    (tmp_path / "problems.jsonl").write_text(problems(range(4)))
+    where = ("--base-url", endpoint.base_url, "--model", "m", "--epochs", "1")
+    said = cli("train", "problems.jsonl", *where).stdout + cli("status").stdout
+    said += cli("runs", "problems").stdout
+    assert not [word for word in ("refused", "failed", "repaired") if word in said]
+
+
+def test_one_lesson_out_of_shape_does_not_cost_the_other_of_its_group(tmp_path: Path) -> None:
+    found, server = compared(tmp_path, group(1.0, 0.0), clumsy)
+    assert len(found.lessons) == 1
+    assert [(f.stage, f.problem) for f in found.failures] == [("comparison", "p1")]
+    assert "lessons.1.text" in found.failures[0].reason
+    assert found.repaired
+    assert server.stages["comparison"] == 2
+
+
+def test_strategies_that_cannot_be_had_are_on_record(tmp_path: Path, verifier: Verifier) -> None:
+    def script(request: dict[str, Any]) -> str | Reply:
+        if stage(request) == "strategies":
+            return "I have none."
+        return "\\boxed{0}" if stage(request) == "rollout" else teachable(request)
+
+    desk = made(tmp_path, verifier, hints=1, epochs=1, group_size=2)
+    with ScriptedEndpoint(script) as server:
+        run = desk.train(server).progress.run
+    with Store.open(desk.path) as store:
+        found = account(store, store.runs.get(run))
+    assert [(m.kind, m.what) for m in found.mishaps] == [("failed", "strategies")] * 6
+    assert {m.problem for m in found.mishaps} == {f"p{n}" for n in range(1, 7)}

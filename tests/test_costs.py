@@ -1,0 +1,347 @@
+"""What a run will cost, costs and has cost: estimates that hold, budgets that are kept, figures."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Cli, one_line_error
+from hypothesis import given
+from hypothesis import strategies as st
+from scripted import (
+    Numbered,
+    Reply,
+    ScriptedEndpoint,
+    completion,
+    opened_calls,
+    restless,
+    stage,
+    write_problems,
+)
+from test_training import UID, Desk, identity, libraries
+
+from tfgrpo import costs, problems, tokens
+from tfgrpo.budget import Budget, BudgetInvalid, BudgetReached, most_tokens, parse
+from tfgrpo.domains import math
+from tfgrpo.endpoint import Request
+from tfgrpo.estimate import STAGES, Estimate, StageEstimate, answer_lengths, estimate
+from tfgrpo.prices import Price
+from tfgrpo.settings import TrainSettings, build
+from tfgrpo.store import Store
+from tfgrpo.training import reflection_of
+from tfgrpo.verify import Verifier
+
+PRICES = {"scripted": {"prompt": 1.0, "completion": 2.0, "cached": 0.5}}
+SMALL = ("--epochs", "1", "--batch-size", "6", "--max-tokens", "64")
+
+
+def settings(folder: Path, **more: Any) -> TrainSettings:
+    data = write_problems(folder / "problems.jsonl", 8)
+    values = {"epochs": 2, "batch_size": 4, "group_size": 4, "max_tokens": 64, "data": str(data)}
+    return build(TrainSettings, {"model": "scripted", **values, **more})
+
+
+# budgets:
+
+
+@pytest.mark.parametrize(
+    ("text", "limit", "in_tokens"),
+    [
+        ("5", 5.0, False),
+        ("$0.50", 0.5, False),
+        ("200000tok", 200_000, True),
+        ("1.5Mtok", 1_500_000, True),
+        ("20k tokens", 20_000, True),
+    ],
+)
+def test_a_budget_is_in_dollars_or_tokens(text: str, limit: float, in_tokens: bool) -> None:
+    found = parse(text)
+    assert (found.limit, found.in_tokens) == (limit, in_tokens)
+
+
+@pytest.mark.parametrize("text", ["", "five", "-5", "0", "5 euros", "tok", "5.00.1", "nan"])
+def test_what_is_no_budget_is_refused(text: str) -> None:
+    with pytest.raises(BudgetInvalid, match="is no budget") as caught:
+        parse(text)
+    assert caught.value.hint
+
+
+@given(
+    calls=st.lists(st.tuples(st.integers(1, 400), st.integers(0, 1000)), max_size=40),
+    limit=st.integers(1, 5000),
+)
+def test_no_order_of_calls_crosses_a_budget(calls: list[tuple[int, int]], limit: int) -> None:
+    """Each call reserves its worst case and costs some thousandths of it, a while later."""
+    budget = Budget(limit, in_tokens=True)
+    stopped = Counter[str]()
+
+    async def one(most: int, share: int) -> None:
+        request = Request("rollout", (("user", "x" * most),), 0.7, most)
+        try:
+            reserved = await budget.reserve(request, None)
+        except BudgetReached:
+            stopped["yes"] += 1
+            return
+        await asyncio.sleep(0)
+        budget.settle(reserved, reserved * share // 1000)
+        assert budget.spent <= limit
+
+    async def run() -> None:
+        await asyncio.gather(*(one(*call) for call in calls))
+
+    asyncio.run(run())
+    assert budget.spent <= limit
+    assert budget._reserved == 0
+    worst = max(
+        (budget.worst(Request("", (("", "x" * n),), 0, n), None) for n, _ in calls), default=0
+    )
+    assert not stopped or budget.spent + worst > limit
+
+
+@pytest.mark.parametrize("concurrency", [1, 16])
+def test_calls_stop_before_the_one_that_could_cross_the_budget(
+    tmp_path: Path, concurrency: int
+) -> None:
+    def script(sent: dict[str, Any]) -> Reply:
+        body = completion("fine")
+        body["usage"] = {"prompt_tokens": 19, "completion_tokens": sent["max_tokens"]}
+        return Reply(body)
+
+    budget = Budget(2_000, in_tokens=True)
+    with (
+        ScriptedEndpoint(script, delay=0.002) as server,
+        opened_calls(tmp_path, server.base_url, budget=budget, concurrency=concurrency) as calls,
+    ):
+
+        async def ask() -> list[Any]:
+            asking = [Request("rollout", (("user", f"{n:03}"),), 0.5, 64) for n in range(60)]
+            try:
+                return await asyncio.gather(*map(calls.ask, asking), return_exceptions=True)
+            finally:
+                await calls.settle()
+                await calls.endpoint.close()
+
+        found = asyncio.run(ask())
+        answered = [one for one in found if not isinstance(one, BaseException)]
+        stopped = [one for one in found if isinstance(one, BudgetReached)]
+        assert len(answered) + len(stopped) == 60
+        assert len(answered) == len(server.requests) == 2_000 // 83
+        assert budget.spent == 83 * len(answered)
+        assert "the budget of 2,000 tokens is reached: 1,992 tokens spent" in str(stopped[0])
+
+
+def test_a_run_that_its_budget_stopped_goes_on_with_a_larger_one_and_ends_alike(
+    cli: Cli, tmp_path: Path
+) -> None:
+    asked = settings(tmp_path)
+    script = Numbered(restless)
+    with ScriptedEndpoint(script) as server:
+        found = asked.model_copy(
+            update={
+                "data_digest": problems.digest(problems.load(tmp_path / "problems.jsonl")),
+                "models": asked.models.model_copy(update={"base_url": server.base_url}),
+            }
+        )
+        for name in ("a", "b"):
+            (tmp_path / name).mkdir()
+            Desk(tmp_path / name, None, found).prepare()  # type: ignore[arg-type]
+        go_on = ("train", "--resume", "run")
+        cli("--store", "b/store.db", *go_on)
+        before = len(script.requests)
+        spent = 0
+        for limit in (4_000, 9_000, 16_000):
+            done = cli("--store", "a/store.db", *go_on, "--budget", f"{limit}tok", ok=False)
+            one_line_error(done, f"the budget of {limit:,} tokens is reached", "--budget")
+            with Store.open(tmp_path / "a/store.db") as store:
+                run = store.runs.get("run")
+                assert store.runs.state(run) == "stopped"
+                now = costs.spent(store, run, {}, in_tokens=True)
+                assert spent < now <= limit
+                spent = now
+        cli("--store", "a/store.db", *go_on, "--budget", "1Mtok")
+        made = [identity(request) for request in script.requests[before:]]
+    assert len(made) == len(set(made))
+    assert libraries(tmp_path / "a/store.db") == libraries(tmp_path / "b/store.db")
+
+
+def test_a_budget_in_dollars_needs_prices_and_is_refused_before_a_run_is_made(
+    cli: Cli, tmp_path: Path, endpoint: ScriptedEndpoint
+) -> None:
+    write_problems(tmp_path / "problems.jsonl", 6)
+    arguments = ("train", "problems.jsonl", *SMALL, "--model", "scripted")
+    more = ("--base-url", endpoint.base_url, "--budget", "0.01")
+    one_line_error(cli(*arguments, *more, ok=False), "price", "[prices]", code=2)
+    assert json.loads(cli("runs", "--json").stdout) == []
+    (tmp_path / "tfgrpo.toml").write_text("[prices]\nscripted = {prompt = 9, completion = 90}\n")
+    done = cli(*arguments, *more, ok=False)
+    one_line_error(done, "the budget of $0.01 is reached")
+    assert json.loads(cli("cost", "--json").stdout)["total"]["dollars"] <= 0.01
+
+
+def test_an_evaluation_keeps_its_budget_too(
+    cli: Cli, tmp_path: Path, endpoint: ScriptedEndpoint
+) -> None:
+    write_problems(tmp_path / "problems.jsonl", 6)
+    cli("init")
+    flags = ("--model", "scripted", "--base-url", endpoint.base_url, "--max-tokens", "64")
+    evaluate = ("eval", "problems.jsonl", *flags, "--samples", "4")
+    one_line_error(cli(*evaluate, "--budget", "1200tok", ok=False), "1,200 tokens is reached")
+    assert 0 < len(endpoint.requests) < 24
+    assert "mean@4" in cli(*evaluate, "--budget", "9000tok").stdout
+    assert len(endpoint.requests) == 24
+    assert "evaluations" in cli("cost").stdout
+
+
+# estimates:
+
+
+def estimated(folder: Path, asked: TrainSettings, lengths: dict[str, float] | None) -> Estimate:
+    with Store.init(folder / "empty.db") as store:
+        return estimate(
+            problems.load(folder / "problems.jsonl"),
+            asked,
+            store.library("v0"),
+            math.DOMAIN,
+            math.DOMAIN.template("rollout", None),
+            reflection_of(asked, math.DOMAIN, None),
+            price=Price(1.0, 2.0),
+            reflection_price=Price(1.0, 2.0),
+            lengths=lengths,
+        )
+
+
+@pytest.mark.parametrize("cap", [None, 36])
+def test_what_a_run_takes_is_never_more_than_the_upper_estimate(
+    tmp_path: Path, verifier: Verifier, cap: int | None
+) -> None:
+    asked = settings(tmp_path, library_tokens=cap)
+    desk = Desk(tmp_path, verifier, asked)
+    desk.prepare()
+    with ScriptedEndpoint(restless) as server:
+        desk.train(server)
+        sent = list(server.requests)
+    with Store.open(desk.path) as store:
+        lengths = answer_lengths(store, "scripted")
+    assert lengths["rollout"] == lengths["controller"] == 10
+    found = estimated(tmp_path, asked, lengths)
+    calls = Counter(stage(request) for request in sent)
+    prompts = Counter[str]()
+    for request in sent:
+        messages = tuple((m["role"], m["content"]) for m in request["messages"])
+        prompts[stage(request)] += most_tokens(Request("", messages, 0, 1))
+    assert set(calls) == {one.stage for one in found.upper}
+    for expected, upper in zip(found.expected, found.upper, strict=True):
+        name = upper.stage
+        assert 0 < expected.calls <= upper.calls
+        assert 0 < expected.prompt_tokens <= upper.prompt_tokens
+        assert 0 < expected.completion_tokens <= upper.completion_tokens
+        assert calls[name] <= upper.calls
+        assert prompts[name] <= upper.prompt_tokens
+        assert expected.dollars == pytest.approx(
+            (expected.prompt_tokens + 2 * expected.completion_tokens) / 1e6
+        )
+    assert calls["rollout"] == found.expected[0].calls == found.upper[0].calls == 2 * 8 * 4
+
+
+def test_an_estimate_spends_nothing_and_makes_no_run(
+    cli: Cli, tmp_path: Path, endpoint: ScriptedEndpoint
+) -> None:
+    write_problems(tmp_path / "problems.jsonl", 6)
+    write_problems(tmp_path / "heldout.jsonl", 4, start=50)
+    arguments = ("train", "problems.jsonl", *SMALL, "--model", "scripted", "--estimate")
+    more = ("--base-url", endpoint.base_url, "--heldout", "heldout.jsonl")
+    said = cli(*arguments, *more).stdout
+    assert "unknown" in said
+    (tmp_path / "tfgrpo.toml").write_text("[prices]\nscripted = {prompt = 1, completion = 2}\n")
+    said = cli(*arguments, *more).stdout
+    lines = said.splitlines()
+    assert "unknown" not in said
+    assert [line.split()[0] for line in lines[1:7]] == [
+        *(stage for stage in STAGES if stage != "prune"),
+        "total",
+    ]
+    assert "nothing has been spent" in lines[-1]
+    assert all(len(line) <= 80 for line in lines)
+    assert not endpoint.requests
+    assert json.loads(cli("runs", "--json").stdout) == []
+
+
+def test_a_group_of_one_is_never_reflected_on(tmp_path: Path) -> None:
+    found = estimated(tmp_path, settings(tmp_path, group_size=1), None)
+    assert [one.stage for one in found.upper] == ["rollout"]
+    assert isinstance(found.upper[0], StageEstimate)
+
+
+@given(st.text(), st.text())
+def test_tokens_of_a_text_are_no_more_than_its_bytes_and_grow_with_it(a: str, b: str) -> None:
+    assert 0 <= tokens.count(a) <= len(a.encode())
+    assert tokens.count(a) <= tokens.count(f"{a}\n{b}") <= tokens.count(a) + tokens.count(b) + 1
+
+
+# costs:
+
+
+def test_costs_are_told_by_stage_model_and_step_with_what_is_unknown(
+    tmp_path: Path, verifier: Verifier
+) -> None:
+    def script(sent: dict[str, Any]) -> Reply:
+        body = completion(restless(sent))
+        body["usage"]["prompt_tokens_details"] = {"cached_tokens": 20}
+        body["usage"]["completion_tokens_details"] = {"reasoning_tokens": 3}
+        return Reply(body)
+
+    desk = Desk(tmp_path, verifier, settings(tmp_path))
+    desk.prepare()
+    with ScriptedEndpoint(script) as server:
+        training = desk.train(server)
+        made = Counter(stage(request) for request in server.requests)
+    with Store.open(desk.path) as store:
+        run = store.runs.get("run")
+        assert run.uid == UID
+        found = costs.costs(store, PRICES, run)
+        unknown = costs.total(costs.costs(store, {}, run))
+        spent = costs.spent(store, run, PRICES, in_tokens=True)
+    each = (30 * 1.0 + 20 * 0.5 + 10 * 2.0) / 1e6
+    stages = costs.by(found, lambda one: one.stage)
+    assert {name: sums.usage.calls for name, sums in stages.items()} == made
+    for sums in stages.values():
+        assert sums.dollars == pytest.approx(each * sums.usage.calls)
+        assert sums.usage.cached_tokens == 20 * sums.usage.calls
+        assert sums.usage.reasoning_tokens == 3 * sums.usage.calls
+        assert sums.usage.seconds > 0
+    assert set(costs.by(found, lambda one: one.step)) == {0, 1, 2, 3}
+    assert (unknown.dollars, unknown.unknown) == (0.0, ("scripted",))
+    meter = training.progress.meter
+    total = costs.total(found)
+    assert (meter.calls, meter.cached_tokens) == (total.usage.calls, total.usage.cached_tokens)
+    assert spent == 60 * total.usage.calls
+
+
+def test_the_costs_of_a_run_hold_its_held_out_comparison(
+    cli: Cli, tmp_path: Path, endpoint: ScriptedEndpoint
+) -> None:
+    write_problems(tmp_path / "problems.jsonl", 6)
+    write_problems(tmp_path / "heldout.jsonl", 4, start=50)
+    (tmp_path / "tfgrpo.toml").write_text("[prices]\nm = {prompt = 1, completion = 2}\n")
+    flags = ("--model", "m", "--base-url", endpoint.base_url)
+    cli("train", "problems.jsonl", *SMALL, *flags, "--heldout", "heldout.jsonl")
+    cli("eval", "heldout.jsonl", "--samples", "3")
+    rows = json.loads(cli("cost", "--json").stdout)["calls"]
+    runs = Counter({(r["run"], r["stage"]): r["calls"] for r in rows})
+    assert runs["problems", "evaluation"] == 4 * 2 * 2
+    assert runs[None, "evaluation"] == 4 * 3
+    assert sum(r["calls"] for r in rows) == len(endpoint.requests)
+    assert sum(r["dollars"] for r in rows) == pytest.approx(len(endpoint.requests) * 70 / 1e6)
+    said = cli("cost", "problems").stdout
+    assert "held-out" in said
+    assert "step 1" in said
+    assert all(len(line) <= 80 for line in said.splitlines())
+
+
+def test_a_store_without_calls_says_so(cli: Cli) -> None:
+    cli("init")
+    assert cli("cost").stdout == "no call has been made\n"

@@ -1,0 +1,264 @@
+"""`edit`: what an edited Markdown file asks for, and an editor that does what it likes."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from conftest import TFGRPO, Cli, environment, one_line_error
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfgrpo.edit import UnreadableEdit, document, edited
+from tfgrpo.render import one_line
+from tfgrpo.store import ROOT, Experience, Library, Operation, derived_id
+
+IDS = [derived_id("edit", n) for n in range(8)]
+texts = st.text(min_size=1, max_size=60).filter(lambda t: one_line(t) != "")
+comments = st.sampled_from(["# no heading", "- a bullet", "<!-- a comment -->", "ends <!-- x -->"])
+
+
+def library(*said: str) -> Library:
+    return Library(ROOT, tuple(Experience(IDS[n], text, n + 1) for n, text in enumerate(said)))
+
+
+def applied(before: Library, operations: Sequence[Operation]) -> list[str]:
+    """The texts that operations leave; what is checked on the way is what a store checks."""
+    there = {e.id: one_line(e.text) for e in before}
+    for op, id, text, *_ in operations:
+        if op == "ADD":
+            assert id is None
+            assert text is not None
+            there[f"new {text}"] = text
+        else:
+            assert id in there
+            if op == "DELETE":
+                del there[id]
+            elif op == "MODIFY":
+                assert text not in (None, there[id])
+                there[id] = str(text)
+    return sorted(there.values())
+
+
+@given(st.lists(texts | comments, max_size=8))
+def test_an_unedited_file_asks_for_nothing(said: list[str]) -> None:
+    before = library(*said)
+    assert edited(before, document(before)) == ((), 0)
+
+
+@given(st.lists(texts | comments, max_size=8), st.data())
+def test_the_library_holds_afterwards_what_the_file_holds(
+    said: list[str], data: st.DataObject
+) -> None:
+    before = library(*said)
+    lines = [(one_line(e.text), e.id) for e in before]
+    kept = data.draw(
+        st.permutations(data.draw(st.lists(st.sampled_from(lines), unique=True)) if lines else [])
+    )
+    new: list[str] = []
+    wanted: list[str] = []
+    for text, id in kept:
+        text = data.draw(st.sampled_from([text, text, text + " indeed"]) | texts.map(one_line))
+        with_id = data.draw(st.booleans()) or text != one_line(before.by_id[id].text)
+        new.append(f"- {text} <!-- {id} -->" if with_id else f"- {text}")
+        wanted.append(text)
+    added = data.draw(st.lists(st.sampled_from(["never seen before", "another lesson entirely"])))
+    new += [f"- {text}" for text in added]
+    after = edited(before, "# Library\n\n" + "\n".join(new))
+    stays = {one_line(text) for text in wanted}
+    expected = sorted(wanted + [t for t in dict.fromkeys(added) if t not in stays])
+    got = applied(before, after.operations)
+    assert set(got) == set(expected)
+    assert (after.moved == 0) or len(kept) > 1
+
+
+@given(st.permutations(range(6)))
+def test_moving_lines_is_recognised_and_is_no_event(order: list[int]) -> None:
+    before = library(*(f"lesson {n}" for n in range(6)))
+    lines = document(before).splitlines()
+    moved = [*lines[:-6], *(lines[-6:][n] for n in order)]
+    found = edited(before, "\n".join(moved))
+    assert found.operations == ()
+    assert (found.moved == 0) == (order == sorted(order))
+    assert found.moved <= 5
+
+
+def operations(before: Library, *lines: str) -> list[tuple[str, str | None, str | None]]:
+    return [op[:3] for op in edited(before, "\n".join(lines)).operations]
+
+
+SHOP = library("Count both days of a hire.", "Round up to whole euros.", "Use whole hours.")
+A, B, C = IDS[:3]
+
+
+def test_a_line_whose_id_was_cut_off_is_still_the_same_experience() -> None:
+    rest = [f"- Use whole hours. <!-- {C} -->"]
+    same = ["- Count both days of a hire.", "- Round up to whole euros."]
+    assert operations(SHOP, *same, *rest) == []
+    near = ["- Count both the days of a hire!", "- Always round up to whole euros."]
+    assert operations(SHOP, *near, *rest) == [
+        ("MODIFY", A, "Count both the days of a hire!"),
+        ("MODIFY", B, "Always round up to whole euros."),
+    ]
+    other = ["- Ask the customs office first.", f"- Round up to whole euros. <!-- {B} -->"]
+    assert operations(SHOP, *other, *rest) == [
+        ("DELETE", A, None),
+        ("ADD", None, "Ask the customs office first."),
+    ]
+
+
+def test_a_repeated_text_confirms_the_one_that_is_there() -> None:
+    lines = document(SHOP).splitlines()
+    assert operations(SHOP, *lines, "- Use whole hours.") == [("KEEP", C, None)]
+
+
+def test_a_text_may_be_wrapped_and_marked_like_other_markdown() -> None:
+    assert (
+        operations(
+            SHOP,
+            "* Count both days",
+            f"  of a hire. <!-- {A} -->",
+            "",
+            "- Round up to",
+            "    whole euros.",
+            f"  <!-- {B} -->",
+            "## Another heading",
+            "<!-- a comment",
+            "- of two lines -->",
+            f"  - Use whole hours. <!-- {C} -->",
+        )
+        == []
+    )
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (["", "  "], "emptied"),
+        (["- x", "plain words"], "line 2"),
+        ([f"- x <!-- {derived_id('nobody')} -->"], "not in the library"),
+        ([f"- x <!-- {A} -->", f"- y <!-- {A} -->"], "line 1 already"),
+        ([f"-  <!-- {A} -->"], "no text"),
+        (["-"], "no text"),
+        (["# Library v3 (0123456789ab)", "- x"], "0123456789ab"),
+    ],
+)
+def test_a_file_that_does_not_say_what_is_meant_is_refused(lines: list[str], said: str) -> None:
+    with pytest.raises(UnreadableEdit, match=said) as found:
+        edited(SHOP, "\n".join(lines))
+    assert found.value.hint
+
+
+def test_deleting_all_takes_the_heading() -> None:
+    assert [op for op, *_ in operations(SHOP, "# Library")] == ["DELETE"] * 3
+
+
+@pytest.fixture
+def shop(cli: Cli) -> Cli:
+    cli("init")
+    cli("add", "Count both days of a hire.", "Round up.", "Use whole hours.")
+    return cli
+
+
+Editor = Callable[[str], dict[str, str]]
+
+
+@pytest.fixture
+def editor(tmp_path: Path) -> Editor:
+    """Returns the environment in which a shell script, given the file as $1, is the editor."""
+
+    def made(script: str) -> dict[str, str]:
+        path = tmp_path / "my editor"
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
+        return {"EDITOR": f'"{path}"', "VISUAL": ""}
+
+    return made
+
+
+def left(folder: Path) -> list[Path]:
+    return sorted((folder / ".tfgrpo").glob("edit-*"))
+
+
+def test_an_edit_is_one_version_of_all_that_changed(
+    shop: Cli, editor: Editor, tmp_path: Path
+) -> None:
+    script = 'sed -i -e "s/both days/both the days/" -e "/Round up/d" "$1"; echo "- New." >> "$1"'
+    said = shop("edit", "-m", "spring clean", "-r", "the shop asked", env=editor(script)).stdout
+    assert "v2 on main: spring clean" in said
+    row = json.loads(shop("log", "-n", "1", "-p", "--json").stdout)
+    assert row["counts"] == {"ADD": 1, "MODIFY": 1, "DELETE": 1, "KEEP": 0}
+    assert {event["reason"] for event in row["events"]} == {"the shop asked"}
+    library = json.loads((tmp_path / ".tfgrpo/experiences.json").read_text())
+    assert list(library.values()) == ["Count both the days of a hire.", "Use whole hours.", "New."]
+    assert left(tmp_path) == []
+    shop("undo")
+    assert "v1" in shop("status").stdout
+
+
+def test_nothing_saved_or_moved_alone_is_nothing_recorded(
+    shop: Cli, editor: Editor, tmp_path: Path
+) -> None:
+    assert shop("edit", env=editor("true")).stdout == "nothing was changed\n"
+    moved = shop("edit", env=editor('sed -i "/Count/{h;d};\\$G" "$1"')).stdout
+    assert "nothing was changed" in moved
+    assert "1 line moved: no event" in moved
+    assert json.loads(shop("status", "--json").stdout)["head"] == "v1"
+    assert left(tmp_path) == []
+
+
+def test_an_editor_that_fails_changes_nothing(shop: Cli, editor: Editor, tmp_path: Path) -> None:
+    one_line_error(shop("edit", env=editor("exit 3"), ok=False), "nothing was changed", "EDITOR")
+    one_line_error(shop("edit", env={"EDITOR": "/no/such", "VISUAL": ""}, ok=False), "/no/such")
+    assert left(tmp_path) == []
+    script = 'echo "- Half a thought." >> "$1"; exit 1'
+    one_line_error(shop("edit", env=editor(script), ok=False), "kept")
+    assert "Half a thought" in left(tmp_path)[0].read_text()
+    assert json.loads(shop("status", "--json").stdout)["head"] == "v1"
+
+
+def test_a_file_that_cannot_be_read_is_kept_and_taken_later(
+    shop: Cli, editor: Editor, tmp_path: Path
+) -> None:
+    script = 'echo "- One more." >> "$1"; echo "and a stray line" >> "$1"'
+    done = shop("edit", env=editor(script), ok=False)
+    one_line_error(done, "stray line", "edit --file")
+    found = re.search(r"--file (\S+)`", done.stderr)
+    assert found is not None
+    path = tmp_path / found[1]
+    path.write_text(path.read_text().replace("and a stray line", ""))
+    assert "One more." in shop("edit", "--file", found[1]).stdout
+    one_line_error(shop("edit", "--file", found[1], ok=False), "was made of version")
+
+
+def test_an_emptied_file_changes_nothing(shop: Cli, editor: Editor, tmp_path: Path) -> None:
+    one_line_error(shop("edit", env=editor(': > "$1"'), ok=False), "emptied")
+    assert left(tmp_path) == []
+    assert json.loads(shop("status", "--json").stdout)["experiences"] == 3
+
+
+def test_a_branch_that_moved_on_meanwhile_keeps_the_edit(
+    shop: Cli, editor: Editor, tmp_path: Path
+) -> None:
+    script = f'echo "- Mine." >> "$1"; "{TFGRPO}" add "Theirs."'
+    done = shop("edit", env=editor(script), ok=False)
+    one_line_error(done, "moved on", "kept")
+    (kept,) = left(tmp_path)
+    shop("checkout", "-b", "mine", "v1")
+    shop("edit", "--file", str(kept))
+    shop("switch", "main")
+    shop("merge", "mine")
+    assert shop("export", "-f", "prompt").stdout.splitlines()[-2:] == ["[G3] Theirs.", "[G4] Mine."]
+
+
+def test_it_works_without_a_standard_input(shop: Cli, editor: Editor, tmp_path: Path) -> None:
+    variables = environment(**editor('echo "- New." >> "$1"'))
+    done = subprocess.run(
+        f'"{TFGRPO}" edit <&-', shell=True, cwd=tmp_path, env=variables, capture_output=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert b"New." in done.stdout

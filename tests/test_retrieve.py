@@ -1,0 +1,150 @@
+"""Retrieval: the experiences that fit a problem, in library order, with the labels of the whole."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from conftest import Cli, problems
+from hypothesis import given
+from hypothesis import strategies as st
+from scripted import LESSON, ScriptedEndpoint, stage
+
+from tfgrpo import render
+from tfgrpo.render import prompt_text
+from tfgrpo.retrieve import index, relevant
+from tfgrpo.store import ROOT, Experience, Operation, Store
+from tfgrpo.store import Library as StoredLibrary
+
+TEXTS = (
+    "When eggs are counted, a dozen is twelve.",
+    "When yards are turned into steps, multiply by 2.",
+    "When reams are turned into sheets, multiply by 480.",
+    "A ream of heavy paper has half the sheets.",
+    "Check the sign.",
+)
+LIBRARY = StoredLibrary(ROOT, tuple(Experience(f"e{n}", t, n) for n, t in enumerate(TEXTS)))
+
+
+def ids(library: StoredLibrary) -> list[str]:
+    return [e.id for e in library]
+
+
+def test_what_fits_comes_in_library_order_with_the_labels_of_the_whole() -> None:
+    found = relevant(LIBRARY, "How many sheets are in three reams?", 2)
+    assert prompt_text(found) == f"[G2] {TEXTS[2]}\n[G3] {TEXTS[3]}"
+    assert dict(found.labels) == {"G2": "e2", "G3": "e3"}
+
+
+def test_without_a_number_or_with_a_large_one_it_is_the_library_itself() -> None:
+    assert relevant(LIBRARY, "reams", None) is LIBRARY
+    assert relevant(LIBRARY, "reams", 5) is LIBRARY
+
+
+def test_what_shares_no_word_comes_last_in_library_order() -> None:
+    ranked = index(LIBRARY).ranked("reams and eggs")
+    assert set(ranked[:3]) == {"e0", "e2", "e3"}
+    assert ranked[3:] == ["e1", "e4"]
+    assert index(LIBRARY).ranked("") == ids(LIBRARY)
+
+
+def test_what_has_to_be_there_is_there() -> None:
+    assert ids(relevant(LIBRARY, "sheets in reams", 2, always=("e4", "nobody"))) == ["e2", "e4"]
+
+
+def test_a_redacted_experience_is_neither_found_nor_does_it_shift_labels() -> None:
+    gone = Experience("e0", "[redacted]", 0, redacted=True)
+    library = StoredLibrary(ROOT, (gone, *tuple(LIBRARY)[1:]))
+    found = relevant(library, "redacted reams", 2)
+    assert "e0" not in ids(found)
+    assert dict(found.labels) == {"G2": "e2", "G3": "e3"}
+
+
+@given(st.text(max_size=80), st.integers(1, 6))
+def test_any_problem_gets_just_so_many_and_always_the_same(text: str, top_k: int) -> None:
+    found = relevant(LIBRARY, text, top_k)
+    assert len(found) == min(top_k, len(LIBRARY))
+    assert ids(found) == [id for id in ids(LIBRARY) if id in ids(found)]
+    assert ids(relevant(LIBRARY, text, top_k)) == ids(found)
+    for label, id in found.labels.items():
+        assert LIBRARY.labels[label] == id
+    lines = prompt_text(found).splitlines()
+    assert lines == [line for line in prompt_text(LIBRARY).splitlines() if line in lines]
+
+
+def test_python_gets_the_whole_library_unless_it_asks_for_a_part() -> None:
+    library = render.Library(LIBRARY)
+    assert library.prompt() == prompt_text(LIBRARY)
+    question = "How many sheets are in three reams?"
+    assert library.prompt(question, top_k=2) == prompt_text(relevant(LIBRARY, question, 2))
+    whole, part = library.render(question), library.render(question, top_k=2)
+    assert TEXTS[0] in whole[0]["content"]
+    assert TEXTS[0] not in part[0]["content"]
+    assert TEXTS[2] in part[0]["content"]
+    assert whole[-1] == part[-1]
+
+
+# in training and evaluation:
+
+SHOWN = re.compile(r"^\[(G\d+)\] ", re.M)
+NOISE = [f"Advice number {word} about nothing." for word in ("one", "two", "three", "four")]
+
+
+def prepared(cli: Cli, folder: Path) -> None:
+    (folder / "problems.jsonl").write_text(problems(range(4)))
+    cli("init")
+    with Store.open(folder / ".tfgrpo" / "store.db") as store:
+        store.commit(
+            "main", [Operation("ADD", text=text) for text in (*NOISE, LESSON)], message="known"
+        )
+
+
+def rollout_labels(endpoint: ScriptedEndpoint) -> set[tuple[str, ...]]:
+    return {
+        tuple(SHOWN.findall(request["messages"][0]["content"]))
+        for request in endpoint.requests
+        if stage(request) == "rollout"
+    }
+
+
+def test_a_run_injects_what_fits_and_its_record_and_evaluations_say_so(
+    cli: Cli, tmp_path: Path, endpoint: ScriptedEndpoint
+) -> None:
+    prepared(cli, tmp_path)
+    where = ("--base-url", endpoint.base_url, "--model", "m")
+    cli("train", "problems.jsonl", "--epochs", "1", *where, "--inject", "top-k", "--top-k", "2")
+    assert rollout_labels(endpoint) == {("G0", "G4")}
+    config = json.loads(cli("runs", "problems", "--json").stdout)["config"]
+    assert (config["inject"], config["top_k"]) == ("top-k", 2)
+    endpoint.requests.clear()
+    asked = ("eval", "problems.jsonl", "--samples", "1", "--json")
+    found = json.loads(cli(*asked).stdout)["evaluations"][0]
+    assert (found["conditions"]["inject"], found["conditions"]["top_k"]) == ("top-k", 2)
+    assert rollout_labels(endpoint) == {("G0", "G4")}
+    endpoint.requests.clear()
+    found = json.loads(cli(*asked, "--inject", "all").stdout)["evaluations"][0]
+    assert not {"inject", "top_k"} & set(found["conditions"])
+    assert rollout_labels(endpoint) == {("G0", "G1", "G2", "G3", "G4")}
+
+
+def test_records_of_runs_that_inject_all_say_nothing_of_it(
+    cli: Cli, tmp_path: Path, endpoint: ScriptedEndpoint
+) -> None:
+    prepared(cli, tmp_path)
+    where = ("--base-url", endpoint.base_url, "--model", "m")
+    cli("train", "problems.jsonl", "--epochs", "1", *where, "--inject", "all")
+    config = json.loads(cli("runs", "problems", "--json").stdout)["config"]
+    assert not {"inject", "top_k", "library_tokens"} & set(config)
+
+
+def test_leaving_out_at_random_is_for_whole_libraries(
+    cli: Cli, tmp_path: Path, endpoint: ScriptedEndpoint
+) -> None:
+    prepared(cli, tmp_path)
+    done = cli(
+        *("train", "problems.jsonl", "--model", "m", "--base-url", endpoint.base_url),
+        *("--dropout", "0.2", "--inject", "top-k"),
+        ok=False,
+    )
+    assert "dropout needs --inject all" in done.stderr

@@ -1,0 +1,182 @@
+"""The web domain: answers judged against a ground truth, lessons reconciled with the library."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from desk import Desk, steps
+from desk import made as made_desk
+from scripted import LESSON, Reply, ScriptedEndpoint, opened_calls, teachable
+
+from tfgrpo import datasets, domains
+from tfgrpo.domain import Context, Sampling, Trajectory, Verdict
+from tfgrpo.domains import web
+from tfgrpo.endpoint import CallFailed
+from tfgrpo.problems import Problem
+from tfgrpo.verify import Verifier
+
+Script = Callable[[dict[str, Any]], str | Reply]
+
+
+def judged(
+    folder: Path, verifier: Verifier, response: str, script: Script, **problem: Any
+) -> tuple[Verdict, int]:
+    """Judges a response; also returns how many calls that took."""
+    asked = Problem("p", "Which island exports salt?", **{"answer": "the Isle of Sund", **problem})
+    with ScriptedEndpoint(script) as server, opened_calls(folder, server.base_url) as calls:
+        context = Context(asked, (), calls, calls, verifier, Sampling(), 0, (0, "p"))
+        return asyncio.run(web.verify(context, Trajectory(response))), len(server.requests)
+
+
+def nobody(request: dict[str, Any]) -> str:
+    raise AssertionError("no judge is asked")
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        "<answer>The Isle of Sund</answer>",
+        "I looked it up. <answer>Isle of Sund.</answer>",
+        "isle of  sund",
+        "<answer>“the isle of Sund”</answer>",
+    ],
+)
+def test_the_ground_truth_in_its_own_words_is_right_without_asking(
+    tmp_path: Path, verifier: Verifier, response: str
+) -> None:
+    verdict, calls = judged(tmp_path, verifier, response, nobody)
+    assert (verdict.reward, calls) == (1.0, 0)
+    assert verdict.details == {"judge": "none"}
+
+
+def test_any_of_several_answers_will_do(tmp_path: Path, verifier: Verifier) -> None:
+    both = {"answers": ["Sund", "Holm"]}
+    verdict, _ = judged(tmp_path, verifier, "Holm", nobody, answer="", meta=both)
+    assert verdict.reward == 1.0
+
+
+@pytest.mark.parametrize(("said", "reward"), [("correct", 1.0), ("incorrect", 0.0)])
+def test_other_words_are_put_to_the_judge_and_its_verdict_is_kept(
+    tmp_path: Path, verifier: Verifier, said: str, reward: float
+) -> None:
+    def judge(request: dict[str, Any]) -> str:
+        user = request["messages"][-1]["content"]
+        assert "Ground truth: the Isle of Sund" in user
+        assert user.endswith("Sund, I think")
+        return json.dumps({"ground_truth": "Sund", "answer": "Sund", "verdict": said})
+
+    verdict, calls = judged(tmp_path, verifier, "<answer>Sund, I think</answer>", judge)
+    assert (verdict.reward, calls) == (reward, 1)
+    assert verdict.details["verdict"] == said
+    assert verdict.details["judge"] == "scripted"
+    assert len(verdict.details["prompt"]) == 16
+
+
+def test_a_judge_that_cannot_be_read_leaves_the_answer_unjudged(
+    tmp_path: Path, verifier: Verifier
+) -> None:
+    with pytest.raises(CallFailed):
+        judged(tmp_path, verifier, "Sund", lambda _: "perhaps")
+
+
+def test_no_answer_is_wrong_without_asking(tmp_path: Path, verifier: Verifier) -> None:
+    for nothing in ("", "<answer> . </answer>"):
+        assert judged(tmp_path, verifier, nothing, nobody)[0].reward == 0.0
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("12,000", "12000", True),
+        ("3.5 km", "3,5 km", False),
+        ("1-2", "12", False),
+        ("ＡＢＣ", "abc", True),
+        ("St. John's", "st john s", True),
+        ("Theatre", "atre", False),
+    ],
+)
+def test_what_counts_as_the_same_words(one: str, other: str, same: bool) -> None:
+    assert (web.plain(one) == web.plain(other)) == same
+
+
+def test_questions_of_the_usual_formats_load(tmp_path: Path) -> None:
+    rows = [
+        {"question": "Q1", "answer": "A1", "root_url": "https://x.example"},
+        {"extra_info": {"question": "Q2", "answer": "A2"}},
+        {"question": "Q3", "answers": ["A3", "B3"]},
+    ]
+    path = tmp_path / "questions.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    problems = domains.find("web").problems(str(path))
+    assert [p.problem for p in problems] == ["Q1", "Q2", "Q3"]
+    assert [web.golds(p) for p in problems] == [("A1",), ("A2",), ("A3", "B3")]
+    assert web.check(Problem("p", "?")) == "there is none"
+    assert {"webwalkerqa", "afm-web"} <= set(datasets.KNOWN)
+
+
+# reconciling:
+
+
+@pytest.fixture
+def make(tmp_path: Path, verifier: Verifier) -> Callable[..., Desk]:
+    return partial(made_desk, tmp_path, verifier)
+
+
+def searched(script: Callable[[dict[str, Any]], str], seen: list[dict[str, Any]]) -> Script:
+    """Answers as in math, without a box; `script` reconciles."""
+
+    def answer(request: dict[str, Any]) -> str:
+        if "bring them in line" in request["messages"][0]["content"]:
+            seen.append(request)
+            return script(request)
+        if "against the ground truth" in request["messages"][0]["content"]:
+            return json.dumps({"ground_truth": "a", "answer": "b", "verdict": "incorrect"})
+        return teachable(request)
+
+    return answer
+
+
+def trained(there: Desk, script: Script) -> None:
+    there.prepare()
+    with ScriptedEndpoint(script) as server:
+        there.train(server, domain=domains.find("web"))
+
+
+def test_what_a_group_taught_is_reconciled_with_the_library_first(
+    make: Callable[..., Desk],
+) -> None:
+    seen: list[dict[str, Any]] = []
+
+    def better(request: dict[str, Any]) -> str:
+        assert LESSON in request["messages"][-1]["content"]
+        return json.dumps({"lessons": [{"reason": "shorter", "text": "Add one more."}]})
+
+    there = make(epochs=1, domain="web")
+    trained(there, searched(better, seen))
+    assert seen
+    with there.store() as store:
+        assert [e.text for e in store.library("main")] == ["Add one more."]
+        (event, *_) = store.events(store.version(1))
+        assert event.evidence is not None
+        assert len(event.evidence["calls"]) >= 2
+
+
+def test_lessons_that_add_nothing_can_be_left_out_and_trouble_leaves_them_as_they_were(
+    make: Callable[..., Desk],
+) -> None:
+    none = make("none", epochs=1, domain="web")
+    trained(none, searched(lambda _: json.dumps({"lessons": []}), []))
+    with none.store() as store:
+        assert len(store.library("main")) == 0
+    mute = make("mute", epochs=1, domain="web")
+    trained(mute, searched(lambda _: "no idea", []))
+    with mute.store() as store:
+        assert [e.text for e in store.library("main")] == [LESSON]
+    failed = [f for v in steps(mute.path) for f in v.meta.get("failed", ())]
+    assert {f["stage"] for f in failed} == {"reconcile"}

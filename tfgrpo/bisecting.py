@@ -1,0 +1,192 @@
+"""Finding the first bad version by itself: with a command that tries a library, or by score.
+
+`run` asks a judge about one version after another and marks what it says, so that a search that
+was cut off goes on where it was. A judge that says None knows nothing of that version yet; the
+search goes round it and says at the end what it would have to know.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+from tfgrpo import interchange
+from tfgrpo.store import bisection as searches
+from tfgrpo.store.bisection import BisectError, Mark, Progress, Verdict
+from tfgrpo.store.records import Version
+from tfgrpo.store.store import Store
+
+LIBRARY, PROMPT, REVISION, STORE = (
+    "TFGRPO_LIBRARY",
+    "TFGRPO_PROMPT",
+    "TFGRPO_REVISION",
+    "TFGRPO_STORE",
+)
+SKIP = 125
+
+
+class Finding(NamedTuple):
+    """What a judge says of a version, and why."""
+
+    verdict: Verdict
+    why: str
+
+
+Judge: TypeAlias = Callable[[Version], Finding | None]
+
+
+def run(
+    store: Store, judge: Judge, *, watch: Callable[[Mark], None] = lambda mark: None
+) -> Progress:
+    """Asks a judge until the first bad version is found, or nothing is left to ask about.
+
+    Each answer is marked before the next question; `watch` is told of each. Raises BisectError
+    when no search is on or an end of it is missing.
+    """
+    bisection = searches.load(store)
+    if bisection.bad is None or not bisection.good:
+        raise BisectError(
+            "a bad and a good version are wanted first",
+            hint="`tfgrpo bisect bad REV` and `tfgrpo bisect good REV` name them",
+        )
+    unknown: set[int] = set()
+    parents = searches.parents_in(store)
+    while True:
+        found = searches.progress(store, bisection, unknown=unknown, parents=parents)
+        if found.next is None:
+            return found
+        finding = judge(store.version(found.next))
+        if finding is None:
+            unknown.add(found.next)
+            continue
+        version = store.version(found.next)
+        bisection = searches.mark(store, version, *finding, parents=parents)
+        watch(bisection.marks[-1])
+
+
+class Trial(NamedTuple):
+    """A library as files for a command to read: label → text as JSON, and the prompt text."""
+
+    library: Path
+    prompt: Path
+
+
+def materialise(store: Store, version: Version, folder: Path) -> Trial:
+    """Writes a version's library into a folder for a command, and returns where."""
+    folder.mkdir(parents=True, exist_ok=True)
+    trial = _trial(folder)
+    interchange.save(store, trial.library, version, "json")
+    interchange.save(store, trial.prompt, version, "prompt")
+    return trial
+
+
+def rewrite(store: Store, folder: Path) -> tuple[Path, ...]:
+    """Writes a trial's files again, where there are any: a text may have been redacted since.
+
+    Returns what was written; the files go when no version is to be tried.
+    """
+    if not any(path.is_file() for path in _trial(folder)):
+        return ()
+    try:
+        found = searches.progress(store, searches.load(store)).next
+    except BisectError:
+        found = None
+    if found is None:
+        forget(folder)
+        return ()
+    return materialise(store, store.version(found), folder)
+
+
+def forget(folder: Path) -> None:
+    """Takes away what `materialise` wrote, and the folder when nothing else is in it."""
+    for path in _trial(folder):
+        path.unlink(missing_ok=True)
+    if folder.is_dir() and not any(folder.iterdir()):
+        folder.rmdir()
+
+
+def _trial(folder: Path) -> Trial:
+    return Trial(folder / "experiences.json", folder / "prompt.txt")
+
+
+def by_command(store: Store, command: Sequence[str], folder: Path) -> Judge:
+    """Returns a judge that runs a command on each library.
+
+    TFGRPO_LIBRARY and TFGRPO_PROMPT name the files, TFGRPO_REVISION the version and TFGRPO_STORE
+    the store. Exit code 0 is good, 125 skips, any other up to 127 is bad; a command that cannot
+    be started or is killed raises BisectError and marks nothing.
+    """
+
+    def judge(version: Version) -> Finding:
+        trial = materialise(store, version, folder)
+        told = {
+            LIBRARY: str(trial.library.resolve()),
+            PROMPT: str(trial.prompt.resolve()),
+            REVISION: version.name,
+            STORE: str(store.path.resolve()),
+        }
+        try:
+            code = subprocess.run(command, env=os.environ | told).returncode
+        except OSError as error:
+            raise BisectError(
+                f"cannot run {command[0]}: {error.strerror}", hint="nothing was marked"
+            ) from None
+        if not 0 <= code < 128:
+            ended = f"was killed by signal {-code}" if code < 0 else f"ended with {code}"
+            raise BisectError(
+                f"{command[0]} {ended} at {version.name}: nothing was marked",
+                hint="exit with 0 for good, 1 to 127 for bad, 125 to skip",
+            )
+        verdict: Verdict = "good" if code == 0 else "skip" if code == SKIP else "bad"
+        return Finding(verdict, f"exit code {code}")
+
+    return judge
+
+
+def by_score(store: Store, dataset: str, below: float) -> Judge:
+    """Returns a judge by recorded scores: a mean reward on `dataset` of less than `below` is bad.
+
+    All scores are of the conditions (model, prompt, samples, ...) of the newest evaluation of the
+    bad version; a version without one is unknown. Raises BisectError when the bad version has
+    none, or the ends of the search are not what they are said to be.
+    """
+    bisection = searches.load(store)
+    if bisection.bad is None:
+        raise BisectError("a bad version is wanted first", hint="`tfgrpo bisect bad REV` names it")
+    bad = store.version(bisection.bad)
+    evaluations = [e for e in store.runs.evaluations(bad.number) if e.dataset == dataset]
+    if not evaluations:
+        raise BisectError(f"{bad.name} has no score on {dataset}", hint=to_evaluate(dataset, bad))
+    conditions = evaluations[-1].digest
+
+    def judge(version: Version) -> Finding | None:
+        found = store.runs.evaluation(version.number, conditions)
+        if found is None:
+            return None
+        mean = float(found.summary["mean"][0])
+        return Finding("bad" if mean < below else "good", f"{dataset}: {mean:.3f}")
+
+    for number in (bad.number, *bisection.good):
+        finding = judge(store.version(number))
+        expected = "bad" if number == bad.number else "good"
+        if finding is not None and finding.verdict != expected:
+            raise BisectError(
+                f"v{number} is marked {expected}, and its score says {finding.verdict} "
+                f"({finding.why}, below {below:g} is bad)",
+                hint="choose another --below, or other ends: `tfgrpo bisect start BAD GOOD`",
+            )
+    return judge
+
+
+def to_evaluate(dataset: str, version: Version) -> str:
+    """Returns how a missing score is made."""
+    return f"`tfgrpo eval {dataset} --library {version.name}` makes it, under the same conditions"
+
+
+def unjudged(store: Store, dataset: str) -> Version | None:
+    """Returns the version whose score on `dataset` would tell most, when one is missing."""
+    number = searches.progress(store, searches.load(store)).next
+    return None if number is None else store.version(number)

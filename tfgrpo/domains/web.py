@@ -1,0 +1,119 @@
+"""Web: questions that take searching, judged against a ground truth. `--domain web --mode agent`
+
+An answer that is the ground truth, give or take case, articles and punctuation, is right without
+asking. Any other is put to the judge model (the reflection model) with question and ground truth,
+since right answers come in many words; its prompt's digest, name and verdict are recorded. What
+one group taught is reconciled with the library before the batch is decided about, as the web
+domain of the paper does (arXiv 2510.08191).
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import Literal
+
+from pydantic import BaseModel, Field
+
+from tfgrpo import structured, templates
+from tfgrpo.domain import Context, Domain, Trajectory, Verdict, sample_seed
+from tfgrpo.endpoint import Request
+from tfgrpo.extract import extract
+from tfgrpo.problems import Problem
+
+AGENT_OBJECTIVE = (
+    "Answer the question. Search, and read what you find, until you are sure. "
+    "Then give the answer alone in <answer></answer>."
+)
+LEARNING_OBJECTIVE = "How to search for and check answers to questions like these."
+TOKENS = 300
+ARTICLES = re.compile(r"\b(?:a|an|the)\b")
+
+
+class Judged(BaseModel):
+    """What the judge says: both sides in its words, and then which it is."""
+
+    ground_truth: str = Field(default="", max_length=1000)
+    answer: str = Field(default="", max_length=1000)
+    verdict: Literal["correct", "incorrect"]
+
+    @property
+    def why(self) -> str:
+        """What the verdict rests on."""
+        return f"{self.answer or '?'}, where the ground truth is {self.ground_truth or '?'}"
+
+
+async def verify(context: Context, trajectory: Trajectory) -> Verdict:
+    """Judges an answer. Raises CallFailed where the judge's answer cannot be read."""
+    problem = context.problem
+    answer = extract(trajectory.response) or trajectory.response.strip()
+    if not plain(answer):
+        return Verdict(0.0, None, "there is no answer")
+    known = golds(problem)
+    if plain(answer) in map(plain, known):
+        return Verdict(1.0, plain(answer), "the ground truth, word for word", {"judge": "none"})
+    template = templates.load("answer")
+    place = (*context.place, context.sample, "answer")
+    request = Request(
+        stage="judge",
+        messages=template.render(
+            {"problem": problem.problem, "ground_truth": " or ".join(known), "response": answer}
+        ),
+        temperature=0.0,
+        max_tokens=TOKENS,
+        seed=sample_seed(context.sampling.seed, *place),
+        schema={
+            "type": "object",
+            "additionalProperties": False,
+            "required": ["ground_truth", "answer", "verdict"],
+            "properties": {
+                "ground_truth": {"type": "string", "maxLength": 200},
+                "answer": {"type": "string", "maxLength": 200},
+                "verdict": {"type": "string", "enum": ["correct", "incorrect"]},
+            },
+        },
+    )
+    judged = (await structured.ask(context.judge, request, Judged, place=place)).value
+    details = {
+        "judge": context.judge.endpoint.model,
+        "prompt": template.digest[:16],
+        "verdict": judged.verdict,
+        "why": judged.why,
+    }
+    right = judged.verdict == "correct"
+    return Verdict(float(right), plain(answer), f"judged {judged.verdict}: {judged.why}", details)
+
+
+def plain(text: str) -> str:
+    """Returns a text without what does not matter when answers are compared."""
+    text = unicodedata.normalize("NFKC", text).casefold()
+    kept = "".join(c if c.isalnum() or c in ".,%-" else " " for c in text)
+    kept = re.sub(r"(?<=\d),(?=\d{3}\b)", "", kept)
+    kept = re.sub(r"(?<!\d)[.,-]|[.,-](?!\d)", " ", kept)
+    return " ".join(ARTICLES.sub(" ", kept).split())
+
+
+def golds(problem: Problem) -> tuple[str, ...]:
+    """Returns the answers that a problem has: one, or the field `answers` where it is a list."""
+    listed = problem.meta.get("answers")
+    more = [str(answer) for answer in listed] if isinstance(listed, list) else []
+    return tuple(dict.fromkeys(answer for answer in (problem.answer, *more) if answer))
+
+
+def check(problem: Problem) -> str | None:
+    """Returns what is wrong with a ground truth, or None."""
+    if not golds(problem):
+        return "there is none"
+    return None if all(map(plain, golds(problem))) else "it holds no word and no number"
+
+
+DOMAIN = Domain(
+    name="web",
+    verify=verify,
+    check=check,
+    extra=("answers",),
+    ground_truth=False,
+    agent_objective=AGENT_OBJECTIVE,
+    learning_objective=LEARNING_OBJECTIVE,
+    reconcile=True,
+)
