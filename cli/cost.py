@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -204,10 +204,10 @@ def print_estimate(
     settings: TrainSettings,
     domain: Domain,
     dataset: Sequence[Problem],
-    heldout: Sequence[Problem],
+    others: Mapping[str, Sequence[Problem]],
     config: Path | None,
 ) -> None:
-    """Prints what a run would take."""
+    """Prints what a run would take. `others` are its problems for heldout, gate and sealed."""
     from tfgrpo.estimate import answer_lengths, estimate
     from tfgrpo.training import reflection_of
 
@@ -226,7 +226,9 @@ def print_estimate(
         domain,
         domain.template("rollout", folder),
         reflection_of(settings, domain, folder),
-        heldout=heldout,
+        heldout=others["heldout"][: settings.heldout_problems],
+        gate=others["gate"][: settings.gate_problems],
+        sealed=others["sealed"],
         price=policy,
         reflection_price=reflection,
         lengths=lengths,

@@ -2,41 +2,21 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from tfgrpo.cli import options, text
+from tfgrpo.cli import evaluating, options, text
 from tfgrpo.cli.context import REVISION, App, pass_app
 
 if TYPE_CHECKING:
-    from tfgrpo.budget import Budget
     from tfgrpo.domain import Domain
-    from tfgrpo.prices import Price
     from tfgrpo.problems import Problem
-    from tfgrpo.serving import Endpoints
     from tfgrpo.settings import EvalSettings
-    from tfgrpo.store.journal import Journal
     from tfgrpo.store.records import Version
-    from tfgrpo.store.runs import Evaluation, Run
-    from tfgrpo.verify import Verifier
-
-FROM_RUN = (
-    "domain",
-    "agent_objective",
-    "prompts",
-    "concurrency",
-    "max_tokens",
-    "task_timeout",
-    "mode",
-    "tools",
-    "turns",
-    "inject",
-    "top_k",
-)
+    from tfgrpo.store.runs import Evaluation
 
 
 @click.command("eval")
@@ -73,159 +53,32 @@ def eval_(
       tfgrpo eval heldout.jsonl --library HEAD --samples 4
       tfgrpo eval heldout.jsonl --library HEAD --against v0 --samples 4
     """
-    from tfgrpo.serving import opened
     from tfgrpo.settings import SettingsError
-    from tfgrpo.store.journal import Journal
-    from tfgrpo.verify import Verifier, check_golds
 
     store = app.store
     versions = [store.resolve(library)]
     if against is not None:
         versions.append(store.resolve(against))
-    settings = _settings(app, versions[0], config, {"data": data, **options.flags(values)})
+    given = {"data": data, **options.flags(values)}
+    settings = evaluating.settings_of(app, versions[:1], config, given)
     if not settings.data:
         raise SettingsError("no problems are named", hint="tfgrpo eval DATA")
     domain = options.domain(app, settings.domain)
-    dataset = domain.problems(settings.data, settings.fields)[:problems]
-    _warn(app, versions[0], dataset)
     named = settings.data
-    kept = {"data": options.kept_path(app, named)}
-    settings = settings.model_copy(update=kept)
-    known = recorded(app, versions, dataset, settings, domain)
-    if all(known):
-        _print(app, versions, dataset, settings, domain, as_json)
-        return
-    check_golds(dataset, named, domain)
-    from tfgrpo.cli import cost, live
-
-    prices = cost.prices(app, config, settings.models)
-    limit = cost.budget(app, config, budget, None, None not in prices)
-    with live.Fetch() as bar, opened(settings, os.environ, bar.update) as endpoints:
-        bar.close()
-        journal = Journal(store.path)
-        try:
-            with Verifier() as verifier:
-                asked = (app, versions, dataset, settings, domain, endpoints, verifier, journal)
-                run(*asked, prices, as_json, budget=limit)
-        except KeyboardInterrupt:
-            click.echo("interrupted; every answer is kept, the same command goes on", err=True)
-            click.get_current_context().exit(130)
-        finally:
-            journal.close()
+    dataset = domain.problems(named, settings.fields)[:problems]
+    evaluating.warn_of_leaks(app, versions[0], dataset)
+    settings = settings.model_copy(update={"data": options.kept_path(app, named)})
+    evaluating.ensure(app, versions, dataset, named, settings, domain, config, budget)
+    tell(app, versions, dataset, settings, domain, as_json)
 
 
-def _warn(app: App, version: Version, dataset: Sequence[Problem]) -> None:
-    """Says which of these problems the library was trained on, or that this cannot be told."""
-    from tfgrpo.leakage import told_leaks
-    from tfgrpo.rows import DatasetError
-    from tfgrpo.settings import TrainSettings
-    from tfgrpo.store.revisions import run_of_history
-
-    name = run_of_history(app.store, version)
-    if name is None:
-        return
-    run = app.store.runs.find(name)
-    if run is None:  # runs do not travel between stores
-        options.warn(
-            [f"cannot tell whether these problems were trained on: run {name} is not in this store"]
-        )
-        return
-    trained = TrainSettings(**run.config)
-    domain = options.domain(app, trained.domain)
-    data = options.opened_data(app, trained.data)
-    try:
-        training = domain.problems(data, trained.fields)
-    except DatasetError as error:
-        options.warn([f"cannot tell whether these problems were trained on: {error}"])
-        return
-    options.warn(told_leaks(training, dataset, data))
-
-
-def _settings(app: App, version: Version, config: Path | None, given: Any) -> EvalSettings:
-    from tfgrpo.api import trained_with
-    from tfgrpo.settings import EvalSettings, build
-
-    tables = options.from_file(app, config)
-    store = app.store
-    frozen = trained_with(store, version) or trained_with(store, store.head.version)
-    trained = {key: frozen[key] for key in FROM_RUN if key in frozen} | frozen.get("models", {})
-    if trained.get("prompts"):
-        trained["prompts"] = str(options.opened_path(app, trained["prompts"]))
-    spec = given.get("domain") or tables.get("eval", {}).get("domain") or trained.get("domain")
-    options.domain(app, spec)  # so that its module can be imported from here on
-    tools = options.tools(app, tables, given)
-    layers = [given, tools, tables.get("eval", {}), trained, tables.get("model", {}), {"data": ""}]
-    return build(EvalSettings, *layers)
-
-
-def recorded(
+def tell(
     app: App,
     versions: Sequence[Version],
     dataset: Sequence[Problem],
     settings: EvalSettings,
     domain: Domain,
-) -> list[Evaluation | None]:
-    """Returns the evaluations under these conditions that are there already."""
-    from tfgrpo.evaluation import conditions
-    from tfgrpo.store.canonical import digest
-
-    key = digest(conditions(dataset, settings, domain)).hex()
-    return [app.store.runs.evaluation(version.number, key) for version in versions]
-
-
-def run(
-    app: App,
-    versions: Sequence[Version],
-    dataset: Sequence[Problem],
-    settings: EvalSettings,
-    domain: Domain,
-    endpoints: Endpoints,
-    verifier: Verifier,
-    journal: Journal,
-    prices: tuple[Price | None, Price | None],
     as_json: bool = False,
-    *,
-    budget: Budget | None = None,
-    of: Run | None = None,
-) -> None:
-    """Evaluates versions on a dataset, showing how it goes on, and prints what came of it.
-
-    `of` is the training run that it belongs to.
-    """
-    import asyncio
-
-    from tfgrpo.cli import live
-    from tfgrpo.evaluation import EvalProgress, evaluate
-
-    progress = EvalProgress(0)
-    with live.evaluation(progress):
-        asyncio.run(
-            evaluate(
-                app.store,
-                versions,
-                dataset,
-                settings,
-                endpoints,
-                verifier,
-                journal,
-                domain=domain,
-                price=prices[0],
-                reflection_price=prices[1],
-                budget=budget,
-                run=of,
-                progress=progress,
-            )
-        )
-    _print(app, versions, dataset, settings, domain, as_json)
-
-
-def _print(
-    app: App,
-    versions: Sequence[Version],
-    dataset: Sequence[Problem],
-    settings: EvalSettings,
-    domain: Domain,
-    as_json: bool,
 ) -> None:
     """Prints evaluations that are there, and how they compare with the first of them.
 
@@ -239,7 +92,7 @@ def _print(
     pairs = [
         (version, evaluation)
         for version, evaluation in zip(
-            versions, recorded(app, versions, dataset, settings, domain), strict=True
+            versions, evaluating.recorded(app, versions, dataset, settings, domain), strict=True
         )
         if evaluation is not None
     ]

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 import click
 
-from tfgrpo.cli import show, text
+from tfgrpo.cli import credit, show, text
 from tfgrpo.cli.context import EXPERIENCE, REVISION, App, pass_app
 from tfgrpo.cli.events import evidence_words
 from tfgrpo.store.blame import Blame
+from tfgrpo.store.records import Version
+from tfgrpo.store.store import Store
+
+if TYPE_CHECKING:
+    from tfgrpo.crediting import Credited
 
 json_option = click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
 
@@ -38,7 +44,8 @@ def history(app: App, experience: str, as_json: bool) -> None:
 def blame(app: App, revision: str, as_json: bool) -> None:
     """Show who last shaped each experience: version, run, step and problem, and its votes.
 
-    =3 says that three KEEPs have confirmed it since.
+    =3 says that three KEEPs have confirmed it since. What it does to the reward is shown where
+    a run with --credit has found it out.
 
     \b
     Examples:
@@ -48,7 +55,9 @@ def blame(app: App, revision: str, as_json: bool) -> None:
     from tfgrpo.store import blame as blames
 
     store = app.store
-    found = blames.blame(store, store.resolve(revision))
+    version = store.resolve(revision)
+    found = blames.blame(store, version)
+    known = _credits(store, version)
     if as_json:
         text.emit_json(
             [
@@ -60,15 +69,37 @@ def blame(app: App, revision: str, as_json: bool) -> None:
                     "time": b.version.time,
                     "keeps": b.keeps,
                     "evidence": b.event.evidence,
+                    "credit": _effect(known.get(b.experience.id)),
                 }
                 for b in found
             ]
         )
     else:
-        text.emit(app, _lines(found))
+        text.emit(app, _lines(found, known))
 
 
-def _lines(found: list[Blame]) -> Iterator[str]:
+def _credits(store: Store, version: Version) -> dict[str, Credited]:
+    """Returns what is known of experiences' effects; nothing is imported where no run looked."""
+    if not any(run.config.get("dropout") for run in store.runs.all()):
+        return {}
+    from tfgrpo.crediting import credits
+
+    return {one.experience.id: one for one in credits(store, version) if one.credit}
+
+
+def _effect(one: Credited | None) -> dict[str, float | str] | None:
+    if one is None or one.credit is None:
+        return None
+    found = one.credit
+    return {
+        "effect": found.effect,
+        "low": found.low,
+        "high": found.high,
+        "verdict": found.verdict,
+    }
+
+
+def _lines(found: list[Blame], known: Mapping[str, Credited]) -> Iterator[str]:
     for number, b in enumerate(found):
         label = click.style(f"[G{number}]", fg="cyan") + " "
         yield from text.wrap(text.words(b.experience.text), first=label, indent=6)
@@ -81,3 +112,6 @@ def _lines(found: list[Blame]) -> Iterator[str]:
         told = evidence_words(b.event) or f"by {b.version.author}"
         line += text.words(f"{told}, {text.age(b.version.time)}", dim=True)
         yield from text.wrap(line, first=" " * 6, indent=6)
+        if b.experience.id in known:
+            effect = credit.words(known[b.experience.id])
+            yield from text.wrap(effect, first=" " * 6 + "effect ", indent=6)

@@ -102,6 +102,7 @@ def _where(progress: Progress) -> str:
         "rollouts": f"rollouts {progress.attempts_done}/{progress.attempts}",
         "reflection": f"comparing groups {progress.reflected}/{progress.mixed}",
         "controller": "deciding what to keep",
+        "gate": "trying the candidate on held-out problems",
         "finished": "finished",
     }[progress.phase]
     if progress.stopping:

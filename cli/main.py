@@ -17,6 +17,8 @@ COMMANDS = {
     "init": ("init", "make a store here"),
     "train": ("train", "learn from problems"),
     "eval": ("evaluate", "score a library on a dataset"),
+    "compare": ("compare", "is one library better than another?"),
+    "power": ("compare", "how many problems would decide it"),
     "verify": ("verify", "try a verifier on cases"),
     "runs": ("runs", "list training runs, or show one"),
     "cost": ("cost", "tokens and money spent, by stage and step"),
@@ -35,6 +37,7 @@ COMMANDS = {
     "edit": ("edit", "edit the library in your editor"),
     "history": ("history", "every event of one experience"),
     "blame": ("history", "who last shaped each experience"),
+    "credit": ("credit", "which experiences help and which harm"),
     "switch": ("moves", "go onto a branch"),
     "reset": ("moves", "move HEAD's branch"),
     "undo": ("moves", "take back the last operation"),
@@ -61,8 +64,11 @@ COMMANDS = {
     "completion": ("completion", "print the shell's completion script"),
 }
 SECTIONS = (
-    ("Learn", ("init", "train", "eval", "verify", "runs", "plot", "cost")),
-    ("Look", ("log", "show", "diff", "blame", "history", "bisect", "status", "stats")),
+    ("Learn", ("init", "train", "eval", "compare", "power", "verify", "runs", "plot", "cost")),
+    (
+        "Look",
+        ("log", "show", "diff", "blame", "credit", "history", "bisect", "status", "stats"),
+    ),
     ("Move", ("checkout", "switch", "branch", "tag", "reset", "undo", "redo", "reflog")),
     ("Change", ("add", "modify", "delete", "keep", "edit", "merge", "cherry-pick", "revert")),
     (

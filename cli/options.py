@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from tfgrpo.domain import Domain
 
 F = TypeVar("F", bound=Callable[..., Any])
-PATHS = ("data", "heldout", "prompts")
+PATHS = ("data", "heldout", "gate", "sealed", "prompts")
 FILES = (*PATHS, "corpus")
 
+MODEL = click.option("--model", help="local:NAME, or a model at --base-url.")
 SHARED = (
     click.option("--config", type=click.Path(path_type=Path), help="Settings; else tfgrpo.toml."),
     click.option(
@@ -48,7 +49,7 @@ SHARED = (
         help="Put the whole library into a prompt, or what fits the problem best.  [all]",
     ),
     click.option("--top-k", type=int, help="Experiences in a prompt with --inject top-k.  [8]"),
-    click.option("--model", help="local:NAME, or a model at --base-url."),
+    MODEL,
     click.option("--base-url", help="An OpenAI-compatible endpoint, as http://127.0.0.1:8000/v1."),
     click.option("--api-key-env", help="The environment variable that holds the key."),
     click.option("--agent-objective", help="What attempts are for, in your words."),
@@ -65,6 +66,13 @@ def shared(command: F) -> F:
     """Adds the flags that training and evaluation share."""
     for option in reversed(SHARED):
         command = option(command)
+    return command
+
+
+def shared_by_models(command: F) -> F:
+    """Adds the flags that `shared` does, without --model, for a command that takes several."""
+    for option in reversed(SHARED):
+        command = command if option is MODEL else option(command)
     return command
 
 

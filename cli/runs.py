@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 
 import click
 
 from tfgrpo.accounts import Account, account, versions_of
-from tfgrpo.cli import text
+from tfgrpo.cli import heldout, text
 from tfgrpo.cli.context import RUN, App, pass_app
 from tfgrpo.cli.show import mishap_lines
 from tfgrpo.store.runs import Run
@@ -33,7 +34,7 @@ def runs(app: App, name: str | None, as_json: bool) -> None:
         if as_json:
             text.emit_json(_object(store, run))
         else:
-            text.emit(app, _lines(store, run))
+            text.emit(app, _lines(app, store, run))
     elif as_json:
         text.emit_json([_object(store, run) for run in store.runs.all()])
     else:
@@ -64,7 +65,7 @@ def mishaps_told(found: Account) -> str:
     return ", ".join(parts)
 
 
-def _lines(store: Store, run: Run) -> Iterator[str]:
+def _lines(app: App, store: Store, run: Run) -> Iterator[str]:
     yield f"{click.style('run ' + run.name, bold=True)}: {store.runs.state(run)}, " + (
         f"on branch {run.branch}, from v{run.base}, begun {text.when(run.time)} by {run.author}"
     )
@@ -73,6 +74,7 @@ def _lines(store: Store, run: Run) -> Iterator[str]:
     for key, value in (models | config).items():
         if value not in (None, "", {}):
             yield from text.wrap(text.words(str(value)), first=f"  {key}: ", indent=4)
+    yield from heldout.seal_lines(app, run)
     yield ""
     for version in versions_of(store, run):
         words = [text.Word(version.name, fg="yellow"), *text.counts(store.counts(version))]
@@ -108,8 +110,16 @@ def _object(store: Store, run: Run) -> dict[str, Any]:
         "time": run.time,
         "config": run.config,
         "steps": [version.name for version in versions_of(store, run)],
+        "sealed": _seal(store, run),
         "mishaps": [m._asdict() | {"version": m.version.name} for m in found.mishaps],
         "repaired": found.repaired,
         "usage": {stage: u._asdict() for stage, u in store.runs.usage(run).items()},
         "states": [state._asdict() for state in store.runs.states(run)],
     }
+
+
+def _seal(store: Store, run: Run) -> dict[str, Any] | None:
+    from tfgrpo.sealed import seal
+
+    found = seal(store, run)
+    return None if found is None else {**asdict(found), "intact": found.intact}

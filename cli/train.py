@@ -9,21 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tfgrpo.cli import checkout, options, text
+from tfgrpo.cli import checkout, heldout, options, text
 from tfgrpo.cli.context import BRANCH, RUN, App, author, force_option, pass_app
 
 if TYPE_CHECKING:
-    from tfgrpo.budget import Budget
-    from tfgrpo.domain import Domain
-    from tfgrpo.prices import Price
-    from tfgrpo.problems import Problem
-    from tfgrpo.serving import Endpoints
-    from tfgrpo.settings import TrainSettings
-    from tfgrpo.store.journal import Journal
     from tfgrpo.store.records import Version
     from tfgrpo.store.runs import Run
     from tfgrpo.store.store import Store
-    from tfgrpo.verify import Verifier
+
+PROMPTS = (
+    *("rollout", "summary", "comparison", "controller", "strategies", "prune"),
+    *("rejected", "credit"),
+)
 
 
 @click.command()
@@ -56,6 +53,13 @@ if TYPE_CHECKING:
     type=float,
     help="Leave this share of the library out of each attempt, to see what helps.  [0]",
 )
+@click.option("--credit", metavar="dropout=RATE", help="The same, by its purpose.")
+@click.option(
+    "--controller-sees-credit",
+    is_flag=True,
+    default=None,
+    help="Tell the controller what each experience did to the reward.",
+)
 @click.option("--reflection-model", help="Summarises, compares and controls; else --model.")
 @click.option("--reflection-base-url", help="Its endpoint; else --base-url.")
 @click.option("--reflection-api-key-env", help="Its key's variable; else --api-key-env.")
@@ -80,6 +84,10 @@ if TYPE_CHECKING:
 @click.option("--heldout", help="Problems to compare on at the end, against the empty library.")
 @click.option("--heldout-samples", type=int, help="Attempts at each of them.  [2]")
 @click.option("--heldout-problems", type=int, help="How many of them, from the top; else all.")
+@click.option("--gate", help="Problems on which a library must not be worse to be the next one.")
+@click.option("--gate-samples", type=int, help="Attempts at each of them.  [4]")
+@click.option("--gate-problems", type=int, help="How many of them, from the top; else all.")
+@click.option("--sealed", help="Problems to compare on once, when all is done; on record.")
 @click.option("--estimate", is_flag=True, help="Say what it would take, and do nothing.")
 @click.option("--budget", help="Stop before this is spent: 5.00 in dollars, or 200000tok.")
 @force_option
@@ -119,7 +127,7 @@ def train(
             raise click.UsageError("--estimate is for a run that is not begun")
         run, resumed = app.store.runs.get(resume), True
     else:
-        given = options.flags(values)
+        given = _credited(options.flags(values))
         run, resumed = _begin(app, data, name, new, config, given, estimate, budget)
     try:
         _work(app, run, resumed, config, budget)
@@ -131,6 +139,21 @@ def train(
         click.echo(f"`tfgrpo train --resume {run.name}` goes on from there")
         click.get_current_context().exit(130)
     _tell(app, run, time.monotonic() - started)
+
+
+def _credited(given: dict[str, Any]) -> dict[str, Any]:
+    """Returns flags with --credit as the setting that it is."""
+    credit = given.pop("credit", None)
+    if credit is None:
+        return given
+    name, _, rate = credit.partition("=")
+    try:
+        dropout = float(rate)
+    except ValueError:
+        dropout = -1.0
+    if name != "dropout" or not 0 < dropout < 1:
+        raise click.BadParameter(f"{credit!r} is not dropout=0.2", param_hint="--credit")
+    return {**given, "dropout": dropout}
 
 
 def _need_store(app: App) -> None:
@@ -184,25 +207,21 @@ def _begin(
         )
     dataset = domain.problems(asked.data, asked.fields)
     check_golds(dataset, asked.data, domain)
-    heldout: tuple[Problem, ...] = ()
-    if asked.heldout:
-        heldout = domain.problems(asked.heldout, asked.fields)
-        check_golds(heldout, asked.heldout, domain)
     options.warn(leakage.told_duplicates(dataset, asked.data))
-    options.warn(leakage.told_leaks(dataset, heldout, asked.data))
-    for prompt in ("rollout", "summary", "comparison", "controller", "strategies", "prune"):
+    others = heldout.checked(app, asked, domain, dataset)
+    for prompt in PROMPTS:
         domain.template(prompt, Path(asked.prompts) if asked.prompts else None)
     of_embeddings = cost.embedding_price(app, config, asked.models)
     known = None not in (*cost.prices(app, config, asked.models), of_embeddings)
     cost.budget(app, config, budget, None, known)
     if estimate:
-        heldout = heldout[: asked.heldout_problems]
-        cost.print_estimate(app, asked, domain, dataset, heldout, config)
+        cost.print_estimate(app, asked, domain, dataset, others, config)
         click.get_current_context().exit()
     serving.check(asked.models, os.environ)
     kept: dict[str, Any] = {
         "data_digest": problems.digest(dataset),
         "domain": options.kept_domain(app, asked.domain),
+        **heldout.digests(others),
     }
     for key in options.PATHS:
         if getattr(asked, key):
@@ -236,6 +255,7 @@ def _work(app: App, run: Run, resumed: bool, config: Path | None, given: str | N
             f"{path} has changed since run {run.name} began",
             hint="put the file back to go on with it, or begin another run with --new",
         )
+    gate = heldout.opened(app, run, settings, domain, "gate")
     prices = cost.prices(app, config, settings.models)
     of_embeddings = cost.embedding_price(app, config, settings.models)
     budget = cost.budget(app, config, given, run, None not in (*prices, of_embeddings))
@@ -268,62 +288,17 @@ def _work(app: App, run: Run, resumed: bool, config: Path | None, given: str | N
                         reflection_price=prices[1],
                         embedding_price=of_embeddings,
                         budget=budget,
+                        gate=gate,
                     )
                     with live.training(training.progress) as shown:
                         training.watch = lambda version: shown.say(_line(app.store, version))
                         asyncio.run(training.run(finish=False))
-                    if settings.heldout:
-                        what = (app, run, settings, domain, endpoints, verifier, journal)
-                        _compare(*what, prices, budget)
+                    final = app.store.resolve(f"{run.name}/step_{_steps_done(app.store, run)}")
+                    what = (app, run, final, settings, domain, endpoints, verifier, journal)
+                    heldout.compare_at_end(*what, prices, budget)
                     app.store.runs.note(run, "finished")
             finally:
                 journal.close()
-
-
-def _compare(
-    app: App,
-    run: Run,
-    settings: TrainSettings,
-    domain: Domain,
-    endpoints: Endpoints,
-    verifier: Verifier,
-    journal: Journal,
-    prices: tuple[Price | None, Price | None],
-    budget: Budget | None,
-) -> None:
-    """Compares what was learned with the empty library, on the held-out problems."""
-    from tfgrpo.cli import evaluate
-    from tfgrpo.settings import EvalSettings
-
-    assert settings.heldout is not None
-    path = options.opened_data(app, settings.heldout)
-    heldout = domain.problems(path, settings.fields)[: settings.heldout_problems]
-    shared = {name: getattr(settings, name) for name in EvalSettings.model_fields if name in SHARED}
-    asked = EvalSettings(
-        data=settings.heldout,
-        samples=settings.heldout_samples,
-        temperature=settings.temperature,
-        **shared,
-    )
-    final = app.store.version(app.store.tags()[f"{run.name}/step_{_steps_done(app.store, run)}"])
-    empty = app.store.version(0)
-    what = (app, [final, empty], heldout, asked, domain, endpoints, verifier, journal)
-    evaluate.run(*what, prices, budget=budget, of=run)
-
-
-SHARED = (
-    "domain",
-    "fields",
-    "models",
-    "agent_objective",
-    "prompts",
-    "concurrency",
-    "max_tokens",
-    "task_timeout",
-    "seed",
-    "inject",
-    "top_k",
-)
 
 
 def _line(store: Store, version: Version) -> str:

@@ -40,7 +40,7 @@ class Run(NamedTuple):
 
 
 class RunState(NamedTuple):
-    """started, resumed, interrupted, failed or finished, with what is worth saying about it."""
+    """started, resumed, unsealed, interrupted, failed or finished, with what there is to say."""
 
     state: str
     detail: str | None
@@ -227,7 +227,7 @@ class Runs:
             return "running"
         states = self.states(run)
         last = states[-1].state if states else "created"
-        return "interrupted" if last in ("started", "resumed") else last
+        return "interrupted" if last in ("started", "resumed", "unsealed") else last
 
     def lock_path(self, run: Run) -> Path:
         """Returns the file whose lock the run's process holds while it lives."""
@@ -343,6 +343,10 @@ class Runs:
     def evaluations(self, version: int) -> list[Evaluation]:
         """Returns the evaluations of a version, oldest first."""
         return self._evaluations("where version = ?", (version,))
+
+    def all_evaluations(self) -> list[Evaluation]:
+        """Returns every evaluation, oldest first."""
+        return self._evaluations("", ())
 
     def _evaluations(self, where: str, values: Sequence[object]) -> list[Evaluation]:
         rows = self._port.rows(

@@ -67,6 +67,7 @@ class Desk:
                     self.verifier,
                     journal,
                     domain=domain,
+                    gate=problems.load(Path(gated)) if (gated := self.settings.gate) else (),
                 )
                 asyncio.run(training.run())
                 return training

@@ -32,11 +32,14 @@ from tfgrpo.domain import sample_seed
 from tfgrpo.draft import Draft, words
 from tfgrpo.embeddings import Embeddings
 from tfgrpo.endpoint import CallFailed, Request
+from tfgrpo.notes import Notes
 from tfgrpo.similar import similar, told
 from tfgrpo.store.canonical import derived_id
 from tfgrpo.store.records import Library, Operation
 
 CONTROLLER_TOKENS = 600
+DROPPED = "the controller dropped it: it says what the gate rejected"
+NOTHING = Notes()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +66,7 @@ class Decision(BaseModel):
 
     about: str = ""
     closest: str | None = None
-    decision: Literal["new", "same", "refines", "contradicts"]
+    decision: Literal["new", "same", "refines", "contradicts", "drop"]
     text: str = Field(default="", max_length=4000)
 
 
@@ -78,12 +81,14 @@ async def plan(
     evidence: Mapping[str, Any],
     opening: capacity.Room | None = None,
     embeddings: Embeddings | None = None,
+    notes: Notes = NOTHING,
 ) -> Plan:
     """Decides about the lessons of a batch, one after the other.
 
     `uid` names the run, from which the ids of new experiences follow; `evidence` goes onto
     every operation beside the lesson's own; `opening` are operations that come before all lessons.
-    `embeddings` tell what is close in meaning. EndpointError is let through.
+    `embeddings` tell what is close in meaning. Where `notes` tell of rejected changes, a lesson
+    may be dropped, on record. EndpointError is let through.
     """
     opening = opening or capacity.Room()
     draft = Draft(library).after(opening.operations)
@@ -96,7 +101,7 @@ async def plan(
         call: tuple[str, ...] = ()
         if known is not None:
             decision, label = Decision(decision="same"), known
-        elif not draft.texts and words(lesson.text) <= reflection.max_words:
+        elif not draft.texts and not notes.rejected and words(lesson.text) <= reflection.max_words:
             decision, label = Decision(decision="new", text=lesson.text), None
         else:
             try:
@@ -107,13 +112,17 @@ async def plan(
             ids = draft.labels
             alike = told(near, {id: label for label, id in ids.items()})
             try:
-                typed = await _decide(calls, reflection, lesson, draft, alike, step, number)
+                what = (lesson, draft, alike, notes)
+                typed = await _decide(calls, reflection, *what, step, number)
             except CallFailed as error:
                 refused.append(Refusal(lesson.text, lesson.group.problem.id, str(error)))
                 continue
             decision, call = typed.value, (typed.key,)
             label = ids.get(decision.closest or "")
             repaired += typed.repaired
+            if decision.decision == "drop":
+                refused.append(Refusal(lesson.text, lesson.group.problem.id, DROPPED))
+                continue
         text = _text(decision, lesson, reflection.max_words)
         operation = _operation(decision, label, text, draft, derived_id(uid, step, number))
         operation = operation._replace(
@@ -142,29 +151,33 @@ async def _decide(
     lesson: Lesson,
     draft: Draft,
     alike: str,
+    notes: Notes,
     step: int,
     number: int,
 ) -> structured.Typed[Decision]:
     labels = draft.labels
+    messages = reflection.controller.render(
+        {
+            "learning_objective": reflection.learning_objective,
+            "max_words": str(reflection.max_words),
+            "library": draft.prompt(),
+            "lesson": lesson.text,
+            "reason": lesson.reason,
+            "similar": alike,
+        }
+    )
     request = Request(
         stage="controller",
-        messages=reflection.controller.render(
-            {
-                "learning_objective": reflection.learning_objective,
-                "max_words": str(reflection.max_words),
-                "library": draft.prompt(),
-                "lesson": lesson.text,
-                "reason": lesson.reason,
-                "similar": alike,
-            }
-        ),
+        messages=notes.added(messages, labels),
         temperature=reflection.temperature,
         max_tokens=CONTROLLER_TOKENS,
         seed=sample_seed(reflection.seed, "controller", step, number),
-        schema=schema(list(labels)),
+        schema=schema(list(labels), drop=bool(notes.rejected)),
     )
 
     def check(decision: Decision) -> str | None:
+        if decision.decision == "drop":
+            return None if notes.rejected else "the decision is new, same, refines or contradicts"
         if decision.decision != "new" and decision.closest not in labels:
             return f"there is no experience {decision.closest}; closest is one of {list(labels)}"
         if decision.decision == "same":
@@ -182,15 +195,16 @@ async def _decide(
     return await structured.ask(calls, request, Decision, place=(step, number), check=check)
 
 
-def schema(labels: Sequence[str]) -> dict[str, Any]:
+def schema(labels: Sequence[str], *, drop: bool = False) -> dict[str, Any]:
     """Returns the JSON schema of a decision; labels are an enum of those that exist."""
+    decisions = ["new", "same", "refines", "contradicts", *(["drop"] if drop else [])]
     return {
         "type": "object",
         "additionalProperties": False,
         "required": ["about", "decision", "closest", "text"],
         "properties": {
             "about": {"type": "string", "maxLength": 120},
-            "decision": {"enum": ["new", "same", "refines", "contradicts"]},
+            "decision": {"enum": decisions},
             "closest": {"enum": [*labels, None]},
             "text": {"type": "string", "maxLength": 220},
         },

@@ -95,23 +95,28 @@ def estimate(
     reflection: Reflection,
     *,
     heldout: Sequence[Problem] = (),
+    gate: Sequence[Problem] = (),
+    sealed: Sequence[Problem] = (),
     price: Price | None,
     reflection_price: Price | None,
     lengths: Mapping[str, float] | None = None,
 ) -> Estimate:
     """Returns what training on a dataset will take, from the library that it starts at.
 
-    `heldout` are the problems that it is compared on at the end, against the empty library;
+    `heldout` and `sealed` are the problems that it is compared on at the end, against the empty
+    library, and `gate` those on which each step's candidate is tried;
     `lengths` gives the mean answer of each stage in tokens, where it is known.
     """
     figures = []
     for upper in (False, True):
         work = _Work(upper, settings, {**ANSWER, **(lengths or {})}, library)
-        prompts = _prompts(work, dataset, heldout, settings, library, domain, template, reflection)
+        asked = (*heldout, *gate, *sealed)
+        prompts = _prompts(work, dataset, asked, settings, library, domain, template, reflection)
         for _ in range(settings.epochs):
             for start in range(0, len(dataset), settings.batch_size):
                 work.step(min(settings.batch_size, len(dataset) - start), prompts)
-        work.comparison_at_the_end(len(heldout), prompts["evaluation"])
+                work.gate(len(gate), prompts["evaluation"])
+        work.comparison_at_the_end(len(heldout) + len(sealed), prompts["evaluation"])
         figures.append(
             tuple(
                 work.stage(stage, price if stage in ("rollout", "evaluation") else reflection_price)
@@ -186,6 +191,7 @@ class _Work:
         }
         self._quoted = QUOTED if upper else 1.0
         self._grown = 0.0
+        self._gated = False
         self._room = max(0.0, float(settings.library_tokens or 0) - count(prompt_text(library)))
         self._opening = float(len(library))
 
@@ -226,6 +232,14 @@ class _Work:
         over = max(0.0, self._grown + new - self._room)
         self._add("prune", lessons * NEW * min(1.0, over / new) if new else 0.0, prompt)
         self._grown = min(self._grown + new, self._room)
+
+    def gate(self, problems: int, prompt: float) -> None:
+        """Adds a step's candidate and the library in force, which only the first is new to."""
+        calls = problems * self._settings.gate_samples
+        self._add("evaluation", calls, prompt + self._grown)
+        if not self._gated:
+            self._add("evaluation", calls, prompt)
+        self._gated = True
 
     def comparison_at_the_end(self, problems: int, prompt: float) -> None:
         """Adds the held-out attempts, with what was learned and with the empty library."""

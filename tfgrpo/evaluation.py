@@ -9,7 +9,6 @@ same conditions it is read, not repeated, and one that was cut off goes on from 
 from __future__ import annotations
 
 import time
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,7 +31,7 @@ from tfgrpo.settings import EvalSettings
 from tfgrpo.store.canonical import digest
 from tfgrpo.store.find import project_root
 from tfgrpo.store.journal import Journal
-from tfgrpo.store.records import Version
+from tfgrpo.store.records import Library, Version
 from tfgrpo.store.runs import Evaluation, Run, Score
 from tfgrpo.store.store import Store
 from tfgrpo.tasks import gathered
@@ -116,27 +115,74 @@ async def evaluate(
 ) -> list[Evaluation]:
     """Returns the evaluation of each version, making those that are not there yet.
 
-    `run` is the one whose costs it belongs to.
+    `run` is the one whose costs it belongs to. The endpoints are closed.
     """
-    asked = conditions(dataset, settings, domain)
-    key = digest(asked).hex()
+    key = digest(conditions(dataset, settings, domain)).hex()
     distinct = {version.number: version for version in versions}.values()
     missing = [v for v in distinct if store.runs.evaluation(v.number, key) is None]
+    try:
+        scores = await examine(
+            store,
+            [store.library(version) for version in missing],
+            dataset,
+            settings,
+            endpoints,
+            verifier,
+            journal,
+            domain=domain,
+            price=price,
+            reflection_price=reflection_price,
+            budget=budget,
+            run=run,
+            progress=progress,
+        )
+    finally:
+        await endpoints.policy.close()
+        await endpoints.reflection.close()
+    for version, rows in zip(missing, scores, strict=True):
+        record(store, version, dataset, settings, rows, domain)
+    found = [store.runs.evaluation(version.number, key) for version in versions]
+    return [evaluation for evaluation in found if evaluation is not None]
+
+
+async def examine(
+    store: Store,
+    libraries: Sequence[Library],
+    dataset: Sequence[Problem],
+    settings: EvalSettings,
+    endpoints: Endpoints,
+    verifier: Verifier,
+    journal: Journal,
+    *,
+    domain: Domain = math.DOMAIN,
+    price: Price | None = None,
+    reflection_price: Price | None = None,
+    budget: Budget | None = None,
+    run: Run | None = None,
+    progress: EvalProgress | None = None,
+) -> list[list[Score]]:
+    """Returns the scores of each library, which need not be a version's.
+
+    Answers come from the journal where the same prompt was answered under the same conditions.
+    Nothing else is recorded. Raises EndpointError when no attempt under one could be scored.
+    """
+    if not libraries:
+        return []
     progress = progress or EvalProgress(0)
-    progress.total = len(missing) * len(dataset) * settings.samples
-    meter = progress.meter
+    progress.total += len(libraries) * len(dataset) * settings.samples
+    scope = f"evaluation/{digest(conditions(dataset, settings, domain)).hex()}"
 
     def asking(endpoint: Endpoint, price: Price | None) -> Calls:
         return Calls(
             endpoint,
             journal,
             store.runs,
-            scope=f"evaluation/{key}",
+            scope=scope,
             run=run,
             concurrency=endpoints.concurrency,
             timeout=settings.task_timeout,
             price=price,
-            meter=meter,
+            meter=progress.meter,
             budget=budget,
         )
 
@@ -145,10 +191,9 @@ async def evaluate(
     judge = calls if same else asking(endpoints.reflection, reflection_price)
     prompts = Path(settings.prompts) if settings.prompts else None
     template = domain.template("rollout", prompts)
-    libraries = {version.number: store.library(version) for version in missing}
 
-    async def one(version: Version, problem: Problem, sample: int) -> Rollout:
-        library = relevant(libraries[version.number], problem.problem, settings.injected)
+    async def one(library: Library, problem: Problem, sample: int) -> Rollout:
+        library = relevant(library, problem.problem, settings.injected)
         context = Context(
             problem=problem,
             messages=domain.render(template, library, problem, settings.agent_objective),
@@ -164,10 +209,10 @@ async def evaluate(
         return rollout
 
     order = [
-        (version, problem, sample)
+        (number, problem, sample)
         for sample in range(settings.samples)
         for problem in dataset
-        for version in missing
+        for number in range(len(libraries))
     ]
     try:
         async with equipped(
@@ -175,34 +220,47 @@ async def evaluate(
             settings,
             journal,
             store.runs,
-            scope=f"evaluation/{key}",
+            scope=scope,
             folder=project_root(store.path),
             run=run,
         ) as (acting, _):
-            rollouts = await gathered(one(*what) for what in order)
+            rollouts = await gathered(
+                one(libraries[number], problem, sample) for number, problem, sample in order
+            )
     finally:
         await calls.settle()
         await judge.settle()
-        await calls.endpoint.close()
-        await judge.endpoint.close()
-    scores: dict[int, list[Score]] = defaultdict(list)
-    for (version, problem, sample), rollout in zip(order, rollouts, strict=True):
+    scores: list[list[Score]] = [[] for _ in libraries]
+    for (number, problem, sample), rollout in zip(order, rollouts, strict=True):
         call = bytes.fromhex(rollout.call) if rollout.call else None
-        scores[version.number].append(
-            Score(problem.id, sample, call, rollout.reward, rollout.answer)
-        )
-    for version in missing:
-        rows = scores[version.number]
+        scores[number].append(Score(problem.id, sample, call, rollout.reward, rollout.answer))
+    for rows in scores:
         if all(row.reward is None for row in rows):
             raise EndpointError(
                 f"no attempt could be scored: {rollouts[0].reason}",
                 hint="check --max-tokens, --task-timeout and the model",
             )
-        store.runs.put_evaluation(
-            version.number, settings.data, key, asked, summary(figures(rows)), rows
-        )
-    found = [store.runs.evaluation(version.number, key) for version in versions]
-    return [evaluation for evaluation in found if evaluation is not None]
+    return scores
+
+
+def record(
+    store: Store,
+    version: Version,
+    dataset: Sequence[Problem],
+    settings: EvalSettings,
+    scores: Sequence[Score],
+    domain: Domain = math.DOMAIN,
+) -> Evaluation:
+    """Keeps scores with a version, as its evaluation; one that is there already is returned."""
+    asked = conditions(dataset, settings, domain)
+    return store.runs.put_evaluation(
+        version.number,
+        settings.data,
+        digest(asked).hex(),
+        asked,
+        summary(figures(scores)),
+        scores,
+    )
 
 
 def rewards(scores: Sequence[Score]) -> dict[str, list[float]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from tfgrpo.calls import Meter
 
-PHASES = {"rollouts": 0.6, "reflection": 0.3, "controller": 0.1}
+PHASES = {"rollouts": 0.6, "reflection": 0.3, "controller": 0.1, "gate": 0.0}
 """The shares of a step's time, before one has been measured."""
 
 

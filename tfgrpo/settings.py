@@ -38,6 +38,8 @@ TABLES = ("model", "train", "eval", "prices", "tools")
 LATER = frozenset(
     {"domain", "mode", "tools", "turns", "rollouts", "quorum", "hints", "dropout"}
     | {"library_tokens", "inject", "top_k"}
+    | {"gate", "gate_digest", "gate_samples", "gate_problems", "sealed", "sealed_digest"}
+    | {"controller_sees_credit"}
 )
 """Settings that came after the first release."""
 Rollouts: TypeAlias = Literal["fixed", "adaptive", "branch"]
@@ -169,6 +171,13 @@ class TrainSettings(Settings):
     hints: int = Field(default=0, ge=0)
     dropout: float = Field(default=0.0, ge=0, lt=1)
     library_tokens: int | None = Field(default=None, ge=16)
+    gate: str | None = None
+    gate_digest: str = ""
+    gate_samples: int = Field(default=4, ge=1)
+    gate_problems: int | None = Field(default=None, ge=1)
+    sealed: str | None = None
+    sealed_digest: str = ""
+    controller_sees_credit: bool = False
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -180,6 +189,8 @@ class TrainSettings(Settings):
             raise ValueError("branching needs --mode agent, and neither hints nor a quorum")
         if self.dropout and self.inject != "all":
             raise ValueError("dropout needs --inject all: it tells what the whole library does")
+        if self.controller_sees_credit and not self.dropout:
+            raise ValueError("--controller-sees-credit needs --credit dropout=RATE")
         return self
 
 
@@ -189,6 +200,12 @@ class EvalSettings(Settings):
     data: str
     samples: int = Field(default=8, ge=1)
     temperature: float = Field(default=0.3, ge=0, le=2)
+
+    @classmethod
+    def of_run(cls, settings: TrainSettings, data: str, samples: int) -> EvalSettings:
+        """Returns how a run is evaluated on `data`: as it attempts the problems it learns from."""
+        shared = {name: getattr(settings, name) for name in Settings.model_fields}
+        return cls(**shared, data=data, samples=samples, temperature=settings.temperature)
 
 
 def read_toml(path: Path) -> dict[str, dict[str, Any]]:

@@ -31,6 +31,9 @@ from tfgrpo.domain import Domain
 from tfgrpo.domains import math
 from tfgrpo.embeddings import SCOPE, Embeddings
 from tfgrpo.endpoint import Endpoint
+from tfgrpo.gate import Gate, Trial, rejections, side_branch
+from tfgrpo.gate import words as gate_words
+from tfgrpo.notes import Notes, prompts_of
 from tfgrpo.prices import Price
 from tfgrpo.problems import Problem
 from tfgrpo.progress import Progress
@@ -38,7 +41,7 @@ from tfgrpo.rebase import still_apply
 from tfgrpo.render import AGENT_OBJECTIVE
 from tfgrpo.rollout import Group, mean_reward
 from tfgrpo.serving import Endpoints
-from tfgrpo.settings import TrainSettings
+from tfgrpo.settings import EvalSettings, TrainSettings
 from tfgrpo.store.errors import StaleVersion, StoreError, TfgrpoError
 from tfgrpo.store.find import project_root
 from tfgrpo.store.journal import Journal
@@ -155,6 +158,7 @@ class Training:
         reflection_price: Price | None = None,
         embedding_price: Price | None = None,
         budget: Budget | None = None,
+        gate: Sequence[Problem] = (),
     ) -> None:
         self.settings = TrainSettings(**run.config)
         self.steps = plan_steps(dataset, self.settings)
@@ -165,6 +169,26 @@ class Training:
             prompts = Path(self.settings.prompts)
         self._template = domain.template("rollout", prompts)
         self._reflection = reflection_of(self.settings, domain, prompts)
+        self._note_prompts = prompts_of(domain, prompts)
+        self._gate: Gate | None = None
+        if self.settings.gate is not None:
+            how = EvalSettings.of_run(
+                self.settings, self.settings.gate, self.settings.gate_samples
+            ).model_copy(update={"prompts": str(prompts) if prompts else None})
+            self._gate = Gate(
+                store,
+                run,
+                how,
+                gate[: self.settings.gate_problems],
+                endpoints,
+                verifier,
+                journal,
+                domain=domain,
+                price=price,
+                reflection_price=reflection_price,
+                budget=budget,
+                meter=self.progress.meter,
+            )
 
         def calls(endpoint: Endpoint, price: Price | None, scope: str = run.uid) -> Calls:
             return Calls(
@@ -273,6 +297,7 @@ class Training:
         comparisons = await gathered(self._compare(group, library, step) for group in mixed)
         self._enter("controller", started)
         started = time.monotonic()
+        notes = self._notes(base, step)
         plan = await controller.plan(
             self._reflector,
             self._reflection,
@@ -280,14 +305,18 @@ class Training:
             library,
             step=step,
             uid=self._run.uid,
-            evidence=evidence,
+            evidence=self._evidence(step, notes),
             opening=opening,
             embeddings=self._embeddings,
+            notes=notes,
         )
+        self._enter("gate", started)
+        started = time.monotonic()
+        trial = await self._gate.trial(library, plan.operations) if self._gate else None
         for rollout in (r for group in groups for r in group.rollouts if r.outcome == "failed"):
             await self._collector.record(step, rollout, library)
-        version = self._commit(step, base, groups, comparisons, plan)
-        self._enter("rollouts", started, after="controller")
+        version = self._commit(step, base, groups, comparisons, plan, trial)
+        self._enter("rollouts", started, after="gate")
         self.progress.step = step + 1
         return version
 
@@ -331,9 +360,19 @@ class Training:
                 failures.append(Failure("confirmation", group.problem.id, why))
         return replace(comparison, lessons=tuple(kept), failures=tuple(failures))
 
-    def _evidence(self, step: int) -> dict[str, Any]:
+    def _notes(self, base: Version, step: int) -> Notes:
+        credit: dict[str, str] = {}
+        if self.settings.controller_sees_credit:
+            from tfgrpo.crediting import credits
+
+            known = credits(self._store, base, upto=(self._run, step))
+            credit = {one.experience.id: str(one) for one in known if one.credit}
+        return Notes(self._note_prompts, tuple(rejections(self._store, base)), credit)
+
+    def _evidence(self, step: int, notes: Notes = controller.NOTHING) -> dict[str, Any]:
         reflection = self._reflection
-        used = (self._template, reflection.summary, reflection.comparison, reflection.controller)
+        used = [self._template, reflection.summary, reflection.comparison, reflection.controller]
+        used += notes.used()
         return {
             "run": self._run.name,
             "step": step,
@@ -349,11 +388,13 @@ class Training:
         groups: Sequence[Group],
         comparisons: Sequence[Comparison],
         plan: controller.Plan,
+        trial: Trial | None,
     ) -> Version:
         """Appends the step's version.
 
         When somebody else has moved the branch meanwhile, operations that no longer apply are
-        refused on record, and the others go onto what is there now.
+        refused on record, and the others go onto what is there now. A candidate that the gate
+        rejects goes onto a side branch, and the step's version has no events.
         """
         store, run = self._store, self._run
         failed = [*self._collector.failures(), *(f for c in comparisons for f in c.failures)]
@@ -386,16 +427,34 @@ class Training:
             repaired = plan.repaired + sum(c.repaired for c in comparisons)
             if repaired:
                 meta["repaired"] = repaired
+            message = _message(step, len(self.steps), groups, operations)
+            if trial is not None and self._gate is not None:
+                meta["gate"] = self._gate.record(trial)
+                message += f"; {trial.verdict} by the gate, {gate_words(meta['gate'])}"
+            author = f"tfgrpo ({self._reflector.endpoint.model})"
             try:
-                version = store.commit(
-                    run.branch,
-                    operations,
-                    message=_message(step, len(self.steps), groups, operations),
-                    author=f"tfgrpo ({self._reflector.endpoint.model})",
-                    meta=meta,
-                    expected=tip,
-                    tags=[f"{run.name}/step_{step + 1}"],
-                )
+                with store.operation(f"commit: {message}"):
+                    if trial is not None and trial.verdict == "rejected":
+                        side = side_branch(store, run, step)
+                        store.create_branch(side, tip)
+                        rejected = store.commit(
+                            side, operations, message=message, author=author, meta=meta
+                        )
+                        here = {"branch": side, "candidate": rejected.digest.hex()}
+                        meta = {**meta, "gate": {**meta["gate"], **here}}
+                        operations = []
+                    version = store.commit(
+                        run.branch,
+                        operations,
+                        message=message,
+                        author=author,
+                        meta=meta,
+                        expected=tip,
+                        tags=[f"{run.name}/step_{step + 1}"],
+                    )
+                    if trial is not None and self._gate is not None:
+                        tried = rejected if trial.verdict == "rejected" else version
+                        self._gate.keep(trial, tried)
             except StaleVersion:
                 continue
             self.progress.library = len(store.library(version))

@@ -1,0 +1,77 @@
+"""`tfgrpo credit`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tfgrpo.cli import text
+from tfgrpo.cli.context import REVISION, App, pass_app
+
+if TYPE_CHECKING:
+    from tfgrpo.crediting import Credited
+
+COLOURS = {"helpful": "green", "harmful": "red", "undecided": None}
+
+
+@click.command()
+@click.argument("revision", default="HEAD", type=REVISION)
+@click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
+@pass_app
+def credit(app: App, revision: str, as_json: bool) -> None:
+    """Rank experiences by what their presence in the prompt did to the reward.
+
+    Known where the library was trained with --credit dropout=RATE: a random part of it was left
+    out of each attempt. The effect is in units of reward, with a 95 % interval; the ranking is
+    by the effect shrunk towards 0, as noise demands. Counted are attempts with it and without.
+
+    \b
+    Examples:
+      tfgrpo credit
+      tfgrpo credit HEAD --json
+    """
+    from tfgrpo.crediting import credits
+
+    found = credits(app.store, app.store.resolve(revision))
+    if as_json:
+        text.emit_json([_object(one) for one in found])
+    else:
+        text.emit(app, _lines(found))
+
+
+def _lines(found: Sequence[Credited]) -> Iterator[str]:
+    if not any(one.credit for one in found):
+        yield "no credit is known: `tfgrpo train --credit dropout=0.2` finds it out"
+        return
+    for one in found:
+        label = click.style(f"[{one.label}]", fg="cyan") + " "
+        yield from text.wrap(text.words(one.experience.text), first=label, indent=6)
+        line = words(one)
+        if one.credit:
+            told = f"shrunk {one.credit.shrunk:+.3f}, {one.credit.present} with, "
+            line += text.words(told + f"{one.credit.absent} without", dim=True)
+        yield from text.wrap(line, first=" " * 6, indent=6)
+
+
+def words(one: Credited) -> list[text.Word]:
+    """Returns an effect with its interval and verdict, coloured."""
+    verdict = one.credit.verdict if one.credit else "undecided"
+    return text.words(str(one), fg=COLOURS[verdict])
+
+
+def _object(one: Credited) -> dict[str, Any]:
+    known = one.credit
+    found = {"label": one.label, "id": one.experience.id, "text": one.experience.text}
+    if known is None:
+        return found | {"verdict": None}
+    return found | {
+        "verdict": known.verdict,
+        "effect": known.effect,
+        "low": known.low,
+        "high": known.high,
+        "shrunk": known.shrunk,
+        "present": known.present,
+        "absent": known.absent,
+    }

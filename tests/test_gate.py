@@ -1,0 +1,277 @@
+"""The gate keeps out what is worse, says so on record, and the sealed problems stay sealed."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Cli, one_line_error, problems
+from desk import Desk, libraries, made, steps
+from scripted import LESSON, Numbered, ScriptedEndpoint, restless, stage, teachable, write_problems
+from test_training import LONG, posix
+from test_training_killed import Killings, outcome
+
+from tfgrpo import problems as datasets
+from tfgrpo.gate import applied, rejections
+from tfgrpo.sealed import seal
+from tfgrpo.settings import TrainSettings
+from tfgrpo.store import Operation, Store
+from tfgrpo.verify import Verifier
+
+BAD = "When two numbers are joined by op, add them and stop there."
+
+
+def misled(request: dict[str, Any]) -> str:
+    """A model that draws a harmful lesson, under which every answer is wrong."""
+    system, user = request["messages"][0]["content"], request["messages"][-1]["content"]
+    match stage(request):
+        case "rollout" if BAD in system:
+            return "\\boxed{0}"
+        case "comparison":
+            lessons = [{"reason": "It looked so.", "text": BAD}]
+            return json.dumps({"right_did": "a", "wrong_did": "b", "lessons": lessons})
+        case "controller":
+            decision = "drop" if "taken back" in user and BAD in user else "new"
+            return json.dumps({"closest": None, "decision": decision, "text": BAD})
+    return teachable(request)
+
+
+Gated = Callable[..., Desk]
+
+
+@pytest.fixture
+def gated(tmp_path: Path, verifier: Verifier) -> Gated:
+    """Makes a desk whose gate has ten problems of its own."""
+
+    def make(**values: Any) -> Desk:
+        held = write_problems(tmp_path / "gate.jsonl", 10, start=700)
+        return made(tmp_path, verifier, gate=str(held), epochs=1, **values)
+
+    return make
+
+
+def test_a_library_that_is_worse_does_not_become_the_next_version(gated: Gated) -> None:
+    desk = gated()
+    with ScriptedEndpoint(misled) as server:
+        desk.train(server)
+    run = "problems"
+    first, second = steps(desk.path, run)
+    gate = first.meta["gate"]
+    assert gate["verdict"] == "rejected"
+    assert gate["after"] == 0.0 < gate["before"]
+    assert gate["difference"][2] < 0
+    assert (gate["problems"], gate["samples"]) == (10, 4)
+    assert libraries(desk.path, run) == [[], [], []]
+    with Store.open(desk.path) as store:
+        side = store.tip(gate["branch"])
+        assert gate["branch"] == f"rejected/{run}/step_1"
+        assert side.digest.hex() == gate["candidate"]
+        assert [e.text for e in store.library(side)] == [BAD]
+        assert store.tags()[f"{run}/step_1"] == first.number
+        assert not store.events(first)
+        (scored,) = store.runs.evaluations(side.number)
+        assert scored.summary["mean"][0] == gate["after"]
+        assert "rejected by the gate" in first.message
+    assert "gate" not in second.meta, "the controller dropped the lesson: nothing to try"
+
+
+def test_the_controller_is_told_what_was_rejected_and_may_drop_it(gated: Gated) -> None:
+    desk = gated()
+    with ScriptedEndpoint(misled) as server:
+        desk.train(server)
+        asked = [r["messages"][-1]["content"] for r in server.requests if stage(r) == "controller"]
+        enums = [json.dumps(r) for r in server.requests if stage(r) == "controller"]
+    assert asked, "the library is empty, but the controller is asked all the same"
+    assert all(f'added: "{BAD}"' in text and "-0." in text for text in asked)
+    assert all('"drop"' in text for text in enums)
+    second = steps(desk.path, "problems")[1]
+    assert {one["reason"] for one in second.meta["refused"]} == {
+        "the controller dropped it: it says what the gate rejected"
+    }
+    with Store.open(desk.path) as store:
+        assert len(rejections(store, store.tip("main"))) == 1
+        assert rejections(store, store.version(0)) == []
+
+
+def test_a_library_that_is_better_is_accepted_with_its_numbers(gated: Gated) -> None:
+    desk = gated()
+    with ScriptedEndpoint(teachable) as server:
+        desk.train(server)
+        evaluated = sum("What is 7" in r["messages"][-1]["content"] for r in server.requests)
+    first, second = steps(desk.path, "problems")
+    assert first.meta["gate"]["verdict"] == "accepted"
+    assert first.meta["gate"]["after"] == 1.0
+    assert [text for _, text in libraries(desk.path, "problems")[1]] == [LESSON]
+    assert "gate" not in second.meta, "nothing changed, so there was nothing to try"
+    assert evaluated == 2 * 10 * 4
+    with Store.open(desk.path) as store:
+        assert set(store.branches()) == {"main"}
+        assert len(store.runs.evaluations(first.number)) == 1
+        assert len(store.runs.evaluations(0)) == 1
+
+
+def test_what_cannot_be_told_enters_as_undecided(gated: Gated) -> None:
+    desk = gated(gate_problems=1)
+    with ScriptedEndpoint(misled) as server:
+        desk.train(server)
+    first = steps(desk.path, "problems")[0]
+    assert first.meta["gate"]["verdict"] == "undecided"
+    assert first.meta["gate"]["difference"][1:] == [None, None]
+    assert [text for _, text in libraries(desk.path, "problems")[1]] == [BAD]
+
+
+def test_without_a_gate_records_are_as_they_were(tmp_path: Path, verifier: Verifier) -> None:
+    desk = made(tmp_path, verifier)
+    assert not {"gate", "sealed", "gate_samples"} & set(desk.settings.model_dump())
+    with ScriptedEndpoint(teachable) as server:
+        desk.train(server)
+        texts = [json.dumps(request) for request in server.requests]
+    assert not any("taken back" in text or '"drop"' in text for text in texts)
+    assert all("gate" not in version.meta for version in steps(desk.path, "problems"))
+
+
+def test_a_candidate_is_what_the_commit_would_make(tmp_path: Path) -> None:
+    with Store.init(tmp_path / "s.db") as store:
+        store.commit("main", [Operation("ADD", text=t) for t in "abc"], message="three")
+        library = store.library()
+        ids = [e.id for e in library]
+        operations = [
+            Operation("DELETE", ids[1]),
+            Operation("MODIFY", ids[0], "A"),
+            Operation("KEEP", ids[2]),
+            Operation("ADD", "f" * 12, "d"),
+        ]
+        candidate = applied(library, operations)
+        store.commit("main", operations, message="four")
+        assert candidate == store.library()
+
+
+# killed:
+
+
+class GatedKillings(Killings):
+    """Runs with a gate and sealed problems, killed now and then."""
+
+    def settings(self, server: ScriptedEndpoint) -> TrainSettings:
+        found = super().settings(server)
+        more: dict[str, Any] = {"gate_samples": 2}
+        for kind, start in (("gate", 700), ("sealed", 800)):
+            path = write_problems(self.folder / f"{kind}.jsonl", 6, start=start)
+            more |= {kind: str(path), f"{kind}_digest": datasets.digest(datasets.load(path))}
+        return found.model_copy(update=more)
+
+
+def verdicts(path: Path) -> Any:
+    """Returns what the gate said, step by step, and what the side branches hold."""
+    with Store.open(path) as store:
+        log = [v for v in store.log("main") if v.meta.get("run")]
+        drop = ("candidate",)
+        gates = [
+            {k: v for k, v in version.meta.get("gate", {}).items() if k not in drop}
+            for version in log
+        ]
+        sides = {
+            name: [e.text for e in store.library(name)]
+            for name in store.branches()
+            if name.startswith("rejected/")
+        }
+        (run,) = store.runs.all()
+        found = seal(store, run)
+    assert found is not None
+    return gates, sides, (found.before, found.during, found.opened is not None)
+
+
+@posix
+def test_a_gated_run_that_is_killed_comes_to_the_same_verdicts(tmp_path: Path) -> None:
+    def script(request: dict[str, Any]) -> str:
+        system, user = request["messages"][0]["content"], request["messages"][-1]["content"]
+        held = re.search(r"What is (7\d\d) op", user)
+        if held is None:
+            return restless(request)
+        harms = "[G" in system and zlib.crc32(system.encode()) % 2
+        return f"\\boxed{{{0 if harms else 2 * int(held[1]) + 4}}}"
+
+    wanted = 100 if LONG else 12
+    killings = GatedKillings(tmp_path, wanted, random.Random(5), Numbered(script))
+    with ScriptedEndpoint(killings.script, delay=0.002) as server:
+        settings = killings.settings(server)
+        calm = killings.run(server, settings, calm=True)
+        reference = outcome(calm), verdicts(calm)
+        gates, sides, sealed = reference[1]
+        assert {gate.get("verdict") for gate in gates} >= {"rejected"}
+        assert sides
+        assert sealed == (0, 0, True)
+        while sum(killings.kills.values()) < killings.wanted:
+            path = killings.run(server, settings)
+            assert (outcome(path), verdicts(path)) == reference
+
+
+# sealed problems, at the terminal:
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    (tmp_path / "problems.jsonl").write_text(problems(range(8)))
+    (tmp_path / "final.jsonl").write_text(problems(range(500, 506)))
+    return tmp_path
+
+
+def train(cli: Cli, endpoint: ScriptedEndpoint, *more: str, ok: bool = True) -> Any:
+    small = ("--epochs", "1", "--batch-size", "4", "--model", "m", "--base-url")
+    return cli("train", "problems.jsonl", *small, endpoint.base_url, *more, ok=ok)
+
+
+def test_sealed_problems_are_touched_once_at_the_end_and_the_record_proves_it(
+    cli: Cli, data: Path, endpoint: ScriptedEndpoint
+) -> None:
+    said = train(cli, endpoint, "--sealed", "final.jsonl")
+    assert "v2 - v0: +" in said.stdout
+    assert "not fresh" not in said.stderr
+    kinds = ["What is 50" in r["messages"][-1]["content"] for r in endpoint.requests]
+    assert kinds == sorted(kinds), "every other call came before the first sealed one"
+    shown = cli("runs", "problems").stdout
+    assert "sealed final.jsonl" in shown
+    assert "nothing was scored on it before" in " ".join(shown.split())
+    found = json.loads(cli("runs", "problems", "--json").stdout)
+    assert found["sealed"]["intact"]
+    assert found["sealed"]["digest"] == found["config"]["sealed_digest"]
+    states = [state["state"] for state in found["states"]]
+    assert states == ["started", "unsealed", "finished"]
+
+
+def test_a_second_run_is_told_how_often_sealed_problems_were_looked_at(
+    cli: Cli, data: Path, endpoint: ScriptedEndpoint
+) -> None:
+    train(cli, endpoint, "--sealed", "final.jsonl")
+    cli("eval", "final.jsonl", "--library", "v1", "--samples", "1")
+    again = train(cli, endpoint, "--sealed", "final.jsonl", "--new")
+    assert "final.jsonl is not fresh: 2 libraries were scored on it before" in again.stderr
+
+
+def test_sealed_problems_serve_for_nothing_else(
+    cli: Cli, data: Path, endpoint: ScriptedEndpoint
+) -> None:
+    done = train(cli, endpoint, "--sealed", "final.jsonl", "--gate", "final.jsonl", ok=False)
+    one_line_error(done, "sealed, and used for something else too", code=2)
+    assert not endpoint.requests
+
+
+def test_a_gate_that_changed_since_the_run_began_stops_it(
+    cli: Cli, data: Path, endpoint: ScriptedEndpoint
+) -> None:
+    train(cli, endpoint, "--gate", "final.jsonl", "--budget", "500tok", ok=False)
+    (data / "final.jsonl").write_text(problems(range(600, 606)))
+    done = cli("train", "--resume", "problems", ok=False)
+    one_line_error(done, "final.jsonl has changed since run problems began")
+
+
+def test_the_estimate_counts_the_gate(cli: Cli, data: Path, endpoint: ScriptedEndpoint) -> None:
+    said = train(cli, endpoint, "--gate", "final.jsonl", "--estimate").stdout
+    evaluation = next(line for line in said.splitlines() if line.split()[:1] == ["evaluation"])
+    assert evaluation.split()[1] == str((2 + 1) * 6 * 4)
