@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tfgrpo.store.store import Store
 
 PROMPTS = (
-    *("rollout", "summary", "comparison", "controller", "strategies", "prune"),
+    *("rollout", "summary", "comparison", "controller", "strategies", "prune", "single", "direct"),
     *("rejected", "credit"),
 )
 
@@ -34,6 +34,12 @@ PROMPTS = (
 @click.option("--epochs", type=int, help="Passes over the data.  [3]")
 @click.option("--batch-size", type=int, help="Problems in a step.  [100]")
 @click.option("--group-size", type=int, help="Attempts at a problem in a step.  [5]")
+@click.option(
+    "--reward",
+    type=click.Choice(["verifier", "majority"]),
+    help="Judge by the ground truth, or by a group's most frequent answer.  [verifier]",
+)
+@click.option("--direct", type=int, help="Have this many experiences written without rollouts.")
 @click.option(
     "--rollouts",
     type=click.Choice(["fixed", "adaptive", "branch"]),

@@ -50,6 +50,8 @@ class Reflection:
     temperature: float = 0.2
     seed: int = 0
     reconcile: Template | None = None
+    single: Template | None = None
+    direct: Template | None = None
     prune: Template | None = None
     library_tokens: int | None = None
 
@@ -94,7 +96,9 @@ class _Comparison(BaseModel):
     lessons: list[_Lesson]
 
 
-class _Reconciled(BaseModel):
+class Lessons(BaseModel):
+    """Lessons, each with its reason."""
+
     lessons: list[_Lesson]
 
 
@@ -138,7 +142,7 @@ async def compare(
     """
     judged = (*group.winners, *group.losers)
     outcomes = await asyncio.gather(
-        *(_summary(calls, reflection, rollout, step) for rollout in judged)
+        *(summarised(calls, reflection, rollout, step) for rollout in judged)
     )
     failures = tuple(o for o in outcomes if isinstance(o, Failure))
     said = {
@@ -198,7 +202,7 @@ async def _reconciled(
     library: Library,
     *,
     step: int,
-) -> tuple[tuple[Lesson, ...], structured.Typed[_Reconciled]]:
+) -> tuple[tuple[Lesson, ...], structured.Typed[Lessons]]:
     """Returns one group's lessons as the model brings them in line with the library, and its
     answer."""
     assert reflection.reconcile is not None
@@ -218,7 +222,7 @@ async def _reconciled(
         seed=sample_seed(reflection.seed, "reconcile", step, group.problem.id),
         schema=RECONCILED,
     )
-    typed = await structured.ask(calls, request, _Reconciled, place=(step, group.problem.id))
+    typed = await structured.ask(calls, request, Lessons, place=(step, group.problem.id))
     made = (*lessons[0].calls, typed.key)
     said = tuple(
         Lesson(" ".join(lesson.text.split()), lesson.reason.strip(), group, made)
@@ -228,7 +232,7 @@ async def _reconciled(
     return said, typed
 
 
-async def _summary(
+async def summarised(
     calls: Calls, reflection: Reflection, rollout: Rollout, step: int
 ) -> str | Failure:
     if len(rollout.transcript) <= reflection.summarise_over:

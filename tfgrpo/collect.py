@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tfgrpo import adaptive, branching, strategies
+from tfgrpo.ablations import by_majority
 from tfgrpo.adaptive import Belief
 from tfgrpo.advantage import Failure, Reflection
 from tfgrpo.agent import Agent
@@ -149,7 +150,8 @@ class Collector:
                 f"every attempt of step {step} failed: {rollouts[0].reason}",
                 hint="check --max-tokens, --task-timeout and the model; nothing was learned",
             )
-        return groups + self._arrived(gatherings)
+        groups += self._arrived(gatherings)
+        return [by_majority(g) for g in groups] if settings.reward == "majority" else groups
 
     async def confirms(
         self, step: int, group: Group, number: int, lesson: str, library: Library

@@ -39,12 +39,13 @@ LATER = frozenset(
     {"domain", "mode", "tools", "turns", "rollouts", "quorum", "hints", "dropout"}
     | {"library_tokens", "inject", "top_k"}
     | {"gate", "gate_digest", "gate_samples", "gate_problems", "sealed", "sealed_digest"}
-    | {"controller_sees_credit"}
+    | {"controller_sees_credit", "reward", "direct"}
 )
 """Settings that came after the first release."""
 Rollouts: TypeAlias = Literal["fixed", "adaptive", "branch"]
 ROLLOUTS: tuple[Rollouts, ...] = get_args(Rollouts)
 Mode: TypeAlias = Literal["prompt", "agent"]
+Reward: TypeAlias = Literal["verifier", "majority"]
 Inject: TypeAlias = Literal["all", "top-k"]
 TOP_K = 8
 
@@ -178,6 +179,8 @@ class TrainSettings(Settings):
     sealed: str | None = None
     sealed_digest: str = ""
     controller_sees_credit: bool = False
+    reward: Reward = "verifier"
+    direct: int = Field(default=0, ge=0, le=100)
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -191,6 +194,8 @@ class TrainSettings(Settings):
             raise ValueError("dropout needs --inject all: it tells what the whole library does")
         if self.controller_sees_credit and not self.dropout:
             raise ValueError("--controller-sees-credit needs --credit dropout=RATE")
+        if self.reward == "majority" and (self.rollouts != "fixed" or self.hints):
+            raise ValueError("a majority vote needs fixed groups without hints")
         return self
 
 

@@ -21,7 +21,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tfgrpo import capacity, controller, datasets, domains, problems
+from tfgrpo import ablations, capacity, controller, datasets, domains, problems
 from tfgrpo.advantage import Comparison, Failure, Lesson, Reflection, compare
 from tfgrpo.agent import equipped
 from tfgrpo.budget import Budget
@@ -61,6 +61,8 @@ def plan_steps(
     dataset: Sequence[Problem], settings: TrainSettings
 ) -> list[tuple[int, tuple[Problem, ...]]]:
     """Returns the run's steps: the epoch (from 1) and the batch of each."""
+    if settings.direct:
+        return [(1, tuple(dataset))]
     return [
         (epoch, batch)
         for epoch in range(1, settings.epochs + 1)
@@ -130,11 +132,13 @@ def reflection_of(settings: TrainSettings, domain: Domain, prompts: Path | None)
         agent_objective=settings.agent_objective,
         learning_objective=settings.learning_objective,
         max_words=settings.max_words,
-        ground_truth=settings.ground_truth,
+        ground_truth=settings.ground_truth and settings.reward == "verifier",
         summarise_over=settings.summarise_over,
         temperature=settings.reflection_temperature,
         seed=settings.seed,
         reconcile=domain.template("reconcile", prompts) if domain.reconcile else None,
+        single=domain.template("single", prompts) if settings.group_size == 1 else None,
+        direct=domain.template("direct", prompts) if settings.direct else None,
         prune=domain.template("prune", prompts) if settings.library_tokens else None,
         library_tokens=settings.library_tokens,
     )
@@ -290,26 +294,33 @@ class Training:
         self._enter("rollouts")
         started = time.monotonic()
         last = step == len(self.steps) - 1
-        groups = await self._collector.groups(step, batch, library, last=last)
+        direct = self.settings.direct
+        groups = [] if direct else await self._collector.groups(step, batch, library, last=last)
         self._enter("reflection", started)
         started = time.monotonic()
-        mixed = [group for group in groups if group.mixed]
-        comparisons = await gathered(self._compare(group, library, step) for group in mixed)
+        telling = [group for group in groups if self._telling(group)]
+        comparisons = await gathered(self._compare(group, library, step) for group in telling)
         self._enter("controller", started)
         started = time.monotonic()
         notes = self._notes(base, step)
-        plan = await controller.plan(
-            self._reflector,
-            self._reflection,
-            [lesson for comparison in comparisons for lesson in comparison.lessons],
-            library,
-            step=step,
-            uid=self._run.uid,
-            evidence=self._evidence(step, notes),
-            opening=opening,
-            embeddings=self._embeddings,
-            notes=notes,
-        )
+        evidence = self._evidence(step, notes)
+        if direct:
+            uid = self._run.uid
+            asked = (self._reflector, self._reflection, batch, library, direct)
+            plan = await ablations.directly(*asked, uid=uid, evidence=evidence)
+        else:
+            plan = await controller.plan(
+                self._reflector,
+                self._reflection,
+                [lesson for comparison in comparisons for lesson in comparison.lessons],
+                library,
+                step=step,
+                uid=self._run.uid,
+                evidence=evidence,
+                opening=opening,
+                embeddings=self._embeddings,
+                notes=notes,
+            )
         self._enter("gate", started)
         started = time.monotonic()
         trial = await self._gate.trial(library, plan.operations) if self._gate else None
@@ -340,7 +351,14 @@ class Training:
             return self._store.create_tag(tag, tip, force=True)
         return tagged
 
+    def _telling(self, group: Group) -> bool:
+        """Returns whether a group teaches: it is mixed, or its one attempt is looked at alone."""
+        return group.mixed or (self._reflection.single is not None and bool(group.rewards))
+
     async def _compare(self, group: Group, library: Library, step: int) -> Comparison:
+        if self._reflection.single is not None:
+            asked = (self._reflector, self._reflection, group, library)
+            return await ablations.alone(*asked, step=step)
         comparison = await compare(self._reflector, self._reflection, group, library, step=step)
         if comparison.lessons and all(winner.hint for winner in group.winners):
             comparison = await self._confirmed(comparison, library, step)
@@ -483,4 +501,6 @@ def _message(
     mean, mixed = mean_reward(groups), sum(group.mixed for group in groups)
     scored = "nothing could be scored" if mean is None else f"mean reward {mean:.2f}"
     told = f"step {step + 1} of {steps}: {scored}, {mixed} of {len(groups)} groups mixed"
+    if not groups and operations:
+        return f"{len(operations)} experiences written without rollouts"
     return told if operations else told + "; nothing learned"
