@@ -22,6 +22,7 @@ COMMANDS = {
     "verify": ("verify", "try a verifier on cases"),
     "runs": ("runs", "list training runs, or show one"),
     "cost": ("cost", "tokens and money spent, by stage and step"),
+    "rollouts": ("rollouts", "attempts of a run, and what they said"),
     "plot": ("plot", "draw how a run went"),
     "log": ("log", "versions, newest first"),
     "show": ("show", "a version with its events, or one experience's life"),
@@ -64,7 +65,10 @@ COMMANDS = {
     "completion": ("completion", "print the shell's completion script"),
 }
 SECTIONS = (
-    ("Learn", ("init", "train", "eval", "compare", "power", "verify", "runs", "plot", "cost")),
+    (
+        "Learn",
+        ("init", "train", "eval", "compare", "power", "verify", "runs", "rollouts", "plot", "cost"),
+    ),
     (
         "Look",
         ("log", "show", "diff", "blame", "credit", "history", "bisect", "status", "stats"),
