@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 KNOWN = frozenset(OPS)
+FAILURES = (sqlite3.Error, UnicodeError)  # the latter for a text that no SQL can hold
 Values: TypeAlias = Sequence[object] | Mapping[str, object]
 VERSION_COLUMNS = "number, digest, parent, merged, position, events, author, time, message, meta"
 REF_COLUMNS = "row, batch, name, version, symbol, previous, previous_symbol, author, time, action"
@@ -126,8 +127,15 @@ def use_wal(connection: sqlite3.Connection) -> None:
             time.sleep(0.01)
 
 
-def translated(error: sqlite3.Error, path: Path | str) -> StoreError:
+def translated(error: sqlite3.Error | UnicodeError, path: Path | str) -> StoreError:
     """Returns the error that a user should read in place of SQLite's."""
+    if isinstance(error, UnicodeDecodeError):  # SQLite quotes what it could not read
+        return damaged("what SQLite says of it is no text")
+    if isinstance(error, UnicodeEncodeError):
+        return StoreError(
+            f"{error.object!r} is not whole Unicode",
+            hint="a character was cut in half on the way here",
+        )
     text = str(error)
     if "full" in text or "disk I/O" in text:
         return StoreError(
@@ -180,15 +188,8 @@ class SqlitePort:
         """Turns SQLite's errors into ours, and Python's about a text that no SQL can hold."""
         try:
             yield
-        except sqlite3.Error as error:
+        except FAILURES as error:
             raise translated(error, self.path) from error
-        except UnicodeDecodeError:  # SQLite quotes what it could not read
-            raise damaged("what SQLite says of it is no text") from None
-        except UnicodeEncodeError as error:
-            raise StoreError(
-                f"{error.object!r} is not whole Unicode",
-                hint="a character was cut in half on the way here",
-            ) from error
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -202,14 +203,14 @@ class SqlitePort:
         """Returns a query's rows."""
         try:  # and not `translating`, which costs as much as a small query
             return self.connection.execute(query, values).fetchall()
-        except sqlite3.Error as error:
+        except FAILURES as error:
             raise translated(error, self.path) from error
 
     def row(self, query: str, values: Values = ()) -> Any:
         """Returns a query's first row, or None."""
         try:
             return self.connection.execute(query, values).fetchone()
-        except sqlite3.Error as error:
+        except FAILURES as error:
             raise translated(error, self.path) from error
 
     def stream(self, query: str, values: Values = ()) -> Generator[Any, None, None]:
