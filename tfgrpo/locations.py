@@ -170,5 +170,5 @@ def folder_for(location: Location) -> str:
 
 
 def _discard(path: Path) -> None:
-    for ending in ("", "-wal", "-shm", "-journal"):
+    for ending in ("", "-wal", "-shm", "-journal", "-queue"):
         path.with_name(path.name + ending).unlink(missing_ok=True)
