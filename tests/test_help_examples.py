@@ -26,6 +26,9 @@ ALONE = (
 """Not run here: those that fetch or serve real weights, a redo with nothing undone, and a search
 by scores that nobody has recorded."""
 
+AFTER_A_RUN = ("tfgrpo plot", "tfgrpo rollouts")
+"""Run once something was trained."""
+
 CASES = [
     example
     for _, command in commands()
@@ -92,4 +95,6 @@ def run(folder: Path, command: str) -> None:
 def test_the_example_runs(example: str, folder: Path) -> None:
     settings = (folder / "tfgrpo.toml").read_text()
     address = settings.split('base_url = "')[1].split('"')[0]
+    if example.startswith(AFTER_A_RUN):
+        run(folder, "tfgrpo train problems.jsonl --epochs 1")
     run(folder, example.replace("http://127.0.0.1:8000/v1", address))
