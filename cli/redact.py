@@ -86,8 +86,8 @@ def redact(
         text.emit(app, _lines(found, would=dry_run or not yes))
     if dry_run:
         return
-    if not yes:
-        click.confirm("This cannot be undone. Redact?", abort=True, err=True)
+    if not yes and not _agreed():
+        raise TfgrpoError("nothing was redacted", hint="--yes redacts without asking")
     done = redactions.redact(store, target, reason=reason or "", replacement=replace)
     written = _rewrite_snapshots(app, done.plan)
     left = redactions.copies(store, done.plan.written)
@@ -109,6 +109,15 @@ def redact(
             "the text is not gone everywhere: what is listed above stays",
             hint="docs/redaction.md says what to do about it",
         )
+
+
+def _agreed() -> bool:
+    """Asks; nobody there to answer is no."""
+    try:
+        return click.confirm("This cannot be undone. Redact?", err=True)
+    except click.Abort:
+        click.echo(err=True)
+        return False
 
 
 def _read() -> str:
