@@ -176,7 +176,9 @@ def main() -> None:
     except click.ClickException as error:
         complain(error.format_message(), None)
         sys.exit(error.exit_code)
-    except (click.Abort, KeyboardInterrupt):
+    except (click.Abort, KeyboardInterrupt) as stop:
+        if isinstance(stop, click.Abort) and stop.__cause__ is None:
+            click.echo(err=True)  # a question stands there that nobody has answered
         complain("interrupted", None)
         sys.exit(130)
     except TfgrpoError as error:
