@@ -88,7 +88,13 @@ def test_experiences_can_be_written_without_rollouts(make: Callable[..., Desk]) 
 
 
 @pytest.mark.parametrize(
-    "values", [{"reward": "majority", "rollouts": "adaptive"}, {"reward": "coin"}, {"direct": -1}]
+    "values",
+    [
+        {"reward": "majority", "rollouts": "adaptive"},
+        {"reward": "majority", "dropout": 0.2, "controller_sees_credit": True},
+        {"reward": "coin"},
+        {"direct": -1},
+    ],
 )
 def test_ablations_that_do_not_fit_are_refused(values: dict[str, Any]) -> None:
     with pytest.raises(SettingsError):

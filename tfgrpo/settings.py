@@ -196,6 +196,8 @@ class TrainSettings(Settings):
             raise ValueError("--controller-sees-credit needs --credit dropout=RATE")
         if self.reward == "majority" and (self.rollouts != "fixed" or self.hints):
             raise ValueError("a majority vote needs fixed groups without hints")
+        if self.reward == "majority" and self.controller_sees_credit:
+            raise ValueError("credit is counted in the verifier's rewards, which votes replace")
         return self
 
 
