@@ -56,7 +56,8 @@ def status(app: App, as_json: bool) -> None:
     where = f"on branch {head.branch}" if head.branch else "HEAD is detached"
     told = ", protected: it moves only with --force" if head.branch in kept else ""
     click.echo(f"{where}, at {click.style(head.version.name, fg='yellow')}{told}")
-    click.echo(f"  {head.version.message}")
+    for line in text.wrap(text.words(head.version.message), first="  ", indent=2):
+        click.echo(line)
     size = text.plural(len(library), "experience")
     letters = sum(len(e.text) for e in library)
     click.echo(f"  {size}, {letters} characters; {text.plural(len(runs), 'run')}")
