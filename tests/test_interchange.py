@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -427,28 +427,3 @@ def test_the_page_of_formats_lists_each_with_what_survives() -> None:
         assert row, format.name
         assert f"| {format.keeps} |" in row[0]
         assert ("read only" in row[0]) == (format.write is None)
-
-
-ARTEFACTS = Path("/work/shared/data/artefacts")
-REAL: Sequence[tuple[str, str, int]] = (
-    ("raw/ace_appworld_offline_trained_no_gt_playbook.txt", "ace", 312),
-    ("raw/ace_kayba_skillbook.json", "skillbook", 6),
-    ("raw/youtu_math_experiences.json", "json", 27),
-    ("raw/youtu_math_practice_agent.yaml", "agent", 27),
-    ("raw/youtu_web_experiences.json", "json", 46),
-    ("raw/youtu_web_practice_agent.yaml", "agent", 46),
-    ("ace_appworld_playbook_bullets.jsonl", "rows", 641),
-    ("youtu_learned_experiences.jsonl", "rows", 73),
-    ("experience_effects_measured.jsonl", "rows", 73),
-)
-
-
-@pytest.mark.skipif(not ARTEFACTS.is_dir(), reason="needs the artefacts of other learners")
-@pytest.mark.parametrize(("name", "format", "count"), REAL, ids=[name for name, *_ in REAL])
-def test_real_files_of_other_learners_come_in_once(name: str, format: str, count: int) -> None:
-    document = interchange.read(ARTEFACTS / name)
-    assert document.format == format
-    with store_of() as store:
-        bring(store, ARTEFACTS / name)
-        assert len(store.library()) == count
-        assert bring(store, ARTEFACTS / name).versions == ()
