@@ -66,6 +66,7 @@ def eval_(
     domain = options.domain(app, settings.domain)
     named = settings.data
     dataset = domain.problems(named, settings.fields)[:problems]
+    options.tell_sandbox(settings)
     evaluating.warn_of_leaks(app, versions[0], dataset)
     settings = settings.model_copy(update={"data": options.kept_path(app, named)})
     evaluating.ensure(app, versions, dataset, named, settings, domain, config, budget)

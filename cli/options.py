@@ -13,6 +13,7 @@ from tfgrpo.cli.context import App
 
 if TYPE_CHECKING:
     from tfgrpo.domain import Domain
+    from tfgrpo.settings import Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
 PATHS = ("data", "heldout", "gate", "sealed", "prompts")
@@ -122,6 +123,16 @@ def tools(app: App, tables: Mapping[str, Any], given: dict[str, Any]) -> dict[st
     if isinstance(table.get("corpus"), str):
         table["corpus"] = kept_path(app, table["corpus"])
     return {"tools": table} if table else {}
+
+
+def tell_sandbox(settings: Settings) -> None:
+    """Says once what an agent's Python runs in, where that is not the strongest."""
+    if settings.mode == "agent" and "python" in settings.tools.use:
+        from tfgrpo.tools.sandbox import strength
+
+        found = strength(settings.tools.sandbox)
+        if found != "bubblewrap":
+            warn([f"Python runs in {found}, not in bubblewrap; --sandbox require refuses that"])
 
 
 def domain(app: App, spec: str | None) -> Domain:

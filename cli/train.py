@@ -213,6 +213,7 @@ def _begin(
         )
     dataset = domain.problems(asked.data, asked.fields)
     check_golds(dataset, asked.data, domain)
+    options.tell_sandbox(asked)
     options.warn(leakage.told_duplicates(dataset, asked.data))
     others = heldout.checked(app, asked, domain, dataset)
     for prompt in PROMPTS:

@@ -365,3 +365,20 @@ def test_the_library_is_three_lines_away_in_python(
     assert LESSON in system["content"]
     assert "Be brief." in system["content"]
     assert user == {"role": "user", "content": "What is 1 op 1?"}
+
+
+def test_a_sandbox_that_is_not_the_strongest_says_so_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from tfgrpo.cli import options
+    from tfgrpo.settings import TrainSettings, build
+    from tfgrpo.tools import sandbox
+
+    asked = build(TrainSettings, {"data": "x", "mode": "agent"})
+    monkeypatch.setattr(sandbox, "bubblewrap", lambda: None)
+    options.tell_sandbox(asked)
+    assert capsys.readouterr().err.count("--sandbox require refuses that") == 1
+    monkeypatch.setattr(sandbox, "bubblewrap", lambda: ("bwrap",))
+    options.tell_sandbox(asked)
+    options.tell_sandbox(build(TrainSettings, {"data": "x"}))
+    assert capsys.readouterr().err == ""
