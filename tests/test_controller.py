@@ -108,6 +108,26 @@ def test_a_decision_stands_for_one_operation(
     assert (found.refused, found.repaired, len(requests)) == ((), 0, 1)
 
 
+ORDER = Library(ROOT, (Experience(A, "Name the order by its number.", 1),))
+
+
+@pytest.mark.parametrize("kind", ["refines", "contradicts"])
+@pytest.mark.parametrize(
+    ("text", "op"),
+    [
+        ("Leave out apologies.", "ADD"),  # of G0 it would keep nothing
+        ("Name the order first.", "MODIFY"),
+        ("Say so.", "MODIFY"),  # too short to tell
+        ("每次回答都要说明单位，并检查符号。", "MODIFY"),  # words are not parted
+    ],
+)
+def test_a_text_that_keeps_no_word_of_an_experience_does_not_replace_it(
+    tmp_path: Path, kind: str, text: str, op: str
+) -> None:
+    found, _ = planned(tmp_path, [decision("G0", kind, text)], "Be brief.", library=ORDER)
+    assert short(found.operations) == [(op, FRESH if op == "ADD" else A, text)]
+
+
 def test_the_controller_sees_the_lesson_beside_the_labelled_library(tmp_path: Path) -> None:
     _, (request,) = planned(tmp_path, [decision("G0", "same")], "Round down.")
     text = request["messages"][-1]["content"]

@@ -9,11 +9,12 @@ its own lesson only.
     new → ADD      same → KEEP      refines, contradicts → MODIFY, or DELETE when no text is left
 
 What is already there word for word is a KEEP without asking: every group that comes to the
-same lesson is one more vote for it. An ADD of what is there, or a
-MODIFY that changes nothing, is a KEEP and recorded as one. A label that does not exist, or a
-text of too many words, goes back once and is then refused, on record. Labels are made for each
-prompt and resolved against that prompt alone. Where the library may not grow any more, room is
-made first, or the operation refused (`capacity.py`).
+same lesson is one more vote for it. An ADD of what is there, or a MODIFY that changes nothing,
+is a KEEP and recorded as one; a MODIFY that keeps no word of the experience would lose it to a
+lesson about something else, so it is an ADD. A label that does not exist, or a text of too many
+words, goes back once and is then refused, on record. Labels are made for each prompt and
+resolved against that prompt alone. Where the library may not grow any more, room is made first,
+or the operation refused (`capacity.py`).
 """
 
 from __future__ import annotations
@@ -236,7 +237,21 @@ def _operation(
     if not text:
         return Operation("DELETE" if decision.decision == "contradicts" else "KEEP", id)
     known = draft.same(text)
-    return Operation("MODIFY", id, text) if known is None else Operation("KEEP", known)
+    if known is not None:
+        return Operation("KEEP", known)
+    if _apart(text, draft.texts[id]):
+        return Operation("ADD", fresh, text)
+    return Operation("MODIFY", id, text)
+
+
+def _apart(text: str, there: str) -> bool:
+    """Returns whether two texts share no word of substance: of four letters or more.
+
+    Texts with hardly any such words, or in a script that does not part its words (East Asian
+    ones), are not told apart.
+    """
+    new, old = (set(re.findall(r"[^\W\d_]{4,}", one.casefold())) for one in (text, there))
+    return min(len(new), len(old)) > 1 and max(text + there) < "\u2e80" and not new & old
 
 
 def _once(operation: Operation, draft: Draft) -> Operation:
