@@ -61,7 +61,23 @@ def test_a_problem_that_was_trained_on_is_a_leak_equal_or_nearly() -> None:
     assert found[0].likeness == 100
     assert 90 <= found[1].likeness < 100
     (line,) = told_leaks(training, evaluation, "train.jsonl")
-    assert "2 of 4 evaluation problems are in train.jsonl too, 1 of them nearly" in line
+    assert line.endswith(
+        "2 of 4 evaluation problems are in train.jsonl too, 1 of them nearly "
+        "(same = t, near = t): figures on them show memory"
+    )
+
+
+def test_a_leak_with_another_answer_is_told_as_less_of_one() -> None:
+    text = LONG.format(a=6, b=40, c=300)
+    training = [problem("t", text)]
+    near = problem("near", text.replace("How many", "how many,"), "2")
+    (found,) = leaks(training, [near])
+    assert not found.same_answer
+    (line,) = told_leaks(training, [near], "t.jsonl")
+    assert line.endswith("1 with another answer (near = t): figures on them may show memory")
+    both = [near, problem("same", text)]
+    (line,) = told_leaks(training, both, "t.jsonl")
+    assert "1 with another answer (near = t, same = t): figures on them show memory" in line
 
 
 def test_the_nearest_is_found_among_many_of_the_same_form() -> None:

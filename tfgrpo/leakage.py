@@ -39,11 +39,15 @@ class Duplicate(NamedTuple):
 
 
 class Leak(NamedTuple):
-    """An evaluation problem that is in the training data too; `likeness` is 100 for an equal."""
+    """An evaluation problem that is in the training data too; `likeness` is 100 for an equal.
+
+    Of one whose answer is another there, less can have been remembered.
+    """
 
     evaluation: str
     training: str
     likeness: float
+    same_answer: bool = True
 
 
 def plain(text: str) -> str:
@@ -73,15 +77,16 @@ def leaks(training: Sequence[Problem], evaluation: Sequence[Problem]) -> list[Le
     """
     from rapidfuzz import fuzz
 
-    equal: dict[str, str] = {}
+    equal: dict[str, Problem] = {}
     for problem in reversed(training):
-        equal[_key(problem)] = problem.id
+        equal[_key(problem)] = problem
     texts = [plain(problem.problem) for problem in training]
     shared = _shared(texts, [plain(problem.problem) for problem in evaluation])
     found = []
     for number, problem in enumerate(evaluation):
-        if _key(problem) in equal:
-            found.append(Leak(problem.id, equal[_key(problem)], 100.0))
+        there = equal.get(_key(problem))
+        if there is not None:
+            found.append(Leak(problem.id, there.id, 100.0, _same_answer(problem, there)))
             continue
         text, numbers = plain(problem.problem), _numbers(problem.problem)
         nearest = max(
@@ -93,7 +98,9 @@ def leaks(training: Sequence[Problem], evaluation: Sequence[Problem]) -> list[Le
             default=(0.0, 0),
         )
         if nearest[0]:
-            found.append(Leak(problem.id, training[-nearest[1]].id, min(nearest[0], 99.9)))
+            there = training[-nearest[1]]
+            likeness, same = min(nearest[0], 99.9), _same_answer(problem, there)
+            found.append(Leak(problem.id, there.id, likeness, same))
     return found
 
 
@@ -122,10 +129,13 @@ def told_leaks(training: Sequence[Problem], evaluation: Sequence[Problem], name:
     if not leaked:
         return []
     nearly = sum(leak.likeness < 100 for leak in leaked)
+    other = sum(not leak.same_answer for leak in leaked)
     close = f", {nearly} of them nearly" if nearly else ""
+    close += f", {other} with another answer" if other else ""
+    may = " may" if other == len(leaked) else ""
     return [
         f"{len(leaked)} of {len(evaluation)} evaluation problems are in {name} too{close} "
-        f"({_listed(leak[:2] for leak in leaked)}): figures on them show memory"
+        f"({_listed(leak[:2] for leak in leaked)}): figures on them{may} show memory"
     ]
 
 
@@ -137,6 +147,10 @@ def _listed(groups: Iterable[tuple[str, ...]], most: int = 3) -> str:
 def _key(problem: Problem) -> str:
     """Returns what equal problems share: signs count, as a question of mathematics may be one."""
     return re.sub(r"[\s.,;:!?'\"$]+", "", problem.problem.casefold()) + str(problem.messages)
+
+
+def _same_answer(one: Problem, other: Problem) -> bool:
+    return one.answer.casefold().split() == other.answer.casefold().split()
 
 
 def _numbers(text: str) -> Counter[str]:
