@@ -69,8 +69,9 @@ def warn_of_leaks(app: App, version: Version, dataset: Sequence[Problem]) -> Non
 def settings_of(
     app: App, versions: Sequence[Version], config: Path | None, given: Mapping[str, Any]
 ) -> EvalSettings:
-    """Returns the settings of an evaluation: what is given, then tfgrpo.toml, then what the first
-    of these versions that a run made, or else HEAD's, was trained with."""
+    """Returns the settings of an evaluation: what is given, then [eval] in tfgrpo.toml, then what
+    the first of these versions that a run made, or else HEAD's, was trained with; [train] in
+    tfgrpo.toml where no run has been."""
     from tfgrpo.api import trained_with
     from tfgrpo.settings import EvalSettings, build
 
@@ -81,6 +82,9 @@ def settings_of(
     trained = {key: frozen[key] for key in FROM_RUN if key in frozen} | frozen.get("models", {})
     if trained.get("prompts"):
         trained["prompts"] = str(options.opened_path(app, trained["prompts"]))
+    if not frozen:
+        to_be = tables.get("train", {})
+        trained = {key: to_be[key] for key in FROM_RUN if key in to_be}
     spec = given.get("domain") or tables.get("eval", {}).get("domain") or trained.get("domain")
     options.domain(app, spec)  # so that its module can be imported from here on
     given = dict(given)

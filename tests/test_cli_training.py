@@ -91,6 +91,21 @@ def test_evaluations_stick_to_their_version_and_are_not_paid_for_twice(
     assert found["differences"][0]["verdict"] == "better"
 
 
+def test_an_evaluation_before_any_run_attempts_problems_as_the_run_will(
+    cli: Cli, data: Path, endpoint: ScriptedEndpoint
+) -> None:
+    (data / "tfgrpo.toml").write_text(
+        f'[model]\nmodel = "m"\nbase_url = "{endpoint.base_url}"\n'
+        '[train]\ndata = "train.jsonl"\nagent_objective = "Count."\nmax_tokens = 77\n'
+        "[eval]\nsamples = 1\n"
+    )
+    cli("init")
+    cli("eval", "heldout.jsonl")
+    request = endpoint.requests[-1]
+    assert "Count." in request["messages"][0]["content"]
+    assert request["max_tokens"] == 77
+
+
 def test_shells_complete_revisions_and_experiences(
     cli: Cli, data: Path, endpoint: ScriptedEndpoint
 ) -> None:
