@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import TypeAlias
 
@@ -29,6 +32,35 @@ def environment(**more: str) -> dict[str, str]:
         if not key.startswith(("TFGRPO_", "OPENAI_", "NO_COLOR", "FORCE_COLOR"))
     }
     return kept | {"TFGRPO_AUTHOR": "tester", "COLUMNS": "80"} | more
+
+
+@pytest.fixture(params=["bubblewrap", "confined"])
+def wall(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Has the sandbox run code in each of its walls; bubblewrap's where `bwrap` starts anything."""
+    from tfgrpo.tools import sandbox
+
+    if request.param == "confined":
+        monkeypatch.setattr(sandbox, "bubblewrap", lambda: None)
+    elif not bubblewrap_starts():
+        pytest.skip("no bubblewrap that works here")
+    return str(request.param)
+
+
+@cache
+def bubblewrap_starts() -> bool:
+    """Returns whether `bwrap` starts anything here, asked without our own code."""
+    command = ["bwrap", "--unshare-all", "--ro-bind", "/", "/", "true"]
+    return bool(shutil.which("bwrap")) and not subprocess.run(command, check=False).returncode
+
+
+def alive(path: Path) -> list[int]:
+    """Returns the processes, whoever's children they are, whose command has that path in it."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            if str(path).encode() in (process / "cmdline").read_bytes():
+                found.append(int(process.name))
+    return found
 
 
 @pytest.fixture

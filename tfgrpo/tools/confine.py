@@ -1,10 +1,11 @@
 """Confines the process that calls it, for good: before any foreign code runs in it.
 
 This file runs inside the sandbox and needs the standard library alone. On Linux it takes away,
-in this order: every capability; the network, by a namespace of its own where that is allowed;
-every file but Python's own (to read) and a scratch folder, by Landlock; and, by a seccomp
-filter, sockets, new processes and programs, signals, tracing, namespaces, and what else could
-reach beyond the process. Resource limits bound memory, files and core dumps.
+in this order: the network, by a namespace of its own where that is allowed; every capability,
+those of that namespace too; every file but Python's own (to read) and a scratch folder, by
+Landlock; and, by a seccomp filter, sockets, new processes and programs, signals, tracing,
+namespaces, and what else could reach beyond the process. Resource limits bound memory, files and
+core dumps. It dies with its parent, and cannot undo that.
 
 `confine` returns the names of what it could not take away: an empty list is a whole sandbox.
 Landlock: kernel.org/doc/html/latest/userspace-api/landlock.html. seccomp: seccomp(2).
@@ -15,6 +16,7 @@ import errno
 import os
 import platform
 import resource
+import signal
 import struct
 import sys
 from collections.abc import Callable
@@ -43,6 +45,11 @@ DENIED = {  # system call → its number on x86_64 and on aarch64 (None: there i
     "setpriority": (141, 140),
     "sched_setscheduler": (144, 119),
     "sched_setattr": (314, 274),
+    "sched_setparam": (142, 118),
+    "sched_setaffinity": (203, 122),
+    "migrate_pages": (256, 238),
+    "move_pages": (279, 239),
+    "process_madvise": (440, 440),
     "ioprio_set": (251, 30),
     "unshare": (272, 97),
     "setns": (308, 268),
@@ -64,6 +71,12 @@ DENIED = {  # system call → its number on x86_64 and on aarch64 (None: there i
     "userfaultfd": (323, 282),
     "io_uring_setup": (425, 425),
 }
+PR_SET_PDEATHSIG, F_SETOWN, F_SETOWN_EX = 1, 8, 15
+DENIED_WITH = [  # numbers as above, which argument, and the value it may not have
+    ((157, 167), 0, PR_SET_PDEATHSIG),  # prctl
+    ((72, 25), 1, F_SETOWN),  # fcntl: a signal to whoever is named
+    ((72, 25), 1, F_SETOWN_EX),
+]
 CLONE, CLONE3 = (56, 220), (435, 435)
 CLONE_THREAD, CLONE_NEWUSER, CLONE_NEWNET = 0x00010000, 0x10000000, 0x40000000
 AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
@@ -73,6 +86,7 @@ PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, PR_SET_DUMPABLE = 38, 22, 4
 LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 444, 445, 446
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1, 2, 4, 8
 CAPSET = (126, 91)
+DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom", "/dev/random")
 
 libc = ctypes.CDLL(None, use_errno=True)
 libc.syscall.restype = ctypes.c_long
@@ -87,8 +101,8 @@ def confine(scratch: str, readable: list[str], *, memory: int, file_size: int) -
     missing = []
     steps: list[tuple[str, Callable[[], None]]] = [
         ("limits", lambda: limit(memory, file_size)),
-        ("privileges", drop_privileges),
         ("network", own_network),
+        ("privileges", drop_privileges),
         ("files", lambda: landlock(scratch, readable)),
         ("system calls", seccomp),
     ]
@@ -122,7 +136,7 @@ def drop_privileges() -> None:
 
 
 def own_network() -> None:
-    """Moves into a network of its own with nothing in it."""
+    """Moves into a network of its own with nothing in it. It is all-powerful there at first."""
     check(libc.unshare(CLONE_NEWUSER | CLONE_NEWNET))
 
 
@@ -151,7 +165,11 @@ def landlock(scratch: str, readable: list[str]) -> None:
 
 
 def seccomp() -> None:
-    """Refuses what DENIED lists, with EPERM; processes, but no threads, among it."""
+    """Refuses what DENIED lists, with EPERM; processes, but no threads, among it.
+
+    Before that it ties this process to its parent's life, which the filter keeps so.
+    """
+    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     code = program()
     buffer = ctypes.create_string_buffer(b"".join(code))
     filter = struct.pack("HxxxxxxP", len(code), ctypes.addressof(buffer))
@@ -179,6 +197,14 @@ def program() -> list[bytes]:
         number = pair[column()]
         if number is not None:
             code += [jump(equal, number, 0, 1), refused]
+    for numbers, argument, value in DENIED_WITH:
+        code += [
+            jump(equal, numbers[column()], 0, 4),
+            load(16 + 8 * argument),
+            jump(equal, value, 0, 1),
+            refused,
+            load(0),
+        ]
     # glibc falls back from clone3, whose flags no filter can read, to clone:
     code += [jump(equal, CLONE3[column()], 0, 1), give(REFUSE | errno.ENOSYS)]
     code += [
@@ -209,9 +235,13 @@ def check(result: int) -> None:
 
 
 def python_files() -> list[str]:
-    """Returns what Python itself has to read: its libraries, and those of the system."""
-    own = {sys.prefix, sys.base_prefix, sys.exec_prefix, os.path.dirname(os.__file__)}
+    """Returns what Python itself has to read: its libraries, and those of the system.
+
+    Of an environment's folder, which may be a project's own, that is no more than its libraries.
+    """
+    prefixes = {sys.prefix, sys.base_prefix, sys.exec_prefix}
+    own = {os.path.join(prefix, name) for prefix in prefixes for name in ("lib", "lib64", "share")}
     own |= {path for path in sys.path if path.rstrip("/").endswith("-packages")}
+    own.add(os.path.dirname(os.__file__))
     system = ["/usr/lib", "/usr/lib64", "/usr/local/lib", "/lib", "/lib64", "/etc/ld.so.cache"]
-    devices = ["/dev/null", "/dev/zero", "/dev/urandom", "/dev/random"]
-    return sorted(own | set(system)) + devices
+    return [*sorted(own | set(system)), *DEVICES]

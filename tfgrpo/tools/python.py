@@ -36,6 +36,8 @@ SPEC = Spec(
     },
 )
 WATCH_SECONDS = 0.2
+START_SECONDS = 30.0
+END_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,11 +150,12 @@ class Python:
             limit=1 << 20,
         )
         assert process.stdout is not None
-        async with asyncio.timeout(30):
-            first = await process.stdout.readline()
+        first = b""
         try:
+            async with asyncio.timeout(START_SECONDS):
+                first = await process.stdout.readline()
             missing: Sequence[str] = json.loads(first)["missing"]
-        except (ValueError, KeyError, TypeError):
+        except (TimeoutError, ValueError, KeyError, TypeError):
             await self._end()
             told = first.decode("utf-8", "replace").strip()[:200] or "it said nothing"
             raise SandboxError(f"the sandbox did not start: {told}") from None
@@ -187,12 +190,18 @@ class Python:
                 os.killpg(self._process.pid, number)
 
     async def _end(self) -> None:
+        """Kills the interpreter, and waits for whatever holds its output to be gone with it."""
         self._signal(signal.SIGKILL)
-        if self._process is not None:
-            if self._process.stdin is not None:
-                self._process.stdin.close()
-            await self._process.wait()
-            self._process = None
+        process, self._process = self._process, None
+        if process is not None:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.close()
+            await process.wait()
+            with suppress(TimeoutError):  # with --sandbox off, what it started may outlive it
+                async with asyncio.timeout(END_SECONDS):
+                    while await process.stdout.read(65536):
+                        pass
 
 
 LOST = "; the session was ended and its variables are lost"
