@@ -61,6 +61,8 @@ def compare(
         for model in models or (None,):
             given = {**options.flags(values), "data": named, "model": model}
             settings = evaluating.settings_of(app, versions[::-1], config, given)
+            if not found:
+                options.tell_sandbox(settings)
             domain = options.domain(app, settings.domain)
             dataset = domain.problems(named, settings.fields)[:problems]
             if model in (None, models[0] if models else None):

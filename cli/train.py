@@ -254,6 +254,8 @@ def _work(app: App, run: Run, resumed: bool, config: Path | None, given: str | N
     if settings.prompts:  # records hold paths as seen from the store's folder
         prompts = str(options.opened_path(app, settings.prompts))
         settings = settings.model_copy(update={"prompts": prompts})
+    if resumed:
+        options.tell_sandbox(settings)
     domain = options.domain(app, settings.domain)
     path = options.opened_data(app, settings.data)
     dataset = domain.problems(path, settings.fields)

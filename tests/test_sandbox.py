@@ -131,9 +131,14 @@ def test_what_is_required_and_missing_is_refused_before_anything_is_paid_for(
     cli("init")
     (tmp_path / "problems.jsonl").write_text('{"problem": "1 + 1?", "answer": "2"}\n')
     asked = ["problems.jsonl", "--mode", "agent", "--sandbox", "require", "--model", "m"]
-    refused = cli("eval", *asked, "--base-url", "http://127.0.0.1:9/v1", ok=False)
-    assert refused.returncode == 1
-    assert "bubblewrap does not work here, and --sandbox require asks for it" in refused.stderr
+    asked += ["--base-url", "http://127.0.0.1:9/v1"]
+    for verb in (["train"], ["eval"], ["compare", "v0", "HEAD", "--dataset"]):
+        refused = cli(*verb, *asked, ok=False)
+        assert refused.returncode == 1
+        assert "bubblewrap does not work here, and --sandbox require asks" in refused.stderr
+    for wall in ("auto", "off"):
+        told = cli("train", *asked, "--sandbox", wall, "--estimate")
+        assert told.stderr.count("not in bubblewrap; --sandbox require refuses that") == 1
 
 
 @with_bubblewrap
