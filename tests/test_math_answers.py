@@ -126,7 +126,8 @@ WRONG = [
     ("5", r"\boxed{5"),
     ("5", ""),
     ("1250", r"\boxed{1,25}"),
-    ("1.5", r"\boxed{1,5}"),
+    ("1.5", r"\boxed{1, 5}"),
+    ("1.125", r"\boxed{1,125}"),
     ("12", r"\boxed{12 or maybe 13, I do not know}"),
     (r"\frac{1}{3}", r"\boxed{0.33}"),
     (r"\sqrt{2}", r"\boxed{1.41}"),
@@ -158,22 +159,134 @@ WRONG = [
 ]
 
 KEPT = [
-    ("1.5", r"\boxed{1,5}", 0.0),  # a decimal comma is a list of two
+    ("1,5", r"\boxed{1.5}", 0.0),  # a comma in the ground truth is a list of two
+    ("x=1, y=2", r"\boxed{(1, 2)}", 1.0),  # a point, in the order of the names
+    ("x < 1 or x > 2", r"\boxed{x < 1 and x > 2}", 1.0),  # a list of two conditions
     (r"\frac{1}{3}", r"\boxed{0.33}", 0.0),  # rounded is not equal
     ("4, 10, -2", r"\boxed{10, 4, -2}", 1.0),  # a list has no order
     ("f(x)", r"\boxed{f(y)}", 0.0),  # another variable is another function
     ("$9$", r"\boxed{  9  }", 1.0),  # blanks say nothing
     ("10455", r"So \boxed{255}. Final answer: 10455", 0.0),  # the box counts, not the prose
-    ("(3,3), (1,1)", r"\boxed{(3,3)} for a and \boxed{(1,1)}", 0.0),  # not one list
+    ("(3,3), (1,1)", r"\boxed{(3,3)} is it, then \boxed{(1,1)}", 0.0),  # not one list
     ("forty two", r"\boxed{42}", None),  # nobody has read the words as a number
     ("forty two", r"\boxed{Forty two}", 1.0),
     ("Answer is blue.", r"\boxed{Answer is blue.}", 1.0),  # the same words
     ("x \\in [-2,7]", r"\boxed{-2 \le x \le 7}", 1.0),  # the same set, otherwise written
     ("[-2,7]", r"\boxed{-2 < x < 7}", 0.0),
-    (r"p=5,q=2 \text{ and } p=7,q=2", r"\boxed{p=5,q=2;p=7,q=2}", 0.0),  # grouped otherwise
     ("10{,}000", r"\boxed{10000}", 1.0),  # separators say nothing
 ]
 """Where public collections of cases say otherwise (docs/verification.md)."""
+
+LISTS = [
+    ("1, 2", "1 and 2", 1.0),
+    ("1, 2", r"2 \text{ or } 1", 1.0),
+    ("1; 2; 3", "3, 1, and 2", 1.0),
+    ("1 and 2", r"\{2, 1\}", 1.0),
+    ("1, 2", "$1$ and $2$", 1.0),
+    ("x=1 or x=2", "1; 2", 1.0),
+    ("1000 and 2000", "1,000 and 2,000", 1.0),
+    ("1,000; 2,000", "2000, 1000", 1.0),
+    ("(1,2),(3,4)", "(3,4) and (1,2)", 1.0),
+    (r"\pm 3", "3 and -3", 1.0),
+    ("[1;2]", "[1,2]", 1.0),
+    ("1 and 2", "12", 0.0),
+    ("12", "1 and 2", 0.0),
+    ("(1,2);(3,4)", "(2,1),(3,4)", 0.0),
+    ("(1;2)", "(2;1)", 0.0),
+    ("1, 2", "1, 2 and 3", 0.0),
+    ("1 and 2", "1", 0.0),
+    ("5, 6", "between 5 and 6", 0.0),
+    ("5, 6", "the sum of 5 and 6", 0.0),
+    ("5", "I think it is 5 and not 6", 0.0),
+    ("p=5,q=2;p=7,q=3", r"p=7,q=3 \text{ and } p=5,q=2", 1.0),
+    ("p=5,q=2;p=7,q=3", "(7,3), (5,2)", 1.0),
+    ("p=5,q=2;p=7,q=3", "p=5,q=3;p=7,q=2", 0.0),
+    ("p=5,q=2,p=7,q=3", "p=5,q=3,p=7,q=2", 0.0),
+    ("p=5,q=2;p=7,q=3", "p=5,q=2", 0.0),
+    (r"(-\infty,1)\cup(2,\infty)", "x < 1 or x > 2", 1.0),
+    ("(1,3)", r"x > 1 \text{ and } x < 3", 1.0),
+    ("-1 < x < 1", "|x| < 1", 1.0),
+    ("x<1 or x>3", "x<1 or x>2", 0.0),
+    ("x > 3", "y > 3", 0.0),
+    ("x > 1", r"\sin(x) > 1 or x < 2", 0.0),
+    ("y_1 = x, y_2 = x+1", r"$y_1 = \boxed{x}$ and $y_2 = \boxed{1+x}$", 1.0),
+    ("(3,3), (1,1)", r"\boxed{(3,3)} \text{ for part (a) and } \boxed{(1,1)}", 1.0),
+    (r"\boxed{3} apples and \boxed{4} pears", "3, 4", 1.0),
+    ("4 or 7", r"\boxed{4} or \boxed{7}", 1.0),
+    ("3, 4", r"\boxed{3} is wrong and \boxed{4}", 0.0),
+]
+
+NOTATIONS = [
+    ("0.5", "½", 1.0),
+    ("2½", "2.5", 1.0),
+    ("2 1/2", "5/2", 1.0),
+    ("21/2", "2 1/2", 0.0),
+    ("-5", "–5", 1.0),
+    ("5", "５", 1.0),
+    ("x^2", "x²", 1.0),
+    (r"2\sqrt{3}", "2√3", 1.0),
+    (r"\infty", "∞", 1.0),
+    ("6", "2·3", 1.0),
+    ("100000", "1e5", 1.0),
+    ("0.001", "1e-3", 1.0),
+    ("100000", "1e4", 0.0),
+    ("300000", "3 x 10^5", 1.0),
+    ("2**10", "1024", 1.0),
+    (r"0.\overline{3}", r"\frac13", 1.0),
+    (r"0.1\overline{6}", "1/6", 1.0),
+    (r"\bigl[0,1\bigr)", "[0,1)", 1.0),
+    (r"\emptyset", r"\varnothing", 1.0),
+    (r"\sin 30^\circ", "1/2", 1.0),
+    ("3+4i", r"3+4\cdot i", 1.0),
+    ("5", "5=x", 1.0),
+    ("5", "**5**", 1.0),
+    ("Paris", '"Paris"', 1.0),
+    ("Paris", "Paris!", 1.0),
+    ("5", r"\text{The answer is }5", 1.0),
+    ("(B)", "The answer is (B)", 1.0),
+    ("B", "(b)", 1.0),
+    ("b", "B", 0.0),
+    ("B", "(B) and (C)", 0.0),
+    ("A", "A man", 0.0),
+    ("5", r"\fbox{5}", 1.0),
+]
+
+QUANTITIES = [
+    ("50%", "0.5", 1.0),
+    ("0.5", r"50\%", 1.0),
+    ("50%", "5%", 0.0),
+    ("50", "0.5", 0.0),
+    ("1.5", "1,5", 1.0),
+    ("1000.99", "1000,99 €", 1.0),
+    ("15", "1,5", 0.0),
+    ("-5", "-$5", 1.0),
+    ("5", "USD 5", 1.0),
+    ("12", "12 m/s^2", 1.0),
+    ("12 cm", "12 mm", 0.0),
+    ("1 m", r"100\text{ cm}", 1.0),
+    ("2 hours", "120 minutes", 1.0),
+    ("12 cm^2", "12 cm", 1.0),
+    ("3:30 pm", "3:30 p.m.", 1.0),
+    ("3:30", "03:30", 1.0),
+    ("10:05 am", "10:05 pm", 0.0),
+    ("2024-01-05", "2024-1-5", 1.0),
+    ("2024-01-05", "2018", 0.0),
+    ("2024-01-05", "2024-05-01", 0.0),
+    ("101_2", "101_{2}", 1.0),
+    ("101_2", "101_3", 0.0),
+    ("5", "5 or more", 0.0),
+    ("5 or more", "5", 0.0),
+    ("5", "The answer is not 5", 0.0),
+]
+
+
+@pytest.mark.parametrize(("gold", "answer", "reward"), LISTS + NOTATIONS + QUANTITIES)
+def test_an_answer_is_judged_by_what_it_means_and_not_by_how_it_is_written(
+    gold: str, answer: str, reward: float
+) -> None:
+    response = answer if "box{" in answer else rf"\boxed{{{answer}}}"
+    assert check_gold(gold) is None
+    assert judge(gold, response).reward == reward
 
 
 @pytest.mark.parametrize(("gold", "response"), RIGHT)
@@ -204,6 +317,7 @@ def test_what_is_judged_otherwise_than_elsewhere_on_purpose(
         (r"\frac{1}{2}", r"\boxed{\frac{1}{2}}"),
         ("Paris", r"\boxed{Paris}"),
         (r"<think>\boxed{4}</think>5", r"\boxed{5}"),
+        ("It comes to 2,74 in all.", r"\boxed{2,74}"),
     ],
 )
 def test_a_bare_answer_is_boxed_and_found_in_prose(answer: str, response: str) -> None:
@@ -257,6 +371,9 @@ def test_a_ground_truth_of_thousands_of_digits_raises_nothing() -> None:
         "{" * 200_000,
         "}" * 200_000,
         r"\boxed{" + "{}" * 99,
+        r"\boxed{5 " + ", " * 20_000 + "6}",
+        r"\boxed{5" + " and" * 2_000 + " 6}",
+        r"\boxed{6. \overline{" + "3" * 5000 + "}}",
     ],
 )
 def test_a_long_malformed_response_is_judged_without_delay(response: str) -> None:

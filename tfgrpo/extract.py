@@ -15,16 +15,19 @@ MATHS = re.compile(
     r"\$\$(.+?)(?<!\\)\$\$|(?<!\\)\$(?!\d[\d,.]*\s+\w)(.+?)(?<!\\)\$|\\\[(.+?)\\\]|\\\((.+?)\\\)",
     re.DOTALL,
 )
-NUMBER = r"(?<![\w.,])-?\d+(?:,\d{3})*(?:\.\d+)?(?:/\d+)?%?(?!\d|[.,/]\d)"
+NUMBER = r"(?<![\w.,])-?(?:\d+,\d{1,2}|\d+(?:,\d{3})*(?:\.\d+)?(?:/\d+)?)%?(?!\d|[.,/]\d)"
 GIVEN = re.compile(MATHS.pattern + rf"|({NUMBER})", re.DOTALL)
 FINAL = re.compile(r"final answer\W", re.IGNORECASE)
 AFTERWARDS = re.compile(r"<\|im_|I hope it is correct")
 """The words between which the answer of a response in prose is looked for."""
+NAMED = r"[a-zA-Z](?:_(?:\w|\{\w+\}))?\s*="
 JOINED = re.compile(
-    r"(?:[\s,;$~]|\\[()\[\],;! ]|\\q?quad|\\text(?:bf|rm)?\s*\{[\s,;]*(?:and|or)?[\s,;]*\}"
-    r"|\band\b|\bor\b)*"
+    r"(?:\s+[a-z]+(?=\s+and\s))?"
+    r"(?:[\s,;$~}]|\\[()\[\],;! ]|\\q?quad|\\text(?:bf|rm)?\s*\{|\band\b|\bor\b"
+    rf"|\bfor\s+part\s*\(?[a-zA-Z1-9]\b\)?|{NAMED})*"
 )
-"""What may stand between boxes that together are one list."""
+"""What may stand between boxes that together are one list: a name, a part, one word counted."""
+NAME = re.compile(NAMED + r"\s*\Z")
 
 
 def extract(response: str) -> str | None:
@@ -39,13 +42,24 @@ def answers(response: str) -> tuple[str, ...]:
     The last of them is the answer, and all of them are where a list was asked for. An answer tag
     that stands after them is the answer alone.
     """
+    return tuple(body for _, body in _ending(response))
+
+
+def listed(response: str) -> str:
+    """Returns those boxes as one answer: several with what names them (`y_1 =`) and commas."""
+    found = _ending(response)
+    return ", ".join(name + body for name, body in found) if len(found) > 1 else found[0][1]
+
+
+def _ending(response: str) -> list[tuple[str, str]]:
+    """Returns the name, if any, and the body of each box that ends a response."""
     response = spoken(response)
     tag = _tag(response)
     boxes = _boxes(response)
     if tag is not None and (not boxes or tag[0] > boxes[-1][0]):
         body = tag[1].strip()
-        return answers(body) or ((body,) if body else ())  # <answer>\boxed{4}</answer>
-    found: list[str] = []
+        return _ending(body) or ([("", body)] if body else [])  # <answer>\boxed{4}</answer>
+    found: list[tuple[str, str]] = []
     begun: int | None = None
     for start, end, body in reversed(boxes):
         if begun is not None and not JOINED.fullmatch(response, end, begun):
@@ -53,8 +67,9 @@ def answers(response: str) -> tuple[str, ...]:
         begun = start
         if not body.strip():
             break
-        found.insert(0, body.strip())
-    return tuple(found)
+        name = NAME.search(response, max(0, start - 20), start)
+        found.insert(0, (name[0] if name else "", body.strip()))
+    return found
 
 
 def spoken(response: str) -> str:
@@ -94,11 +109,12 @@ def _tag(text: str) -> tuple[int, str] | None:
 def _boxes(text: str) -> list[tuple[int, int, str]]:
     """Returns every innermost `\\boxed{…}` that is closed: where it begins and ends, and its body.
 
-    One pass over the braces, so that a long malformed text takes no longer than a good one.
+    An `\\fbox{…}` is one too. One pass over the braces, so that a long malformed text takes no
+    longer than a good one.
     """
     found: list[tuple[int, int, str]] = []
     opened: list[int] = []
-    starts = {m.end() - 1: m.start() for m in re.finditer(r"\\boxed\s*\{", text)}
+    starts = {m.end() - 1: m.start() for m in re.finditer(r"\\(?:boxed|fbox)\s*\{", text)}
     for match in re.finditer(r"[{}]", text):
         at = match.start()
         if match[0] == "{":

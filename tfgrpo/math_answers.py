@@ -1,43 +1,24 @@
 """Judging answers to math problems: extraction first, then comparison by math-verify.
 
 What counts is the last `\\boxed{…}` or `<answer>…</answer>` of a response; a number that is
-merely mentioned earns nothing. Numbers are compared as numbers, everything else by math-verify
-(parsed to sympy, compared symbolically). Functions here may take seconds on hostile input and
-run in worker processes (`verify.py`), which are killed when they do; math-verify's own
-time-outs use signals and are switched off.
+merely mentioned earns nothing. Numbers are compared as numbers (`quantities.py`), lists whatever
+joins them (`lists.py`), everything else by math-verify (parsed to sympy, compared symbolically).
+Functions here may take seconds on hostile input and run in worker processes (`verify.py`), which
+are killed when they do; math-verify's own time-outs use signals and are switched off.
 """
 
 from __future__ import annotations
 
 import re
-from fractions import Fraction
+from collections.abc import Callable
 from typing import Any
 
+from tfgrpo import lists
 from tfgrpo.domain import Verdict
-from tfgrpo.extract import answers
+from tfgrpo.extract import answers, listed
+from tfgrpo.notation import plainly
+from tfgrpo.quantities import WRAPPING, based, clock, date, equal, hedged, plain
 
-PLAIN = re.compile(r"[+-]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?\Z|[+-]?\.\d+\Z")
-WRAPPING = re.compile(r"\\(?:text|mathrm|textbf|mathbf)\s*\{([^{}]*)\}")
-UNITS = (
-    "euros? dollars? cents? pounds? yen percent degrees? units? km cm mm m kg g mg lb lbs oz"
-    " litres? liters? ml miles? feet foot ft inch inches yards? meters? metres? hours? minutes?"
-    " seconds? days? weeks? months? years? people persons? students? items? pieces? times ways"
-    " points?"
-)
-UNIT = re.compile(rf"(?<=[\d\s])(?:{UNITS.replace(' ', '|')})(?:\^?[23]|\s*/\s*\w+)?$", re.I)
-CLOCK = re.compile(r"\d{1,2}:\d{2}\Z")
-GROUPS = re.compile(r"(?<=\d)(?:\\,|\\ |\\!|~|\s)(?=\d{3}(?!\d))")
-LONGEST = 1000
-"""A number of more digits than this is left to sympy, which is killed when it takes too long."""
-UNIT_TEXT = re.compile(
-    r"(?<=[\d\s~,])\\(?:text|mathrm|mbox|textrm)\s*\{\s*([^\W\d_][^{}\d]*)\}\s*\.?\$?\Z"
-)
-NO_UNIT = re.compile(
-    r"\b(?:hundred|[tmb]\w*illion|thousand|dozen|minus|plus|times|over|or|and|not|is|to)\b", re.I
-)
-"""Words after a number in `\\text{}` that are more than what is counted."""
-SCALES = {"hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9}
-SCALE = re.compile(rf"\s+({'|'.join(SCALES)})\Z", re.I)
 SPELLED = re.compile(
     r"\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w+teen|twenty|thirty"
     r"|forty|fifty|sixty|seventy|eighty|ninety|hundred|thousand|[mb]illion)\b",
@@ -45,13 +26,53 @@ SPELLED = re.compile(
 )
 CHOICE = re.compile(
     r"(?:(?:option|answer|choice)\s*:?\s*)?"
-    r"(?:\(([A-J])\)(?!\s*[-+*/^=_])(?:\W.*)?|([A-J])(?:[.):](?:\s.*)?)?)\Z",
+    r"(?:\(([A-J])\)(?!\s*(?:[-+*/^=_]|(?:[,;]|and\b|or\b)\s*(?:and\b|or\b)?\s*\(?[A-J]\b))"
+    r"(?:\W.*)?|([A-J])(?:[.):](?:\s.*)?)?)\Z",
     re.IGNORECASE,
 )
 INTEGER = re.compile(r"-?\d{1,15}\Z", re.ASCII)
-LISTED = re.compile(r"[()\[\],;]|\band\b|\\pm\b")
+LISTED = re.compile(r"[()\[\],;]|\b(?:and|or)\b|\\pm\b")
 GLUED = re.compile(r"(\\q?quad)(?=[a-zA-Z])")
 WORDS = re.compile(r"[^\W\d_]{2,}(?:[ .,'-]+[^\W\d_]+)*\Z")
+SENTENCE = re.compile(r"[^\W\d_]+(?:[ .,'-]+[^\W\d_]+)+\Z")
+LONG = re.compile(r"[^\W\d_]{3,}")
+FUNCTIONS = frozenset(
+    [
+        "sin",
+        "cos",
+        "tan",
+        "cot",
+        "sec",
+        "csc",
+        "arcsin",
+        "arccos",
+        "arctan",
+        "sinh",
+        "cosh",
+        "tanh",
+        "log",
+        "exp",
+        "sqrt",
+        "mod",
+        "gcd",
+        "lcm",
+        "max",
+        "min",
+        "det",
+        "inf",
+        "infty",
+        "infinity",
+        "alpha",
+        "beta",
+        "gamma",
+        "delta",
+        "theta",
+        "lambda",
+        "sigma",
+        "omega",
+        "phi",
+    ]
+)
 
 
 def judge(gold: str, response: str) -> Verdict:
@@ -62,8 +83,8 @@ def judge(gold: str, response: str) -> Verdict:
     gold = asked(gold)
     verdict = compare(gold, found[-1])
     if verdict.reward != 1.0 and len(found) > 1 and is_list(gold):
-        listed = compare(gold, ", ".join(found))
-        return listed if listed.reward == 1.0 else verdict
+        whole = compare(gold, listed(response))
+        return whole if whole.reward == 1.0 else verdict
     return verdict
 
 
@@ -73,7 +94,9 @@ def at_once(gold: str, response: str) -> Verdict | None:
     Takes microseconds on any input, so it may run on the event loop; None is for a worker.
     """
     start = response.rfind("\\boxed{")
-    if start < 0 or not INTEGER.match(gold) or response.count("boxed") > 1 or "<" in response:
+    if start < 0 or not INTEGER.match(gold) or response.count("boxed") > 1:
+        return None
+    if "<" in response or "fbox" in response:
         return None
     found = response[start + 7 : response.find("}", start)]
     return compare(gold, found) if INTEGER.match(found) else None
@@ -81,35 +104,36 @@ def at_once(gold: str, response: str) -> Verdict | None:
 
 def asked(gold: str) -> str:
     """Returns a ground truth as an answer: what its boxes hold, where it is a whole solution."""
-    return ", ".join(answers(gold)) or gold
+    return listed(gold) if answers(gold) else gold
 
 
 def compare(gold: str, found: str) -> Verdict:
     """Compares an answer with the ground truth. May be slow; raises nothing."""
     if written(gold) and written(gold) == written(found):
         return Verdict(1.0, normal(gold), "equal")
-    for kind in (plain, clock, choice, in_words):
-        want, have = kind(gold), kind(found)
-        if want is not None and have is not None:
-            right = want == have
-            said = normal(gold) if right else str(have)
+    gold, found = plainly(gold), plainly(found)
+    for same in (equal, _same_time, _same(date), _same(based), _same_choice, _same(in_words)):
+        right = same(gold, found)
+        if right is not None:
+            said = normal(gold) if right else normal(found)
             return Verdict(float(right), said, "equal" if right else f"{found} is not {gold}")
-    if hedged(gold) or hedged(found):
+    if hedged(gold, found):
         return Verdict(0.0, written(found), f"{found} is not {gold}")
     if in_words(gold) is not None and SPELLED.search(gold) and plain(found) is not None:
         return Verdict(None, found, f"unverifiable: {gold!r} spells a number out")
-    if in_words(gold) is not None or clock(gold) is not None:
+    literal = (in_words(gold), clock(gold), date(gold), date(found), sentence(found))
+    if any(kind is not None for kind in literal):
         return Verdict(0.0, in_words(found) or found, f"{found} is not {gold}")
     try:
-        return _by_sympy(gold, found)
+        return _solutions(gold, found) or _by_sympy(gold, found)
     except Exception as error:  # sympy raises nearly anything; it is told, as unverifiable
         return Verdict(None, found, f"unverifiable: {type(error).__name__}: {error}"[:200])
 
 
 def check_gold(gold: str) -> str | None:
     """Returns what is wrong with a ground truth, or None when answers can be compared with it."""
-    gold = asked(gold)
-    if any(kind(gold) is not None for kind in (plain, clock, choice, in_words)):
+    gold = plainly(asked(gold))
+    if any(kind(gold) is not None for kind in (plain, clock, date, choice, in_words)):
         return None
     try:
         return None if _parse(gold) else "it parses to nothing"
@@ -117,34 +141,11 @@ def check_gold(gold: str) -> str | None:
         return f"{type(error).__name__}: {error}"[:200]
 
 
-def plain(text: str) -> Fraction | None:
-    """Returns the number that a text plainly is: `1,250`, `$40`, `12.50`, `40 euros`."""
-    text = UNIT_TEXT.sub(_without_unit, text)
-    text = WRAPPING.sub(r"\1", text).replace("{,}", ",").replace("−", "-")
-    text = GROUPS.sub("", text)
-    for space in ("\\,", "\\!", "\\;", "\\ ", "~"):
-        text = text.replace(space, " ")
-    text = text.strip().strip("$€£ ").rstrip(".")
-    text = UNIT.sub("", text).rstrip("%€$£ \\")
-    scale = SCALE.search(text)
-    if scale is not None:
-        text = text[: scale.start()]
-    if len(text) > LONGEST or not PLAIN.match(text):
-        return None
-    number = Fraction(text.replace(",", ""))
-    return number * SCALES[scale[1].casefold()] if scale is not None else number
-
-
 def normal(gold: str) -> str:
     """Returns the form that all answers equal to a ground truth share, as one vote."""
+    gold = plainly(gold)
     number = plain(gold)
     return str(number) if number is not None else in_words(gold) or one_line(gold)
-
-
-def clock(text: str) -> str | None:
-    """Returns a time of day, which sympy would read as a ratio."""
-    text = text.strip().strip("$").strip()
-    return text.lstrip("0") if CLOCK.match(text) else None
 
 
 def choice(text: str) -> str | None:
@@ -154,7 +155,7 @@ def choice(text: str) -> str | None:
 
 
 def is_list(gold: str) -> bool:
-    """Whether several answers are asked for: a comma or an "and" outside of every bracket."""
+    """Whether several answers are asked for: a joint outside of every bracket."""
     if plain(gold) is not None:
         return False
     depth = 0
@@ -180,19 +181,64 @@ def in_words(text: str) -> str | None:
 
     Two or more letters in a row would be read as a product of symbols: Paris as a·i·p·r·s.
     """
-    bare = " ".join(WRAPPING.sub(r"\1", text).split()).rstrip(".")
+    bare = " ".join(WRAPPING.sub(r"\1", text).split()).rstrip(".!")
     return bare.casefold() if WORDS.match(bare) else None
 
 
-def hedged(text: str) -> bool:
-    """Whether words after a number say another number, which math-verify would read over."""
-    match = UNIT_TEXT.search(text)
-    return match is not None and NO_UNIT.search(match[1]) is not None
+def sentence(text: str) -> str | None:
+    """Returns an answer of several words, of which math-verify would read a letter."""
+    bare = one_line(WRAPPING.sub(r"\1", text)).rstrip(".!")
+    words = LONG.findall(bare) if SENTENCE.match(bare) else []
+    return bare if any(word.casefold() not in FUNCTIONS for word in words) else None
 
 
-def _without_unit(match: re.Match[str]) -> str:
-    """Returns nothing for a unit, and the words where they change the number."""
-    return f" {match[1]}" if NO_UNIT.search(match[1]) else ""
+def _same(kind: Callable[[str], Any]) -> Callable[[str, str], bool | None]:
+    """Returns what says whether two texts are the same of a kind; None where one is not of it."""
+
+    def compared(gold: str, found: str) -> bool | None:
+        want, have = kind(gold), kind(found)
+        return None if want is None or have is None else want == have
+
+    return compared
+
+
+def _same_time(gold: str, found: str) -> bool | None:
+    want, have = clock(gold), clock(found)
+    if want is None or have is None:
+        return None
+    return want[:2] == have[:2] and want.half in ("", have.half)
+
+
+def _same_choice(gold: str, found: str) -> bool | None:
+    want, have = choice(gold), choice(found)
+    if want is None or have is None:
+        return None
+    if len(gold.strip()) == len(found.strip()) == 1:  # b is not B, but (b) chooses B
+        return want == have
+    return want.casefold() == have.casefold()
+
+
+def _solutions(gold: str, found: str) -> Verdict | None:
+    """Compares the solutions of a system, each with its own values; None where neither is one.
+
+    Points, `(5, 2), (7, 2)`, are solutions in the order in which the unknowns are named.
+    """
+    want, have = lists.system(gold), lists.system(found)
+    if not want and not have:
+        return None
+    if not want or not have or set(want[0]) != set(have[0]):
+        points = (lists.tuples(s) if s else text for s, text in ((want, gold), (have, found)))
+        return _by_sympy(*points)
+    for solution in want:
+        same = (h for h in have if all(compare(solution[n], h[n]).reward == 1.0 for n in h))
+        match = next(same, None)
+        if match is None:
+            break
+        have.remove(match)
+    else:
+        if not have:
+            return Verdict(1.0, normal(gold), "equal")
+    return Verdict(0.0, one_line(found), f"{found} is not {gold}")
 
 
 def _both_signs(text: str) -> str:
@@ -234,11 +280,23 @@ def _parse(text: str) -> list[Any]:
 def _by_sympy(gold: str, found: str) -> Verdict:
     from math_verify import verify
 
-    want, have = _parse(gold), _parse(found)
+    want, have = _parse(lists.with_commas(gold)), _parse(lists.with_commas(found))
     if not want:
         return Verdict(None, found, f"unverifiable: cannot parse the ground truth {gold!r}")
     if not have:
         return Verdict(0.0, in_words(found) or found, f"{found} is not {gold}")
-    if verify(want, have, allow_set_relation_comp=True, timeout_seconds=None):
+    right = verify(want, have, allow_set_relation_comp=True, timeout_seconds=None)
+    if right or _same_region(gold, found):
         return Verdict(1.0, normal(gold), "equal")
     return Verdict(0.0, in_words(found) or str(have[0]), f"{found} is not {gold}")
+
+
+def _same_region(gold: str, found: str) -> bool:
+    """Whether two texts describe one set of numbers, as inequalities or as intervals."""
+    if not (lists.RELATION.search(gold) or lists.RELATION.search(found)):
+        return False
+    want = lists.region(gold, _parse)
+    have = lists.region(found, _parse) if want is not None else None
+    if want is None or have is None:
+        return False
+    return bool(want[0] == have[0] and len(want[1] | have[1]) < 2)

@@ -1,0 +1,120 @@
+"""Answers that are several: lists however they are joined, solutions of systems, unions.
+
+`1, 2`, `1; 2`, `1 and 2`, `1 \\text{ or } 2` are one list, in any order; what stands in one
+bracket keeps its order. A sentence is no list: where words are left beside the joints nothing is
+read as one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+JOINT = re.compile(
+    r"(?P<open>\\\{|[([{])|(?P<close>\\\}|[)\]}])"
+    r"|(?P<word>(?:\\q?quad|\\[ ,;:!]|[\s~,]){0,8}"
+    r"(?:\\(?:text|mathrm|textrm|mbox|textbf)\s*\{[\s~,]*(?P<said>and|or)[\s~,]*\}"
+    r"|(?<![a-zA-Z\\])(?P<bare>and|or)(?![a-zA-Z]))(?:\\q?quad|\\[ ,;:!]|[\s~]){0,8})"
+    r"|(?P<comma>,)|(?P<semicolon>;)"
+)
+PROSE = re.compile(r"(?<![a-zA-Z\\])[a-zA-Z]{3,}")
+"""Words that are no command and no product of two symbols."""
+GROUPED = re.compile(r"\s*[+-]?\d{1,3}(?:,\d{3})+(?:\.\d+)?\s*\Z")
+BRACKETED = re.compile(r"(?<![a-zA-Z])[(\[][^()\[\]{},;]*(?:;[^()\[\]{},;]*)+[)\]]")
+EQUATION = re.compile(r"\s*\\?([a-zA-Z]+(?:_\{?\w+\}?)?)\s*=(?!=)\s*(.+?)\s*\Z", re.DOTALL)
+RELATION = re.compile(r"[<>≤≥≠]|\\(?:leq?|geq?|lt|gt|neq?|cup|cap)(?![a-zA-Z])")
+
+
+def parts(text: str, *, commas: bool = True) -> list[tuple[str, str]]:
+    """Returns what stands between the joints outside of every bracket, and the joint before it.
+
+    The first has none; the others comma, semicolon, "and" or "or". Without `commas` they stay.
+    """
+    found: list[tuple[str, str]] = []
+    depth, start, joint = 0, 0, ""
+    for match in JOINT.finditer(text):
+        kind = match.lastgroup
+        if match["open"]:
+            depth += 1
+        elif match["close"]:
+            depth -= 1
+        elif depth == 0 and (commas or kind != "comma"):
+            if match["comma"] or match["semicolon"]:
+                name = kind or ""
+            else:
+                name = match["said"] or match["bare"]
+            found.append((joint, text[start : match.start()]))
+            start, joint = match.end(), name
+    return [*found, (joint, text[start:])]
+
+
+def with_commas(text: str) -> str:
+    """Returns a list with nothing but commas between its parts; any other text as it is."""
+    text = BRACKETED.sub(lambda match: match[0].replace(";", ","), text)
+    found = [part for _, part in parts(text, commas=False)]
+    if len(found) < 2 or any(not part.strip() or PROSE.search(part) for part in found):
+        return text
+    whole = [part.replace(",", "") if GROUPED.match(part) else part.strip("$ ") for part in found]
+    return ", ".join(whole)
+
+
+def system(text: str) -> list[dict[str, str]]:
+    """Returns the solutions of a system: `p=5, q=2; p=7, q=2` are two of two names each.
+
+    Nothing for what is not several solutions that name the same two or more unknowns.
+    """
+    solutions: list[dict[str, str]] = [{}]
+    for _, part in parts(text):
+        match = EQUATION.match(part.strip("$ "))
+        if match is None or PROSE.search(match[1]):
+            return []
+        name, value = match.groups()
+        if name in solutions[-1]:
+            solutions.append({})
+        solutions[-1][name] = value
+    names = set(solutions[0])
+    alike = all(set(solution) == names for solution in solutions)
+    return solutions if alike and len(names) > 1 and len(solutions) > 1 else []
+
+
+def tuples(solutions: list[dict[str, str]]) -> str:
+    """Returns the solutions of a system as points: `(5, 2), (7, 2)`."""
+    return ", ".join(f"({', '.join(solution.values())})" for solution in solutions)
+
+
+def region(text: str, parse: Callable[[str], list[Any]]) -> tuple[Any, frozenset[Any]] | None:
+    """Returns the set of numbers that inequalities or intervals describe, and its symbols.
+
+    "or" and commas unite, "and" intersects. `parse` gives a part's expressions. None for anything
+    that is no such set, or hard to find. May raise whatever sympy does.
+    """
+    from sympy import Union
+
+    union: list[Any] = []
+    symbols: frozenset[Any] = frozenset()
+    for joint, part in parts(text, commas=RELATION.search(text) is not None):
+        parsed = parse(part)
+        there = _set(parsed[0]) if parsed else None
+        if there is None:
+            return None
+        symbols |= parsed[0].free_symbols
+        if joint == "and":
+            union[-1] = union[-1].intersect(there)
+        else:
+            union.append(there)
+    return (Union(*union), symbols) if len(symbols) < 2 else None
+
+
+def _set(expression: Any) -> Any:
+    """Returns what an inequality in one unknown, or an interval, is as a set; else None."""
+    from sympy import Abs, FiniteSet, Function, Set
+    from sympy.core.relational import Relational
+    from sympy.logic.boolalg import Boolean
+
+    if isinstance(expression, Set) and not isinstance(expression, FiniteSet):
+        return expression
+    if not isinstance(expression, Relational | Boolean) or len(expression.free_symbols) != 1:
+        return None
+    simple = all(isinstance(function, Abs) for function in expression.atoms(Function))
+    return expression.as_set() if simple else None

@@ -1,0 +1,103 @@
+"""Answers in the notation that math-verify reads, where it reads another one wrongly or not at all.
+
+What is written stays what is meant: signs of Unicode become LaTeX (`2½`, `x²`, `√5`, `∞`), mixed
+numbers, scientific notation (`1e5`) and repeating decimals become fractions and powers, and what
+says nothing goes (`\\big`, bold, quotation marks, "the answer is").
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+SIGNS = str.maketrans(
+    {"−": "-", "‐": "-", "‑": "-", "×": "\\times ", "÷": "/", "·": "\\cdot ", "⋅": "\\cdot "}
+    | {
+        "∞": "\\infty ",
+        "∅": "\\emptyset ",
+        "∪": "\\cup ",
+        "∩": "\\cap ",
+        "∈": "\\in ",
+        "±": "\\pm ",
+    }
+)
+DASH = re.compile(r"(?:(?<=[({\[,;=^+*/])|(?<=\A))\s*[–—](?=\s*[\d.\\$(a-z])")
+"""A dash that is a sign, and no range."""
+RAISED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ", "0123456789+-n")
+POWER = re.compile(r"[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ]+")
+VULGAR = re.compile(r"[¼-¾⅐-⅞]")
+ROOT = re.compile(r"√\s*(?:(\d+(?:\.\d+)?|[a-zA-Z])|\(([^()]*)\)|(?=\{))")
+SIZE = re.compile(r"\\(?:big|Big|bigg|Bigg)[lrm]?(?![a-zA-Z])")
+EMPTY = re.compile(r"\\varnothing(?![a-zA-Z])")
+STRESS = re.compile(r"\A\s*(\*\*|\*|__|_|`|\"|“)(?=\S)([^*`\"”]+)(?<=\S)(?:\1|”)\s*\.?\s*\Z")
+LEAD = re.compile(
+    r"\A\s*(?:\\text(?:bf|rm)?\s*\{)?\s*(?:so\s+|thus,?\s+|hence,?\s+)?the\s+(?:final\s+|correct\s+)?"
+    r"(?:answer|value|result)\s+is\s*:?\s*(\})?(?=\s*[\d$\\(+-]|\s*[A-J]\s*\.?\Z)",
+    re.IGNORECASE,
+)
+STARS = re.compile(r"(?<=[\w)}])\s*\*\*\s*(?=[\w({+-])")
+TEN = re.compile(r"(?<=\d)\s*[xX]\s*(?=10\s*\^)")
+SCIENTIFIC = re.compile(r"(?<![\w.\\])(\d+(?:\.\d+)?)[eE]([+-]?\d{1,4})(?![\w.])")
+MIXED = re.compile(r"(?<![\w./^_{}])(-?\s?\d{1,15})\s+(\d{1,9})/(\d{1,9})(?![\w/.^!])")
+REPEATING = re.compile(
+    r"(?<![\w.])(\d{0,15})\.(\d{0,15})\\(?:overline|bar|dot)\s*\{(\d{1,30})\}(?!\d)"
+)
+ANGLE = re.compile(
+    r"(\\(?:sin|cos|tan|cot|sec|csc))\s*(?:\\left)?([({]?)\s*(\d+(?:\.\d+)?)\s*"
+    r"(?:°|\^\s*\{?\s*\\circ\s*\}?|\\degree)\s*(?:\\right)?([)}]?)"
+)
+TIMES_I = re.compile(r"(?<=[\d})])\s*\\cdot\s*i(?![a-zA-Z])")
+TURNED = re.compile(r"\A\s*(-?\d+(?:\.\d+)?)\s*=\s*([a-zA-Z])\s*\Z")
+
+
+def plainly(text: str) -> str:
+    """Returns an answer in the notation that is compared."""
+    text = re.sub(r"(\s)\s+", r"\1", text.strip())
+    if not text.isascii():
+        text = _ascii(text)
+    text = STRESS.sub(r"\2", EMPTY.sub(r"\\emptyset ", SIZE.sub("", text)))
+    lead = LEAD.match(text)
+    if lead is not None:
+        rest = text[lead.end() :]
+        text = rest if lead[1] or "\\text" not in lead[0] else rest.replace("}", "", 1)
+    text = TEN.sub(r"\\times ", STARS.sub("^", text))
+    text = SCIENTIFIC.sub(r"\1\\times 10^{\2}", text)
+    text = REPEATING.sub(_fraction, MIXED.sub(_mixed, text))
+    text = ANGLE.sub(_radians, TIMES_I.sub("i", text))
+    return TURNED.sub(r"\2=\1", text)
+
+
+def _ascii(text: str) -> str:
+    text = POWER.sub(lambda match: f"^{{{match[0].translate(RAISED)}}}", text)
+    text = VULGAR.sub(_vulgar, text).translate(SIGNS)
+    text = re.sub(r"(\d+)⁄(\d+)", r"\\frac{\1}{\2}", DASH.sub("-", text))
+    text = ROOT.sub(lambda match: f"\\sqrt{{{match[1] or match[2]}}}" if match[0][1:] else "", text)
+    return "".join(
+        unicodedata.normalize("NFKC", c) if c.isdecimal() or _wide(c) else c for c in text
+    )
+
+
+def _wide(character: str) -> bool:
+    return "！" <= character <= "～"
+
+
+def _vulgar(match: re.Match[str]) -> str:
+    above, _, below = unicodedata.normalize("NFKC", match[0]).partition("⁄")
+    return f"\\frac{{{above}}}{{{below}}}"
+
+
+def _mixed(match: re.Match[str]) -> str:
+    whole, above, below = match.groups()
+    if int(above) >= int(below):
+        return match[0]
+    return f"{whole}\\frac{{{above}}}{{{below}}}"
+
+
+def _fraction(match: re.Match[str]) -> str:
+    whole, fixed, again = match.groups()
+    above = int(whole + fixed + again) - int(whole + fixed or "0")
+    return f"\\frac{{{above}}}{{{10 ** len(fixed) * (10 ** len(again) - 1)}}}"
+
+
+def _radians(match: re.Match[str]) -> str:
+    return f"{match[1]}\\left(\\frac{{{match[3]}\\pi}}{{180}}\\right)"
