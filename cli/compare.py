@@ -64,11 +64,10 @@ def compare(
             if not found:
                 options.tell_sandbox(settings)
             domain = options.domain(app, settings.domain)
-            dataset = domain.problems(named, settings.fields)[:problems]
+            dataset, kept = evaluating.asked(app, settings, named, domain, problems)
             if model in (None, models[0] if models else None):
                 for version in versions:
                     evaluating.warn_of_leaks(app, version, dataset)
-            kept = settings.model_copy(update={"data": options.kept_path(app, named)})
             what = (app, versions, dataset, named, kept, domain, config, budget)
             evaluating.ensure(*what)
             evaluations = evaluating.recorded(app, versions, dataset, kept, domain)

@@ -65,10 +65,9 @@ def eval_(
         raise SettingsError("no problems are named", hint="tfgrpo eval DATA")
     domain = options.domain(app, settings.domain)
     named = settings.data
-    dataset = domain.problems(named, settings.fields)[:problems]
+    dataset, settings = evaluating.asked(app, settings, named, domain, problems)
     options.tell_sandbox(settings)
     evaluating.warn_of_leaks(app, versions[0], dataset)
-    settings = settings.model_copy(update={"data": options.kept_path(app, named)})
     evaluating.ensure(app, versions, dataset, named, settings, domain, config, budget)
     tell(app, versions, dataset, settings, domain, as_json)
 

@@ -42,6 +42,7 @@ FROM_RUN = (
 def warn_of_leaks(app: App, version: Version, dataset: Sequence[Problem]) -> None:
     """Says which of these problems the library was trained on, or that this cannot be told."""
     from tfgrpo.leakage import told_leaks
+    from tfgrpo.problems import without
     from tfgrpo.rows import DatasetError
     from tfgrpo.settings import TrainSettings
     from tfgrpo.store.revisions import run_of_history
@@ -60,6 +61,7 @@ def warn_of_leaks(app: App, version: Version, dataset: Sequence[Problem]) -> Non
     data = options.opened_data(app, trained.data)
     try:
         training = domain.problems(data, trained.fields)
+        training = without(training, trained.skipped.get("data", ()))
     except DatasetError as error:
         options.warn([f"cannot tell whether these problems were trained on: {error}"])
         return
@@ -91,6 +93,22 @@ def settings_of(
     tools = options.tools(app, tables, given)
     layers = [given, tools, tables.get("eval", {}), trained, tables.get("model", {}), {"data": ""}]
     return build(EvalSettings, *layers)
+
+
+def asked(
+    app: App, settings: EvalSettings, named: str, domain: Domain, problems: int | None
+) -> tuple[tuple[Problem, ...], EvalSettings]:
+    """Returns the problems to evaluate on, the first of them if so many are asked for, and the
+    settings as they go into the record.
+
+    Raises DatasetError.
+    """
+    dataset = domain.problems(named, settings.fields)[:problems]
+    kept: dict[str, Any] = {"data": options.kept_path(app, named)}
+    if settings.skip_unverifiable:
+        dataset, skipped = options.verifiable(dataset, named, domain, skip=True)
+        kept["skipped"] = {"data": skipped} if skipped else {}
+    return dataset, settings.model_copy(update=kept)
 
 
 def recorded(
@@ -174,7 +192,8 @@ def ensure(
     known = [found for found in recorded(app, versions, dataset, settings, domain) if found]
     if len(known) == len(versions):
         return known
-    check_golds(dataset, named, domain)
+    if not settings.skip_unverifiable:  # `asked` looked at them, as what is recorded hangs on it
+        check_golds(dataset, named, domain)
     prices = cost.prices(app, config, settings.models)
     limit = cost.budget(app, config, budget, None, None not in prices)
     with live.Fetch() as bar, opened(settings, os.environ, bar.update) as endpoints:

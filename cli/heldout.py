@@ -26,21 +26,24 @@ KINDS = ("heldout", "gate", "sealed")
 
 def checked(
     app: App, asked: TrainSettings, domain: Domain, dataset: Sequence[Problem]
-) -> dict[str, tuple[Problem, ...]]:
-    """Returns the problems of each kind that settings name, having said what is wrong with them.
+) -> tuple[dict[str, tuple[Problem, ...]], dict[str, tuple[str, ...]]]:
+    """Returns the problems of each kind that settings name, and the ids of those left out.
 
-    Raises DatasetError, and SettingsError where sealed problems serve for something else too.
+    What is wrong with them is said. Raises DatasetError, and SettingsError where sealed problems
+    serve for something else too.
     """
     from tfgrpo import leakage, problems, sealed
     from tfgrpo.settings import SettingsError
-    from tfgrpo.verify import check_golds
 
     found: dict[str, tuple[Problem, ...]] = {}
+    skipped: dict[str, tuple[str, ...]] = {}
     for kind in KINDS:
         named = getattr(asked, kind)
         found[kind] = domain.problems(named, asked.fields) if named else ()
         if named:
-            check_golds(found[kind], named, domain)
+            skip = asked.skip_unverifiable
+            found[kind], ids = options.verifiable(found[kind], named, domain, skip=skip)
+            skipped |= {kind: ids} if ids else {}
             options.warn(leakage.told_leaks(dataset, found[kind], asked.data))
     if asked.sealed:
         digest = problems.digest(found["sealed"])
@@ -54,7 +57,7 @@ def checked(
         if times:
             count = "one library was" if times == 1 else f"{times} libraries were"
             options.warn([f"{asked.sealed} is not fresh: {count} scored on it before"])
-    return found
+    return found, skipped
 
 
 def digests(found: dict[str, tuple[Problem, ...]]) -> dict[str, str]:
@@ -77,6 +80,7 @@ def opened(
         return ()
     path = options.opened_data(app, named)
     found = domain.problems(path, settings.fields)
+    found = problems.without(found, settings.skipped.get(kind, ()))
     digest = getattr(settings, f"{kind}_digest", "")
     if digest and problems.digest(found) != digest:
         raise DatasetError(
@@ -111,7 +115,7 @@ def compare_at_end(
             problems = problems[: settings.heldout_problems]
         else:
             unseal(app.store, run)
-        asked = EvalSettings.of_run(settings, named, settings.heldout_samples)
+        asked = EvalSettings.of_run(settings, kind, settings.heldout_samples)
         versions = [final, app.store.version(0)]
         what = (app, versions, problems, asked, domain, endpoints, verifier, journal)
         evaluating.make(*what, prices, budget=budget, of=run)

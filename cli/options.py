@@ -13,6 +13,7 @@ from tfgrpo.cli.context import App
 
 if TYPE_CHECKING:
     from tfgrpo.domain import Domain
+    from tfgrpo.problems import Problem
     from tfgrpo.settings import Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -28,6 +29,12 @@ SHARED = (
         multiple=True,
         metavar="OURS=THEIRS",
         help="Where DATA keeps problem, answer or id, as in answer=gold.",
+    ),
+    click.option(
+        "--skip-unverifiable",
+        is_flag=True,
+        default=None,
+        help="Leave out problems whose ground truth no answer can be compared with.",
     ),
     click.option(
         "--domain", help="What kind of problems: a name or package.module:object.  [math]"
@@ -108,6 +115,26 @@ def flags(values: Mapping[str, Any]) -> dict[str, Any]:
             raise click.BadParameter(f"{pair!r} is not OURS=THEIRS", param_hint="--field")
         given.setdefault("fields", {})[ours] = theirs
     return given
+
+
+def verifiable(
+    dataset: tuple[Problem, ...], named: str, domain: Domain, *, skip: bool
+) -> tuple[tuple[Problem, ...], tuple[str, ...]]:
+    """Returns the problems that can be judged, and the ids of those left out, having told them.
+
+    Raises DatasetError where there are such and `skip` does not allow to leave them out.
+    """
+    from tfgrpo.problems import without
+    from tfgrpo.verify import check_golds, objected
+
+    found = check_golds(dataset, named, domain, skip=skip)
+    if not found:
+        return dataset, ()
+    ids = tuple(problem.id for problem, _ in found)
+    some = ", ".join(ids[:8]) + (", …" if len(ids) > 8 else "")
+    told = f"{named}: {len(ids)} of {len(dataset):,} problems left out, as they cannot be judged"
+    warn([f"{told}: {some} ({objected(*found[0])})"])
+    return without(dataset, ids), ids
 
 
 def tools(app: App, tables: Mapping[str, Any], given: dict[str, Any]) -> dict[str, Any]:

@@ -192,7 +192,6 @@ def _begin(
     from tfgrpo.settings import SettingsError, TrainSettings, build
     from tfgrpo.store.errors import InvalidOperation
     from tfgrpo.training import begin
-    from tfgrpo.verify import check_golds
 
     tables = options.from_file(app, config)
     given = {"data": data, **given}
@@ -211,11 +210,12 @@ def _begin(
             "HEAD is detached: training needs a branch to grow",
             hint="`tfgrpo checkout main` goes onto one; --branch NAME names or makes one",
         )
-    dataset = domain.problems(asked.data, asked.fields)
-    check_golds(dataset, asked.data, domain)
+    dataset, skipped = options.verifiable(
+        domain.problems(asked.data, asked.fields), asked.data, domain, skip=asked.skip_unverifiable
+    )
     options.tell_sandbox(asked)
     options.warn(leakage.told_duplicates(dataset, asked.data))
-    others = heldout.checked(app, asked, domain, dataset)
+    others, left_out = heldout.checked(app, asked, domain, dataset)
     for prompt in PROMPTS:
         domain.template(prompt, Path(asked.prompts) if asked.prompts else None)
     of_embeddings = cost.embedding_price(app, config, asked.models)
@@ -229,6 +229,7 @@ def _begin(
         "data_digest": problems.digest(dataset),
         "domain": options.kept_domain(app, asked.domain),
         **heldout.digests(others),
+        "skipped": ({"data": skipped} if skipped else {}) | left_out,
     }
     for key in options.PATHS:
         if getattr(asked, key):
@@ -259,6 +260,7 @@ def _work(app: App, run: Run, resumed: bool, config: Path | None, given: str | N
     domain = options.domain(app, settings.domain)
     path = options.opened_data(app, settings.data)
     dataset = domain.problems(path, settings.fields)
+    dataset = problems.without(dataset, settings.skipped.get("data", ()))
     if problems.digest(dataset) != settings.data_digest:
         raise problems.DatasetError(
             f"{path} has changed since run {run.name} began",

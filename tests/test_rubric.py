@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -39,6 +41,40 @@ name = "no apology"
 regex = "(?i)\\\\bsorry\\\\b"
 absent = true
 """
+
+FORMATS = [
+    ("<think>a</think>b", True, False),
+    ("<think>\na\n\nb\n</think>\n\nIt is 4.\n", True, False),
+    ("<think></think> 4", True, False),
+    ("<think>\na < b\n</think>\n<answer>\n4\n</answer>", True, True),
+    ("<think>\na\n</think>\n<answer>4</answer>", True, False),
+    ("<think>\na\n</think>\n<answer>\n4\n</answer> or 5", True, False),
+    ("<think>a</think>", False, False),
+    ("<think>a</think> \n", False, False),
+    ("<think>a", False, False),
+    ("a</think>b", False, False),
+    ("4", False, False),
+    ("Well, <think>a</think>b", False, False),
+    ("<think>a<think>b</think></think>c", False, False),
+    ("<think>a</think>b<think>c</think>d", False, False),
+    ("<think>" + "a " * 50_000 + "</think>" + "b " * 50_000 + "</think>", False, False),
+    ("<think>\n" + "\n" * 100_000 + "<answer>", False, False),
+]
+"""Answers, and whether they keep to each of the two formats of docs/conversations.md."""
+
+
+@pytest.mark.parametrize(("answer", "once", "tags"), FORMATS)
+def test_the_formats_of_the_page_are_kept_or_missed_without_delay(
+    answer: str, once: bool, tags: bool
+) -> None:
+    page = (Path(__file__).parent.parent / "docs/conversations.md").read_text()
+    tables = [tomllib.loads(block) for block in re.findall(r"```toml\n(.*?)```", page, re.DOTALL)]
+    rules = [
+        c for table in tables for c in table.get("criteria", ()) if "think" in c.get("regex", "")
+    ]
+    started = time.monotonic()
+    assert [rule(Criterion(**found), answer) for found in rules] == [float(once), float(tags)]
+    assert time.monotonic() - started < 1
 
 
 def rolled(

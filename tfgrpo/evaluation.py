@@ -84,6 +84,8 @@ def conditions(
         found |= {"mode": settings.mode, "tools": tools, "turns": settings.turns}
     if settings.injected is not None:
         found |= {"inject": settings.inject, "top_k": settings.top_k}
+    if settings.skipped:
+        found |= {"skipped": list(settings.skipped["data"])}
     return found | {
         "dataset": datasets.digest(dataset),
         "problems": len(dataset),

@@ -110,6 +110,12 @@ def of_rows(
     return tuple(problems.values())
 
 
+def without(problems: Sequence[Problem], ids: Iterable[str]) -> tuple[Problem, ...]:
+    """Returns the problems that have none of these ids, in order."""
+    left_out = set(ids)
+    return tuple(problem for problem in problems if problem.id not in left_out)
+
+
 def digest(problems: Sequence[Problem]) -> str:
     """Returns a SHA-256 in hex over the problems in order."""
     rows = [

@@ -39,7 +39,7 @@ LATER = frozenset(
     {"domain", "mode", "tools", "turns", "rollouts", "quorum", "hints", "dropout"}
     | {"library_tokens", "inject", "top_k"}
     | {"gate", "gate_digest", "gate_samples", "gate_problems", "sealed", "sealed_digest"}
-    | {"controller_sees_credit", "reward", "direct"}
+    | {"controller_sees_credit", "reward", "direct", "skip_unverifiable", "skipped"}
 )
 """Settings that came after the first release."""
 Rollouts: TypeAlias = Literal["fixed", "adaptive", "branch"]
@@ -113,12 +113,18 @@ class ModelSettings(BaseModel):
 
 
 class Settings(BaseModel):
-    """What training and evaluation share."""
+    """What training and evaluation share.
+
+    `skipped` holds the ids of the problems that were left out as unverifiable, by the setting
+    that names their dataset: what is gone on with leaves out the very same ones.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     domain: str = domains.DEFAULT
     fields: dict[str, str] = Field(default_factory=dict)
+    skip_unverifiable: bool = False
+    skipped: dict[str, tuple[str, ...]] = {}
     models: ModelSettings = ModelSettings()
     agent_objective: str = AGENT_OBJECTIVE
     prompts: str | None = None
@@ -209,10 +215,18 @@ class EvalSettings(Settings):
     temperature: float = Field(default=0.3, ge=0, le=2)
 
     @classmethod
-    def of_run(cls, settings: TrainSettings, data: str, samples: int) -> EvalSettings:
-        """Returns how a run is evaluated on `data`: as it attempts the problems it learns from."""
+    def of_run(cls, settings: TrainSettings, kind: str, samples: int) -> EvalSettings:
+        """Returns how a run is evaluated on its problems of a kind (heldout, gate, sealed): as it
+        attempts those that it learns from."""
         shared = {name: getattr(settings, name) for name in Settings.model_fields}
-        return cls(**shared, data=data, samples=samples, temperature=settings.temperature)
+        skipped = settings.skipped.get(kind)
+        shared["skipped"] = {"data": skipped} if skipped else {}
+        return cls(
+            **shared,
+            data=getattr(settings, kind),
+            samples=samples,
+            temperature=settings.temperature,
+        )
 
 
 def read_toml(path: Path) -> dict[str, dict[str, Any]]:

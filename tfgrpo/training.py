@@ -176,9 +176,9 @@ class Training:
         self._note_prompts = prompts_of(domain, prompts)
         self._gate: Gate | None = None
         if self.settings.gate is not None:
-            how = EvalSettings.of_run(
-                self.settings, self.settings.gate, self.settings.gate_samples
-            ).model_copy(update={"prompts": str(prompts) if prompts else None})
+            how = EvalSettings.of_run(self.settings, "gate", self.settings.gate_samples).model_copy(
+                update={"prompts": str(prompts) if prompts else None}
+            )
             self._gate = Gate(
                 store,
                 run,

@@ -89,24 +89,34 @@ def check_golds(
     domain: Domain = math.DOMAIN,
     *,
     seconds: float = 10.0,
-) -> None:
-    """Raises DatasetError when there are problems that the domain cannot judge attempts at.
+    skip: bool = False,
+) -> list[tuple[Problem, str]]:
+    """Returns the problems to leave out, each with the reason: none, unless `skip`.
 
-    It says what is wrong with the first and names the others. Every one is looked at in a worker
-    process, as a hostile ground truth may hang or kill what parses it.
+    Raises DatasetError when there are problems that the domain cannot judge attempts at, with
+    `skip` when there are no others. It says what is wrong with the first and names the others.
+    Every one is looked at in a worker process, as a hostile ground truth may hang or kill what
+    parses it.
     """
     if domain.check is None or not problems:
-        return
+        return []
     found = asyncio.run(_wrong(problems, domain.check, 1 if len(problems) < FEW else 2, seconds))
-    if found:
+    if found and not (skip and len(found) < len(problems)):
         problem, wrong = found[0]
         others = ", ".join(p.id for p, _ in found[1:9]) + (", …" if len(found) > 9 else "")
         more = f" ({len(found)} of {len(problems)} are like that: {others})" if others else ""
-        answer = f"cannot parse the answer {problem.answer!r}: " if problem.answer else ""
         raise DatasetError(
-            f"{source}: {problem.id}: {answer}{wrong}{more}",
-            hint="correct them or take them out: a number, LaTeX, a letter or words can be judged",
+            f"{source}: {objected(problem, wrong)}{more}",
+            hint="a number, LaTeX, a letter or words can be judged: correct them, "
+            "or leave them out with --skip-unverifiable",
         )
+    return found
+
+
+def objected(problem: Problem, wrong: str) -> str:
+    """Returns what is wrong with a problem, in words."""
+    answer = f"cannot parse the answer {problem.answer!r}: " if problem.answer else ""
+    return f"{problem.id}: {answer}{wrong}"
 
 
 async def _wrong(
