@@ -214,6 +214,15 @@ LISTS = [
     (r"\boxed{3} apples and \boxed{4} pears", "3, 4", 1.0),
     ("4 or 7", r"\boxed{4} or \boxed{7}", 1.0),
     ("3, 4", r"\boxed{3} is wrong and \boxed{4}", 0.0),
+    ("2, 3", r"\text{2 and 3}", 1.0),
+    ("A, C", "(C) and (A)", 1.0),
+    ("A, C", "A, B", 0.0),
+    ("x, y", "y and x", 1.0),
+    ("(1,3)", "x > 1, x < 3", 1.0),
+    (r"x \in (-\infty,2)\cup(3,\infty)", r"x > 3 \text{ or } x < 2", 1.0),
+    (r"x \in (-\infty,2)\cup(3,\infty)", r"x > 3 \text{ or } x < 1", 0.0),
+    (r"\mathbb{R} \setminus \{0\}", r"x \neq 0", 1.0),
+    ("k > 4 or k < -4", "|k| > 4", 1.0),
 ]
 
 NOTATIONS = [
@@ -249,6 +258,7 @@ NOTATIONS = [
     ("B", "(B) and (C)", 0.0),
     ("A", "A man", 0.0),
     ("5", r"\fbox{5}", 1.0),
+    ("x < 3", "x < 3.", 1.0),
 ]
 
 QUANTITIES = [
@@ -268,6 +278,8 @@ QUANTITIES = [
     ("12 cm^2", "12 cm", 1.0),
     ("3:30 pm", "3:30 p.m.", 1.0),
     ("3:30", "03:30", 1.0),
+    ("9:15 p.m.", r"9{:}15\text{ p.m.}", 1.0),
+    ("8:00 AM", "8 am", 1.0),
     ("10:05 am", "10:05 pm", 0.0),
     ("2024-01-05", "2024-1-5", 1.0),
     ("2024-01-05", "2018", 0.0),
@@ -330,6 +342,9 @@ def test_a_bare_answer_is_boxed_and_found_in_prose(answer: str, response: str) -
         ("1250", ["1,250", "1250", r"\$1250", "1250.0"]),
         (r"\frac{1}{2}", [r"\frac{1}{2}", "0.5", r"\frac{2}{4}", "1/2"]),
         (r"\sqrt{8}", [r"2\sqrt{2}", r"\sqrt{8}"]),
+        ("A", ["B", "(B)", r"\text{(B)}", "The answer is B"]),
+        ("3:30", ["4:30", "04:30"]),
+        ("3", ["1/2", "½", r"\frac12"]),
     ],
 )
 def test_equal_answers_share_a_normal_form_for_majority_votes(

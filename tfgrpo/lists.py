@@ -86,34 +86,42 @@ def tuples(solutions: list[dict[str, str]]) -> str:
 def region(text: str, parse: Callable[[str], list[Any]]) -> tuple[Any, frozenset[Any]] | None:
     """Returns the set of numbers that inequalities or intervals describe, and its symbols.
 
-    "or" and commas unite, "and" intersects. `parse` gives a part's expressions. None for anything
-    that is no such set, or hard to find. May raise whatever sympy does.
+    "or" unites and "and" intersects, unless nothing would be left; a comma unites, unless that
+    would be every number. `parse` gives a part's expressions. None for anything that is no such
+    set, or hard to find. May raise whatever sympy does.
     """
-    from sympy import Union
+    from sympy import Intersection, S, Union
 
     union: list[Any] = []
     symbols: frozenset[Any] = frozenset()
-    for joint, part in parts(text, commas=RELATION.search(text) is not None):
+    joints = parts(text, commas=RELATION.search(text) is not None)
+    for joint, part in joints:
         parsed = parse(part)
         there = _set(parsed[0]) if parsed else None
         if there is None:
             return None
         symbols |= parsed[0].free_symbols
-        if joint == "and":
-            union[-1] = union[-1].intersect(there)
-        else:
+        both = union[-1].intersect(there) if joint == "and" else S.EmptySet
+        if both == S.EmptySet:
             union.append(there)
-    return (Union(*union), symbols) if len(symbols) < 2 else None
+        else:
+            union[-1] = both
+    found = Union(*union)
+    if found == S.Reals and all(joint != "or" for joint, _ in joints):
+        found = Intersection(*union)
+    return (found, symbols) if len(symbols) < 2 else None
 
 
 def _set(expression: Any) -> Any:
     """Returns what an inequality in one unknown, or an interval, is as a set; else None."""
-    from sympy import Abs, FiniteSet, Function, Set
+    from sympy import Abs, Eq, FiniteSet, Function, Set
     from sympy.core.relational import Relational
     from sympy.logic.boolalg import Boolean
 
     if isinstance(expression, Set) and not isinstance(expression, FiniteSet):
         return expression
+    if isinstance(expression, Eq) and isinstance(expression.rhs, Set):  # x in (2, 3)
+        return _set(expression.rhs)
     if not isinstance(expression, Relational | Boolean) or len(expression.free_symbols) != 1:
         return None
     simple = all(isinstance(function, Abs) for function in expression.atoms(Function))

@@ -36,43 +36,12 @@ GLUED = re.compile(r"(\\q?quad)(?=[a-zA-Z])")
 WORDS = re.compile(r"[^\W\d_]{2,}(?:[ .,'-]+[^\W\d_]+)*\Z")
 SENTENCE = re.compile(r"[^\W\d_]+(?:[ .,'-]+[^\W\d_]+)+\Z")
 LONG = re.compile(r"[^\W\d_]{3,}")
-FUNCTIONS = frozenset(
-    [
-        "sin",
-        "cos",
-        "tan",
-        "cot",
-        "sec",
-        "csc",
-        "arcsin",
-        "arccos",
-        "arctan",
-        "sinh",
-        "cosh",
-        "tanh",
-        "log",
-        "exp",
-        "sqrt",
-        "mod",
-        "gcd",
-        "lcm",
-        "max",
-        "min",
-        "det",
-        "inf",
-        "infty",
-        "infinity",
-        "alpha",
-        "beta",
-        "gamma",
-        "delta",
-        "theta",
-        "lambda",
-        "sigma",
-        "omega",
-        "phi",
-    ]
+READ = re.compile(
+    r"and|or|sinh?|cosh?|tanh?|cot|sec|csc|arc(?:sin|cos|tan)|log|exp|sqrt|mod|gcd|lcm|max|min|det"
+    r"|inf(?:ty|inity)?|alpha|beta|gamma|delta|theta|lambda|sigma|omega|phi",
+    re.I,
 )
+"""Words that a formula may be written in."""
 
 
 def judge(gold: str, response: str) -> Verdict:
@@ -112,7 +81,15 @@ def compare(gold: str, found: str) -> Verdict:
     if written(gold) and written(gold) == written(found):
         return Verdict(1.0, normal(gold), "equal")
     gold, found = plainly(gold), plainly(found)
-    for same in (equal, _same_time, _same(date), _same(based), _same_choice, _same(in_words)):
+    for same in (
+        equal,
+        _same_time,
+        _same(date),
+        _same(based),
+        _same_choice,
+        _same(choices),
+        _same(in_words),
+    ):
         right = same(gold, found)
         if right is not None:
             said = normal(gold) if right else normal(found)
@@ -144,14 +121,29 @@ def check_gold(gold: str) -> str | None:
 def normal(gold: str) -> str:
     """Returns the form that all answers equal to a ground truth share, as one vote."""
     gold = plainly(gold)
-    number = plain(gold)
-    return str(number) if number is not None else in_words(gold) or one_line(gold)
+    number, time, letter = plain(gold), clock(gold), choice(gold)
+    if number is not None:
+        return str(number)
+    if time is not None:
+        return f"{time.hour}:{time.minute}{time.half}"
+    if letter is not None:
+        return letter if gold == letter else letter.upper()
+    return in_words(gold) or one_line(gold)
 
 
 def choice(text: str) -> str | None:
     """Returns the letter that a text chooses: `C`, `(C)`, `\\textbf{(C) } 12`, `Option C`."""
     match = CHOICE.match(one_line(WRAPPING.sub(r"\1", text)).strip("$ "))
     return next(filter(None, match.groups())) if match else None
+
+
+def choices(text: str) -> tuple[str, ...] | None:
+    """Returns the letters of several choices in order: `A, C`, `(A) and (C)`."""
+    found = [choice(part) for _, part in lists.parts(text)]
+    if len(found) < 2 or None in found:
+        return None
+    letters = sorted(filter(None, found))
+    return tuple(letter.upper() if "(" in text else letter for letter in letters)
 
 
 def is_list(gold: str) -> bool:
@@ -189,7 +181,7 @@ def sentence(text: str) -> str | None:
     """Returns an answer of several words, of which math-verify would read a letter."""
     bare = one_line(WRAPPING.sub(r"\1", text)).rstrip(".!")
     words = LONG.findall(bare) if SENTENCE.match(bare) else []
-    return bare if any(word.casefold() not in FUNCTIONS for word in words) else None
+    return bare if any(not READ.fullmatch(word) for word in words) else None
 
 
 def _same(kind: Callable[[str], Any]) -> Callable[[str, str], bool | None]:
@@ -285,18 +277,26 @@ def _by_sympy(gold: str, found: str) -> Verdict:
         return Verdict(None, found, f"unverifiable: cannot parse the ground truth {gold!r}")
     if not have:
         return Verdict(0.0, in_words(found) or found, f"{found} is not {gold}")
-    right = verify(want, have, allow_set_relation_comp=True, timeout_seconds=None)
-    if right or _same_region(gold, found):
+    right = _same_region(gold, found)
+    if right is None:
+        right = verify(want, have, allow_set_relation_comp=True, timeout_seconds=None)
+    if right:
         return Verdict(1.0, normal(gold), "equal")
     return Verdict(0.0, in_words(found) or str(have[0]), f"{found} is not {gold}")
 
 
-def _same_region(gold: str, found: str) -> bool:
-    """Whether two texts describe one set of numbers, as inequalities or as intervals."""
+def _same_region(gold: str, found: str) -> bool | None:
+    """Whether two texts describe one set of numbers, as inequalities or as intervals.
+
+    None where one of them describes none.
+    """
     if not (lists.RELATION.search(gold) or lists.RELATION.search(found)):
-        return False
+        return None
     want = lists.region(gold, _parse)
     have = lists.region(found, _parse) if want is not None else None
     if want is None or have is None:
+        return None
+    if len(want[1] | have[1]) > 1:
         return False
-    return bool(want[0] == have[0] and len(want[1] | have[1]) < 2)
+    within = want[0].is_subset(have[0]), have[0].is_subset(want[0])  # None where it cannot be told
+    return False if False in within else None if None in within else True

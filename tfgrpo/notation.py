@@ -35,6 +35,8 @@ LEAD = re.compile(
     r"(?:answer|value|result)\s+is\s*:?\s*(\})?(?=\s*[\d$\\(+-]|\s*[A-J]\s*\.?\Z)",
     re.IGNORECASE,
 )
+WHOLE = re.compile(r"\A\$?\\(?:text|textrm|mbox)\s*\{\s*([^{}]*[\d(][^{}]*)\}\$?\Z")
+TRAILING = re.compile(r"(?<=[\w)}\]$])\s*[.,;]\Z")
 STARS = re.compile(r"(?<=[\w)}])\s*\*\*\s*(?=[\w({+-])")
 TEN = re.compile(r"(?<=\d)\s*[xX]\s*(?=10\s*\^)")
 SCIENTIFIC = re.compile(r"(?<![\w.\\])(\d+(?:\.\d+)?)[eE]([+-]?\d{1,4})(?![\w.])")
@@ -52,7 +54,8 @@ TURNED = re.compile(r"\A\s*(-?\d+(?:\.\d+)?)\s*=\s*([a-zA-Z])\s*\Z")
 
 def plainly(text: str) -> str:
     """Returns an answer in the notation that is compared."""
-    text = re.sub(r"(\s)\s+", r"\1", text.strip())
+    text = TRAILING.sub("", re.sub(r"(\s)\s+", r"\1", text.strip()))
+    text = WHOLE.sub(r"\1", text)
     if not text.isascii():
         text = _ascii(text)
     text = STRESS.sub(r"\2", EMPTY.sub(r"\\emptyset ", SIZE.sub("", text)))

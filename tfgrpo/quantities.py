@@ -44,7 +44,7 @@ SCALES = {"hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9}
 SCALE = re.compile(rf"\s+({'|'.join(SCALES)})\Z", re.I)
 PERCENT = re.compile(r"(?:%|\bpercent)[\s.$}]*\Z", re.I)
 COMMA = re.compile(r"(?<=\d),(?=(?:\d{1,2}|\d{4,})(?!\d))")
-CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?:\s*([ap])\.?\s*m\.?)?\Z", re.I)
+CLOCK = re.compile(r"(\d{1,2})(?:\s?(?::|\{:\})\s?(\d{2}))?(?:\s*([ap])\.?\s*m\.?)?\Z", re.I)
 DATE = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})\Z")
 BASED = re.compile(r"(\d[\dA-F]*)_(?:\{(?:\\text\s*\{)?(\d+|two|eight|ten)\}?\}|(\d))\Z", re.I)
 MEASURES: dict[str, tuple[str, Fraction]] = {
@@ -130,9 +130,9 @@ def equal(gold: str, found: str) -> bool | None:
 def clock(text: str) -> Time | None:
     """Returns a time of day, which sympy would read as a ratio."""
     match = CLOCK.match(WRAPPING.sub(r"\1", text).strip().strip("$").strip())
-    if match is None:
+    if match is None or not (match[2] or match[3]):
         return None
-    return Time(int(match[1]), match[2], (match[3] or "").casefold())
+    return Time(int(match[1]), match[2] or "00", (match[3] or "").casefold())
 
 
 def date(text: str) -> tuple[int, ...] | None:
