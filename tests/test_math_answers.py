@@ -34,6 +34,12 @@ EXTRACTED = [
     (r"<think>maybe \boxed{4}</think> It is \boxed{5}.", "5"),
     (r"<think>\boxed{4}</think> I do not know.", None),
     (r"<think>so far \boxed{4}", None),
+    (r"<THINK>\boxed{4}</THINK> I do not know.", None),
+    (r"<thinking>\boxed{4}</thinking> I do not know.", None),
+    (r"<reasoning>\boxed{4}</reasoning><answer>5</answer>", "5"),
+    (r"[THINK]\boxed{4}[/THINK]\boxed{5}", "5"),
+    (r"[THINK]\boxed{4}", None),
+    (r"<think>\boxed{4}</think>\boxed{5}<think>wait", None),
     (r"thinking that began in the prompt: \boxed{4}</think>\boxed{5}", "5"),
     (r"\boxed{x = \boxed{7}}", "7"),
 ]
@@ -397,7 +403,7 @@ def test_a_long_malformed_response_is_judged_without_delay(response: str) -> Non
     assert time.monotonic() - started < 3
 
 
-TAGS = ("<answer>", "</answer>", "<think>", "</think>")
+TAGS = ("<answer>", "</answer>", "<think>", "</think>", "[THINK]", "[/THINK]", "\\fbox{")
 BOXES = ("\\boxed{", "\\boxed", "boxed", "\\frac", "42", "007", "So ")
 PIECES = st.sampled_from([*"0123456789-+ .,\nx{}$%", *BOXES, *TAGS])
 
@@ -415,6 +421,10 @@ def test_what_is_judged_at_once_is_judged_as_it_would_be_in_a_worker(
     response = f"{said}\\boxed{{{gold if same else found}}}{after}"
     verdict = at_once(gold, response)
     assert verdict is None or verdict == judge(gold, response)
+
+
+def test_the_reason_for_a_verdict_on_a_long_answer_can_be_read() -> None:
+    assert len(judge("5", r"\boxed{" + "x + " * 500 + "x}").reason) < 300
 
 
 def test_whole_numbers_are_judged_at_once_and_nothing_else() -> None:

@@ -1,7 +1,8 @@
 """From a response to the answer it gives: extraction, before anything is compared.
 
 What counts is the last `\\boxed{…}` or `<answer>…</answer>`, whichever stands last; a number that
-is merely mentioned earns nothing. What a model thought (`<think>…</think>`) is no answer.
+is merely mentioned earns nothing. What a model thought (`<think>…</think>`, `[THINK]…[/THINK]`) is
+no answer.
 """
 
 from __future__ import annotations
@@ -9,8 +10,9 @@ from __future__ import annotations
 import re
 
 TAG = re.compile(r"<(/?)answer>", re.IGNORECASE)
-THOUGHT = "</think>"
-THINKING = "<think>"
+THOUGHT = re.compile(r"</(?:think|thinking|thought|reasoning)>|\[/THINK\]", re.IGNORECASE)
+THINKING = re.compile(r"<(?:think|thinking|thought|reasoning)>|\[THINK\]", re.IGNORECASE)
+"""How models mark what they think before they answer."""
 MATHS = re.compile(
     r"\$\$(.+?)(?<!\\)\$\$|(?<!\\)\$(?!\d[\d,.]*\s+\w)(.+?)(?<!\\)\$|\\\[(.+?)\\\]|\\\((.+?)\\\)",
     re.DOTALL,
@@ -74,8 +76,9 @@ def _ending(response: str) -> list[tuple[str, str]]:
 
 def spoken(response: str) -> str:
     """Returns a response without the thinking before it; thinking that never ended is no answer."""
-    after = response.rpartition(THOUGHT)[2]
-    return "" if THINKING in after else after
+    ends = [match.end() for match in THOUGHT.finditer(response)]
+    after = response[ends[-1] :] if ends else response
+    return "" if THINKING.search(after) else after
 
 
 def bare(text: str) -> str:

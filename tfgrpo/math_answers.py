@@ -30,6 +30,7 @@ CHOICE = re.compile(
     r"(?:\W.*)?|([A-J])(?:[.):](?:\s.*)?)?)\Z",
     re.IGNORECASE,
 )
+SHOWN = 200
 INTEGER = re.compile(r"-?\d{1,15}\Z", re.ASCII)
 LISTED = re.compile(r"[()\[\],;]|\b(?:and|or)\b|\\pm\b")
 GLUED = re.compile(r"(\\q?quad)(?=[a-zA-Z])")
@@ -65,10 +66,14 @@ def at_once(gold: str, response: str) -> Verdict | None:
     start = response.rfind("\\boxed{")
     if start < 0 or not INTEGER.match(gold) or response.count("boxed") > 1:
         return None
-    if "<" in response or "fbox" in response:
+    if "<" in response or "fbox" in response or "think]" in response.lower():
         return None
     found = response[start + 7 : response.find("}", start)]
-    return compare(gold, found) if INTEGER.match(found) else None
+    if not INTEGER.match(found):
+        return None
+    if int(gold) == int(found):
+        return Verdict(1.0, str(int(gold)), "equal")
+    return Verdict(0.0, str(int(found)), differs(found, gold))
 
 
 def asked(gold: str) -> str:
@@ -93,14 +98,14 @@ def compare(gold: str, found: str) -> Verdict:
         right = same(gold, found)
         if right is not None:
             said = normal(gold) if right else normal(found)
-            return Verdict(float(right), said, "equal" if right else f"{found} is not {gold}")
+            return Verdict(float(right), said, "equal" if right else differs(found, gold))
     if hedged(gold, found):
-        return Verdict(0.0, written(found), f"{found} is not {gold}")
+        return Verdict(0.0, written(found), differs(found, gold))
     if in_words(gold) is not None and SPELLED.search(gold) and plain(found) is not None:
         return Verdict(None, found, f"unverifiable: {gold!r} spells a number out")
     literal = (in_words(gold), clock(gold), date(gold), date(found), sentence(found))
     if any(kind is not None for kind in literal):
-        return Verdict(0.0, in_words(found) or found, f"{found} is not {gold}")
+        return Verdict(0.0, in_words(found) or found, differs(found, gold))
     try:
         return _solutions(gold, found) or _by_sympy(gold, found)
     except Exception as error:  # sympy raises nearly anything; it is told, as unverifiable
@@ -177,6 +182,12 @@ def in_words(text: str) -> str | None:
     return bare.casefold() if WORDS.match(bare) else None
 
 
+def differs(found: str, gold: str) -> str:
+    """Returns in words that an answer is not the ground truth, in a line that can be read."""
+    shown = (text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…" for text in (found, gold))
+    return " is not ".join(shown)
+
+
 def sentence(text: str) -> str | None:
     """Returns an answer of several words, of which math-verify would read a letter."""
     bare = one_line(WRAPPING.sub(r"\1", text)).rstrip(".!")
@@ -230,7 +241,7 @@ def _solutions(gold: str, found: str) -> Verdict | None:
     else:
         if not have:
             return Verdict(1.0, normal(gold), "equal")
-    return Verdict(0.0, one_line(found), f"{found} is not {gold}")
+    return Verdict(0.0, one_line(found), differs(found, gold))
 
 
 def _both_signs(text: str) -> str:
@@ -276,13 +287,13 @@ def _by_sympy(gold: str, found: str) -> Verdict:
     if not want:
         return Verdict(None, found, f"unverifiable: cannot parse the ground truth {gold!r}")
     if not have:
-        return Verdict(0.0, in_words(found) or found, f"{found} is not {gold}")
+        return Verdict(0.0, in_words(found) or found, differs(found, gold))
     right = _same_region(gold, found)
     if right is None:
         right = verify(want, have, allow_set_relation_comp=True, timeout_seconds=None)
     if right:
         return Verdict(1.0, normal(gold), "equal")
-    return Verdict(0.0, in_words(found) or str(have[0]), f"{found} is not {gold}")
+    return Verdict(0.0, in_words(found) or str(have[0]), differs(found, gold))
 
 
 def _same_region(gold: str, found: str) -> bool | None:
