@@ -78,6 +78,25 @@ def system(text: str) -> list[dict[str, str]]:
     return solutions if alike and len(names) > 1 and len(solutions) > 1 else []
 
 
+def groups(text: str) -> list[str]:
+    """Returns the parts of a list of lists, `1, 2; 3, 4`; nothing for any other text."""
+    found = [part.strip("$ ") for part in _split(text, ";")]
+    inner = any(len(_split(part, ",")) > 1 and not GROUPED.match(part) for part in found)
+    return found if len(found) > 1 and inner and all(found) else []
+
+
+def _split(text: str, separator: str) -> list[str]:
+    """Returns what stands between separators outside of every bracket."""
+    kind = {",": "comma", ";": "semicolon"}[separator]
+    found, start, depth = [], 0, 0
+    for match in JOINT.finditer(text):
+        depth += bool(match["open"]) - bool(match["close"])
+        if depth == 0 and match[kind]:
+            found.append(text[start : match.start()])
+            start = match.end()
+    return [*found, text[start:]]
+
+
 def tuples(solutions: list[dict[str, str]]) -> str:
     """Returns the solutions of a system as points: `(5, 2), (7, 2)`."""
     return ", ".join(f"({', '.join(solution.values())})" for solution in solutions)

@@ -10,8 +10,8 @@ are killed when they do; math-verify's own time-outs use signals and are switche
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from tfgrpo import lists
 from tfgrpo.domain import Verdict
@@ -19,6 +19,7 @@ from tfgrpo.extract import answers, listed
 from tfgrpo.notation import plainly
 from tfgrpo.quantities import WRAPPING, based, clock, date, equal, hedged, plain
 
+T = TypeVar("T")
 SPELLED = re.compile(
     r"\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w+teen|twenty|thirty"
     r"|forty|fifty|sixty|seventy|eighty|ninety|hundred|thousand|[mb]illion)\b",
@@ -224,24 +225,37 @@ def _same_choice(gold: str, found: str) -> bool | None:
 def _solutions(gold: str, found: str) -> Verdict | None:
     """Compares the solutions of a system, each with its own values; None where neither is one.
 
-    Points, `(5, 2), (7, 2)`, are solutions in the order in which the unknowns are named.
+    Points, `(5, 2), (7, 2)`, are solutions in the order in which the unknowns are named. Groups
+    without names, `1, 2; 3, 4`, are compared with groups.
     """
     want, have = lists.system(gold), lists.system(found)
-    if not want and not have:
-        return None
-    if not want or not have or set(want[0]) != set(have[0]):
+    if want and have and set(want[0]) == set(have[0]):
+        right = _matched(want, have, lambda a, b: all(_right(a[name], b[name]) for name in a))
+    elif want or have:
         points = (lists.tuples(s) if s else text for s, text in ((want, gold), (have, found)))
         return _by_sympy(*points)
-    for solution in want:
-        same = (h for h in have if all(compare(solution[n], h[n]).reward == 1.0 for n in h))
-        match = next(same, None)
-        if match is None:
-            break
-        have.remove(match)
+    elif lists.groups(gold) and lists.groups(found):
+        right = _matched(lists.groups(gold), lists.groups(found), _right)
     else:
-        if not have:
-            return Verdict(1.0, normal(gold), "equal")
+        return None
+    if right:
+        return Verdict(1.0, normal(gold), "equal")
     return Verdict(0.0, one_line(found), differs(found, gold))
+
+
+def _right(gold: str, found: str) -> bool:
+    return compare(gold, found).reward == 1.0
+
+
+def _matched(want: Sequence[T], have: Sequence[T], same: Callable[[T, T], bool]) -> bool:
+    """Whether each that is wanted is the same as one that is there, and none is left over."""
+    left = list(have)
+    for one in want:
+        match = next((index for index, other in enumerate(left) if same(one, other)), None)
+        if match is None:
+            return False
+        del left[match]
+    return not left
 
 
 def _both_signs(text: str) -> str:
