@@ -103,6 +103,7 @@ def test_a_wheel_holds_tfgrpo_alone_with_its_prompts(tmp_path: Path) -> None:
     for name in (
         "mirror/git.py",
         "store/receive.py",
+        "store/sqlite/port.py",
         "store/store.py",
         "cli/main.py",
         "migrations/migrations.py",

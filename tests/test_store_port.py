@@ -10,7 +10,8 @@ from memory_port import Memory, MemoryPort
 from port_contract import Another, PortContract
 
 from tfgrpo.store.port import Port
-from tfgrpo.store.sqlite import SqlitePort, pack, unpack
+from tfgrpo.store.sqlite.packing import pack, unpack
+from tfgrpo.store.sqlite.port import SqlitePort
 
 
 class TestSqlitePort(PortContract):
