@@ -91,7 +91,10 @@ class Port(Protocol):
         """Releases the file or connection."""
 
     def transaction(self) -> AbstractContextManager[None]:
-        """Everything written inside lands whole or not at all; other writers wait."""
+        """Everything written inside lands whole or not at all; other writers wait.
+
+        One inside another joins it.
+        """
 
     # versions and events:
 

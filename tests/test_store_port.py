@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from memory_port import Memory, MemoryPort
-from port_contract import Another, PortContract
+from port_contract import PortContract
+from port_rows import Another
 
 from tfgrpo.store.port import Port
 from tfgrpo.store.sqlite.packing import pack, unpack
