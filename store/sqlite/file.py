@@ -185,13 +185,13 @@ def rebuild(connection: sqlite3.Connection) -> None:
 
 
 def is_store(path: Path) -> bool:
-    """Returns whether a file is a store, sound or damaged, rather than something else."""
+    """Returns whether a file is a store: True as well where that cannot be told."""
     if not path.stat().st_size:
         return False
     # Not by opening the file: closing it would drop the locks that SQLite holds in this process.
-    with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
-        try:
+    try:
+        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
             connection.execute("pragma schema_version")
-        except sqlite3.DatabaseError as error:
-            return error.sqlite_errorcode != sqlite3.SQLITE_NOTADB
+    except sqlite3.DatabaseError as error:
+        return error.sqlite_errorcode != sqlite3.SQLITE_NOTADB
     return True
