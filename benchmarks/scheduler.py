@@ -136,7 +136,7 @@ def ours(base_url: str, rollouts: int) -> dict[str, float]:
                 data="p.jsonl", epochs=1, batch_size=len(dataset), group_size=GROUP
             )
             run, _ = begin(store, settings)
-            journal = Journal(path)
+            journal = Journal(store.port.writer())
             endpoint = Endpoint("instant", base_url)
             endpoints = Endpoints(endpoint, endpoint, CONCURRENCY)
             training = Training(store, run, dataset, endpoints, verifier, journal)

@@ -198,7 +198,7 @@ def ensure(
     limit = cost.budget(app, config, budget, None, None not in prices)
     with live.Fetch() as bar, opened(settings, os.environ, bar.update) as endpoints:
         bar.close()
-        journal = Journal(app.store.path)
+        journal = Journal(app.store.port.writer())
         try:
             with Verifier() as verifier:
                 asked = (app, versions, dataset, settings, domain, endpoints, verifier, journal)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import importlib
 import os
-import sqlite3
 import sys
 
 import click
@@ -188,9 +187,6 @@ def main() -> None:
         # Whoever read our output has gone. Python would complain once more when it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
-    except sqlite3.Error as error:
-        complain(f"the store cannot be read: {error}", "is the file damaged? keep a copy of it")
-        sys.exit(1)
     except OSError as error:
         complain(f"{error.filename or 'output'}: {error.strerror}", None)
         sys.exit(1)

@@ -283,7 +283,7 @@ def _work(app: App, run: Run, resumed: bool, config: Path | None, given: str | N
         )
         with live.Fetch() as bar, opened(settings, os.environ, bar.update) as endpoints:
             bar.close()
-            journal = Journal(app.store.path)
+            journal = Journal(app.store.port.writer())
             try:
                 with Verifier() as verifier:
                     training = Training(

@@ -122,7 +122,7 @@ def _judged(
 
         tables = options.from_file(app, config)
         settings = build(Settings, model, tables.get("model", {}))
-        journal = Journal(app.store.path)
+        journal = Journal(app.store.port.writer())
         try:
             with opened(settings, os.environ) as endpoints:
                 calls = Calls(

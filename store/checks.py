@@ -1,21 +1,11 @@
-"""What no version's digest covers, and how far it can be checked all the same.
-
-Where an event stands (rows, lanes, births), where names stood, and what training left behind
-say many things twice. Each check here compares the two. What is said once only, such as a
-rollout's reward, cannot be told from what was meant: `docs/format.md` lists it.
-"""
+"""What a check of a store finds."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Iterator
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
-from tfgrpo.store.append import in_history
 from tfgrpo.store.errors import StoreError
-from tfgrpo.store.port import LANE_BITS
-from tfgrpo.store.sqlite import SqlitePort, schema
 
 
 class Problem(NamedTuple):
@@ -24,27 +14,6 @@ class Problem(NamedTuple):
     where: str
     what: str
     derived: bool = False
-
-
-Check: TypeAlias = Callable[[SqlitePort], Iterator[Problem]]
-
-JSON = {
-    "journal": ("answer",),
-    "rollouts": ("calls", "verdict"),
-    "evaluations": ("config", "summary"),
-    "texts": ("text",),
-}
-
-
-def check_storage(port: SqlitePort) -> list[Problem]:
-    """Checks the file, the schema, places, names and records, reading all of them.
-
-    A check that damage keeps from its end is a problem itself. Raises nothing.
-    """
-    problems: list[Problem] = []
-    for check in (_file, _schema, _places, _births, _names, _texts, _runs, _json, _calls):
-        problems += attempt(check.__name__.strip("_"), lambda check=check: check(port))  # type: ignore[misc]
-    return problems
 
 
 def attempt(name: str, check: Callable[[], Iterator[Problem]]) -> list[Problem]:
@@ -56,144 +25,3 @@ def attempt(name: str, check: Callable[[], Iterator[Problem]]) -> list[Problem]:
     except StoreError as error:
         found.append(Problem(name, f"cannot be read to the end: {error}"))
     return found
-
-
-def _file(port: SqlitePort) -> Iterator[Problem]:
-    for what in port.damage():
-        yield Problem("file", what, derived="index" in what)
-
-
-def _schema(port: SqlitePort) -> Iterator[Problem]:
-    """Every table, index and trigger is as the migrations make it."""
-    there = schema(port.connection)
-    for name, sql in schema(None).items():
-        if name not in there:
-            made = not sql.lower().startswith("create table")
-            yield Problem("schema", f"{name} is missing", derived=made)
-        elif there[name] != sql:
-            yield Problem("schema", f"{name} is not what the migrations make")
-
-
-def _places(port: SqlitePort) -> Iterator[Problem]:
-    """A version's events follow right on its parent's, or begin a lane that leaves there."""
-    wrong = port.rows(
-        """
-        select v.number from versions v join versions p on p.number = v.parent
-        left join lanes l on l.lane = v.position >> :bits
-        where v.events < 0 or v.position - v.events <> p.position and not (
-            v.events > 0 and v.position - v.events = (v.position >> :bits) << :bits
-            and l.lane > 0 and l.base = p.position
-        )
-        """,
-        {"bits": LANE_BITS},
-    )
-    for (number,) in wrong:
-        yield Problem(f"v{number}", "does not follow on its parent where it lies")
-    lost = port.rows(
-        "select lane from lanes where lane > 0 and not exists"
-        " (select 1 from versions where position > lane << :bits and position < lane + 1 << :bits)"
-        " or lane = 0 and base <> 0 or lane < 0",
-        {"bits": LANE_BITS},
-    )
-    for (lane,) in lost:
-        yield Problem(f"lane {lane}", "is not what any version needs")
-
-
-def _births(port: SqlitePort) -> Iterator[Problem]:
-    """An experience keeps its place: every event repeats the birth of the one it follows on."""
-    wrong = port.rows(
-        """
-        select e.row from events e left join events r on r.row = e.replaces
-        where r.row >= e.row or r.experience is not e.experience and e.replaces is not null
-            or e.op <> 'ADD' and e.birth is not coalesce(r.birth, r.row)
-            or e.op = 'ADD' and e.birth is not r.birth
-            or e.op = 'ADD' and e.replaces is not null and r.op is not 'DELETE'
-        """
-    )
-    for (row,) in wrong:
-        yield Problem(f"event {row}", "does not have the place of what it follows on")
-    fresh = port.rows(
-        """
-        select e.row, d.row from events e join events d
-            on d.experience = e.experience and d.row < e.row and d.op = 'DELETE'
-        where e.op = 'ADD' and e.replaces is null
-        """
-    )
-    for row, deleted in fresh:
-        if in_history(port, deleted, row):
-            yield Problem(f"event {row}", "takes back a deletion and does not say so")
-
-
-def _names(port: SqlitePort) -> Iterator[Problem]:
-    """A move repeats where the name stood; a commit's move says its version's message."""
-    wrong = port.rows(
-        """
-        select row, name from (
-            select row, name, previous, previous_symbol,
-                lag(version) over names as version, lag(symbol) over names as symbol
-            from reflog window names as (partition by name order by row)
-        ) where previous is not version or previous_symbol is not symbol
-        """
-    )
-    for row, name in wrong:
-        yield Problem(f"move {row}", f"of {name}: does not start from where the name stood")
-    wrong = port.rows(
-        """
-        select r.row, r.name from reflog r left join versions v on v.number = r.version
-        where r.action like 'commit: %' and (
-            v.message is not substr(r.action, 9) or v.author is not r.author
-            or r.name like 'heads/%' and v.parent is not r.previous
-        )
-        """
-    )
-    for row, name in wrong:
-        yield Problem(f"move {row}", f"of {name}: does not go to the version that was committed")
-    wrong = port.rows(
-        "select r.row, r.name from reflog r left join reflog b on b.row = r.batch"
-        " where b.batch is not r.batch or r.batch > r.row"
-    )
-    for row, name in wrong:
-        yield Problem(f"move {row}", f"of {name}: is not part of the operation it names")
-
-
-def _texts(port: SqlitePort) -> Iterator[Problem]:
-    for id, digest, text in port.stream("select id, digest, text from texts"):
-        if not isinstance(text, str) or hashlib.sha256(text.encode()).digest() != digest:
-            yield Problem(f"text {id}", "is not what its digest says")
-
-
-def _runs(port: SqlitePort) -> Iterator[Problem]:
-    for name, digest, config in port.rows("select name, digest, config from runs order by id"):
-        if not isinstance(config, str) or hashlib.sha256(config.encode()).hexdigest() != digest:
-            yield Problem(f"run {name}", "has other settings than its digest says")
-
-
-def _json(port: SqlitePort) -> Iterator[Problem]:
-    for table, columns in JSON.items():
-        for column in columns:
-            query = f"select id, {column} from {table} where not json_valid({column})"
-            for id, _ in port.rows(query):
-                yield Problem(f"row {id} of {table}", f"has a {column} that is no JSON")
-
-
-def _calls(port: SqlitePort) -> Iterator[Problem]:
-    """An answer repeats its tokens; rollouts and scores name calls that are there."""
-    counted = ["prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens", "seconds"]
-    query = f"select id, answer, {', '.join(counted)} from journal where json_valid(answer)"
-    for id, answer, *counts in port.stream(query):
-        said = json.loads(answer)
-        if not isinstance(said, dict):
-            yield Problem(f"call {id}", "has an answer that is none")
-        elif any(said.get(n, count) != count for n, count in zip(counted, counts, strict=True)):
-            yield Problem(f"call {id}", "counts something else than its answer does")
-    keys = {key for (key,) in port.rows("select key from journal")}
-    named = {key.hex() for key in keys if isinstance(key, bytes)}
-    for id, calls in port.stream("select id, calls from rollouts where json_valid(calls)"):
-        if not named.issuperset(map(str, json.loads(calls))):
-            yield Problem(f"rollout {id}", "names a call that is not there")
-    query = "select evaluation, problem, call from scores where call is not null"
-    for evaluation, problem, call in port.stream(query):
-        if call not in keys:
-            yield Problem(
-                f"evaluation {evaluation}", f"names a call of {problem} that is not there"
-            )

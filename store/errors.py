@@ -22,6 +22,10 @@ class StoreError(TfgrpoError):
     """The store file cannot be used: missing, damaged, locked, full, or of another schema."""
 
 
+class RowRefused(StoreError):
+    """A row breaks a rule of the store. Others that were to be written with it need not wait."""
+
+
 class UnknownRevision(TfgrpoError):
     """A revision names nothing. The hint lists near misses."""
 

@@ -14,10 +14,9 @@ from typing import NamedTuple
 from tfgrpo.store import redact, replay
 from tfgrpo.store.append import event_content
 from tfgrpo.store.canonical import seal, version_digest
-from tfgrpo.store.checks import Problem, attempt, check_storage
+from tfgrpo.store.checks import Problem, attempt
 from tfgrpo.store.port import EventRow, Link, Port, lane_of, lane_start
 from tfgrpo.store.records import Version
-from tfgrpo.store.sqlite import SqlitePort
 from tfgrpo.store.store import ROOT, Store
 
 
@@ -60,8 +59,7 @@ def fsck(store: Store) -> Checked:
     problems += attempt("snapshots", lambda: _snapshots(port))
     problems += attempt("names", lambda: _names(store, versions))
     problems += attempt("redactions", lambda: _redactions(store, blank))
-    if isinstance(port, SqlitePort):
-        problems += check_storage(port)
+    problems += port.damage()
     return Checked(versions, events, tuple(problems))
 
 

@@ -1,50 +1,38 @@
 """The journal's writer: every answer on the disk before anybody acts on it.
 
-One thread owns one connection. Whatever has been handed to it while it was writing goes into
-the next transaction together, and where rows come thick, it waits `WINDOW` seconds for more: 128
-calls in flight share an fdatasync, few pages are written twice, and the event loop never waits
-for the disk. `append` returns when the row is durable; a run killed
-right after has it. A failed write (a full disk) is raised to everyone whose row was in it.
-
-Rows go in by statements of many rows each. The interpreter's lock changes hands with every
-statement, and a busy event loop gives it back only every few milliseconds.
+One thread owns one writer of the port. Whatever has been handed to it while it was writing goes
+into the next transaction together, and where rows come thick, it waits `WINDOW` seconds for more:
+128 calls in flight share an fdatasync, few pages are written twice, and the event loop never
+waits for the disk. `append` returns when the row is durable; a run killed right after has it. A
+failed write (a full disk) is raised to everyone whose row was in it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import queue
-import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple
 
 from tfgrpo.store.canonical import canonical
-from tfgrpo.store.errors import StoreError
-from tfgrpo.store.runs import TOKENS, Call, RolloutRow
-from tfgrpo.store.sqlite import connect, translated, writing
-from tfgrpo.store.turns import Turns
+from tfgrpo.store.errors import RowRefused, StoreError
+from tfgrpo.store.port_records import CallValues, RolloutValues, Writer
+from tfgrpo.store.runs import Call, RolloutRow
 
 WINDOW = 0.05
 THICK = 2
 """Rows of a batch beyond which the next one waits for more."""
-CHUNKS = (64, 16, 4, 1)
-"""Rows of a statement: few sizes, so that each is prepared once."""
-
-Values: TypeAlias = tuple[Any, ...]
-T = TypeVar("T")
 
 
 class Write(NamedTuple):
     """A row that waits to be written, and who waits for it."""
 
-    call: Values | None
-    rollout: Values | None
+    call: CallValues | None
+    rollout: RolloutValues | None
     loop: asyncio.AbstractEventLoop
     done: asyncio.Future[None]
 
@@ -52,9 +40,9 @@ class Write(NamedTuple):
 class Journal:
     """Appends calls and rollouts in batches from a thread of its own. Close it when done."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._turns = Turns(path)
+    def __init__(self, writer: Writer) -> None:
+        """`writer` is `store.port.writer()`; it is closed with the journal."""
+        self._writer = writer
         self._queue: queue.SimpleQueue[Write | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="tfgrpo-journal", daemon=True)
         self._closed = False
@@ -76,7 +64,7 @@ class Journal:
         self._queue.put(None)
         self._thread.join()
 
-    async def _put(self, call: Values | None, rollout: Values | None) -> None:
+    async def _put(self, call: CallValues | None, rollout: RolloutValues | None) -> None:
         if self._closed:
             raise StoreError("the journal is closed", hint="nothing more can be recorded")
         loop = asyncio.get_running_loop()
@@ -85,7 +73,6 @@ class Journal:
         await done
 
     def _work(self) -> None:
-        connection: sqlite3.Connection | None = None
         last, rows = False, 0
         while not last:
             batch = [self._queue.get()]
@@ -96,40 +83,33 @@ class Journal:
             last, rows = None in batch, len(batch)
             writes = [item for item in batch if item is not None]
             try:
-                if connection is None:
-                    connection = connect(self._path)
-                failed = self._write(connection, writes)
+                failed = self._write(writes)
             except BaseException as error:
-                told = translated(error, self._path) if isinstance(error, sqlite3.Error) else error
-                failed = dict.fromkeys(range(len(writes)), told)
+                failed = dict.fromkeys(range(len(writes)), error)
             _tell(writes, failed)
-        if connection is not None:
-            connection.close()
-        self._turns.close()
+        self._writer.close()
 
-    def _write(
-        self, connection: sqlite3.Connection, writes: Sequence[Write]
-    ) -> dict[int, BaseException]:
+    def _write(self, writes: Sequence[Write]) -> dict[int, BaseException]:
         """Writes a batch; returns what failed. A row that cannot be written costs itself alone."""
         try:
-            self._transact(connection, writes)
-        except sqlite3.IntegrityError as error:
+            self._append(writes)
+        except RowRefused as error:
             if len(writes) == 1:
-                return {0: translated(error, self._path)}
+                return {0: error}
             failed: dict[int, BaseException] = {}
             for number, write in enumerate(writes):
                 try:
-                    self._transact(connection, [write])
-                except sqlite3.Error as alone:
-                    failed[number] = translated(alone, self._path)
+                    self._append([write])
+                except StoreError as alone:
+                    failed[number] = alone
             return failed
         return {}
 
-    def _transact(self, connection: sqlite3.Connection, writes: Sequence[Write]) -> None:
-        with writing(connection, self._turns):
-            _insert_calls(connection, [write.call for write in writes if write.call is not None])
-            rollouts = [write.rollout for write in writes if write.rollout is not None]
-            _insert_rollouts(connection, rollouts)
+    def _append(self, writes: Sequence[Write]) -> None:
+        self._writer.append(
+            [write.call for write in writes if write.call is not None],
+            [write.rollout for write in writes if write.rollout is not None],
+        )
 
 
 def _tell(writes: Sequence[Write], failed: dict[int, BaseException]) -> None:
@@ -150,34 +130,3 @@ def _tell(writes: Sequence[Write], failed: dict[int, BaseException]) -> None:
     for loop, told in loops.items():
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more
             loop.call_soon_threadsafe(settle, told)
-
-
-def _insert_calls(db: sqlite3.Connection, calls: Sequence[Values]) -> None:
-    texts: dict[str, bytes] = {}
-    for call in calls:
-        texts.setdefault(call[5], hashlib.sha256(call[5].encode()).digest())
-    _insert(db, "texts (digest, text)", "(?,?)", [(key, text) for text, key in texts.items()])
-    row = "(?,?,?,?,?,(select id from texts where digest = ?),?,?,?,?,?,?,?,?)"
-    columns = f"key, run, stage, step, model, request, answer, {TOKENS}, attempts, seconds, time"
-    rows = [(*call[:5], texts[call[5]], *call[6:]) for call in calls]
-    _insert(db, f"journal ({columns})", row, rows)
-
-
-def _insert_rollouts(db: sqlite3.Connection, rollouts: Sequence[Values]) -> None:
-    columns = "run, step, problem, sample, version, calls, outcome, reward, verdict, time"
-    _insert(db, f"rollouts ({columns})", "(?,?,?,?,?,?,?,?,?,?)", rollouts)
-
-
-def _insert(db: sqlite3.Connection, into: str, row: str, rows: Sequence[Values]) -> None:
-    for chunk in _chunks(rows):
-        places = ",".join([row] * len(chunk))
-        values = [value for one in chunk for value in one]
-        db.execute(f"insert or ignore into {into} values {places}", values)
-
-
-def _chunks(rows: Sequence[T]) -> Iterator[Sequence[T]]:
-    start = 0
-    for size in CHUNKS:
-        while len(rows) - start >= size:
-            yield rows[start : start + size]
-            start += size

@@ -1,7 +1,8 @@
 """The small port behind which everything that needs SQL stands.
 
-Replay, diff, revisions and commits are written against this protocol alone. SQLite is the
-embedded implementation (`sqlite.py`); another one has to pass the contract tests in
+Replay, diff, revisions, commits, runs, the journal, remotes and redaction are written against
+this protocol alone and its parts in `port_records.py`. SQLite is the embedded implementation
+(`sqlite/`), and `default.py` chooses it; another one has to pass the contract tests in
 `tests/port_contract.py` and nothing else changes.
 
 **Rows and lanes.** An event's row number is `lane << 40 | place`. A lane is a run of versions
@@ -15,9 +16,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from tfgrpo.store.records import Op, RefMove, Version
+
+if TYPE_CHECKING:
+    import re
+
+    from tfgrpo.store.checks import Problem
+    from tfgrpo.store.port_records import Records, Writer
+    from tfgrpo.store.traces import Trace
 
 LANE_BITS = 40
 EVENT_SCHEMA = 1
@@ -83,7 +91,10 @@ class Port(Protocol):
         """Releases the file or connection."""
 
     def transaction(self) -> AbstractContextManager[None]:
-        """Everything written inside lands whole or not at all; other writers wait."""
+        """Everything written inside lands whole or not at all; other writers wait.
+
+        One inside another joins it.
+        """
 
     # versions and events:
 
@@ -167,12 +178,6 @@ class Port(Protocol):
     def count_modified(self, ranges: Sequence[tuple[int, int]]) -> dict[str, int]:
         """Returns experience → how many MODIFYs it has in these ranges (after, upto] of rows."""
 
-    def redactions(self, row: int) -> list[Redaction]:
-        """Returns the redactions of the event at `row`, oldest first."""
-
-    def append_redactions(self, row: int, redactions: Sequence[Redaction]) -> None:
-        """Records redactions of the event at `row`. Only inside a transaction."""
-
     # snapshots (derived):
 
     def snapshot(self, after: int, upto: int) -> tuple[int, list[int]] | None:
@@ -207,6 +212,14 @@ class Port(Protocol):
         They join `batch`, or are one of their own; returns it.
         """
 
+    # redaction:
+
+    def redactions(self, row: int) -> list[Redaction]:
+        """Returns the redactions of the event at `row`, oldest first."""
+
+    def append_redactions(self, row: int, redactions: Sequence[Redaction]) -> None:
+        """Records redactions of the event at `row`. Only inside a transaction."""
+
     def blank(self, row: int) -> None:
         """Blanks text, reason and salt of an event whose redaction is on record. Only inside a
         transaction."""
@@ -214,10 +227,51 @@ class Port(Protocol):
     def redacted(self) -> list[int]:
         """Returns the rows of the events whose redaction is on record, ascending."""
 
+    def events_holding(self, pattern: re.Pattern[str]) -> list[int]:
+        """Returns the rows of the events whose text or reason has the pattern in it, ascending."""
+
+    def traces(self, pattern: re.Pattern[str]) -> list[Trace]:
+        """Returns every other place that has the pattern in it, and whether it can be replaced."""
+
+    def replace(self, pattern: re.Pattern[str]) -> None:
+        """Replaces the pattern in the places that can be, and marks the answers that had it as
+        redacted. Only inside a transaction."""
+
+    def rewrite(self) -> bool:
+        """Removes the last byte of what was deleted or replaced; returns False when that has to
+        be done again later, because somebody is reading."""
+
+    # remotes:
+
+    def remotes(self) -> dict[str, str]:
+        """Returns name → location of other stores, names ascending."""
+
+    def put_remote(self, name: str, location: str) -> None:
+        """Adds a remote, or moves the one of that name. Only inside a transaction."""
+
+    def drop_remote(self, name: str) -> None:
+        """Forgets a remote. Only inside a transaction."""
+
+    # records of training and evaluation:
+
+    @property
+    def records(self) -> Records:
+        """Runs, rollouts, calls and evaluations; written in this port's transactions."""
+
+    def evaluated(self) -> bool:
+        """Returns whether there is any evaluation: asked where `records` takes long to load."""
+
+    def writer(self) -> Writer:
+        """Returns a writer to the journal, for another thread; opens nothing yet."""
+
     # the storage itself:
 
-    def damage(self) -> Iterator[str]:
-        """Yields what is wrong with the storage apart from what is stored, each in words."""
+    def size(self) -> int:
+        """Returns how many bytes the storage takes."""
+
+    def damage(self) -> list[Problem]:
+        """Returns what is wrong with the storage, and with what no digest covers. Reads all of
+        it; a check that damage keeps from its end is a problem itself. Raises nothing."""
 
     def rebuild(self) -> None:
         """Makes anew what the storage derives from what is stored: indexes and triggers."""

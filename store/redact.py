@@ -10,9 +10,9 @@ redaction appends a version there that deletes the experience or gives it anothe
 versions keep the experience, without its text; rendering leaves it out.
 
 **Bytes.** A database that forgets a row still has its bytes, in free pages and in the log. The
-redaction itself is one transaction; after it the file is written anew (VACUUM) and the log is
-cut to nothing. If that is interrupted, or another process is reading, a file beside the store
-says so, `fsck` reports it, and `finish` does it again.
+redaction itself is one transaction; after it the storage is written anew (`rewrite`). If that is
+interrupted, or another process is reading, a file beside the store says so, `fsck` reports it,
+and `finish` does it again.
 """
 
 from __future__ import annotations
@@ -29,9 +29,8 @@ from tfgrpo.store.errors import InvalidOperation, StoreError, TfgrpoError, Unkno
 from tfgrpo.store.find import FOLDER
 from tfgrpo.store.port import EventRow, Redaction
 from tfgrpo.store.records import Event, Operation, Version
-from tfgrpo.store.sqlite import SqlitePort
 from tfgrpo.store.store import Store, event_of
-from tfgrpo.store.traces import Trace, forms, holding, matcher, replace, traces
+from tfgrpo.store.traces import Trace, forms, matcher
 
 SHORTEST = 4
 """A text shorter than this, in characters, would be found everywhere."""
@@ -76,7 +75,7 @@ def plan(store: Store, target: Target) -> Plan:
     Raises InvalidOperation for a text that is too short, UnknownRevision when the experience
     has no such event, TfgrpoError when nothing anywhere holds it.
     """
-    port = _port(store)
+    port = store.port
     asked = _asked(store, target)
     texts = [*target.texts, *(row.text for row in asked if row.text is not None)]
     for text in texts:
@@ -89,12 +88,9 @@ def plan(store: Store, target: Target) -> Plan:
     rows = {row.row: row for row in asked}
     found: list[Trace] = []
     if written:
-        holding(port.connection, matcher(written))
-        query = "select row from events where holds(text) or holds(reason)"
-        there = [row for (row,) in port.rows(query)]
-        rows |= {row.row: row for row in port.events_at(there)}
-        with port.translating():
-            found = list(traces(port.connection))
+        pattern = matcher(written)
+        rows |= {row.row: row for row in port.events_at(port.events_holding(pattern))}
+        found = port.traces(pattern)
     if not rows and not found:
         raise TfgrpoError(
             "nothing in the store holds it",
@@ -131,7 +127,7 @@ def redact(
     experiences, and when a training run is under way, which would write the text again; and
     ProtectedName when it is in force on a protected branch.
     """
-    port = _port(store)
+    port = store.port
     author = author or store.author
     for run in store.runs.all():
         if store.runs.state(run) == "running":
@@ -142,8 +138,6 @@ def redact(
     pending = unfinished(store)
     _mark(store)
     try:
-        with port.translating():
-            port.connection.execute("pragma secure_delete = on")
         with port.transaction():
             found = plan(store, target)
             _check(found, reason, author, replacement)
@@ -152,7 +146,7 @@ def redact(
                 port.append_redactions(event.row, record)
                 port.blank(event.row)
             if found.written:
-                replace(port.connection, matcher(found.written))
+                port.replace(matcher(found.written))
             versions = [
                 _take_out(store, branch, ids, reason, author, replacement)
                 for branch, ids in found.live.items()
@@ -172,7 +166,7 @@ def finish(store: Store) -> bool:
     much free space as the store takes. Raises StoreError when there is not.
     """
     _mark(store)
-    if not _port(store).rewrite():
+    if not store.port.rewrite():
         return False
     _marker(store).unlink(missing_ok=True)
     return True
@@ -201,11 +195,6 @@ def _holds(path: Path, needles: Sequence[bytes]) -> bool:
             return False
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
             return any(content.find(needle) >= 0 for needle in needles)
-
-
-def _port(store: Store) -> SqlitePort:
-    assert isinstance(store.port, SqlitePort)
-    return store.port
 
 
 def _asked(store: Store, target: Target) -> list[EventRow]:

@@ -7,7 +7,6 @@ import re
 from tfgrpo.store.errors import BadLocation, InvalidName, UnknownRevision
 from tfgrpo.store.port import Port
 from tfgrpo.store.revisions import REMOTE
-from tfgrpo.store.sqlite import SqlitePort
 from tfgrpo.store.store import Store
 
 SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
@@ -19,24 +18,23 @@ class Remotes:
     """Reads and writes the remotes of a store."""
 
     def __init__(self, store: Store) -> None:
-        assert isinstance(store.port, SqlitePort)
         self._store = store
         self._port = store.port
 
     def all(self) -> dict[str, str]:
         """Returns name → location, names ascending."""
-        return dict(self._port.rows("select name, location from remotes order by name"))
+        return self._port.remotes()
 
     def location(self, name: str) -> str:
         """Returns where a remote is. Raises UnknownRevision when there is none of that name."""
-        row = self._port.row("select location from remotes where name = ?", (name,))
-        if row is None:
-            there = ", ".join(self.all())
+        remotes = self.all()
+        if name not in remotes:
+            there = ", ".join(remotes)
             raise UnknownRevision(
                 f"there is no remote {name!r}",
                 hint=f"there is {there}" if there else "`tfgrpo remote add NAME LOCATION` adds one",
             )
-        return str(row[0])
+        return remotes[name]
 
     def default(self) -> str:
         """Returns `origin`, or the only remote. Raises UnknownRevision."""
@@ -65,7 +63,7 @@ class Remotes:
                     f"there is a remote {name} already, at {self.location(name)}",
                     hint=f"`tfgrpo remote set-url {name} LOCATION` moves it",
                 )
-            self._port.connection.execute("insert into remotes values (?, ?)", (name, location))
+            self._port.put_remote(name, location)
 
     def move(self, name: str, location: str) -> str:
         """Says where a remote is from now on; returns where it was.
@@ -75,9 +73,7 @@ class Remotes:
         check_location(location)
         with self._port.transaction():
             before = self.location(name)
-            self._port.connection.execute(
-                "update remotes set location = ? where name = ?", (location, name)
-            )
+            self._port.put_remote(name, location)
         return before
 
     def remove(self, name: str) -> int:
@@ -88,7 +84,7 @@ class Remotes:
         with self._port.transaction():
             self.location(name)
             branches = tracked(self._port, name)
-            self._port.connection.execute("delete from remotes where name = ?", (name,))
+            self._port.drop_remote(name)
             if branches:
                 moves = [(f"{REMOTE}{name}/{branch}", None, None) for branch in branches]
                 self._store.move_names(moves, f"remove remote {name}")

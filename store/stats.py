@@ -91,7 +91,7 @@ def stats(store: Store, version: Version) -> Stats:
     snapshots = port.snapshot_sizes()
     return Stats(
         version=version,
-        bytes=store.path.stat().st_size,
+        bytes=port.size(),
         snapshot_bytes=sum(snapshots),
         snapshots=len(snapshots),
         file_versions=port.last_version() + 1,

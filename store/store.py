@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from tfgrpo.store import protection, replay, revisions
 from tfgrpo.store.damage import damaged, parsed
+from tfgrpo.store.default import open_port
 from tfgrpo.store.errors import (
     InvalidName,
     StaleVersion,
@@ -47,7 +48,6 @@ from tfgrpo.store.records import (
     Version,
 )
 from tfgrpo.store.revisions import BRANCH, HEAD, REMOTE, TAG, check_name
-from tfgrpo.store.sqlite import SqlitePort
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -98,8 +98,7 @@ class Store:
     @property
     def evaluated(self) -> bool:
         """Whether any version was; asked before `runs`, which takes longer to load than a log."""
-        assert isinstance(self.port, SqlitePort)
-        return self.port.row("select 1 from evaluations limit 1") is not None
+        return self.port.evaluated()
 
     @cached_property
     def runs(self) -> Runs:
@@ -122,7 +121,7 @@ class Store:
         microseconds since 1970. Raises StoreError.
         """
         path = path or find_file(os.getcwd())
-        port = SqlitePort(path)
+        port = open_port(path)
         if port.last_version() < 0:
             port.close()
             raise StoreError(f"{path} was never finished", hint="run `tfgrpo init` to finish it")
@@ -144,7 +143,7 @@ class Store:
             raise StoreError(
                 f"cannot make {folder}: {error.strerror}", hint="check the permissions"
             ) from error
-        port = SqlitePort(path, create=True)
+        port = open_port(path, create=True)
         store = cls(port, path, author=author, now=now or _microseconds)
         if port.last_version() < 0:
             with port.transaction():

@@ -56,7 +56,7 @@ class Desk:
     ) -> Training:
         with self.store() as store:
             run, _ = begin(store, self.settings)
-            journal = Journal(self.path)
+            journal = Journal(store.port.writer())
             try:
                 endpoint = Endpoint("scripted", server.base_url, None, timeout)
                 training = Training(

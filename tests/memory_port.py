@@ -7,14 +7,18 @@ shared state when it ends well, so readers see whole transactions and a failed o
 from __future__ import annotations
 
 import copy
+import re
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from memory_records import Kept, MemoryRecords, MemoryWriter, replace, traces
+
 from tfgrpo.store import Op, RefMove, StoreError, Version
 from tfgrpo.store.canonical import canonical
+from tfgrpo.store.checks import Problem
 from tfgrpo.store.port import (
     VERSION_SCHEMA,
     EventRow,
@@ -24,6 +28,7 @@ from tfgrpo.store.port import (
     Step,
     lane_of,
 )
+from tfgrpo.store.traces import Trace
 
 
 @dataclass
@@ -34,6 +39,8 @@ class State:
     snapshots: dict[int, list[int]] = field(default_factory=dict)
     redactions: dict[int, list[Redaction]] = field(default_factory=dict)
     refs: list[RefMove] = field(default_factory=list)
+    remotes: dict[str, str] = field(default_factory=dict)
+    kept: Kept = field(default_factory=Kept)
 
 
 class Memory:
@@ -63,6 +70,9 @@ class MemoryPort:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
+        if self._mine is not None:  # joins the one that is open
+            yield
+            return
         with self.memory.turn:
             self._mine = copy.deepcopy(self.memory.state)
             try:
@@ -226,8 +236,57 @@ class MemoryPort:
     def redacted(self) -> list[int]:
         return sorted(self._state.redactions)
 
-    def damage(self) -> Iterator[str]:
-        return iter(())
+    def events_holding(self, pattern: re.Pattern[str]) -> list[int]:
+        events = self.events(0, 1 << 62)
+        return [e.row for e in events if any(pattern.search(t or "") for t in (e.text, e.reason))]
+
+    def traces(self, pattern: re.Pattern[str]) -> list[Trace]:
+        said = [("versions", v.number, v.message, v.author) for v in self._state.versions.values()]
+        said += [("refs", m.row, m.action, m.author) for m in self._state.refs]
+        held = [(w, row) for w, row, *texts in said if any(map(pattern.search, texts))]
+        kept = [Trace(where, "text", row, "it is append-only") for where, row in held]
+        return [*kept, *traces(self._state.kept, pattern)]
+
+    def replace(self, pattern: re.Pattern[str]) -> None:
+        replace(self._written.kept, pattern)
+
+    def rewrite(self) -> bool:
+        return True
+
+    # remotes:
+
+    def remotes(self) -> dict[str, str]:
+        return dict(sorted(self._state.remotes.items()))
+
+    def put_remote(self, name: str, location: str) -> None:
+        self._written.remotes[name] = location
+
+    def drop_remote(self, name: str) -> None:
+        self._written.remotes.pop(name, None)
+
+    # records:
+
+    @property
+    def kept(self) -> Kept:
+        return self._state.kept
+
+    @property
+    def records(self) -> MemoryRecords:
+        return MemoryRecords(self)
+
+    def evaluated(self) -> bool:
+        return bool(self.kept.evaluations)
+
+    def writer(self) -> MemoryWriter:
+        return MemoryWriter(MemoryPort(self.memory))
+
+    # the storage:
+
+    def size(self) -> int:
+        return 0
+
+    def damage(self) -> list[Problem]:
+        return []
 
     def rebuild(self) -> None:
         pass

@@ -1,5 +1,7 @@
 """What any implementation of `tfgrpo.store.port.Port` must do, as a class to inherit from.
 
+Half of it, the records of training and evaluation, is in `records_contract.py`.
+
 A test module subclasses `PortContract` and gives it two fixtures: `port`, a fresh and empty
 port, and `another`, a function that opens one more port onto the same store for another thread
 to use. Everything above the port (replay, diff, merge, the method) relies on what stands here.
@@ -7,67 +9,19 @@ to use. Everything above the port (replay, diff, merge, the method) relies on wh
 
 from __future__ import annotations
 
-import hashlib
 import random
 import threading
-from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import pytest
+from port_rows import Another, event, move, record, version
+from records_contract import RecordsContract
 
-from tfgrpo.store import Op, RefMove, StoreError, Version, replay
+from tfgrpo.store import Op, StoreError, Version, replay
 from tfgrpo.store.port import VERSION_SCHEMA, EventRow, Port, Redaction, lane_of, lane_start
 
-Another = Callable[[], Port]
 
-
-def event(row: int, op: Op = "ADD", experience: str = "", **fields: object) -> EventRow:
-    blank = EventRow(
-        row=row,
-        op=op,
-        experience=experience or f"e{row:011}",
-        text=f"text {row}" if op in ("ADD", "MODIFY") else None,
-        reason="why",
-        evidence='{"reward":1}',
-        replaces=None,
-        birth=None,
-        seal=b"\x01" * 32,
-        salt=b"\x02" * 16,
-        schema=1,
-    )
-    return blank._replace(**fields)  # type: ignore[arg-type]
-
-
-def version(number: int, position: int, events: int, **fields: object) -> Version:
-    blank = Version(
-        number=number,
-        digest=hashlib.sha256(str(number).encode()).digest(),
-        parent=number - 1 if number else None,
-        merged=None,
-        position=position,
-        events=events,
-        author="ann",
-        time=number * 1000,
-        message=f"m{number}",
-        meta={},
-    )
-    return blank._replace(**fields)  # type: ignore[arg-type]
-
-
-def move(name: str, to: int | None, **fields: object) -> RefMove:
-    blank = RefMove(0, 0, name, to, None, None, None, "ann", 1, "act")
-    return blank._replace(**fields)  # type: ignore[arg-type]
-
-
-def record(port: Port, number: int, rows: Sequence[EventRow], position: int = 0) -> Version:
-    """Records a version of these rows in a transaction of its own."""
-    new = version(number, rows[-1].row if rows else position, len(rows))
-    with port.transaction():
-        port.append_version(new, rows)
-    return new
-
-
-class PortContract:
+class PortContract(RecordsContract):
     """Inherit, and give the fixtures `port` and `another`."""
 
     # transactions:
@@ -121,6 +75,21 @@ class PortContract:
         assert port.snapshot(0, 9) is None
         record(port, 1, [event(2)])
         assert port.last_version() == 1
+
+    def test_a_transaction_inside_another_joins_it(self, port: Port, another: Another) -> None:
+        other = another()
+
+        def write() -> None:
+            with port.transaction():
+                with port.transaction():
+                    port.append_version(version(0, 1, 1), [event(1)])
+                assert other.last_version() < 0, "the inner one has ended, and not the outer"
+                raise KeyError
+
+        with pytest.raises(KeyError):
+            write()
+        assert port.last_version() < 0
+        other.close()
 
     def test_a_reader_sees_nothing_of_a_transaction_before_its_end(
         self, port: Port, another: Another
@@ -540,4 +509,5 @@ class PortContract:
 
     def test_a_sound_storage_has_no_damage(self, port: Port) -> None:
         record(port, 0, [event(1)])
-        assert list(port.damage()) == []
+        assert port.damage() == []
+        assert port.size() >= 0

@@ -281,7 +281,7 @@ def opened_calls(folder: Path, base_url: str, **options: Any) -> Iterator[Calls]
         options.pop("request_timeout", 30.0),
     )
     with Store.init(folder / "store.db") as store:
-        journal = Journal(store.path)
+        journal = Journal(store.port.writer())
         try:
             yield Calls(endpoint, journal, store.runs, scope="tests", **options)
         finally:

@@ -43,7 +43,7 @@ class Bench:
         values = {"data": "heldout.jsonl", "samples": 4, "model": "scripted", **values}
         self.progress = EvalProgress(0)
         with Store.open(self.path) as store:
-            journal = Journal(self.path)
+            journal = Journal(store.port.writer())
             try:
                 endpoint = Endpoint("scripted", server.base_url, None, 20)
                 return asyncio.run(

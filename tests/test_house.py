@@ -57,15 +57,23 @@ def level(module: str) -> int:
 
 
 def imported(path: Path) -> Iterator[str]:
-    """Yields the modules of ours that a file imports, wherever in it."""
+    """Yields the modules that a file imports, wherever in it."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
+            yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            names = [f"{node.module}.{alias.name}" for alias in node.names]
-        else:
-            continue
-        yield from (name for name in names if name.split(".")[0] == "tfgrpo")
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def importers(*packages: str) -> set[str]:
+    """Returns the files that import any of these packages, or a module in one."""
+    wanted = tuple(f"{package}." for package in packages)
+    return {
+        str(path.relative_to(ROOT))
+        for folder in FOLDERS
+        for path in (ROOT / folder).rglob("*.py")
+        if any(f"{name}.".startswith(wanted) for name in imported(path))
+    }
 
 
 def test_imports_point_one_way() -> None:
@@ -74,9 +82,20 @@ def test_imports_point_one_way() -> None:
         for number, folder in enumerate(LEVELS)
         for path in sorted((ROOT / folder).rglob("*.py"))
         for name in imported(path)
-        if level(name) > number
+        if name.split(".")[0] == "tfgrpo" and level(name) > number
     ]
     assert not wrong
+
+
+def test_one_place_chooses_the_implementation_of_the_port() -> None:
+    outside = {f for f in importers("tfgrpo.store.sqlite") if not f.startswith("store/sqlite/")}
+    assert outside == {"store/default.py"}
+
+
+def test_sql_is_spoken_by_the_implementation_its_schema_and_search_indexes_in_memory() -> None:
+    spoken = importers("sqlite3", "sqlite_utils")
+    outside = {f for f in spoken if not f.startswith(("store/sqlite/", "migrations/"))}
+    assert outside == {"tfgrpo/retrieve.py", "tfgrpo/tools/corpus.py"}
 
 
 def test_a_tree_has_files_in_every_folder() -> None:
@@ -103,6 +122,7 @@ def test_a_wheel_holds_tfgrpo_alone_with_its_prompts(tmp_path: Path) -> None:
     for name in (
         "mirror/git.py",
         "store/receive.py",
+        "store/sqlite/port.py",
         "store/store.py",
         "cli/main.py",
         "migrations/migrations.py",

@@ -193,6 +193,26 @@ def test_a_read_only_folder_is_read_or_refused_with_a_hint(shared: Path) -> None
     assert out in (["read ['a'] [1, 0]", "refused True"], ["closed True"])
 
 
+FETCHED_AS_NOBODY = """
+import os, sys
+from tfgrpo import locations
+from tfgrpo.store import StoreError
+if os.getuid() == 0:
+    os.setgid(65534); os.setuid(65534)
+try:
+    with locations.source(locations.parse(sys.argv[1]), author="ann"):
+        print("opened")
+except StoreError as error:
+    print(error.hint)
+"""
+
+
+def test_a_file_that_may_not_be_read_is_refused_with_a_hint(shared: Path) -> None:
+    Store.init(shared / "store.db").close()
+    (shared / "store.db").chmod(0)
+    assert run_child(FETCHED_AS_NOBODY, shared / "store.db") == "check the file's permissions\n"
+
+
 def test_a_store_cannot_be_made_where_nothing_can_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(StoreError) as caught:

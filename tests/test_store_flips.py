@@ -143,7 +143,7 @@ def tell(kind: str, where: str, count: Counter[str]) -> None:
 
 def trees() -> list[str]:
     """The tables and indexes of a store."""
-    from tfgrpo.store.sqlite import schema
+    from tfgrpo.store.sqlite.file import schema
 
     tables = [name for name, sql in schema(None).items() if "trigger" not in sql.lower()[:20]]
     return ["sqlite_schema", *sorted(tables)]

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 from memory_port import Memory, MemoryPort
-from port_contract import Another, PortContract
+from port_contract import PortContract
+from port_rows import Another
 
 from tfgrpo.store.port import Port
-from tfgrpo.store.sqlite import SqlitePort, pack, unpack
+from tfgrpo.store.sqlite.packing import pack, unpack
+from tfgrpo.store.sqlite.port import SqlitePort
 
 
 class TestSqlitePort(PortContract):

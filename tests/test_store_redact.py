@@ -58,7 +58,7 @@ def train(store: Store) -> None:
     nested = json.dumps({"text": f"say {SECRET}"})
     answer = asdict(Answer(nested, "stop", prompt_tokens=3, seconds=0.5))
     plain = answer | {"content": "nothing here"}
-    journal = Journal(store.path)
+    journal = Journal(store.port.writer())
 
     async def write() -> None:
         for number, (said, asked) in enumerate(
@@ -243,7 +243,7 @@ def test_the_journal_stays_whole_and_a_redacted_answer_says_so(store: Store) -> 
 
 
 def test_requests_that_differed_in_the_secret_alone_become_one(store: Store) -> None:
-    journal = Journal(store.path)
+    journal = Journal(store.port.writer())
 
     async def write() -> None:
         for number, text in enumerate((SECRET, "[redacted]")):

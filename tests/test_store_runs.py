@@ -14,6 +14,7 @@ from store_helpers import add, child, kill_after_ready, killed, kills, run_child
 from tfgrpo.store import InvalidName, Store, StoreError, UnknownRevision, lock
 from tfgrpo.store.journal import Journal
 from tfgrpo.store.runs import Call, RolloutRow, Run, Score
+from tfgrpo.store.sqlite.journal import SqliteWriter
 
 
 @pytest.fixture
@@ -188,7 +189,7 @@ def test_a_call_is_read_back_as_it_was_journalled(store: Store, run: Run) -> Non
     one = call("k1", "ä \U0001f600 \x00 end", run=run.id)
 
     async def go() -> None:
-        journal = Journal(store.path)
+        journal = Journal(store.port.writer())
         await journal.append(one)
         await journal.append(call("k2"))
         journal.close()
@@ -202,7 +203,7 @@ def test_a_call_is_read_back_as_it_was_journalled(store: Store, run: Run) -> Non
 
 def test_two_hundred_calls_at_once_land_exactly_once(store: Store) -> None:
     async def go() -> None:
-        journal = Journal(store.path)
+        journal = Journal(store.port.writer())
         keys = [f"k{i}" for i in range(200)]
         await asyncio.gather(*(journal.append(call(key)) for key in keys + keys[:50]))
         journal.close()
@@ -224,9 +225,9 @@ def test_calls_of_several_processes_and_a_committer_all_land(store: Store) -> No
 
 CALL = """
 import asyncio, sys
-from pathlib import Path
 from tfgrpo.store.journal import Journal
 from tfgrpo.store.runs import Call
+from tfgrpo.store.sqlite.journal import SqliteWriter
 def call(key):
     return Call(key.encode(), None, "s", 0, "m", "q", {"content": key}, 1, 0, 1, 0, 1, 0.1, 1)
 """
@@ -235,7 +236,7 @@ APPEND_MANY = (
     CALL
     + """
 async def go():
-    journal = Journal(Path(sys.argv[1]))
+    journal = Journal(SqliteWriter(sys.argv[1]))
     await asyncio.gather(*(journal.append(call(f"{sys.argv[2]}{i}")) for i in range(100)))
     journal.close()
 asyncio.run(go())
@@ -250,7 +251,7 @@ async def worker(journal, name):
         await journal.append(call(f"{name}.{i}"))
         print(f"{name}.{i}", flush=True)
 async def go():
-    journal = Journal(Path(sys.argv[1]))
+    journal = Journal(SqliteWriter(sys.argv[1]))
     print("ready", flush=True)
     await asyncio.gather(*(worker(journal, f"{sys.argv[2]}.{n}") for n in range(8)))
 asyncio.run(go())
@@ -271,7 +272,7 @@ def test_a_call_that_append_returned_from_survives_kill_9(store: Store) -> None:
 
 def test_the_same_key_twice_keeps_the_first_answer(store: Store) -> None:
     async def go() -> None:
-        journal = Journal(store.path)
+        journal = Journal(store.port.writer())
         await journal.append(call("k", "first"))
         await asyncio.gather(journal.append(call("k", "second")), journal.append(call("k", "3rd")))
         journal.close()
@@ -284,7 +285,7 @@ def test_the_same_key_twice_keeps_the_first_answer(store: Store) -> None:
 
 def test_close_writes_what_is_waiting(store: Store) -> None:
     async def go() -> None:
-        journal = Journal(store.path)
+        journal = Journal(store.port.writer())
         waiting = [asyncio.ensure_future(journal.append(call(f"k{i}"))) for i in range(30)]
         await asyncio.sleep(0)
         journal.close()
@@ -296,7 +297,7 @@ def test_close_writes_what_is_waiting(store: Store) -> None:
 
 def test_a_cancelled_append_harms_no_other(store: Store) -> None:
     async def go() -> None:
-        journal = Journal(store.path)
+        journal = Journal(store.port.writer())
         tasks = [asyncio.ensure_future(journal.append(call(f"k{i}"))) for i in range(40)]
         await asyncio.sleep(0)
         for task in tasks[::2]:
@@ -311,7 +312,7 @@ def test_a_cancelled_append_harms_no_other(store: Store) -> None:
 
 def test_a_call_that_cannot_be_recorded_is_an_error_and_the_journal_goes_on(store: Store) -> None:
     async def go() -> None:
-        journal = Journal(store.path)
+        journal = Journal(store.port.writer())
         with pytest.raises(StoreError):
             await journal.append(call("bad", run=999))
         await journal.append(call("good"))
@@ -323,7 +324,7 @@ def test_a_call_that_cannot_be_recorded_is_an_error_and_the_journal_goes_on(stor
 
 def test_a_journal_of_a_missing_store_raises_and_makes_no_file(tmp_path: Path) -> None:
     async def go() -> None:
-        journal = Journal(tmp_path / "none.db")
+        journal = Journal(SqliteWriter(tmp_path / "none.db"))
         with pytest.raises(StoreError) as caught:
             await journal.append(call("k"))
         assert caught.value.hint
@@ -335,7 +336,7 @@ def test_a_journal_of_a_missing_store_raises_and_makes_no_file(tmp_path: Path) -
 
 def test_an_append_to_a_closed_journal_is_an_error_and_does_not_wait_forever(store: Store) -> None:
     async def go() -> None:
-        journal = Journal(store.path)
+        journal = Journal(store.port.writer())
         journal.close()
         try:
             await asyncio.wait_for(journal.append(call("late")), timeout=1)
@@ -354,7 +355,7 @@ import resource, signal
 from tfgrpo.store import StoreError
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 async def go():
-    journal = Journal(Path(sys.argv[1]))
+    journal = Journal(SqliteWriter(sys.argv[1]))
     await journal.append(call("before"))
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
@@ -384,7 +385,7 @@ def test_a_full_disk_fails_the_append_that_met_it_and_loses_nothing_else(store: 
 
 def test_usage_adds_up_calls_and_tokens_by_stage_and_step(store: Store, run: Run) -> None:
     async def go() -> None:
-        journal = Journal(store.path)
+        journal = Journal(store.port.writer())
         for i in range(3):
             await journal.append(call(f"r{i}", run=run.id))
         await journal.append(call("c", run=run.id, stage="controller")._replace(step=1))
@@ -404,7 +405,7 @@ def test_usage_adds_up_calls_and_tokens_by_stage_and_step(store: Store, run: Run
 
 def test_a_rollout_is_recorded_once_and_read_back_in_order(store: Store, run: Run) -> None:
     async def go() -> None:
-        journal = Journal(store.path)
+        journal = Journal(store.port.writer())
         for sample in (2, 0, 1):
             await journal.rollout(rollout(run, sample))
         await journal.rollout(rollout(run, 0, reward=0.0))

@@ -15,7 +15,7 @@ from store_helpers import add, broken, child, killed
 from tfgrpo.store import Operation, StaleVersion, Store
 from tfgrpo.store import merge as merges
 from tfgrpo.store.fsck import fsck
-from tfgrpo.store.turns import SUFFIX, Turns
+from tfgrpo.store.sqlite.turns import SUFFIX, Turns
 
 WRITERS, READERS, COMMITS = 8, 4, 60
 
@@ -50,7 +50,7 @@ while versions < int(sys.argv[2]):
 HOLDER = """
 import sys
 from pathlib import Path
-from tfgrpo.store.turns import Turns
+from tfgrpo.store.sqlite.turns import Turns
 with Turns(Path(sys.argv[1])).turn():
     print("held", flush=True)
     sys.stdin.readline()

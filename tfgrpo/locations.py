@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
@@ -14,6 +13,7 @@ from urllib.parse import unquote, urlsplit
 from tfgrpo.ssh import SSH, SshPeer
 from tfgrpo.store import sync
 from tfgrpo.store.bundle import Bundle
+from tfgrpo.store.default import is_store
 from tfgrpo.store.errors import BadLocation, StoreError, TransferError
 from tfgrpo.store.find import FOLDER, located
 from tfgrpo.store.remotes import SCHEME, Remotes, check_location
@@ -112,17 +112,7 @@ def peer(location: Location, *, author: str, ssh: Sequence[str] = SSH) -> Iterat
 
 def _is_store(path: Path) -> bool:
     """Returns whether a path is no readable bundle: a store, or nothing at all."""
-    if not path.is_file():
-        return True
-    if not path.stat().st_size:
-        return False
-    # Not by opening the file: closing it would drop the locks that SQLite holds in this process.
-    with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
-        try:
-            connection.execute("pragma schema_version")
-        except sqlite3.DatabaseError as error:
-            return error.sqlite_errorcode != sqlite3.SQLITE_NOTADB
-    return True
+    return not path.is_file() or is_store(path)
 
 
 def clone(

@@ -13,7 +13,7 @@ from benchmarks.workload import Change, batches, changes
 from tfgrpo.store import Operation, Store, replay
 from tfgrpo.store.blame import blame
 from tfgrpo.store.fsck import fsck
-from tfgrpo.store.sqlite import SqlitePort
+from tfgrpo.store.sqlite.port import SqlitePort
 
 
 class Ours:

@@ -1,174 +1,38 @@
-"""The embedded port: one SQLite file in WAL mode.
+"""The port over one SQLite file: versions, events, names and remotes.
 
-The connection is used bare where a replay or an append is hot; sqlite-utils makes and migrates
-the schema and is imported only when there is something to make or migrate.
-
-Durability: `synchronous = FULL`, so a version that `commit` returned is on the disk, at the
-price of one fdatasync. SQLite's own error texts are translated here into errors with hints.
+The connection is used bare where a replay or an append is hot.
 """
 
 from __future__ import annotations
 
-import array
 import os
-import sqlite3
-import sys
-import time
-import zlib
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from itertools import accumulate
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tfgrpo.migrations import APPLICATION_ID, SCHEMA
 from tfgrpo.store.damage import check_row, checked, damaged, parsed
 from tfgrpo.store.errors import StoreError
 from tfgrpo.store.port import EventRow, Link, Redaction, Shape, Step, lane_of, lane_start
 from tfgrpo.store.records import OPS, Op, RefMove, Version
-from tfgrpo.store.turns import Turns
+from tfgrpo.store.sqlite import file
+from tfgrpo.store.sqlite.file import FAILURES, connect, translated, writing
+from tfgrpo.store.sqlite.turns import Turns
 
 if TYPE_CHECKING:
+    import re
     from pathlib import Path
 
+    from tfgrpo.store.checks import Problem
+    from tfgrpo.store.sqlite.journal import SqliteWriter
+    from tfgrpo.store.sqlite.records import SqliteRecords
+    from tfgrpo.store.traces import Trace
+
 KNOWN = frozenset(OPS)
-FAILURES = (sqlite3.Error, UnicodeError)  # the latter for a text that no SQL can hold
 Values: TypeAlias = Sequence[object] | Mapping[str, object]
 VERSION_COLUMNS = "number, digest, parent, merged, position, events, author, time, message, meta"
 REF_COLUMNS = "row, batch, name, version, symbol, previous, previous_symbol, author, time, action"
-
-
-def connect(path: Path | str, *, create: bool = False) -> sqlite3.Connection:
-    """Opens a store file, making or migrating its schema when that is needed.
-
-    Returns a connection in autocommit mode. Raises StoreError for a file that is missing, not
-    a store, or made by a newer tfgrpo.
-    """
-    if not create and not os.path.isfile(path):
-        raise StoreError(f"no store at {path}", hint="run `tfgrpo init` to make one")
-    connection: sqlite3.Connection | None = None
-    try:
-        connection = sqlite3.connect(path, isolation_level=None, timeout=60)
-        (schema,) = connection.execute("pragma user_version").fetchone()
-        (application,) = connection.execute("pragma application_id").fetchone()
-        (tables,) = connection.execute("select count(*) from sqlite_master").fetchone()
-        if application != APPLICATION_ID and (tables or not create):
-            raise StoreError(
-                f"{path} is not a tfgrpo store",
-                hint="name the store's own file, usually .tfgrpo/store.db",
-            )
-        if schema > SCHEMA:
-            raise StoreError(
-                f"{path} has schema {schema}; this tfgrpo knows {SCHEMA}",
-                hint="upgrade tfgrpo: `pip install -U tfgrpo`",
-            )
-        if schema < SCHEMA:
-            migrate(connection)
-        use_wal(connection)
-        connection.execute("pragma synchronous = full")
-        connection.execute("pragma foreign_keys = on")
-    except sqlite3.Error as error:
-        if connection is not None:
-            connection.close()
-        raise translated(error, path) from error
-    except UnicodeDecodeError:  # SQLite quotes what it could not read
-        if connection is not None:
-            connection.close()
-        raise damaged(f"{path} has a schema that is no text") from None
-    except StoreError:
-        if connection is not None:
-            connection.close()
-        raise
-    return connection
-
-
-def migrate(connection: sqlite3.Connection) -> None:
-    """Brings the schema to the present one, whole or not at all, whoever else tries as well."""
-    from sqlite_utils import Database
-
-    from tfgrpo.migrations.migrations import migrations
-
-    connection.execute("begin immediate")
-    try:
-        (schema,) = connection.execute("pragma user_version").fetchone()
-        if schema < SCHEMA:  # else another process has just done it
-            migrations.apply(Database(connection))
-        connection.execute("commit")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("rollback")
-        raise
-
-
-def schema(connection: sqlite3.Connection | None) -> dict[str, str]:
-    """Returns name → SQL of a store's tables, indexes and triggers; without a connection, of
-    those that the migrations make."""
-    if connection is None:
-        from sqlite_utils import Database
-
-        from tfgrpo.migrations.migrations import migrations
-
-        made = Database(memory=True)
-        migrations.apply(made)
-        connection = made.conn
-    query = "select name, sql from sqlite_master where sql is not null and name not glob '_*'"
-    return dict(connection.execute(query).fetchall())
-
-
-def use_wal(connection: sqlite3.Connection) -> None:
-    """Makes the journal a write-ahead log, which SQLite refuses at once while others read."""
-    deadline = time.monotonic() + 60
-    while connection.execute("pragma journal_mode").fetchone() != ("wal",):
-        try:
-            connection.execute("pragma journal_mode = wal")
-        except sqlite3.OperationalError as error:
-            if "locked" not in str(error) or time.monotonic() > deadline:
-                raise
-            time.sleep(0.01)
-
-
-def translated(error: sqlite3.Error | UnicodeError, path: Path | str) -> StoreError:
-    """Returns the error that a user should read in place of SQLite's."""
-    if isinstance(error, UnicodeDecodeError):  # SQLite quotes what it could not read
-        return damaged("what SQLite says of it is no text")
-    if isinstance(error, UnicodeEncodeError):
-        return StoreError(
-            f"{error.object!r} is not whole Unicode",
-            hint="a character was cut in half on the way here",
-        )
-    text = str(error)
-    if "full" in text or "disk I/O" in text:
-        return StoreError(
-            f"cannot write {path}: {text}",
-            hint="free some space and run the same command again; nothing recorded is lost",
-        )
-    if "readonly" in text or "unable to open" in text:
-        return StoreError(f"cannot write {path}: {text}", hint="check the file's permissions")
-    if any(said in text for said in ("malformed", "not a database", "decode to UTF-8")):
-        return StoreError(
-            f"{path} is damaged or not a store: {text}",
-            hint="restore a copy of the file; keep the damaged one",
-        )
-    if "locked" in text:
-        return StoreError(
-            f"{path} is busy: another process has been writing to it for a minute",
-            hint="run the same command again when it is done",
-        )
-    return StoreError(f"{path}: {text}", hint="`tfgrpo fsck` says whether the file is damaged")
-
-
-@contextmanager
-def writing(connection: sqlite3.Connection, turns: Turns) -> Iterator[None]:
-    """A transaction that writes, when it is this writer's turn; whole or not at all."""
-    with turns.turn():
-        connection.execute("begin immediate")
-        try:
-            yield
-            connection.execute("commit")
-        except BaseException:
-            if connection.in_transaction:
-                connection.execute("rollback")
-            raise
 
 
 class SqlitePort:
@@ -395,13 +259,17 @@ class SqlitePort:
             " order by position desc limit 1"
         )
         while (found := self.row(query, (after, upto))) is not None:
+            from tfgrpo.store.sqlite.packing import unpack
+
             try:
                 return found[0], unpack(found[1])
-            except (zlib.error, ValueError, TypeError):  # damaged: an earlier one will do
+            except ValueError:  # damaged: an earlier one will do
                 upto = found[0] - 1
         return None
 
     def put_snapshot(self, position: int, live: Sequence[int]) -> None:
+        from tfgrpo.store.sqlite.packing import pack
+
         self.connection.execute(
             "insert or ignore into snapshots values (?, ?)", (position, pack(live))
         )
@@ -474,6 +342,7 @@ class SqlitePort:
         )
 
     def blank(self, row: int) -> None:
+        self._zero()
         query = "update events set text = null, reason = null, salt = null where row = ?"
         self.connection.execute(query, (row,))
 
@@ -481,61 +350,81 @@ class SqlitePort:
         query = "select distinct event from redactions order by event"
         return [row for (row,) in self.rows(query)]
 
-    def rewrite(self) -> bool:
-        """Writes the whole file anew and empties its log, so that nothing deleted is left in
-        either; returns whether the log could be emptied, which nobody may be reading for."""
+    def events_holding(self, pattern: re.Pattern[str]) -> list[int]:
+        from tfgrpo.store.sqlite.traces import holding
+
+        holding(self.connection, pattern)
+        query = "select row from events where holds(text) or holds(reason) order by row"
+        return [row for (row,) in self.rows(query)]
+
+    def traces(self, pattern: re.Pattern[str]) -> list[Trace]:
+        from tfgrpo.store.sqlite.traces import traces
+
         with self.translating():
-            (timeout,) = self.connection.execute("pragma busy_timeout").fetchone()
-            try:
-                self.connection.execute("pragma busy_timeout = 1000")
-                self.connection.execute("pragma secure_delete = on")
-                self.connection.execute("vacuum")
-                done = self.connection.execute("pragma wal_checkpoint(truncate)").fetchone()
-            except sqlite3.OperationalError as error:
-                if "locked" not in str(error):
-                    raise
-                return False
-            finally:
-                self.connection.execute(f"pragma busy_timeout = {timeout}")
-        return bool(done[0] == 0)
+            return list(traces(self.connection, pattern))
+
+    def replace(self, pattern: re.Pattern[str]) -> None:
+        from tfgrpo.store.sqlite.traces import replace
+
+        self._zero()
+        replace(self.connection, pattern)
+
+    def _zero(self) -> None:
+        """From now on what is deleted is overwritten with zeros."""
+        self.connection.execute("pragma secure_delete = on")
+
+    def rewrite(self) -> bool:
+        with self.translating():
+            return file.rewrite(self.connection)
+
+    # Remotes:
+
+    def remotes(self) -> dict[str, str]:
+        return dict(self.rows("select name, location from remotes order by name"))
+
+    def put_remote(self, name: str, location: str) -> None:
+        query = (
+            "insert into remotes values (?, ?)"
+            " on conflict (name) do update set location = excluded.location"
+        )
+        self.connection.execute(query, (name, location))
+
+    def drop_remote(self, name: str) -> None:
+        self.connection.execute("delete from remotes where name = ?", (name,))
+
+    # Records:
+
+    @cached_property
+    def records(self) -> SqliteRecords:
+        from tfgrpo.store.sqlite.records import SqliteRecords
+
+        return SqliteRecords(self)
+
+    def evaluated(self) -> bool:
+        return self.row("select 1 from evaluations limit 1") is not None
+
+    def writer(self) -> SqliteWriter:
+        from tfgrpo.store.sqlite.journal import SqliteWriter
+
+        return SqliteWriter(self.path)
 
     # The storage itself:
 
-    def damage(self) -> Iterator[str]:
-        for (told,) in self.rows("pragma integrity_check(20)"):
-            if told != "ok":
-                yield str(told)
-        for table, row, parent, _ in self.rows("pragma foreign_key_check"):
-            yield f"row {row} of {table} refers to a row of {parent} that is not there"
+    def size(self) -> int:
+        return os.stat(self.path).st_size
+
+    def damage(self) -> list[Problem]:
+        from tfgrpo.store.sqlite.checks import damage
+
+        return damage(self)
 
     def rebuild(self) -> None:
-        there = schema(self.connection)
         with self.transaction():
-            for name, sql in schema(None).items():
-                if name not in there and not sql.lower().startswith("create table"):
-                    self.connection.execute(sql)
-            self.connection.execute("reindex")
+            file.rebuild(self.connection)
 
 
 def _of_no_version(row: int) -> StoreError:
     return StoreError(f"event {row} belongs to no version", hint="`tfgrpo fsck` tells more")
-
-
-def pack(live: Sequence[int]) -> bytes:
-    """Returns ascending row numbers as deltas, 64-bit little endian, compressed with zlib."""
-    deltas = array.array("q", [b - a for a, b in zip([0, *live], live, strict=False)])
-    if sys.byteorder == "big":
-        deltas.byteswap()
-    return zlib.compress(deltas.tobytes(), 1)
-
-
-def unpack(blob: bytes) -> list[int]:
-    """Returns the row numbers that `pack` packed."""
-    deltas = array.array("q")
-    deltas.frombytes(zlib.decompress(blob))
-    if sys.byteorder == "big":
-        deltas.byteswap()
-    return list(accumulate(deltas))
 
 
 def _version(row: tuple[object, ...]) -> Version:

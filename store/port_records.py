@@ -1,0 +1,77 @@
+"""The part of the port behind which training and evaluation keep their records.
+
+Apart from `port.py` because a view of the library has no use for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from tfgrpo.store.runs import Call, Evaluation, RolloutRow, Run, RunState, Score, Spent, Usage
+
+CallValues: TypeAlias = tuple[
+    bytes, int | None, str, int | None, str, str, str, int, int, int, int, int, float, int
+]
+"""What a `Call` has, in its order, its answer as canonical JSON."""
+
+RolloutValues: TypeAlias = tuple[int, int, str, int, int, str, str, float | None, str, int]
+"""What a `RolloutRow` has, in its order, its calls as a JSON list and its verdict as canonical
+JSON. Whoever hands rows in makes the JSON: what is none is an error before it is in a batch."""
+
+
+class Records(Protocol):
+    """What training and evaluation leave behind. Appended, and never changed but by redaction."""
+
+    def runs(self, *, name: str | None = None, digest: str | None = None) -> list[Run]:
+        """Returns the runs (of that name, of settings with that digest), oldest first."""
+
+    def append_run(self, run: Run) -> None:
+        """Records a run, whose own `id` is ignored. Only inside a transaction."""
+
+    def states(self, run: int) -> list[RunState]:
+        """Returns a run's states, oldest first."""
+
+    def append_state(self, run: int, state: RunState) -> None:
+        """Appends a state to a run. Only inside a transaction."""
+
+    def rollouts(self, run: int, step: int | None) -> list[RolloutRow]:
+        """Returns the rollouts of a run (of one step), by step, problem and sample."""
+
+    def call(self, key: bytes) -> Call | None:
+        """Returns the journalled call of that key."""
+
+    def usage(self, run: int, step: int | None) -> dict[str, Usage]:
+        """Returns a run's (one step's) calls and tokens by stage, in the order of first calls."""
+
+    def spent(self, run: int | None) -> list[Spent]:
+        """Returns calls and tokens by run, step, kind and model, in the order of first calls.
+
+        The kind is the stage; for a call of no step that is no `embedding` it is `evaluation`.
+        """
+
+    def evaluations(
+        self, version: int | None = None, digest: str | None = None
+    ) -> list[Evaluation]:
+        """Returns the evaluations (of a version, under these conditions), oldest first."""
+
+    def append_evaluation(self, evaluation: Evaluation, scores: Iterable[Score]) -> None:
+        """Records an evaluation, whose own `id` is ignored. Only inside a transaction."""
+
+    def scores(self, evaluation: int) -> list[Score]:
+        """Returns an evaluation's scores, by problem and sample."""
+
+
+class Writer(Protocol):
+    """Appends to the journal. Belongs to the thread that appends and closes."""
+
+    def append(self, calls: Sequence[CallValues], rollouts: Sequence[RolloutValues]) -> None:
+        """Appends rows, all of them or none; they are durable when it returns.
+
+        A call whose key is there, and a rollout that is there, stay as they are. Raises
+        RowRefused where a row breaks a rule, StoreError where nothing can be written.
+        """
+
+    def close(self) -> None:
+        """Releases what was opened."""

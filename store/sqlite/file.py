@@ -1,0 +1,197 @@
+"""The store's file: opening it, making and migrating its schema, one writer at a time.
+
+SQLite's own errors are translated here into errors with hints.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING
+
+from tfgrpo.migrations import APPLICATION_ID, SCHEMA
+from tfgrpo.store.damage import damaged
+from tfgrpo.store.errors import RowRefused, StoreError
+from tfgrpo.store.sqlite.turns import Turns
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FAILURES = (sqlite3.Error, UnicodeError)  # the latter for a text that no SQL can hold
+
+
+def connect(path: Path | str, *, create: bool = False) -> sqlite3.Connection:
+    """Opens a store file, making or migrating its schema when that is needed.
+
+    Returns a connection in autocommit mode. Raises StoreError for a file that is missing, not
+    a store, or made by a newer tfgrpo.
+    """
+    if not create and not os.path.isfile(path):
+        raise StoreError(f"no store at {path}", hint="run `tfgrpo init` to make one")
+    connection: sqlite3.Connection | None = None
+    try:
+        connection = sqlite3.connect(path, isolation_level=None, timeout=60)
+        (schema,) = connection.execute("pragma user_version").fetchone()
+        (application,) = connection.execute("pragma application_id").fetchone()
+        (tables,) = connection.execute("select count(*) from sqlite_master").fetchone()
+        if application != APPLICATION_ID and (tables or not create):
+            raise StoreError(
+                f"{path} is not a tfgrpo store",
+                hint="name the store's own file, usually .tfgrpo/store.db",
+            )
+        if schema > SCHEMA:
+            raise StoreError(
+                f"{path} has schema {schema}; this tfgrpo knows {SCHEMA}",
+                hint="upgrade tfgrpo: `pip install -U tfgrpo`",
+            )
+        if schema < SCHEMA:
+            migrate(connection)
+        use_wal(connection)
+        connection.execute("pragma synchronous = full")
+        connection.execute("pragma foreign_keys = on")
+    except sqlite3.Error as error:
+        if connection is not None:
+            connection.close()
+        raise translated(error, path) from error
+    except UnicodeDecodeError:  # SQLite quotes what it could not read
+        if connection is not None:
+            connection.close()
+        raise damaged(f"{path} has a schema that is no text") from None
+    except StoreError:
+        if connection is not None:
+            connection.close()
+        raise
+    return connection
+
+
+def migrate(connection: sqlite3.Connection) -> None:
+    """Brings the schema to the present one, whole or not at all, whoever else tries as well."""
+    from sqlite_utils import Database
+
+    from tfgrpo.migrations.migrations import migrations
+
+    connection.execute("begin immediate")
+    try:
+        (schema,) = connection.execute("pragma user_version").fetchone()
+        if schema < SCHEMA:  # else another process has just done it
+            migrations.apply(Database(connection))
+        connection.execute("commit")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("rollback")
+        raise
+
+
+def schema(connection: sqlite3.Connection | None) -> dict[str, str]:
+    """Returns name → SQL of a store's tables, indexes and triggers; without a connection, of
+    those that the migrations make."""
+    if connection is None:
+        from sqlite_utils import Database
+
+        from tfgrpo.migrations.migrations import migrations
+
+        made = Database(memory=True)
+        migrations.apply(made)
+        connection = made.conn
+    query = "select name, sql from sqlite_master where sql is not null and name not glob '_*'"
+    return dict(connection.execute(query).fetchall())
+
+
+def use_wal(connection: sqlite3.Connection) -> None:
+    """Makes the journal a write-ahead log, which SQLite refuses at once while others read."""
+    deadline = time.monotonic() + 60
+    while connection.execute("pragma journal_mode").fetchone() != ("wal",):
+        try:
+            connection.execute("pragma journal_mode = wal")
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+
+
+def translated(error: sqlite3.Error | UnicodeError, path: Path | str) -> StoreError:
+    """Returns the error that a user should read in place of SQLite's."""
+    if isinstance(error, UnicodeDecodeError):  # SQLite quotes what it could not read
+        return damaged("what SQLite says of it is no text")
+    if isinstance(error, UnicodeEncodeError):
+        return RowRefused(
+            f"{error.object!r} is not whole Unicode",
+            hint="a character was cut in half on the way here",
+        )
+    text = str(error)
+    if "full" in text or "disk I/O" in text:
+        return StoreError(
+            f"cannot write {path}: {text}",
+            hint="free some space and run the same command again; nothing recorded is lost",
+        )
+    if "readonly" in text or "unable to open" in text:
+        return StoreError(f"cannot write {path}: {text}", hint="check the file's permissions")
+    if any(said in text for said in ("malformed", "not a database", "decode to UTF-8")):
+        return StoreError(
+            f"{path} is damaged or not a store: {text}",
+            hint="restore a copy of the file; keep the damaged one",
+        )
+    if "locked" in text:
+        return StoreError(
+            f"{path} is busy: another process has been writing to it for a minute",
+            hint="run the same command again when it is done",
+        )
+    kind = RowRefused if isinstance(error, sqlite3.IntegrityError) else StoreError
+    return kind(f"{path}: {text}", hint="`tfgrpo fsck` says whether the file is damaged")
+
+
+@contextmanager
+def writing(connection: sqlite3.Connection, turns: Turns) -> Iterator[None]:
+    """A transaction that writes, when it is this writer's turn; whole or not at all."""
+    with turns.turn():
+        connection.execute("begin immediate")
+        try:
+            yield
+            connection.execute("commit")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("rollback")
+            raise
+
+
+def rewrite(connection: sqlite3.Connection) -> bool:
+    """Writes the whole file anew and empties its log, so that nothing deleted is left in
+    either; returns whether the log could be emptied, which nobody may be reading for."""
+    (timeout,) = connection.execute("pragma busy_timeout").fetchone()
+    try:
+        connection.execute("pragma busy_timeout = 1000")
+        connection.execute("pragma secure_delete = on")
+        connection.execute("vacuum")
+        done = connection.execute("pragma wal_checkpoint(truncate)").fetchone()
+    except sqlite3.OperationalError as error:
+        if "locked" not in str(error):
+            raise
+        return False
+    finally:
+        connection.execute(f"pragma busy_timeout = {timeout}")
+    return bool(done[0] == 0)
+
+
+def rebuild(connection: sqlite3.Connection) -> None:
+    """Makes missing indexes and triggers, and every index anew. Only inside a transaction."""
+    there = schema(connection)
+    for name, sql in schema(None).items():
+        if name not in there and not sql.lower().startswith("create table"):
+            connection.execute(sql)
+    connection.execute("reindex")
+
+
+def is_store(path: Path) -> bool:
+    """Returns whether a file is a store: True as well where that cannot be told."""
+    if not path.stat().st_size:
+        return False
+    # Not by opening the file: closing it would drop the locks that SQLite holds in this process.
+    try:
+        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
+            connection.execute("pragma schema_version")
+    except sqlite3.DatabaseError as error:
+        return error.sqlite_errorcode != sqlite3.SQLITE_NOTADB
+    return True

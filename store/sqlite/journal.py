@@ -1,0 +1,80 @@
+"""Appending to the journal: calls and rollouts, many rows to a statement, one transaction a batch.
+
+The interpreter's lock changes hands with every statement, and a busy event loop gives it back
+only every few milliseconds: hence statements of many rows each.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tfgrpo.store.port_records import CallValues, RolloutValues
+from tfgrpo.store.sqlite.file import FAILURES, connect, translated, writing
+from tfgrpo.store.sqlite.records import CALL_COLUMNS, ROLLOUT_COLUMNS
+from tfgrpo.store.sqlite.turns import Turns
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CHUNKS = (64, 16, 4, 1)
+"""Rows of a statement: few sizes, so that each is prepared once."""
+
+T = TypeVar("T")
+
+
+class SqliteWriter:
+    """A journal's writer with a connection of its own, opened when there is something to write."""
+
+    def __init__(self, path: Path | str) -> None:
+        """`path` is the store's file."""
+        self._path = path
+        self._turns = Turns(path)
+        self._connection: sqlite3.Connection | None = None
+
+    def append(self, calls: Sequence[CallValues], rollouts: Sequence[RolloutValues]) -> None:
+        if self._connection is None:
+            self._connection = connect(self._path)
+        try:
+            with writing(self._connection, self._turns):
+                _insert_calls(self._connection, calls)
+                _insert_rollouts(self._connection, rollouts)
+        except FAILURES as error:
+            raise translated(error, self._path) from error
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+        self._turns.close()
+
+
+def _insert_calls(db: sqlite3.Connection, calls: Sequence[CallValues]) -> None:
+    texts: dict[str, bytes] = {}
+    for call in calls:
+        texts.setdefault(call[5], hashlib.sha256(call[5].encode()).digest())
+    _insert(db, "texts (digest, text)", "(?,?)", [(key, text) for text, key in texts.items()])
+    row = "(?,?,?,?,?,(select id from texts where digest = ?),?,?,?,?,?,?,?,?)"
+    rows = [(*call[:5], texts[call[5]], *call[6:]) for call in calls]
+    _insert(db, f"journal ({CALL_COLUMNS})", row, rows)
+
+
+def _insert_rollouts(db: sqlite3.Connection, rollouts: Sequence[RolloutValues]) -> None:
+    _insert(db, f"rollouts ({ROLLOUT_COLUMNS})", "(?,?,?,?,?,?,?,?,?,?)", rollouts)
+
+
+def _insert(db: sqlite3.Connection, into: str, row: str, rows: Sequence[tuple[Any, ...]]) -> None:
+    for chunk in _chunks(rows):
+        places = ",".join([row] * len(chunk))
+        values = [value for one in chunk for value in one]
+        db.execute(f"insert or ignore into {into} values {places}", values)
+
+
+def _chunks(rows: Sequence[T]) -> Iterator[Sequence[T]]:
+    start = 0
+    for size in CHUNKS:
+        while len(rows) - start >= size:
+            yield rows[start : start + size]
+            start += size

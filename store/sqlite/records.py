@@ -1,0 +1,144 @@
+"""Runs, rollouts, calls and evaluations in tables: what `runs.py` asks of SQLite."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from tfgrpo.store.canonical import canonical
+from tfgrpo.store.damage import check_row, checked, parsed
+from tfgrpo.store.runs import Call, Evaluation, RolloutRow, Run, RunState, Score, Spent, Usage
+
+if TYPE_CHECKING:
+    from tfgrpo.store.sqlite.port import SqlitePort
+
+RUN_COLUMNS = "name, uid, branch, base, digest, config, author, time"
+EVALUATION_COLUMNS = "version, dataset, digest, config, summary, time"
+ROLLOUT_COLUMNS = "run, step, problem, sample, version, calls, outcome, reward, verdict, time"
+TOKENS = "prompt_tokens, cached_tokens, completion_tokens, reasoning_tokens"
+CALL_COLUMNS = f"key, run, stage, step, model, request, answer, {TOKENS}, attempts, seconds, time"
+SUMS = ", ".join(f"sum({column})" for column in [*TOKENS.split(", "), "seconds"])
+
+
+class SqliteRecords:
+    """The records behind a port, read and written over its connection."""
+
+    def __init__(self, port: SqlitePort) -> None:
+        self._port = port
+
+    # Runs:
+
+    def runs(self, *, name: str | None = None, digest: str | None = None) -> list[Run]:
+        where, values = _where(name=name, digest=digest)
+        query = f"select id, {RUN_COLUMNS} from runs {where} order by id"
+        return [_run(row) for row in self._port.rows(query, values)]
+
+    def append_run(self, run: Run) -> None:
+        self._port.connection.execute(
+            f"insert into runs ({RUN_COLUMNS}) values (?,?,?,?,?,?,?,?)",
+            (*run[1:6], canonical(run.config).decode(), *run[7:]),
+        )
+
+    def states(self, run: int) -> list[RunState]:
+        query = "select state, detail, time from run_states where run = ? order by row"
+        rows = self._port.rows(query, (run,))
+        return [RunState._make(row) for row in checked(rows, "sSt", "states of runs")]
+
+    def append_state(self, run: int, state: RunState) -> None:
+        query = "insert into run_states (run, state, detail, time) values (?,?,?,?)"
+        self._port.connection.execute(query, (run, *state))
+
+    # Rollouts and calls:
+
+    def rollouts(self, run: int, step: int | None) -> list[RolloutRow]:
+        where, values = _where(run=run, step=step)
+        query = f"select {ROLLOUT_COLUMNS} from rollouts {where} order by step, problem, sample"
+        rows = self._port.rows(query, values)
+        return [_rollout(row) for row in checked(rows, "iisiissRst", "rollouts")]
+
+    def call(self, key: bytes) -> Call | None:
+        row = self._port.row(
+            f"select key, run, stage, step, model, text, answer, {TOKENS}, attempts, seconds, time"
+            " from journal join texts on texts.id = request where key = ?",
+            (key,),
+        )
+        if check_row(row, "bIsIsssiiiiirt", "calls") is None:
+            return None
+        return Call._make((*row[:6], parsed(row[6], "a call's answer"), *row[7:]))
+
+    def usage(self, run: int, step: int | None) -> dict[str, Usage]:
+        where, values = _where(run=run, step=step)
+        rows = self._port.rows(
+            f"select stage, count(*), {SUMS} from journal {where} group by stage order by min(id)",
+            values,
+        )
+        return {stage: Usage(*rest) for stage, *rest in rows}
+
+    def spent(self, run: int | None) -> list[Spent]:
+        where, values = _where(run=run)
+        rows = self._port.rows(
+            "select run, step,"
+            " case when step is null and stage != 'embedding' then 'evaluation' else stage end"
+            f" kind, model, sum(attempts - 1), count(*), {SUMS} from journal {where}"
+            " group by run, step, kind, model order by min(id)",
+            values,
+        )
+        return [Spent._make((*row[:5], Usage._make(row[5:]))) for row in rows]
+
+    # Evaluations:
+
+    def evaluations(
+        self, version: int | None = None, digest: str | None = None
+    ) -> list[Evaluation]:
+        where, values = _where(version=version, digest=digest)
+        query = f"select id, {EVALUATION_COLUMNS} from evaluations {where} order by id"
+        rows = self._port.rows(query, values)
+        return [_evaluation(row) for row in checked(rows, "iisssst", "evaluations")]
+
+    def append_evaluation(self, evaluation: Evaluation, scores: Iterable[Score]) -> None:
+        cursor = self._port.connection.execute(
+            f"insert into evaluations ({EVALUATION_COLUMNS}) values (?,?,?,?,?,?)",
+            (
+                *evaluation[1:4],
+                canonical(evaluation.config).decode(),
+                canonical(evaluation.summary).decode(),
+                evaluation.time,
+            ),
+        )
+        self._port.connection.executemany(
+            "insert into scores values (?,?,?,?,?,?)",
+            [(cursor.lastrowid, *score) for score in scores],
+        )
+
+    def scores(self, evaluation: int) -> list[Score]:
+        rows = self._port.rows(
+            "select problem, sample, call, reward, answer from scores where evaluation = ?"
+            " order by problem, sample",
+            (evaluation,),
+        )
+        return [Score._make(row) for row in checked(rows, "siBRS", "scores")]
+
+
+def _where(**wanted: int | str | None) -> tuple[str, tuple[int | str, ...]]:
+    """Returns the clause that asks for columns to have these values, None being any, and those."""
+    asked = {column: value for column, value in wanted.items() if value is not None}
+    clause = " and ".join(f"{column} = ?" for column in asked)
+    return f"where {clause}" if clause else "", tuple(asked.values())
+
+
+def _run(row: tuple[Any, ...]) -> Run:
+    check_row(row, "isssissst", "runs")
+    return Run._make((*row[:6], parsed(row[6], f"the settings of run {row[1]}"), *row[7:]))
+
+
+def _rollout(row: tuple[Any, ...]) -> RolloutRow:
+    calls, verdict = (
+        parsed(row[5], "a rollout's calls", list),
+        parsed(row[8], "a rollout's verdict"),
+    )
+    return RolloutRow._make((*row[:5], tuple(calls), *row[6:8], verdict, row[9]))
+
+
+def _evaluation(row: tuple[Any, ...]) -> Evaluation:
+    config = parsed(row[4], "an evaluation's config")
+    return Evaluation._make((*row[:4], config, parsed(row[5], "an evaluation's summary"), row[6]))

@@ -1,0 +1,191 @@
+"""Records and the journal's writer over plain lists and dicts, for `memory_port.py`."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeVar
+
+from tfgrpo.store.canonical import canonical
+from tfgrpo.store.errors import RowRefused, StoreError
+from tfgrpo.store.port_records import CallValues, RolloutValues
+from tfgrpo.store.records import REDACTED
+from tfgrpo.store.runs import Call, Evaluation, RolloutRow, Run, RunState, Score, Spent, Usage
+from tfgrpo.store.traces import Trace, clean_json, marked
+
+if TYPE_CHECKING:
+    from memory_port import MemoryPort
+
+Key = TypeVar("Key")
+
+
+@dataclass
+class Kept:
+    """What training and evaluation left behind."""
+
+    runs: list[Run] = field(default_factory=list)
+    states: list[tuple[int, RunState]] = field(default_factory=list)
+    calls: dict[bytes, Call] = field(default_factory=dict)
+    rollouts: dict[tuple[int, int, str, int], RolloutRow] = field(default_factory=dict)
+    evaluations: list[Evaluation] = field(default_factory=list)
+    scores: dict[int, list[Score]] = field(default_factory=dict)
+
+
+class MemoryRecords:
+    def __init__(self, port: MemoryPort) -> None:
+        self._port = port
+
+    @property
+    def _kept(self) -> Kept:
+        return self._port.kept
+
+    def runs(self, *, name: str | None = None, digest: str | None = None) -> list[Run]:
+        runs = self._kept.runs
+        return [r for r in runs if name in (None, r.name) and digest in (None, r.digest)]
+
+    def append_run(self, run: Run) -> None:
+        runs = self._kept.runs
+        taken = any(run.name == r.name or run.uid == r.uid for r in runs)
+        if taken or self._port.version(run.base) is None:
+            raise StoreError(f"no such run as {run.name} can be")
+        runs.append(run._replace(id=len(runs) + 1))
+
+    def states(self, run: int) -> list[RunState]:
+        return [state for of, state in self._kept.states if of == run]
+
+    def append_state(self, run: int, state: RunState) -> None:
+        self._kept.states.append((run, state))
+
+    def rollouts(self, run: int, step: int | None) -> list[RolloutRow]:
+        rollouts = sorted(self._kept.rollouts.items())
+        return [row for key, row in rollouts if key[0] == run and step in (None, key[1])]
+
+    def call(self, key: bytes) -> Call | None:
+        return self._kept.calls.get(key)
+
+    def usage(self, run: int, step: int | None) -> dict[str, Usage]:
+        calls = [c for c in self._kept.calls.values() if c.run == run and step in (None, c.step)]
+        return {stage: _usage(made) for stage, made in _grouped(calls, lambda c: c.stage)}
+
+    def spent(self, run: int | None) -> list[Spent]:
+        def key(call: Call) -> tuple[int | None, int | None, str, str]:
+            other = call.step is None and call.stage != "embedding"
+            return call.run, call.step, "evaluation" if other else call.stage, call.model
+
+        calls = [c for c in self._kept.calls.values() if run in (None, c.run)]
+        return [
+            Spent(*of, sum(c.attempts - 1 for c in made), _usage(made))
+            for of, made in _grouped(calls, key)
+        ]
+
+    def evaluations(
+        self, version: int | None = None, digest: str | None = None
+    ) -> list[Evaluation]:
+        found = self._kept.evaluations
+        return [e for e in found if version in (None, e.version) and digest in (None, e.digest)]
+
+    def append_evaluation(self, evaluation: Evaluation, scores: Iterable[Score]) -> None:
+        kept, scores = self._kept, list(scores)
+        there = self.evaluations(evaluation.version, evaluation.digest)
+        if there or len({(s.problem, s.sample) for s in scores}) < len(scores):
+            raise StoreError("evaluations and scores are there once")
+        id = len(kept.evaluations) + 1
+        kept.evaluations.append(evaluation._replace(id=id))
+        kept.scores[id] = sorted(scores, key=lambda s: (s.problem, s.sample))
+
+    def scores(self, evaluation: int) -> list[Score]:
+        return list(self._kept.scores.get(evaluation, ()))
+
+
+class MemoryWriter:
+    def __init__(self, port: MemoryPort) -> None:
+        self._port = port
+
+    def append(self, calls: Sequence[CallValues], rollouts: Sequence[RolloutValues]) -> None:
+        with self._port.transaction():
+            kept = self._port.kept
+            runs = {None, *(run.id for run in kept.runs)}
+            if any(row[1] not in runs for row in calls) or any(r[0] not in runs for r in rollouts):
+                raise RowRefused("there is no such run")
+            for row in calls:
+                call = Call(*row[:6], json.loads(row[6]), *row[7:])
+                kept.calls.setdefault(call.key, call)
+            for one in rollouts:
+                named, verdict = tuple(json.loads(one[5])), json.loads(one[8])
+                rollout = RolloutRow(*one[:5], named, *one[6:8], verdict, one[9])
+                kept.rollouts.setdefault(one[:4], rollout)
+
+    def close(self) -> None:
+        self._port.close()
+
+
+def traces(kept: Kept, pattern: re.Pattern[str]) -> Iterator[Trace]:
+    """Yields where records hold a pattern."""
+    for row, run in enumerate(kept.runs):
+        if pattern.search(_text(run.config)):
+            yield Trace("runs", "config", row, "a run says what it was made with")
+    for row, call in enumerate(kept.calls.values()):
+        if pattern.search(call.request):
+            yield Trace("calls", "request", row)
+        if pattern.search(_text(call.answer)):
+            yield Trace("calls", "answer", row)
+    for row, rollout in enumerate(kept.rollouts.values()):
+        if pattern.search(_text(rollout.verdict)):
+            yield Trace("rollouts", "verdict", row)
+    for evaluation in kept.evaluations:
+        if pattern.search(_text(evaluation.config)) or pattern.search(_text(evaluation.summary)):
+            yield Trace("evaluations", "config, summary", evaluation.id)
+        for score in kept.scores[evaluation.id]:
+            if pattern.search(score.answer or ""):
+                yield Trace("scores", "answer", evaluation.id)
+
+
+def replace(kept: Kept, pattern: re.Pattern[str]) -> None:
+    """Replaces a pattern wherever records hold it, but in what a run was made with."""
+
+    def cleaned(value: object) -> dict[str, object]:
+        return dict(json.loads(clean_json(_text(value), pattern)))
+
+    for key, call in kept.calls.items():
+        if pattern.search(_text(call.answer)):
+            answer = json.loads(marked(_text(cleaned(call.answer))))
+            kept.calls[key] = call = call._replace(answer=answer)
+        if pattern.search(call.request):
+            request = clean_json(call.request, pattern)
+            kept.calls[key] = call = call._replace(request=request)
+            if call.stage == "embedding":
+                gone = {"content": "", "finish_reason": "redacted"}
+                kept.calls[key] = call._replace(answer={**call.answer, **gone})
+    for of, rollout in kept.rollouts.items():
+        kept.rollouts[of] = rollout._replace(verdict=cleaned(rollout.verdict))
+    kept.evaluations[:] = [
+        e._replace(config=cleaned(e.config), summary=cleaned(e.summary)) for e in kept.evaluations
+    ]
+    for scores in kept.scores.values():
+        scores[:] = [
+            s._replace(answer=s.answer and pattern.sub(REDACTED, s.answer)) for s in scores
+        ]
+
+
+def _text(value: object) -> str:
+    return canonical(value).decode()
+
+
+def _grouped(calls: list[Call], key: Callable[[Call], Key]) -> list[tuple[Key, list[Call]]]:
+    groups: dict[Key, list[Call]] = {}
+    for call in calls:
+        groups.setdefault(key(call), []).append(call)
+    return list(groups.items())
+
+
+def _usage(calls: list[Call]) -> Usage:
+    return Usage(
+        len(calls),
+        sum(c.prompt_tokens for c in calls),
+        sum(c.cached_tokens for c in calls),
+        sum(c.completion_tokens for c in calls),
+        sum(c.reasoning_tokens for c in calls),
+        sum(c.seconds for c in calls),
+    )

@@ -1,0 +1,371 @@
+"""What any implementation of the port must do with remotes, records, the journal and redaction.
+
+`port_contract.PortContract` inherits this; both need the same two fixtures.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from port_rows import (
+    Another,
+    call,
+    call_values,
+    evaluation,
+    event,
+    made,
+    move,
+    record,
+    rollout,
+    run,
+    version,
+    write,
+)
+
+from tfgrpo.store import ROOT, InvalidName, Operation, Store, StoreError, merge
+from tfgrpo.store.errors import RowRefused
+from tfgrpo.store.fsck import fsck
+from tfgrpo.store.journal import Journal
+from tfgrpo.store.port import Port
+from tfgrpo.store.redact import Target, redact
+from tfgrpo.store.remotes import Remotes
+from tfgrpo.store.runs import RunState, Score
+from tfgrpo.store.traces import forms, matcher
+
+SECRET = "the key is hunter2"
+HOLDS = matcher(forms([SECRET]))
+SCORES = [
+    Score("p2", 0, None, None, None),
+    Score("p1", 1, b"k", 0.0, "7"),
+    Score("p1", 0, b"k", 1.0, "42"),
+]
+
+
+class RecordsContract:
+    """Inherited by `PortContract`."""
+
+    def test_a_fresh_port_has_no_records(self, port: Port) -> None:
+        records = port.records
+        assert records.runs() == records.evaluations() == records.spent(None) == []
+        assert records.states(1) == records.rollouts(1, None) == records.scores(1) == []
+        assert records.usage(1, None) == port.remotes() == {}
+        assert records.call(b"k") is None
+        assert not port.evaluated()
+
+    # remotes:
+
+    def test_remotes_are_put_moved_and_dropped(self, port: Port, another: Another) -> None:
+        with port.transaction():
+            port.put_remote("origin", "/a")
+            port.put_remote("desk", "host:ü")
+        assert list(port.remotes().items()) == [("desk", "host:ü"), ("origin", "/a")]
+        with port.transaction():
+            port.put_remote("origin", "/b")
+            port.drop_remote("desk")
+            port.drop_remote("nobody")
+        other = another()
+        assert other.remotes() == {"origin": "/b"}
+        other.close()
+
+    # runs:
+
+    def test_runs_are_found_by_name_and_by_the_digest_of_their_settings(self, port: Port) -> None:
+        record(port, 0, [])
+        one, two = made(port, run("R")), made(port, run("S", config={}, digest="digest R"))
+        three = made(port, run("T"))
+        assert [one, three] == [run("R", id=one.id), run("T", id=three.id)]
+        assert port.records.runs() == [one, two, three]
+        assert port.records.runs(digest="digest R") == [one, two]
+        assert port.records.runs(name="S", digest="digest R") == [two]
+        assert port.records.runs(name="S", digest="digest T") == port.records.runs(name="U") == []
+        assert len({one.id, two.id, three.id}) == 3
+
+    def test_a_run_is_refused_whose_name_is_taken_or_whose_base_is_not_there(
+        self, port: Port
+    ) -> None:
+        record(port, 0, [])
+        there = made(port, run("R"))
+        for wrong in (run("R", uid="another"), run("S", uid=there.uid), run("S", base=9)):
+            with pytest.raises(StoreError), port.transaction():
+                port.records.append_run(wrong)
+        assert port.records.runs() == [there]
+
+    def test_states_are_those_of_a_run_oldest_first(self, port: Port) -> None:
+        record(port, 0, [])
+        one, other = made(port, run("R")), made(port, run("S"))
+        states = [RunState("started", None, 9), RunState("failed", "ü", 7)]
+        for state in states:
+            with port.transaction():
+                port.records.append_state(one.id, state)
+                port.records.append_state(other.id, RunState("resumed", None, 8))
+        assert port.records.states(one.id) == states
+
+    def test_records_of_a_transaction_that_fails_are_not_there(self, port: Port) -> None:
+        record(port, 0, [])
+        there = made(port, run("R"))
+
+        def fail() -> None:
+            with port.transaction():
+                port.records.append_run(run("S"))
+                port.records.append_state(there.id, RunState("started", None, 1))
+                port.records.append_evaluation(evaluation(0), SCORES)
+                port.put_remote("origin", "/a")
+                raise KeyError
+
+        with pytest.raises(KeyError):
+            fail()
+        assert port.records.runs() == [there]
+        assert port.records.states(there.id) == port.records.evaluations() == []
+        assert port.remotes() == {}
+
+    # evaluations:
+
+    def test_evaluations_are_found_by_version_and_conditions_with_their_scores(
+        self, port: Port
+    ) -> None:
+        for number in range(2):
+            record(port, number, [])
+        wanted = [evaluation(1), evaluation(1, "e", summary={"ü": [None]}), evaluation(0)]
+        with port.transaction():
+            for scores, one in zip((SCORES, SCORES[:1], ()), wanted, strict=True):
+                port.records.append_evaluation(one, scores)
+        found = port.records.evaluations()
+        assert found == [w._replace(id=f.id) for w, f in zip(wanted, found, strict=True)]
+        assert port.evaluated()
+        assert port.records.evaluations(1) == found[:2]
+        assert port.records.evaluations(1, "e") == found[1:2]
+        assert port.records.evaluations(0, "e") == []
+        assert port.records.scores(found[0].id) == SCORES[::-1]
+        assert port.records.scores(found[1].id) == SCORES[:1]
+        assert port.records.scores(found[2].id) == []
+
+    def test_an_evaluation_is_refused_whole_when_it_or_a_score_is_there_twice(
+        self, port: Port
+    ) -> None:
+        record(port, 0, [])
+        with pytest.raises(StoreError), port.transaction():
+            port.records.append_evaluation(evaluation(0), [SCORES[0], SCORES[0]])
+        assert port.records.evaluations() == []
+        with port.transaction():
+            port.records.append_evaluation(evaluation(0), SCORES)
+        with pytest.raises(StoreError), port.transaction():
+            port.records.append_evaluation(evaluation(0), ())
+        assert len(port.records.evaluations()) == 1
+
+    # the journal's writer:
+
+    def test_what_a_writer_appended_is_there_for_every_port(
+        self, port: Port, another: Another
+    ) -> None:
+        record(port, 0, [])
+        id = made(port, run("R")).id
+        calls = [
+            call("k1", id),
+            call("k2", request="ä \U0001f600 \x00 '\"\n"),
+            call("k3", step=None),
+        ]
+        rollouts = [
+            rollout(id, 1, reward=None),
+            rollout(id, 0, step=1),
+            rollout(id, 0, problem="a", calls=()),
+            rollout(id, 0, verdict={"ü": "\x00"}),
+        ]
+        write(port, calls, rollouts)
+        other = another()
+        for mine in (port, other):
+            assert [mine.records.call(one.key) for one in calls] == calls
+            assert mine.records.call(b"k4") is None
+            assert mine.records.rollouts(id, None) == [rollouts[i] for i in (2, 3, 0, 1)]
+            assert mine.records.rollouts(id, 1) == [rollouts[1]]
+            assert mine.records.rollouts(id + 1, None) == []
+        other.close()
+
+    def test_many_rows_of_any_number_land_once_each(self, port: Port) -> None:
+        record(port, 0, [])
+        id = made(port, run("R")).id
+        writer = port.writer()
+        for count in (0, 1, 3, 65, 150):
+            calls = [call_values(call(f"{count}-{i}", id)) for i in range(count)]
+            writer.append(calls, ())
+            writer.append(calls, ())
+        writer.close()
+        assert port.records.usage(id, None)["rollout"].calls == 219
+
+    def test_a_call_or_rollout_that_is_there_stays_as_it_is(self, port: Port) -> None:
+        record(port, 0, [])
+        id = made(port, run("R")).id
+        first, again = call("k", id), call("k", id, answer={"content": "again"})
+        write(port, [first, again], [rollout(id), rollout(id, reward=0.0)])
+        write(port, [again, call("new", id)], [rollout(id, reward=None)])
+        assert port.records.call(b"k") == first
+        assert port.records.call(b"new") == call("new", id)
+        assert port.records.rollouts(id, None) == [rollout(id)]
+
+    def test_rows_with_one_among_them_that_breaks_a_rule_are_refused_together(
+        self, port: Port
+    ) -> None:
+        record(port, 0, [])
+        writer = port.writer()
+        with pytest.raises(RowRefused):
+            writer.append([call_values(call("good")), call_values(call("bad", 999))], ())
+        assert port.records.call(b"good") is None
+        writer.append([call_values(call("good"))], ())
+        assert port.records.call(b"good") == call("good")
+        writer.close()
+
+    def test_a_writer_that_wrote_nothing_is_closed_like_any_other(self, port: Port) -> None:
+        port.writer().close()
+
+    def test_a_writer_of_another_thread_waits_for_a_transactions_end(self, port: Port) -> None:
+        record(port, 0, [])
+        thread = threading.Thread(target=write, args=(port, [call("k")]))
+        with port.transaction():
+            port.append_version(version(1, 0, 0), [])
+            thread.start()
+            time.sleep(0.2)
+            assert thread.is_alive()
+            assert port.records.call(b"k") is None
+        thread.join()
+        assert port.records.call(b"k") == call("k")
+        assert port.last_version() == 1
+
+    def test_calls_and_tokens_are_added_up_in_the_order_of_first_calls(self, port: Port) -> None:
+        record(port, 0, [])
+        one, two = made(port, run("R")).id, made(port, run("S")).id
+        write(
+            port,
+            [
+                call("a", one),
+                call("b", one, stage="controller", step=1, attempts=1),
+                call("c", one, completion_tokens=7, seconds=0.25),
+                call("d", one, stage="embedding", step=None),
+                call("e", one, step=None),
+                call("f", two, model="n"),
+                call("g"),
+            ],
+        )
+        usage, spent = port.records.usage, port.records.spent
+        assert list(usage(one, None)) == ["rollout", "controller", "embedding"]
+        assert usage(one, 0) == {"rollout": (2, 20, 6, 12, 2, 0.75)}
+        assert usage(one, 7) == usage(99, None) == {}
+        once = (1, 10, 3, 5, 1, 0.5)
+        assert spent(one) == [
+            (one, 0, "rollout", "m", 2, (2, 20, 6, 12, 2, 0.75)),
+            (one, 1, "controller", "m", 0, once),
+            (one, None, "embedding", "m", 1, once),
+            (one, None, "evaluation", "m", 1, once),
+        ]
+        others = [(two, 0, "rollout", "n", 1, once), (None, 0, "rollout", "m", 1, once)]
+        assert spent(None) == [*spent(one), *others]
+
+    # texts:
+
+    def test_a_text_is_found_wherever_it_is_and_replaced_where_no_digest_covers_it(
+        self, port: Port
+    ) -> None:
+        escaped = f'[["user","say \\"{SECRET}\\" again"]]'
+        record(port, 0, [event(1, text=f"x {SECRET}"), event(2), event(3, reason=SECRET)])
+        with port.transaction():
+            port.append_version(version(1, 3, 0, message=f"note {SECRET}"), [])
+            port.append_refs([move("heads/main", 1, action=f"commit: note {SECRET}")])
+        id = made(port, run("R")).id
+        write(
+            port,
+            [
+                call("asked", id, request=escaped),
+                call("vector", id, request=escaped, stage="embedding", step=None),
+                call("answered", id, answer={"content": [SECRET], "finish_reason": "stop"}),
+                call("other", id),
+            ],
+            [rollout(id, verdict={SECRET: "42"}), rollout(id, 1)],
+        )
+        said = evaluation(0, config={"why": SECRET}, summary={"of": [SECRET]})
+        with port.transaction():
+            port.records.append_evaluation(said, [SCORES[0]._replace(answer=f"it: {SECRET}")])
+
+        assert port.events_holding(HOLDS) == [1, 3]
+        found = port.traces(HOLDS)
+        kept = [trace for trace in found if trace.kept]
+        assert len(found) - len(kept) >= 6
+        assert len(kept) == 2, "a message and a move that repeats it"
+        assert (
+            port.traces(re.compile("nowhere")) == port.events_holding(re.compile("nowhere")) == []
+        )
+        with port.transaction():
+            port.replace(HOLDS)
+        assert port.traces(HOLDS) == kept
+        assert port.events_holding(HOLDS) == [1, 3], "events are blanked one by one"
+        assert port.rewrite()
+
+        records = port.records
+        asked, vector, answered = map(records.call, (b"asked", b"vector", b"answered"))
+        assert asked is not None
+        assert vector is not None
+        assert answered is not None
+        assert asked.request == '[["user","say \\"[redacted]\\" again"]]'
+        assert asked.answer == call("asked").answer
+        assert vector.answer == {"content": "", "finish_reason": "redacted"}
+        assert answered.answer == {"content": ["[redacted]"], "finish_reason": "redacted"}
+        assert records.call(b"other") == call("other", id)
+        verdicts = [row.verdict for row in records.rollouts(id, None)]
+        assert verdicts == [{"[redacted]": "42"}, {"answer": "42"}]
+        (evaluated,) = records.evaluations()
+        assert evaluated.config == {"why": "[redacted]"}
+        assert evaluated.summary == {"of": ["[redacted]"]}
+        assert [score.answer for score in records.scores(evaluated.id)] == ["it: [redacted]"]
+
+    # what stands on it:
+
+    def test_a_whole_store_works_over_it(self, port: Port, tmp_path: Path) -> None:
+        store = Store(port, tmp_path / "store.db", author="ann", now=lambda: 7)
+        with port.transaction():
+            port.append_version(ROOT, ())
+            port.append_refs([move("heads/main", 0), move("HEAD", 0, symbol="heads/main")])
+        added = [Operation("ADD", text=text) for text in ("Count both days.", SECRET, "Round up.")]
+        first = store.commit("main", added, message="rules", tags=["approved"])
+        store.create_branch("web")
+        store.commit("web", [Operation("DELETE", next(iter(store.library())).id)], message="less")
+        store.commit("main", [Operation("ADD", text="Say why.")], message="more")
+        merge.merge(store, "main", store.tip("web"), message="both", resolve=None)
+        wanted = [SECRET, "Round up.", "Say why."]
+        assert [e.text for e in store.library("main")] == wanted
+
+        one = store.runs.create("R", "uid", "main", 0, {"seed": 1}, "ann")
+        with pytest.raises(InvalidName):
+            store.runs.create("R", "uid", "main", 0, {"seed": 1}, "ann")
+        store.runs.note(one, "started")
+        assert store.runs.state(one) == "interrupted"
+
+        async def go() -> list[object]:
+            journal = Journal(port.writer())
+            appends = [journal.append(call(f"k{i}", one.id)) for i in range(40)]
+            appends.append(journal.append(call("bad", 999)))
+            appends.append(journal.rollout(rollout(one.id, calls=(b"k1".hex(),))))
+            try:
+                return await asyncio.gather(*appends, return_exceptions=True)
+            finally:
+                journal.close()
+
+        told = asyncio.run(go())
+        assert isinstance(told.pop(40), RowRefused), "it costs itself alone"
+        assert told == [None] * 41
+        assert store.runs.usage(one)["rollout"].calls == 40
+
+        Remotes(store).add("origin", "/a")
+        assert Remotes(store).move("origin", "/b") == "/a"
+        assert Remotes(store).default() == "origin"
+        assert fsck(store).problems == ()
+        done = redact(store, Target(texts=(SECRET,)), reason="leak")
+        assert done.finished
+        assert [e.text for e in store.library("main")] == wanted[1:]
+        assert [e.text for e in store.library(first)] == [
+            "Count both days.",
+            "[redacted]",
+            "Round up.",
+        ]
+        assert fsck(store).problems == ()
