@@ -70,6 +70,13 @@ def test_an_exception_is_told_with_its_line_and_ends_nothing() -> None:
     assert after.text == "1"
 
 
+@pytest.mark.parametrize("code", ["hours = 17:05", "import json; json.loads('{')"])
+def test_an_error_says_where_in_the_code_it_is_and_nothing_of_the_machine(code: str) -> None:
+    (wrong,) = run(code)
+    assert 'File "<code>", line 1' in wrong.text
+    assert sys.base_prefix not in wrong.text
+
+
 @pytest.mark.parametrize("code", ["import sys; sys.exit(0)", "raise KeyboardInterrupt", "input()"])
 def test_what_would_end_a_program_does_not_end_the_session(code: str) -> None:
     wrong, after = run(code, "2 + 2")

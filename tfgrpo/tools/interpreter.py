@@ -14,6 +14,8 @@ import sys
 import traceback
 from typing import Any
 
+CODE = "<code>"
+
 
 def main(scratch: str, memory: str, file_size: str, required: str) -> None:
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -40,17 +42,18 @@ def main(scratch: str, memory: str, file_size: str, required: str) -> None:
 def run(code: str, namespace: dict[str, object]) -> dict[str, str | None]:
     """Runs code as a notebook does: the value of a last expression is part of what it gives."""
     try:
-        tree = ast.parse(code, "<code>")
+        tree = ast.parse(code, CODE)
         last = tree.body[-1] if tree.body else None
         if isinstance(last, ast.Expr):
             tree.body.pop()
-        exec(compile(tree, "<code>", "exec"), namespace)
+        exec(compile(tree, CODE, "exec"), namespace)
         if not isinstance(last, ast.Expr):
             return {"value": None, "error": None}
-        value = eval(compile(ast.Expression(last.value), "<code>", "eval"), namespace)
+        value = eval(compile(ast.Expression(last.value), CODE, "eval"), namespace)
         return {"value": None if value is None else repr(value)[:20_000], "error": None}
     except BaseException as error:  # SystemExit and KeyboardInterrupt too: the session goes on
-        own = [f for f in traceback.extract_tb(error.__traceback__) if f.filename != __file__]
+        # Where in the code, and not in whose library: that is noise, and tells of the machine.
+        own = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == CODE]
         lines = traceback.format_list(own) + traceback.format_exception_only(error)
         return {"value": None, "error": "".join(lines)[-4000:]}
 
