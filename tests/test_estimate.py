@@ -248,7 +248,7 @@ def test_no_stage_takes_more_than_the_upper_estimate(cli: Cli, tmp_path: Path, n
         store.commit(
             "main", [Operation("ADD", derived_id("e"), "Look at the numbers first.")], message="a"
         )
-    flags = ("--batch-size", "2", "--epochs", "2", "--group-size", "4", "--max-tokens", str(MOST))
+    flags = ("--batch-size", "2", "--epochs", "1", "--group-size", "4", "--max-tokens", str(MOST))
     model = Worst(case.tools, unsolved=case.unsolved, wordy="web" in case.flags)
     with ScriptedEndpoint(model) as server:
         asked = ("train", "problems.jsonl", "--model", "worst", "--base-url", server.base_url)
