@@ -22,7 +22,7 @@ from tfgrpo.endpoint import Request
 from tfgrpo.problems import Problem
 from tfgrpo.rollout import Rollout
 from tfgrpo.settings import TrainSettings
-from tfgrpo.store.records import Library
+from tfgrpo.store.records import Json, Library
 from tfgrpo.templates import Message, Template
 from tfgrpo.tokens import count
 
@@ -32,6 +32,8 @@ COMPLAINT = 500.0
 DETAIL = 1_000.0
 """The most that a verdict says of what a reward is made of, beside the judge's own words."""
 NEXT_ACTIONS = 3
+REMEMBERED = 1000
+"""The turns whose sizes are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,7 @@ class Measure:
     def __init__(self, upper: bool, lengths: Mapping[str, float]) -> None:
         self.upper, self._lengths = upper, lengths
         self.quoted = float(QUOTED) if upper else 1.0
+        self._turns: dict[int, tuple[Json, float]] = {}
 
     def messages(self, messages: Sequence[Message]) -> float:
         """Returns a prompt's tokens."""
@@ -91,6 +94,18 @@ class Measure:
 
     def prompt(self, request: Request) -> float:
         """Returns the tokens of a request's prompt, tools and earlier turns included."""
+        return self._told(replace(request, turns=())) + sum(map(self._turn, request.turns))
+
+    def _turn(self, turn: Json) -> float:
+        """Returns the tokens of a turn, which is part of every request after it."""
+        if id(turn) not in self._turns:
+            if len(self._turns) > REMEMBERED:
+                self._turns.clear()
+            told = self._told(Request("", (), 0.0, 0, turns=(turn,)))
+            self._turns[id(turn)] = turn, told  # held, so that no other gets its id
+        return self._turns[id(turn)][1]
+
+    def _told(self, request: Request) -> float:
         if self.upper:
             return float(most_tokens(request))
         text = sum(count(content) + 4 for _, content in request.messages)
