@@ -83,6 +83,16 @@ class App:
         if self._forced:
             self.force()
 
+    def pretend(self) -> None:
+        """Uses an empty store where there is none, one that is gone when the command is done."""
+        import tempfile
+
+        from tfgrpo.store.store import Store
+
+        folder = self._until_closed.enter_context(tempfile.TemporaryDirectory(prefix="tfgrpo-"))
+        self._named = str(self.new_path)
+        self.adopt(self._until_closed.enter_context(Store.init(f"{folder}/{FILE}")))
+
     def force(self) -> None:
         """Lets protected names move for as long as this command runs."""
         self._forced = True

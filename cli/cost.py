@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -206,9 +207,11 @@ def print_estimate(
     dataset: Sequence[Problem],
     others: Mapping[str, Sequence[Problem]],
     config: Path | None,
+    as_json: bool,
 ) -> None:
     """Prints what a run would take. `others` are its problems for heldout, gate and sealed."""
     from tfgrpo.estimate import answer_lengths, estimate
+    from tfgrpo.gate import rejections
     from tfgrpo.training import reflection_of
 
     store, models = app.store, settings.models
@@ -216,9 +219,10 @@ def print_estimate(
     policy, reflection = prices(app, config, models)
     lengths = answer_lengths(store, models.reflection_model or models.model)
     for stage, length in answer_lengths(store, models.model).items():
-        if stage in ("rollout", "evaluation"):
+        if stage in ("rollout", "next action"):
             lengths[stage] = length
-    at = settings.branch if settings.branch in store.branches() else "HEAD"
+    at = store.resolve(settings.branch if settings.branch in store.branches() else "HEAD")
+    of_embeddings = embedding_price(app, config, models)
     found = estimate(
         dataset,
         settings,
@@ -231,8 +235,15 @@ def print_estimate(
         sealed=others["sealed"],
         price=policy,
         reflection_price=reflection,
+        embedding_price=of_embeddings,
         lengths=lengths,
+        rejected=rejections(store, at),
     )
+    if as_json:
+        expected, upper = (list(map(_foreseen, one)) for one in (found.expected, found.upper))
+        left_out = list(found.left_out)
+        text.emit_json({"expected": expected, "upper": upper, "left_out": left_out})
+        return
     for title, stages in (("expected", found.expected), ("at most", found.upper)):
         rows = [_estimated(one) for one in (*stages, _sum(stages))]
         for line in aligned((title, "calls", "prompt", "completion", "cost"), rows, 1):
@@ -240,13 +251,26 @@ def print_estimate(
         click.echo()
     source = "this store has seen them" if lengths else "a rule of thumb says"
     click.echo(f"answers are taken to be as long as {source}; nothing has been spent")
-    if policy is None or reflection is None:
+    for missing in found.left_out:
+        for line in text.wrap(text.words(f"not counted: {missing}"), indent=2):
+            click.echo(line)
+    if None in (policy, reflection, of_embeddings):
         click.echo("a price is unknown: give it in tfgrpo.toml's [prices]")
 
 
 def _estimated(one: StageEstimate) -> list[str]:
     tokens = (_short(one.prompt_tokens), _short(one.completion_tokens))
     return [one.stage, f"{round(one.calls):,}", *tokens, money(one.dollars)]
+
+
+def _foreseen(one: StageEstimate) -> dict[str, Any]:
+    return {
+        "stage": one.stage,
+        "calls": ceil(one.calls),
+        "prompt_tokens": ceil(one.prompt_tokens),
+        "completion_tokens": ceil(one.completion_tokens),
+        "dollars": one.dollars,
+    }
 
 
 def _sum(stages: Sequence[StageEstimate]) -> StageEstimate:

@@ -95,6 +95,7 @@ PROMPTS = (
 @click.option("--gate-problems", type=int, help="How many of them, from the top; else all.")
 @click.option("--sealed", help="Problems to compare on once, when all is done; on record.")
 @click.option("--estimate", is_flag=True, help="Say what it would take, and do nothing.")
+@click.option("--json", "as_json", is_flag=True, help="With --estimate: JSON for programs.")
 @click.option("--budget", help="Stop before this is spent: 5.00 in dollars, or 200000tok.")
 @force_option
 @options.shared
@@ -107,6 +108,7 @@ def train(
     resume: str | None,
     new: bool,
     estimate: bool,
+    as_json: bool,
     budget: str | None,
     config: Path | None,
     **values: Any,
@@ -126,7 +128,9 @@ def train(
       tfgrpo train problems.jsonl --epochs 1 --batch-size 8
       tfgrpo train problems.jsonl --base-url http://127.0.0.1:8000/v1 --model my-model
     """
-    _need_store(app)
+    if as_json and not estimate:
+        raise click.UsageError("--json is for --estimate; `tfgrpo runs --json` has what was done")
+    _need_store(app, estimate)
     started = time.monotonic()
     if resume is not None:
         if estimate:
@@ -134,7 +138,7 @@ def train(
         run, resumed = app.store.runs.get(resume), True
     else:
         given = _credited(options.flags(values))
-        run, resumed = _begin(app, data, name, new, config, given, estimate, budget)
+        run, resumed = _begin(app, data, name, new, config, given, budget, estimate, as_json)
     try:
         _work(app, run, resumed, config, budget)
     except KeyboardInterrupt:
@@ -162,8 +166,8 @@ def _credited(given: dict[str, Any]) -> dict[str, Any]:
     return {**given, "dropout": dropout}
 
 
-def _need_store(app: App) -> None:
-    """Makes a store where there is none, and says so."""
+def _need_store(app: App, estimate: bool) -> None:
+    """Makes a store where there is none, and says so; for an estimate one that does not stay."""
     from tfgrpo.store.errors import StoreError
     from tfgrpo.store.store import Store
 
@@ -171,7 +175,9 @@ def _need_store(app: App) -> None:
         there = app.path.exists()
     except StoreError:
         there = False
-    if not there:
+    if not there and estimate:
+        app.pretend()
+    elif not there:
         app.adopt(Store.init(app.new_path, author=author()))
         click.echo(f"made an empty library at {app.new_path}")
 
@@ -183,8 +189,9 @@ def _begin(
     new: bool,
     config: Path | None,
     given: Any,
-    estimate: bool,
     budget: str | None,
+    estimate: bool,
+    as_json: bool,
 ) -> tuple[Run, bool]:
     """Checks everything that can be checked, then makes the run, or finds the one to go on with."""
     from tfgrpo import leakage, problems, serving
@@ -222,7 +229,7 @@ def _begin(
     known = None not in (*cost.prices(app, config, asked.models), of_embeddings)
     cost.budget(app, config, budget, None, known)
     if estimate:
-        cost.print_estimate(app, asked, domain, dataset, others, config)
+        cost.print_estimate(app, asked, domain, dataset, others, config, as_json)
         click.get_current_context().exit()
     serving.check(asked.models, os.environ)
     kept: dict[str, Any] = {

@@ -218,3 +218,25 @@ def test_a_comparison_without_lessons_teaches_nothing_and_is_no_failure(tmp_path
 
     comparison, _ = compared(tmp_path, group(1.0, 0.0), script)
     assert (comparison.lessons, comparison.failures) == ((), ())
+
+
+def test_lessons_beyond_two_are_left_out_on_record(tmp_path: Path) -> None:
+    texts = ["Add one.", " ", "Add two.", "Add three."]
+
+    def script(request: dict[str, Any]) -> str:
+        if stage(request) != "comparison":
+            return teachable(request)
+        return json.dumps({"lessons": [{"reason": "r", "text": text} for text in texts]})
+
+    found, _ = compared(tmp_path, group(1.0, 0.0), script)
+    assert [lesson.text for lesson in found.lessons] == ["Add one.", "Add two."]
+    (failure,) = found.failures
+    assert (failure.stage, failure.reason) == ("comparison", "more than 2 lessons: Add three.")
+
+
+def test_a_long_answer_is_shown_by_its_beginning(tmp_path: Path) -> None:
+    found = Group(PROBLEM, (rollout(0, 1.0, "7" * 5000), rollout(1, 0.0)))
+    _, server = compared(tmp_path, found)
+    (text,) = said(server, "comparison")
+    assert "7" * 280 in text
+    assert "7" * 301 not in text

@@ -14,7 +14,7 @@ import pytest
 from scripted import Reply, ScriptedEndpoint, completion, opened_calls
 
 from tfgrpo import branching
-from tfgrpo.agent import FINISH, Agent, Limits, Protocol
+from tfgrpo.agent import CALLS, FINISH, Agent, Limits, Protocol
 from tfgrpo.branching import Place
 from tfgrpo.calls import Calls
 from tfgrpo.domain import Context, Sampling, Trajectory
@@ -146,6 +146,27 @@ def test_several_calls_of_one_turn_are_all_answered(tmp_path: Path) -> None:
     results = [m for m in requests[1]["messages"] if m["role"] == "tool"]
     assert [m["tool_call_id"] for m in results] == ["c1", "c2"]
     assert [m["cached"] for m in found.messages if m["role"] == "tool"] == [False, True]
+
+
+def test_a_turn_makes_no_more_than_eight_calls_and_a_result_is_cut_to_its_length(
+    tmp_path: Path,
+) -> None:
+    def script(request: dict[str, Any]) -> str | Reply:
+        if request["messages"][-1]["role"] == "tool":
+            return "done"
+        reply = called("x" * 9000, {})
+        body: Any = reply.body
+        (call,) = body["choices"][0]["message"]["tool_calls"]
+        body["choices"][0]["message"]["tool_calls"] = [call | {"id": f"c{n}"} for n in range(12)]
+        return reply
+
+    found, requests = rolled(tmp_path, script)
+    results = [m for m in requests[1]["messages"] if m["role"] == "tool"]
+    assert [m["tool_call_id"] for m in results] == [f"c{n}" for n in range(CALLS)]
+    asked = next(m for m in requests[1]["messages"] if m["role"] == "assistant")
+    assert len(asked["tool_calls"]) == CALLS == 8
+    assert {len(m["content"]) for m in results} == {8000}
+    assert found.response == "done"
 
 
 @pytest.mark.parametrize(

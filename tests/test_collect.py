@@ -296,6 +296,14 @@ def test_with_a_quorum_a_step_does_not_wait_for_stragglers(make: Callable[..., D
     assert {row.version for row in late} == {0}
 
 
+def test_an_attempt_with_strategies_beside_it_is_a_group(make: Callable[..., Desk]) -> None:
+    there = make(hints=2, group_size=1, epochs=1, count=3)
+    made = trained(there, stubborn)
+    plain = [row.reward for row in made if row.sample < CONFIRMING]
+    assert plain == [0, 0, 1] * 3
+    assert [text for _, text in libraries(there.path)[-1]] == [LESSON]
+
+
 @pytest.mark.parametrize(
     "values",
     [

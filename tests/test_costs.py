@@ -28,7 +28,7 @@ from tfgrpo import costs, problems, tokens
 from tfgrpo.budget import Budget, BudgetInvalid, BudgetReached, most_tokens, parse
 from tfgrpo.domains import math
 from tfgrpo.endpoint import Request
-from tfgrpo.estimate import STAGES, Estimate, StageEstimate, answer_lengths, estimate
+from tfgrpo.estimate import STAGES, Estimate, answer_lengths, estimate
 from tfgrpo.prices import Price
 from tfgrpo.settings import TrainSettings, build
 from tfgrpo.store import Store
@@ -260,20 +260,15 @@ def test_an_estimate_spends_nothing_and_makes_no_run(
     said = cli(*arguments, *more).stdout
     lines = said.splitlines()
     assert "unknown" not in said
-    assert [line.split()[0] for line in lines[1:7]] == [
-        *(stage for stage in STAGES if stage != "prune"),
-        "total",
-    ]
+    stages = ["rollout", "summary", "comparison", "controller", "evaluation", "total"]
+    assert [line.split()[0] for line in lines[1:7]] == stages
+    assert stages[:-1] == [stage for stage in STAGES if stage in stages]
     assert "nothing has been spent" in lines[-1]
     assert all(len(line) <= 80 for line in lines)
     assert not endpoint.requests
+    cli("init")
+    assert cli(*arguments, *more).stdout == said
     assert json.loads(cli("runs", "--json").stdout) == []
-
-
-def test_a_group_of_one_is_never_reflected_on(tmp_path: Path) -> None:
-    found = estimated(tmp_path, settings(tmp_path, group_size=1), None)
-    assert [one.stage for one in found.upper] == ["rollout"]
-    assert isinstance(found.upper[0], StageEstimate)
 
 
 @given(st.text(), st.text())

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from scripted import Numbered, Reply, ScriptedEndpoint, completion, opened_calls
 
+from tfgrpo.budget import PER_MESSAGE, most_tokens
 from tfgrpo.endpoint import Answer, CallFailed, Endpoint, EndpointError, Request, Transient
 from tfgrpo.store.errors import TfgrpoError
 
@@ -241,6 +242,9 @@ def test_a_parameter_that_a_server_refuses_is_left_out_from_then_on(
     if parameter == "response_format":
         assert json.dumps(SCHEMA) in server.requests[-1]["messages"][-1]["content"]
         assert server.requests[-1]["messages"][0] == {"role": "system", "content": "s"}
+        sent = server.requests[-1]["messages"]
+        most = sum(len(message["content"].encode()) + PER_MESSAGE for message in sent)
+        assert most <= most_tokens(full), "a budget sets aside what is said instead"
 
 
 def test_a_server_that_refuses_everything_optional_is_still_served() -> None:

@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from tfgrpo import advantage, structured
-from tfgrpo.advantage import Comparison, Failure, Lesson, Reflection
+from tfgrpo.advantage import Comparison, Failure, Reflection
 from tfgrpo.calls import Calls
 from tfgrpo.controller import Plan
 from tfgrpo.domain import sample_seed
@@ -89,12 +89,8 @@ async def alone(
         typed = await structured.ask(calls, request, advantage.Lessons, place=place)
     except CallFailed as error:
         return Comparison(group, (), (Failure("comparison", group.problem.id, str(error)),))
-    lessons = tuple(
-        Lesson(" ".join(lesson.text.split()), lesson.reason.strip(), group, (typed.key,))
-        for lesson in typed.value.lessons
-        if lesson.text.strip()
-    )
-    return Comparison(group, lessons, (), typed.repaired)
+    lessons, beyond = typed.value.of("comparison", group, (typed.key,))
+    return Comparison(group, lessons, beyond, typed.repaired)
 
 
 async def directly(

@@ -24,6 +24,10 @@ from tfgrpo.templates import Template
 
 SUMMARY_TOKENS = 400
 COMPARISON_TOKENS = 1200
+MOST_LESSONS = 2
+"""The most lessons of one comparison."""
+ANSWER_SHOWN = 300
+"""The characters of an attempt's answer that stand beside what is said of it."""
 UNKNOWN = "(not given)"
 
 
@@ -90,21 +94,35 @@ class _Lesson(BaseModel):
     text: str = Field(min_length=1, max_length=2000)
 
 
-class _Comparison(BaseModel):
-    right_did: str = ""
-    wrong_did: str = ""
-    lessons: list[_Lesson]
-
-
 class Lessons(BaseModel):
     """Lessons, each with its reason."""
 
     lessons: list[_Lesson]
 
+    def of(
+        self, stage: str, group: Group, calls: tuple[str, ...]
+    ) -> tuple[tuple[Lesson, ...], tuple[Failure, ...]]:
+        """Returns the lessons of a group, the first that there may be, and those beyond as
+        failures of that stage."""
+        said = [lesson for lesson in self.lessons if lesson.text.strip()]
+        kept = tuple(
+            Lesson(" ".join(lesson.text.split()), lesson.reason.strip(), group, calls)
+            for lesson in said[:MOST_LESSONS]
+        )
+        return kept, tuple(
+            Failure(stage, group.problem.id, f"more than {MOST_LESSONS} lessons: {lesson.text}")
+            for lesson in said[MOST_LESSONS:]
+        )
+
+
+class _Comparison(Lessons):
+    right_did: str = ""
+    wrong_did: str = ""
+
 
 LESSONS = {
     "type": "array",
-    "maxItems": 2,
+    "maxItems": MOST_LESSONS,
     "items": {
         "type": "object",
         "additionalProperties": False,
@@ -179,15 +197,14 @@ async def compare(
         failure = Failure("comparison", group.problem.id, str(error))
         return Comparison(group, (), (*failures, failure))
     failures += tuple(Failure("comparison", group.problem.id, what) for what in typed.lost)
-    lessons = tuple(
-        Lesson(" ".join(lesson.text.split()), lesson.reason.strip(), group, (typed.key,))
-        for lesson in typed.value.lessons
-        if lesson.text.strip()
-    )
+    lessons, beyond = typed.value.of("comparison", group, (typed.key,))
+    failures += beyond
     repaired = typed.repaired
     if reflection.reconcile is not None and lessons:
         try:
-            lessons, found = await _reconciled(calls, reflection, lessons, library, step=step)
+            found = await _reconciled(calls, reflection, lessons, library, step=step)
+            lessons, beyond = found.value.of("reconcile", group, (*lessons[0].calls, found.key))
+            failures += beyond
             failures += tuple(Failure("reconcile", group.problem.id, what) for what in found.lost)
             repaired = repaired or found.repaired
         except CallFailed as error:  # they stay as they were
@@ -202,9 +219,8 @@ async def _reconciled(
     library: Library,
     *,
     step: int,
-) -> tuple[tuple[Lesson, ...], structured.Typed[Lessons]]:
-    """Returns one group's lessons as the model brings them in line with the library, and its
-    answer."""
+) -> structured.Typed[Lessons]:
+    """Returns one group's lessons as the model brings them in line with the library."""
     assert reflection.reconcile is not None
     group = lessons[0].group
     request = Request(
@@ -222,14 +238,7 @@ async def _reconciled(
         seed=sample_seed(reflection.seed, "reconcile", step, group.problem.id),
         schema=RECONCILED,
     )
-    typed = await structured.ask(calls, request, Lessons, place=(step, group.problem.id))
-    made = (*lessons[0].calls, typed.key)
-    said = tuple(
-        Lesson(" ".join(lesson.text.split()), lesson.reason.strip(), group, made)
-        for lesson in typed.value.lessons
-        if lesson.text.strip()
-    )
-    return said, typed
+    return await structured.ask(calls, request, Lessons, place=(step, group.problem.id))
 
 
 async def summarised(
@@ -273,7 +282,8 @@ def details_words(rollout: Rollout, before: str) -> str:
 def _listed(rollouts: Sequence[Rollout], said: dict[int, str]) -> str:
     lines = []
     for number, rollout in enumerate(rollouts, 1):
-        answer = f"answer {rollout.answer}" if rollout.answer is not None else "no answer"
+        answer = "no answer" if rollout.answer is None else f"answer {rollout.answer}"
+        answer = answer[:ANSWER_SHOWN]
         told = verdict_words(rollout) + details_words(rollout, "; ")
         lines.append(f"{number}. ({told}, {answer}) {said[rollout.sample]}")
     return "\n".join(lines)

@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from tfgrpo.domain import Context, Domain, Trajectory
-from tfgrpo.endpoint import Answer, NoTools
+from tfgrpo.domain import Ahead, Context, Domain, Foreseen, Trajectory
+from tfgrpo.endpoint import Answer, NoTools, Request
 from tfgrpo.prices import LOCAL
 from tfgrpo.settings import Settings
 from tfgrpo.store.journal import Journal
@@ -32,6 +32,8 @@ from tfgrpo.tools.toolbox import Toolbox
 Protocol: TypeAlias = Literal["auto", "api", "text"]
 FINISH = "No more tools. Give the answer now, with what you know."
 LOGPROBS = 10
+CALLS = 8
+"""The most tool calls of a turn that are made; what a model wants beyond is left out."""
 GLANCE = 32
 """The tokens of a cheap next action."""
 
@@ -113,7 +115,8 @@ class Agent:
             done += 1
             tokens += answer.completion_tokens
             seconds += answer.seconds
-            wanted = [] if last else (protocol.by_api if by_api else protocol.in_text)(answer)
+            read = protocol.by_api if by_api else protocol.in_text
+            wanted = [] if last else read(answer)[:CALLS]
             turns.append(_said(answer, by_api=by_api, more=bool(wanted)))
             if not wanted:
                 return Trajectory(answer.content, tuple(calls), answer.truncated, tuple(turns))
@@ -134,9 +137,10 @@ class Agent:
         else:
             step = context.place[0] if isinstance(context.place[0], int) else None
             result, cached, seconds = await self._record.call(tool, wanted.arguments, step=step)
+        text = result.text[: self._toolbox.settings.output]
         message: dict[str, object] = {
             "role": "tool" if by_api else "user",
-            "content": result.text if by_api else f"Result:\n{result.text}",
+            "content": text if by_api else f"Result:\n{text}",
             "name": wanted.name,
             "arguments": wanted.arguments,
             "failed": result.failed,
@@ -198,11 +202,61 @@ async def equipped(
     async with toolbox.opened(settings.tools, folder) as box:
         record = ToolRecord(journal, runs, scope=scope, run=run)
         limits = Limits(turns=settings.turns, seconds=settings.task_timeout)
-        local = settings.models.model.startswith(LOCAL)  # small models follow plain text better
-        agent = Agent(
-            box, record, limits=limits, protocol="text" if local else "auto", uncertain=uncertain
-        )
+        agent = Agent(box, record, limits=limits, protocol=_way(settings), uncertain=uncertain)
         yield agent.of(domain), agent
+
+
+def foresee(ahead: Ahead, settings: Settings, *, branches: bool = False) -> Foreseen:
+    """What an attempt takes with these settings, where tools are those that need no opening.
+
+    At most it takes every turn, with as many calls as are made in one, each result as long as it
+    may be. With `branches` it may go on from another attempt, whose tokens are not its own.
+    """
+    specs, text = toolbox.specs(settings.tools), _way(settings) == "text"
+    messages = ahead.messages
+    if text or ahead.most:  # an endpoint may yet refuse tools
+        messages = protocol.described(messages, specs)
+    functions = () if text else protocol.functions(specs)
+    output = settings.tools.output
+    result = "x" * 4 * output if ahead.most else "word " * (output // 16)
+    limited = ahead.most and not branches
+    left = Limits().tokens + ahead.max_tokens if limited else 1 << 62
+    turns, asked = list[Json](), list[Request]()
+    for number in range(ahead.times(settings.turns)):
+        if asked:
+            calls = CALLS if ahead.most else 1
+            turns += _turn(ahead.said(asked[-1].max_tokens), result, number, calls=calls)
+        tokens = min(ahead.max_tokens, left)
+        left -= tokens
+        sent = (*turns, {"role": "user", "content": FINISH}) if turns else ()
+        asked.append(ahead.request(messages, turns=sent, tools=functions, max_tokens=tokens))
+    asked[-1] = replace(asked[-1], max_tokens=ahead.max_tokens)
+    answer = ahead.said(ahead.max_tokens)
+    said = (*turns, {"role": "assistant", "content": answer})
+    return Foreseen(tuple(asked), Trajectory(answer, messages=said))
+
+
+def _turn(answer: str, result: str, number: int, *, calls: int) -> list[Json]:
+    """Returns the messages of a turn that makes so many calls, by the API: no form is longer."""
+    size = len(answer) // calls
+    made = [
+        {
+            "id": f"call_{number:027}{call:032}",
+            "type": "function",
+            "function": {"name": "", "arguments": answer[call * size : (call + 1) * size]},
+        }
+        for call in range(calls)
+    ]
+    said = {"role": "assistant", "content": answer[calls * size :], "tool_calls": made}
+    return [
+        said,
+        *({"role": "tool", "content": result, "tool_call_id": call["id"]} for call in made),
+    ]
+
+
+def _way(settings: Settings) -> Protocol:
+    """Returns how tools are called: small models follow plain text better."""
+    return "text" if settings.models.model.startswith(LOCAL) else "auto"
 
 
 def _said(answer: Answer, *, by_api: bool, more: bool) -> Json:
@@ -210,7 +264,7 @@ def _said(answer: Answer, *, by_api: bool, more: bool) -> Json:
     content = protocol.until_call(answer.content) if more and not by_api else answer.content
     message: dict[str, object] = {"role": "assistant", "content": content}
     if by_api and more:
-        message["tool_calls"] = list(answer.tool_calls)
+        message["tool_calls"] = list(answer.tool_calls)[:CALLS]
     if answer.uncertainty is not None:
         message["uncertainty"] = round(answer.uncertainty, 4)
     return message

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import re
 
-from tfgrpo.endpoint import Answer, Request
+from tfgrpo.endpoint import Answer, Request, wish
 from tfgrpo.prices import Price
 from tfgrpo.store.canonical import canonical
 from tfgrpo.store.errors import TfgrpoError
@@ -115,7 +115,7 @@ def most_tokens(request: Request) -> int:
     """Returns an upper bound of a prompt's tokens: its bytes, and the template around each part."""
     text = sum(len(content.encode()) + PER_MESSAGE for _, content in request.messages)
     text += sum(len(canonical(turn)) + PER_MESSAGE for turn in (*request.turns, *request.tools))
-    return text + (len(str(request.schema)) if request.schema else 0)
+    return text + (len(wish(request.schema)) if request.schema else 0)
 
 
 def _known(price: Price | None) -> Price:

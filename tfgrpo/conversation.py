@@ -7,9 +7,13 @@ or that it is done. Everything said is in the trajectory; the last answer is the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tfgrpo import templates
-from tfgrpo.domain import Context, Trajectory, answer_once
+from tfgrpo.domain import Ahead, Context, Foreseen, Trajectory, answer_once, asked_once
+from tfgrpo.problems import Problem
 from tfgrpo.store.records import Json
+from tfgrpo.templates import Message
 
 DONE = "[done]"
 TURNS = 4
@@ -21,11 +25,9 @@ async def converse(context: Context) -> Trajectory:
 
     Raises CallFailed and EndpointError.
     """
-    persona = context.problem.meta.get("persona")
-    if not isinstance(persona, str) or not persona.strip():
+    persona, turns = _persona(context.problem)
+    if persona is None:
         return await answer_once(context)
-    turns = context.problem.meta.get("turns", TURNS)
-    turns = turns if isinstance(turns, int) and turns > 0 else TURNS
     messages = list(context.messages)
     said: list[Json] = []
     calls: list[str] = []
@@ -45,14 +47,43 @@ async def converse(context: Context) -> Trajectory:
     return Trajectory(answer.content, tuple(calls), answer.truncated, tuple(said))
 
 
+def foresee(ahead: Ahead) -> Foreseen:
+    """What `converse` takes: an answer for each turn, and between them what the persona says."""
+    persona, turns = _persona(ahead.problem)
+    if persona is None:
+        return asked_once(ahead)
+    messages, said = list(ahead.messages), list[Json]()
+    asked, replies = [ahead.request(messages)], []
+    answer, reply = ahead.said(ahead.max_tokens), ahead.said(PERSONA_TOKENS)
+    said.append({"role": "assistant", "content": answer})
+    for _ in range(ahead.times(turns) - 1):
+        prompt = _prompt(ahead.problem, persona, said)
+        replies.append(ahead.request(prompt, stage="persona", max_tokens=PERSONA_TOKENS))
+        messages += [("assistant", answer), ("user", reply)]
+        asked.append(ahead.request(messages))
+        said += [{"role": "user", "content": reply}, {"role": "assistant", "content": answer}]
+    return Foreseen(tuple(asked), Trajectory(answer, messages=tuple(said)), tuple(replies))
+
+
+def _persona(problem: Problem) -> tuple[str | None, int]:
+    """Returns a problem's persona, where it has one, and the most answers of the model."""
+    persona, turns = problem.meta.get("persona"), problem.meta.get("turns", TURNS)
+    turns = turns if isinstance(turns, int) and turns > 0 else TURNS
+    return (persona, turns) if isinstance(persona, str) and persona.strip() else (None, 1)
+
+
+def _prompt(problem: Problem, persona: str, said: Sequence[Json]) -> tuple[Message, ...]:
+    opening = f"You: {problem.problem}"
+    lines = [f"{'You' if m['role'] == 'user' else 'Assistant'}: {m['content']}" for m in said]
+    return templates.load("persona").render(
+        {"persona": persona, "conversation": "\n\n".join([opening, *lines]), "done": DONE}
+    )
+
+
 async def _reply(context: Context, persona: str, said: list[Json], turn: int) -> str | None:
     """Returns what the persona says next, or None when it is done."""
-    opening = f"You: {context.problem.problem}"
-    lines = [f"{'You' if m['role'] == 'user' else 'Assistant'}: {m['content']}" for m in said]
     recorded = await context.ask(
-        templates.load("persona").render(
-            {"persona": persona, "conversation": "\n\n".join([opening, *lines]), "done": DONE}
-        ),
+        _prompt(context.problem, persona, said),
         stage="persona",
         model=context.judge,
         turn=turn,

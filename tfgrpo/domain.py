@@ -123,6 +123,50 @@ class Context:
         return await (model or self.calls).ask(asked, place=place, sample=self.sample)
 
 
+QUOTED = 2
+"""The most tokens that a token of an answer becomes in another model's prompt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """An attempt that is not made yet, as an estimate of its costs sees it.
+
+    With `most` everything is as long and as often as it can be, else as it is likely to be;
+    `length` is then the likely answer, in tokens.
+    """
+
+    problem: Problem
+    messages: tuple[Message, ...]
+    max_tokens: int
+    most: bool
+    length: float
+
+    def said(self, most: int) -> str:
+        """Returns a text that is as long as an answer of at most so many tokens."""
+        return "x" * (QUOTED * most) if self.most else "word " * round(min(self.length, most))
+
+    def times(self, most: int) -> int:
+        """Returns how often something happens that may happen `most` times: likely half."""
+        return most if self.most else (most + 1) // 2
+
+    def request(self, messages: Sequence[Message], **more: Any) -> Request:
+        """Returns a request as `Context.ask` makes it, seed and temperature apart."""
+        stage, tokens = more.pop("stage", "rollout"), more.pop("max_tokens", self.max_tokens)
+        return Request(stage, tuple(messages), 0.0, tokens, **more)
+
+
+@dataclass(frozen=True, slots=True)
+class Foreseen:
+    """What an attempt takes: requests of the policy model and of the judge, and what comes of it.
+
+    A request with a schema may be made once more.
+    """
+
+    policy: tuple[Request, ...]
+    trajectory: Trajectory
+    judge: tuple[Request, ...] = ()
+
+
 def sample_seed(*parts: str | int) -> int:
     """Returns a seed of 31 bits that follows from `parts`, different for every sample."""
     return int.from_bytes(digest(["tfgrpo.seed", *parts])[:4], "big") >> 1
@@ -135,6 +179,11 @@ async def answer_once(context: Context) -> Trajectory:
     return Trajectory(answer.content, (recorded.key,), answer.truncated)
 
 
+def asked_once(ahead: Ahead) -> Foreseen:
+    """What `answer_once` takes."""
+    return Foreseen((ahead.request(ahead.messages),), Trajectory(ahead.said(ahead.max_tokens)))
+
+
 Load: TypeAlias = Callable[[str, Mapping[str, str]], tuple[Problem, ...]]
 """From a dataset's name and the field mapping to its problems. Raises DatasetError."""
 Render: TypeAlias = Callable[[Template, Library, Problem, str], tuple[Message, ...]]
@@ -142,6 +191,9 @@ Render: TypeAlias = Callable[[Template, Library, Problem, str], tuple[Message, .
 Attempt: TypeAlias = Callable[[Context], Awaitable[Trajectory]]
 Verify: TypeAlias = Callable[[Problem, str], Verdict]
 Judge: TypeAlias = Callable[[Context, Trajectory], Awaitable[Verdict]]
+Foresee: TypeAlias = Callable[[Ahead], Foreseen]
+Judgements: TypeAlias = Callable[[Problem, Trajectory], Sequence[Request]]
+"""Returns the requests that judging a trajectory makes at most. It makes none itself."""
 Check: TypeAlias = Callable[[Problem], str | None]
 """Returns what makes a problem unusable, or None. Importable, as it runs in a worker process."""
 
@@ -156,7 +208,8 @@ class Domain:
     `verify` that take microseconds on any input, and None for the rest: it runs on the event
     loop. `identity` is whatever else a score depends on, such as the digest of a file of criteria:
     it is kept with every evaluation. `reconcile` adds a stage to reflection: what one group taught
-    is brought in line with the library before the batch is decided about.
+    is brought in line with the library before the batch is decided about. `foresee` and
+    `judgements` tell an estimate what `rollout` and an asynchronous `verify` ask at most.
     """
 
     name: str
@@ -173,6 +226,8 @@ class Domain:
     learning_objective: str = LEARNING_OBJECTIVE
     identity: str = ""
     reconcile: bool = False
+    foresee: Foresee = asked_once
+    judgements: Judgements | None = None
 
     def problems(self, source: str, fields: Mapping[str, str] | None = None) -> tuple[Problem, ...]:
         """Returns the problems of a dataset. Raises DatasetError."""

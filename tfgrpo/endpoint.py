@@ -232,8 +232,7 @@ class Endpoint:
             arguments["seed"] = request.seed
         if request.schema is not None:
             if "response_format" in refused:
-                wish = "\n\nAnswer with JSON alone that follows this schema:\n"
-                messages[-1]["content"] += wish + json.dumps(request.schema)
+                messages[-1]["content"] += wish(request.schema)
             else:
                 arguments["response_format"] = {
                     "type": "json_schema",
@@ -289,6 +288,11 @@ class Endpoint:
             kind: Literal["limit", "trouble"] = "limit" if status in LIMITS else "trouble"
             return Transient(f"{status}: {text}", _retry_after(error), kind)
         return CallFailed(f"{self._where} refused the request: {status}: {text}")
+
+
+def wish(schema: Json) -> str:
+    """Returns how a schema is asked for in words, where an endpoint takes none."""
+    return f"\n\nAnswer with JSON alone that follows this schema:\n{json.dumps(schema)}"
 
 
 def _answer(response: object, seconds: float) -> Answer:

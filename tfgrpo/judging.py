@@ -8,7 +8,7 @@ judges favour a place (position bias; Wang et al., arXiv 2305.17926).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean, pstdev
 from typing import Any, Literal, TypeVar
 
@@ -17,10 +17,12 @@ from pydantic import BaseModel, Field
 from tfgrpo import structured, templates
 from tfgrpo.domain import Context, sample_seed
 from tfgrpo.endpoint import Request
+from tfgrpo.problems import Problem
 from tfgrpo.store.records import Json
 
 T = TypeVar("T", bound=BaseModel)
 TOKENS = 400
+GRADE = {"type": "number", "minimum": 0, "maximum": 10}
 
 
 class Answered(BaseModel):
@@ -47,23 +49,41 @@ class Grade:
     why: str
 
 
+def questioned(problem: Problem, text: str, question: str) -> Request:
+    """Returns the request of one question about an answer."""
+    values = {"problem": problem.problem, "response": text, "question": question}
+    return _request("question", values, {"type": "string", "enum": ["yes", "no"]}, "verdict")
+
+
 async def question(context: Context, text: str, question: str, *, number: int = 0) -> Answered:
     """Asks the judge one question about an answer. Raises CallFailed and EndpointError."""
-    values = {"problem": context.problem.problem, "response": text, "question": question}
-    schema = _schema(
-        {
-            "why": {"type": "string", "maxLength": 300},
-            "verdict": {"type": "string", "enum": ["yes", "no"]},
-        }
-    )
-    return await _asked(context, "question", values, schema, Answered, (number,))
+    request = questioned(context.problem, text, question)
+    return await _asked(context, "question", request, Answered, number)
+
+
+def graded(problem: Problem, text: str, scale: str, *, repeat: int = 1) -> list[Request]:
+    """Returns the requests of the grades of an answer."""
+    values = {"problem": problem.problem, "response": text, "scale": scale}
+    return repeat * [_request("grade", values, GRADE, "grade")]
 
 
 async def grade(context: Context, text: str, scale: str, *, repeat: int = 1) -> Grade:
     """Grades an answer `repeat` times on a scale in words. Raises CallFailed and EndpointError."""
-    values = {"problem": context.problem.problem, "response": text, "scale": scale}
-    found = [await _graded(context, "grade", values, turn) for turn in range(repeat)]
-    return _together(found)
+    asked = graded(context.problem, text, scale, repeat=repeat)
+    return _together(
+        [await _asked(context, "grade", one, Graded, turn) for turn, one in enumerate(asked)]
+    )
+
+
+def compared(
+    problem: Problem, text: str, other: str, scale: str, *, repeat: int = 1
+) -> list[Request]:
+    """Returns the requests of comparisons: each with the answer first, and then with the other."""
+    shared = {"problem": problem.problem, "scale": scale}
+    return repeat * [
+        _request("compare", {**shared, "first": first, "second": second}, GRADE, "grade")
+        for first, second in ((text, other), (other, text))
+    ]
 
 
 async def preferred(
@@ -71,46 +91,28 @@ async def preferred(
 ) -> Grade:
     """Grades an answer beside another, 10 for far better and 5 for as good, in both orders."""
     found = []
-    for turn in range(repeat):
-        for order in (0, 1):
-            first, second = (text, other) if order == 0 else (other, text)
-            values = {"problem": context.problem.problem, "scale": scale}
-            values |= {"first": first, "second": second}
-            judged = await _graded(context, "compare", values, 2 * turn + order)
-            if order:
-                judged = judged.model_copy(update={"grade": 10 - judged.grade})
-            found.append(judged)
+    for turn, request in enumerate(compared(context.problem, text, other, scale, repeat=repeat)):
+        judged = await _asked(context, "compare", request, Graded, turn)
+        if turn % 2:
+            judged = judged.model_copy(update={"grade": 10 - judged.grade})
+        found.append(judged)
     return _together(found)
 
 
-async def _graded(context: Context, prompt: str, values: Mapping[str, str], turn: int) -> Graded:
-    schema = _schema(
-        {
-            "why": {"type": "string", "maxLength": 300},
-            "grade": {"type": "number", "minimum": 0, "maximum": 10},
-        }
-    )
-    return await _asked(context, prompt, values, schema, Graded, (turn,))
-
-
-async def _asked(
-    context: Context,
-    prompt: str,
-    values: Mapping[str, str],
-    schema: Json,
-    shape: type[T],
-    turn: tuple[int, ...],
-) -> T:
-    place = (*context.place, context.sample, prompt, *turn)
-    request = Request(
-        stage="judge",
-        messages=templates.load(prompt).render(values),
-        temperature=0.0 if turn == (0,) else context.sampling.temperature,
-        max_tokens=TOKENS,
+async def _asked(context: Context, prompt: str, request: Request, shape: type[T], turn: int) -> T:
+    place = (*context.place, context.sample, prompt, turn)
+    request = replace(
+        request,
+        temperature=0.0 if turn == 0 else context.sampling.temperature,
         seed=sample_seed(context.sampling.seed, *place),
-        schema=schema,
     )
     return (await structured.ask(context.judge, request, shape, place=place)).value
+
+
+def _request(prompt: str, values: Mapping[str, str], asked: Json, name: str) -> Request:
+    schema = _schema({"why": {"type": "string", "maxLength": 300}, name: asked})
+    messages = templates.load(prompt).render(values)
+    return Request("judge", messages, temperature=0.0, max_tokens=TOKENS, schema=schema)
 
 
 def _together(found: list[Graded]) -> Grade:

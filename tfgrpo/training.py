@@ -124,6 +124,7 @@ def _rendering(settings: TrainSettings) -> dict[str, str]:
 
 def reflection_of(settings: TrainSettings, domain: Domain, prompts: Path | None) -> Reflection:
     """Returns how a run with these settings reflects; `prompts` is a folder of other prompts."""
+    alone = settings.group_size == 1 and not settings.hints  # which would make it a group
     return Reflection(
         summary=domain.template("summary", prompts),
         comparison=domain.template("comparison", prompts),
@@ -137,7 +138,7 @@ def reflection_of(settings: TrainSettings, domain: Domain, prompts: Path | None)
         temperature=settings.reflection_temperature,
         seed=settings.seed,
         reconcile=domain.template("reconcile", prompts) if domain.reconcile else None,
-        single=domain.template("single", prompts) if settings.group_size == 1 else None,
+        single=domain.template("single", prompts) if alone else None,
         direct=domain.template("direct", prompts) if settings.direct else None,
         prune=domain.template("prune", prompts) if settings.library_tokens else None,
         library_tokens=settings.library_tokens,

@@ -14,10 +14,12 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from tfgrpo import judging
-from tfgrpo.conversation import converse
+from tfgrpo.conversation import converse, foresee
 from tfgrpo.domain import Context, Domain, Trajectory, Verdict
 from tfgrpo.domains.files import read
 from tfgrpo.domains.rubric import AGENT_OBJECTIVE, LEARNING_OBJECTIVE
+from tfgrpo.endpoint import Request
+from tfgrpo.problems import Problem
 
 
 class Scale(BaseModel):
@@ -36,6 +38,13 @@ def made(argument: str) -> Domain:
     """Makes the domain of a scale file. Raises DomainError."""
     scale, identity = read(Path(argument), Scale)
 
+    def judgements(problem: Problem, trajectory: Trajectory) -> list[Request]:
+        text = trajectory.response
+        if scale.compare:
+            other = problem.answer
+            return judging.compared(problem, text, other, scale.scale, repeat=scale.repeat)
+        return judging.graded(problem, text, scale.scale, repeat=scale.repeat)
+
     async def verify(context: Context, trajectory: Trajectory) -> Verdict:
         text = trajectory.response
         if scale.compare:
@@ -52,6 +61,8 @@ def made(argument: str) -> Domain:
         extra=("persona", "turns"),
         ground_truth=scale.compare,
         rollout=converse,
+        foresee=foresee,
+        judgements=judgements,
         agent_objective=scale.agent_objective,
         learning_objective=scale.learning_objective,
         identity=identity,

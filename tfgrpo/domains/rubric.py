@@ -13,11 +13,11 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tfgrpo import judging
-from tfgrpo.conversation import converse
+from tfgrpo.conversation import converse, foresee
 from tfgrpo.criteria import Criterion, described, missing, predicate, rule
 from tfgrpo.domain import Context, Domain, DomainError, Trajectory, Verdict
 from tfgrpo.domains.files import HINT, read, told
-from tfgrpo.endpoint import CallFailed
+from tfgrpo.endpoint import CallFailed, Request
 from tfgrpo.problems import DatasetError, Problem
 from tfgrpo.verify import Killed
 
@@ -42,6 +42,13 @@ def made(argument: str) -> Domain:
     folder = str(path.resolve().parent)
     _check(path, rubric, folder)
 
+    def judgements(problem: Problem, trajectory: Trajectory) -> list[Request]:
+        return [
+            judging.questioned(problem, looked_at(criterion, trajectory), criterion.question)
+            for criterion in (*rubric.criteria, *own(problem))
+            if criterion.question is not None
+        ]
+
     async def verify(context: Context, trajectory: Trajectory) -> Verdict:
         return await judged(rubric.criteria, folder, context, trajectory)
 
@@ -51,6 +58,8 @@ def made(argument: str) -> Domain:
         extra=("criteria", "persona", "turns"),
         ground_truth=False,
         rollout=converse,
+        foresee=foresee,
+        judgements=judgements,
         agent_objective=rubric.agent_objective,
         learning_objective=rubric.learning_objective,
         identity=identity,
@@ -80,14 +89,9 @@ async def judged(
     What no criterion could judge is unverifiable; one that could not counts for nothing.
     """
     criteria = (*criteria, *own(context.problem))
-    whole = "\n\n".join(
-        str(message.get("content") or "")
-        for message in trajectory.messages
-        if message.get("role") == "assistant"
-    )
     scores: dict[str, tuple[float | None, str]] = {}
     for number, criterion in enumerate(criteria):
-        text = whole if criterion.over == "conversation" and whole else trajectory.response
+        text = looked_at(criterion, trajectory)
         scores[criterion.name] = await score(criterion, number, folder, context, text)
     known = [(c.weight, s) for c in criteria if (s := scores[c.name][0]) is not None]
     if not known:
@@ -96,6 +100,13 @@ async def judged(
     missed = [name for name, (given, _) in scores.items() if given is not None and given < 1]
     reason = f"missed {', '.join(missed)}" if missed else "kept to everything"
     return Verdict(reward, None, reason, described(scores))
+
+
+def looked_at(criterion: Criterion, trajectory: Trajectory) -> str:
+    """Returns what a criterion is about: the last answer, or all that the model said."""
+    said = (m.get("content") or "" for m in trajectory.messages if m.get("role") == "assistant")
+    whole = "\n\n".join(map(str, said)) if criterion.over == "conversation" else ""
+    return whole or trajectory.response
 
 
 async def score(

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from dataclasses import replace
 from typing import Literal
 
 from pydantic import BaseModel, Field
@@ -46,42 +47,50 @@ class Judged(BaseModel):
 async def verify(context: Context, trajectory: Trajectory) -> Verdict:
     """Judges an answer. Raises CallFailed where the judge's answer cannot be read."""
     problem = context.problem
-    answer = extract(trajectory.response) or trajectory.response.strip()
+    answer = given(trajectory)
     if not plain(answer):
         return Verdict(0.0, None, "there is no answer")
     known = golds(problem)
     if plain(answer) in map(plain, known):
         return Verdict(1.0, plain(answer), "the ground truth, word for word", {"judge": "none"})
-    template = templates.load("answer")
     place = (*context.place, context.sample, "answer")
-    request = Request(
-        stage="judge",
-        messages=template.render(
-            {"problem": problem.problem, "ground_truth": " or ".join(known), "response": answer}
-        ),
-        temperature=0.0,
-        max_tokens=TOKENS,
-        seed=sample_seed(context.sampling.seed, *place),
-        schema={
-            "type": "object",
-            "additionalProperties": False,
-            "required": ["ground_truth", "answer", "verdict"],
-            "properties": {
-                "ground_truth": {"type": "string", "maxLength": 200},
-                "answer": {"type": "string", "maxLength": 200},
-                "verdict": {"type": "string", "enum": ["correct", "incorrect"]},
-            },
-        },
-    )
+    (request,) = judgements(problem, trajectory)
+    request = replace(request, seed=sample_seed(context.sampling.seed, *place))
     judged = (await structured.ask(context.judge, request, Judged, place=place)).value
     details = {
         "judge": context.judge.endpoint.model,
-        "prompt": template.digest[:16],
+        "prompt": templates.load("answer").digest[:16],
         "verdict": judged.verdict,
         "why": judged.why,
     }
     right = judged.verdict == "correct"
     return Verdict(float(right), plain(answer), f"judged {judged.verdict}: {judged.why}", details)
+
+
+def judgements(problem: Problem, trajectory: Trajectory) -> tuple[Request]:
+    """Returns what the judge is asked about an answer in other words than the ground truth's."""
+    values = {
+        "problem": problem.problem,
+        "ground_truth": " or ".join(golds(problem)),
+        "response": given(trajectory),
+    }
+    schema = {
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["ground_truth", "answer", "verdict"],
+        "properties": {
+            "ground_truth": {"type": "string", "maxLength": 200},
+            "answer": {"type": "string", "maxLength": 200},
+            "verdict": {"type": "string", "enum": ["correct", "incorrect"]},
+        },
+    }
+    messages = templates.load("answer").render(values)
+    return (Request("judge", messages, temperature=0.0, max_tokens=TOKENS, schema=schema),)
+
+
+def given(trajectory: Trajectory) -> str:
+    """Returns the answer that a trajectory gives: what it marks as one, or its whole response."""
+    return extract(trajectory.response) or trajectory.response.strip()
 
 
 def plain(text: str) -> str:
@@ -116,4 +125,5 @@ DOMAIN = Domain(
     agent_objective=AGENT_OBJECTIVE,
     learning_objective=LEARNING_OBJECTIVE,
     reconcile=True,
+    judgements=judgements,
 )

@@ -19,13 +19,14 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from tfgrpo.tools import python, search, visit
 from tfgrpo.tools.corpus import Corpus
 from tfgrpo.tools.mcp import Connection, Server, connected
 from tfgrpo.tools.provider import PROVIDERS, Provider, Template
 from tfgrpo.tools.python import Limits, Python
 from tfgrpo.tools.sandbox import Sandbox
 from tfgrpo.tools.search import CorpusSource, Search, Source
-from tfgrpo.tools.tool import Tool, ToolError
+from tfgrpo.tools.tool import Spec, Tool, ToolError
 from tfgrpo.tools.visit import Visit
 
 
@@ -55,6 +56,15 @@ class ToolSettings(BaseModel):
         if self.provider is not None and self.provider not in PROVIDERS:
             raise ValueError(f"there is no provider {self.provider!r}: {', '.join(PROVIDERS)}")
         return self
+
+
+SPECS = {"python": python.SPEC, "search": search.SPEC, "visit": visit.SPEC}
+
+
+def specs(settings: ToolSettings) -> list[Spec]:
+    """Returns what a model is told of the tools, without those of MCP servers: they would have
+    to be asked."""
+    return [SPECS[name] for name in settings.use]
 
 
 class Toolbox:
