@@ -29,7 +29,15 @@ class Checked(NamedTuple):
 
 
 def fsck(store: Store) -> Checked:
-    """Recomputes every seal, digest, replay, snapshot and name. A read-only operation."""
+    """Recomputes every seal, digest, replay, snapshot and name. A read-only operation.
+
+    It judges the state in which it finds the store, and keeps nobody from writing meanwhile.
+    """
+    with store.port.reading():
+        return _fsck(store)
+
+
+def _fsck(store: Store) -> Checked:
     port = store.port
     problems: list[Problem] = []
     versions, events = 0, 0

@@ -96,6 +96,13 @@ class Port(Protocol):
         One inside another joins it.
         """
 
+    def reading(self) -> AbstractContextManager[None]:
+        """Everything read inside is of one state, whatever others commit meanwhile.
+
+        No writer waits for it. Nothing is written inside; one inside another, or inside a
+        transaction, joins it.
+        """
+
     # versions and events:
 
     def last_version(self) -> int:

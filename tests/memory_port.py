@@ -55,10 +55,11 @@ class MemoryPort:
     def __init__(self, memory: Memory | None = None) -> None:
         self.memory = memory or Memory()
         self._mine: State | None = None
+        self._seen: State | None = None
 
     @property
     def _state(self) -> State:
-        return self.memory.state if self._mine is None else self._mine
+        return self._mine or self._seen or self.memory.state
 
     @property
     def _written(self) -> State:
@@ -70,6 +71,7 @@ class MemoryPort:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
+        assert self._seen is None, "nothing is written while one state is read"
         if self._mine is not None:  # joins the one that is open
             yield
             return
@@ -80,6 +82,17 @@ class MemoryPort:
                 self.memory.state = self._mine
             finally:
                 self._mine = None
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        if self._mine is not None or self._seen is not None:  # joins the one that is open
+            yield
+            return
+        self._seen = self.memory.state
+        try:
+            yield
+        finally:
+            self._seen = None
 
     # versions and events:
 

@@ -125,6 +125,49 @@ class PortContract(RecordsContract):
         assert port.last_version() == 60
         assert [e.row for e in port.events(0, 99)] == list(range(1, 61))
 
+    # one state:
+
+    def test_what_is_read_is_of_one_state_whatever_others_commit(
+        self, port: Port, another: Another
+    ) -> None:
+        record(port, 0, [event(1)])
+        other = another()
+        with port.reading():
+            assert port.last_version() == 0
+            record(other, 1, [event(2)])
+            with other.transaction():
+                other.append_refs([move("heads/main", 1)])
+            with port.reading():
+                assert port.last_version() == 0
+            assert [e.row for e in port.events(0, 9)] == [1]
+            assert port.count_events() == 1
+            assert port.ref("heads/main") is None
+            assert other.last_version() == 1, "whoever reads so keeps nobody from writing"
+        assert port.last_version() == 1
+        assert port.count_events() == 2
+        other.close()
+
+    def test_nothing_is_written_while_one_state_is_read(self, port: Port) -> None:
+        record(port, 0, [event(1)])
+
+        def write() -> None:
+            with port.reading():
+                record(port, 1, [event(2)])
+
+        with pytest.raises(AssertionError):
+            write()
+        assert port.last_version() == 0
+        record(port, 1, [event(2)])
+        assert port.last_version() == 1
+
+    def test_reading_inside_a_transaction_sees_what_it_wrote(self, port: Port) -> None:
+        with port.transaction():
+            port.append_version(version(0, 1, 1), [event(1)])
+            with port.reading():
+                assert port.last_version() == 0
+            port.append_version(version(1, 2, 1), [event(2)])
+        assert port.count_events() == 2
+
     # versions and events:
 
     def test_versions_and_events_are_read_back_as_they_were_appended(self, port: Port) -> None:

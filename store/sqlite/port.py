@@ -42,6 +42,7 @@ class SqlitePort:
         self.path = path
         self.connection = connect(path, create=create)
         self._turns = Turns(path)
+        self._reading = False
 
     def close(self) -> None:
         self.connection.close()
@@ -57,11 +58,28 @@ class SqlitePort:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
+        assert not self._reading, "nothing is written while one state is read"
         if self.connection.in_transaction:  # joins the one that is open
             yield
             return
         with self.translating(), writing(self.connection, self._turns):
             yield
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        if self.connection.in_transaction:  # joins the one that is open
+            yield
+            return
+        with self.translating():
+            self.connection.execute("begin")
+        self._reading = True
+        try:
+            yield
+        finally:
+            self._reading = False
+            if self.connection.in_transaction:  # a disk that fails ends it
+                with self.translating():
+                    self.connection.execute("commit")
 
     def rows(self, query: str, values: Values = ()) -> list[Any]:
         """Returns a query's rows."""
