@@ -40,11 +40,12 @@ def diff(
       tfgrpo diff v1..HEAD --stat
     """
     store = app.store
-    if b is None and ".." in a:
-        low, high = resolve_range(store, a)
-        before, after = low or high, high
-    else:
-        before, after = store.resolve(a), store.resolve(b or "HEAD")
+    with store.port.reading():
+        if b is None and ".." in a:
+            low, high = resolve_range(store, a)
+            before, after = low or high, high
+        else:
+            before, after = store.resolve(a), store.resolve(b or "HEAD")
     changes = store.diff(before, after)
     if as_json:
         text.emit_json(

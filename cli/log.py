@@ -82,8 +82,10 @@ def log(
         since=None if since is None else moment(since, now=now),
         until=None if until is None else moment(until, now=now, end=True),
     )
-    marked = select.marked(store, store.log(revision), wanted)
-    view = View(store, refs(store), oneline, wanted if patch else None)
+    with store.port.reading():  # and no longer: whoever reads a page may take all day
+        versions, names = store.log(revision), refs(store)
+    marked = select.marked(store, versions, wanted)
+    view = View(store, names, oneline, wanted if patch else None)
     if graph:
         text.emit(app, view.drawn(marked, number))
         return

@@ -102,7 +102,8 @@ def create(
     bundle must have it. Raises UnknownRevision for a name that is not here, TransferError when
     the file cannot be written.
     """
-    at = _named(store, names)
+    with store.port.reading():
+        at, head = _named(store, names), store.head.branch
     ends = [ROOT.digest] if since is None else [since.digest]
     numbers = missing(store.port, list(at.values()), ends)
     inside = set(numbers)
@@ -114,7 +115,6 @@ def create(
     needs = {store.version(number).digest for number in outside}
     digests = {store.version(number).digest for number in inside}
     needs |= {d for d in at.values() if d not in digests and d != ROOT.digest}
-    head = store.head.branch
     header = Header(Names(head if head and BRANCH + head in at else None, at), tuple(sorted(needs)))
     try:
         return header, save(path, header, exported(store.port, numbers))

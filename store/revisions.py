@@ -91,7 +91,8 @@ def resolve_range(store: Store, text: str) -> tuple[Version | None, Version]:
     if ".." not in text:
         return None, resolve(store, text)
     low, _, high = text.partition("..")
-    return resolve(store, low or "HEAD"), resolve(store, high or "HEAD")
+    with store.port.reading():
+        return resolve(store, low or "HEAD"), resolve(store, high or "HEAD")
 
 
 def check_name(kind: str, name: str) -> None:

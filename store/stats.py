@@ -78,6 +78,11 @@ def stats(store: Store, version: Version) -> Stats:
     Reads every event of the history once; `events` are counted where rows lie, so what a merge
     brought in counts as the merge's own events.
     """
+    with store.port.reading():
+        return _stats(store, version)
+
+
+def _stats(store: Store, version: Version) -> Stats:
     port = store.port
     ranges = history(port, version.position)
     events: dict[Op, int] = dict.fromkeys(OPS, 0)

@@ -188,18 +188,21 @@ class Store:
 
     def diff(self, a: str | Version, b: str | Version = "HEAD") -> tuple[Change, ...]:
         """Returns how the library at `b` differs from the one at `a`, in library order."""
-        return replay.diff(self.port, self.resolve(a), self.resolve(b))
+        with self.port.reading():
+            return replay.diff(self.port, self.resolve(a), self.resolve(b))
 
     def log(self, revision: str | Version = "HEAD") -> Iterator[Version]:
         """Yields versions newest first: the history of a revision, or the versions in `a..b`.
 
-        A range holds what `b` has in its history and `a` has not. Versions are read one by one,
-        so the first comes at once however long the history is.
+        A range holds what `b` has in its history and `a` has not. The revision is resolved when
+        this is called; versions are read one by one, so the first comes at once however long
+        the history is.
         """
         if isinstance(revision, Version):
-            low, high = None, revision
-        else:
-            low, high = revisions.resolve_range(self, revision)
+            return self._log(None, revision)
+        return self._log(*revisions.resolve_range(self, revision))
+
+    def _log(self, low: Version | None, high: Version) -> Iterator[Version]:
         heap = [-high.number]
         wanted = {high.number}
         unwanted = set() if low is None else {low.number}

@@ -103,9 +103,11 @@ class StorePeer:
 
     def names(self) -> Names:
         """Returns its branches, tags and HEAD."""
-        moves = [*self.store.port.refs(BRANCH), *self.store.port.refs(TAG)]
-        at = {m.name: self.store.version(m.version).digest for m in moves if m.version is not None}
-        return Names(self.store.head.branch, at)
+        store = self.store
+        with store.port.reading():
+            moves = [*store.port.refs(BRANCH), *store.port.refs(TAG)]
+            at = {m.name: store.version(m.version).digest for m in moves if m.version is not None}
+            return Names(store.head.branch, at)
 
     def fetch(self, wants: Sequence[bytes], known: Known) -> Iterator[PackedVersion]:
         """Yields the history of `wants` as far as `known` has not got it, parents first."""

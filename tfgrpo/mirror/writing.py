@@ -38,7 +38,8 @@ def mirror(store: Store, folder: Path, revision: str | None = None) -> Mirrored:
     folder that is something else, a work tree with uncommitted changes, and commits made by hand
     that the store has not read yet.
     """
-    numbers, names = _wanted(store, revision)
+    with store.port.reading():
+        numbers, names = _wanted(store, revision)
     git = _open(store, folder, names)
     git.refuse_shallow()
     refs = git.refs()
