@@ -24,8 +24,9 @@ def mirror() -> None:
 @mirror.command("git")
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @click.argument("revision", required=False, type=REVISION)
+@click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
 @pass_app
-def git_(app: App, folder: Path, revision: str | None) -> None:
+def git_(app: App, folder: Path, revision: str | None, as_json: bool) -> None:
     """Mirror the history into the git repository DIR: a commit for each version.
 
     library.md there has one experience a line, for git log -p, git blame and review. Run it
@@ -43,6 +44,9 @@ def git_(app: App, folder: Path, revision: str | None) -> None:
     from tfgrpo import mirror as mirrors
 
     done = mirrors.mirror(app.store, folder, revision)
+    if as_json:
+        text.emit_json(done._asdict() | {"folder": str(folder)})
+        return
     if done.written:
         was = f", {done.there} were there" if done.there else ""
         click.echo(f"mirrored {text.plural(done.written, 'version')} to {folder}{was}")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,6 +14,10 @@ from tfgrpo.cli.context import REVISION, App, force_option, pass_app
 from tfgrpo.cli.events import event_lines
 from tfgrpo.interchange.outgoing import DESCRIPTION, NAME
 from tfgrpo.store.errors import InvalidOperation
+
+if TYPE_CHECKING:
+    from tfgrpo.interchange.incoming import Imported
+    from tfgrpo.store.records import Version
 
 SHOWN = 20
 """How many events and versions an import prints; the rest can be looked up."""
@@ -69,6 +75,7 @@ def export(
 )
 @click.option("-m", "--message", help="The version's message.")
 @click.option("--again", is_flag=True, help="Put back texts that were changed or deleted since.")
+@click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
 @force_option
 @pass_app
 def import_(
@@ -78,6 +85,7 @@ def import_(
     format_: str | None,
     message: str | None,
     again: bool,
+    as_json: bool,
 ) -> None:
     """Read experiences from FILE into the library, as one version on HEAD's branch.
 
@@ -98,17 +106,20 @@ def import_(
     if folder is not None:
         if what != "git":
             raise click.UsageError(f"one file at a time, or `git DIR`: what is {folder}?")
-        _import_git(app, folder)
+        _import_git(app, folder, as_json)
         return
     branch = _branch(app)
     document = interchange.read(Path(what), format_)
     found = interchange.bring_in(app.store, document, branch, message=message, again=again)
+    if found.versions:
+        checkout.materialise(app)
+    if as_json:
+        _emit(app, branch, found)
+        return
     if not found.versions:
         of = "versions" if document.batches else "texts"
         all_of_it = f": all {found.known} of its {of} are here already"
         click.echo(f"nothing new in {what}{'' if found.left else all_of_it}")
-    else:
-        checkout.materialise(app)
     for version in found.versions[:SHOWN]:
         click.echo(f"{version.name} on {branch}: {version.message}")
         events = app.store.events(version)
@@ -129,6 +140,26 @@ def import_(
         )
 
 
+def _emit(app: App, branch: str, found: Imported) -> None:
+    """Prints what came of an import as JSON."""
+    store = app.store
+    before = after = store.tip(branch)
+    if found.versions:
+        assert found.versions[0].parent is not None, "only v0 has none"
+        before, after = store.version(found.versions[0].parent), found.versions[-1]
+    text.emit_json(
+        {
+            "branch": branch,
+            "from": before.name,
+            "to": after.name,
+            "versions": [version.name for version in found.versions],
+            "changes": [{"op": c.op, **c._asdict()} for c in store.diff(before, after)],
+            "known": found.known,
+            "left": found.left,
+        }
+    )
+
+
 def _branch(app: App) -> str:
     branch = app.store.head.branch
     if branch is None:
@@ -139,11 +170,22 @@ def _branch(app: App) -> str:
     return branch
 
 
-def _import_git(app: App, folder: Path) -> None:
+def _import_git(app: App, folder: Path, as_json: bool) -> None:
     from tfgrpo import mirror
 
     found = mirror.bring_back(app.store, folder)
     checkout.materialise(app)
+    if as_json:
+        text.emit_json(
+            {
+                "adopted": [version.name for version in found.adopted],
+                "by_hand": [version.name for version in found.by_hand],
+                "moved": _named(found.moved),
+                "apart": _named(found.apart),
+                "unnamed": found.unnamed,
+            }
+        )
+        return
     for version in found.by_hand:
         click.echo(f"{version.name}: {version.message.splitlines()[0]} ({version.author})")
     told = text.plural(len(found.adopted), "version")
@@ -154,3 +196,7 @@ def _import_git(app: App, folder: Path) -> None:
         click.echo(f"{name} differs there: it stands at {version.name}, and was left alone here")
     for name in found.unnamed:
         click.echo(f"{name} cannot be a name here, and was left out")
+
+
+def _named(names: Iterable[tuple[str, Version]]) -> list[dict[str, str]]:
+    return [{"name": name, "version": version.name} for name, version in names]

@@ -121,6 +121,22 @@ def test_markdown_comes_back_as_changes_of_the_same_experiences(shop: Cli, tmp_p
     assert json.loads(shop("log", "-n", "1", "--json").stdout)["version"] == row["version"]
 
 
+def test_programs_are_told_what_an_import_changed(shop: Cli, tmp_path: Path) -> None:
+    markdown = shop("export", "-f", "md").stdout
+    (tmp_path / "edited.md").write_text(markdown.replace("Round up", "Always round up"))
+    told = json.loads(shop("import", "edited.md", "--json").stdout)
+    (change,) = told.pop("changes")
+    assert (change["op"], change["before"]) == ("MODIFY", EUROS)
+    assert change["after"] == EUROS.replace("Round up", "Always round up")
+    shape = {"branch": "main", "known": 1, "left": []}
+    assert told == {**shape, "from": "v3", "to": "v4", "versions": ["v4"]}
+    again = json.loads(shop("import", "edited.md", "--json").stdout)
+    assert again == {**told, "known": 2, "from": "v4", "versions": [], "changes": []}
+    (tmp_path / "old.md").write_text(markdown)
+    old = json.loads(shop("import", "old.md", "--json").stdout)
+    assert old["left"] == [change["experience"]]
+
+
 def test_the_reference_implementations_file_comes_in_and_goes_out(
     shop: Cli, tmp_path: Path
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import tempfile
@@ -562,3 +563,26 @@ def test_the_verbs_mirror_and_read_back(cli: Cli, tmp_path: Path) -> None:
     one_line_error(
         cli("mirror", "git", "n", ok=False, env={"PATH": str(tmp_path)}), "git is not installed"
     )
+
+
+def test_programs_are_told_what_was_mirrored_and_read_back(cli: Cli, tmp_path: Path) -> None:
+    cli("init")
+    cli("add", DAYS)
+    assert json.loads(cli("mirror", "git", "m", "--json").stdout) == {
+        "folder": "m",
+        "written": 2,
+        "there": 0,
+        "moved": ["main"],
+        "removed": [],
+        "work_tree": True,
+        "redacted": 0,
+    }
+    edit(tmp_path / "m", lambda text: text.replace("both days", "every day"))
+    assert json.loads(cli("import", "git", "m", "--json").stdout) == {
+        "adopted": [],
+        "by_hand": ["v2"],
+        "moved": [{"name": "main", "version": "v2"}],
+        "apart": [],
+        "unnamed": [],
+    }
+    assert "Count every day." in (tmp_path / ".tfgrpo/experiences.json").read_text()
