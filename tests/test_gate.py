@@ -22,6 +22,7 @@ from tfgrpo.gate import applied, rejections
 from tfgrpo.sealed import seal
 from tfgrpo.settings import TrainSettings
 from tfgrpo.store import Operation, Store
+from tfgrpo.store.merge import merge
 from tfgrpo.verify import Verifier
 
 BAD = "When two numbers are joined by op, add them and stop there."
@@ -79,6 +80,65 @@ def test_a_library_that_is_worse_does_not_become_the_next_version(gated: Gated) 
         assert scored.summary["mean"][0] == gate["after"]
         assert "rejected by the gate" in first.message
     assert "gate" not in second.meta, "the controller dropped the lesson: nothing to try"
+
+
+LONG_WINDED = "Carry the ten first, then every other ten, then every hundred, one after the other."
+OLD = (LONG_WINDED, "Check the sign.")
+
+
+def capped(desk: Desk, script: Callable[[dict[str, Any]], str]) -> ScriptedEndpoint:
+    """Trains from a library of two, which is over the cap: what prunes gives up the first."""
+    with desk.store() as store:
+        store.commit("main", [Operation("ADD", text=text) for text in OLD], message="by hand")
+
+    def pruning(request: dict[str, Any]) -> str:
+        if stage(request) == "prune":
+            told = {"why": "It says little.", "action": "delete", "experiences": ["G0"]}
+            return json.dumps({**told, "text": ""})
+        return script(request)
+
+    with ScriptedEndpoint(pruning) as server:
+        desk.train(server)
+    return server
+
+
+def test_what_a_cap_took_away_stays_away_where_the_gate_rejects_the_rest(gated: Gated) -> None:
+    desk = gated(library_tokens=30)
+    server = capped(desk, misled)
+    run = "problems"
+    first = steps(desk.path, run)[0]
+    assert first.meta["gate"]["verdict"] == "rejected"
+    assert server.stages["prune"] == 1, "the next step is not over the cap once more"
+    with Store.open(desk.path) as store:
+        assert [e.text for e in store.library(first)] == [OLD[1]]
+        assert [(e.op, e.reason) for e in store.events(first)] == [("DELETE", "It says little.")]
+        side = store.tip(first.meta["gate"]["branch"])
+        assert [e.text for e in store.library(side)] == [OLD[1], BAD]
+        (told,) = rejections(store, first)
+        assert told.startswith(f'- added: "{BAD}" (reward')
+        merged = merge(store, "main", side, message="it can still be had")
+        assert [e.text for e in store.library(merged)] == [OLD[1], BAD]
+
+
+def test_what_a_cap_took_away_is_not_on_trial(gated: Gated) -> None:
+    """Here the library is worse without it, and what was learnt is neither better nor worse."""
+
+    def needs_the_first(request: dict[str, Any]) -> str:
+        system = request["messages"][0]["content"]
+        held = re.search(r"What is (7\d\d) op", request["messages"][-1]["content"])
+        if held is not None and stage(request) == "rollout":
+            right = 2 * int(held[1]) + 4 if OLD[0] in system else 0
+            return f"\\boxed{{{right}}}"
+        if stage(request) == "controller":
+            return json.dumps({"closest": None, "decision": "new", "text": LESSON})
+        return teachable(request)
+
+    desk = gated(library_tokens=30)
+    capped(desk, needs_the_first)
+    first = steps(desk.path, "problems")[0]
+    assert first.meta["gate"]["verdict"] == "undecided"
+    assert first.meta["gate"]["before"] == first.meta["gate"]["after"] == 0.0
+    assert [text for _, text in libraries(desk.path, "problems")[1]] == [OLD[1], LESSON]
 
 
 def test_the_controller_is_told_what_was_rejected_and_may_drop_it(gated: Gated) -> None:

@@ -90,6 +90,12 @@ def prunes(operation: Operation) -> bool:
     return "pruned" in (operation.evidence or {})
 
 
+def opens(evidence: Mapping[str, Any] | None) -> bool:
+    """Whether evidence is of an operation that brought a library under the cap to begin with,
+    and made room for nothing in particular."""
+    return evidence is not None and "pruned" in evidence and "room_for" not in evidence
+
+
 async def make_room(
     calls: Calls,
     reflection: Reflection,

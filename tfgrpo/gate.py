@@ -10,17 +10,21 @@ that is killed in between asks for nothing twice and comes to the same verdict, 
 stands in the version's record, which its digest covers. A rejected one becomes a version of a
 side branch, in the transaction that gives its own branch a version without events: `step_N`
 names the library in force whatever the gate said.
+
+A cap on the library is kept whatever the gate says. So what brought a library under it before
+anything was learnt is not on trial: both sides have it, and it stays where the rest is rejected.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from tfgrpo import evaluation, problems, statistics
 from tfgrpo.budget import Budget
 from tfgrpo.calls import Meter
+from tfgrpo.capacity import opens
 from tfgrpo.domain import Domain
 from tfgrpo.draft import Draft
 from tfgrpo.evaluation import EvalProgress
@@ -46,7 +50,8 @@ TOLD = 5
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A candidate's scores on the held-out problems, beside those of the library in force."""
+    """A candidate's scores on the held-out problems, beside those of the library in force, as it
+    is under the cap."""
 
     library: Library
     candidate: Library
@@ -85,11 +90,14 @@ class Gate:
         self._budget, self._meter = budget, meter or Meter()
 
     async def trial(self, library: Library, operations: Sequence[Operation]) -> Trial | None:
-        """Returns how the library fares with these operations; None where they change no text."""
+        """Returns how the library fares with these operations; None where they change no text
+        but to bring it under the cap."""
+        before = applied(library, (o for o in operations if opens(o.evidence)))
         candidate = applied(library, operations)
-        if candidate == library:
+        if candidate == before:
             return None
-        known = self._recorded(library.version)
+        known = self._recorded(library.version) if before == library else None
+        library = before
         asked = [candidate] if known else [library, candidate]
         found = await evaluation.examine(
             self._store,
@@ -106,14 +114,14 @@ class Gate:
             run=self._run,
             progress=EvalProgress(0, meter=self._meter),
         )
-        before, after = known or found[0], found[-1]
-        rewards = evaluation.rewards(before), evaluation.rewards(after)
+        scores, after = known or found[0], found[-1]
+        rewards = evaluation.rewards(scores), evaluation.rewards(after)
         if rewards[0].keys() & rewards[1].keys():
             difference = statistics.paired(*rewards)
         else:  # no problem could be judged under both: nothing speaks against it
             none = statistics.Estimate(0.0, float("-inf"), float("inf"), 0)
             difference = Difference(none, "undecided")
-        return Trial(library, candidate, tuple(before), tuple(after), difference)
+        return Trial(library, candidate, tuple(scores), tuple(after), difference)
 
     def record(self, trial: Trial) -> Json:
         """Returns a trial as it stands in a version's record."""
@@ -150,7 +158,7 @@ class Gate:
         return None if found is None else self._store.runs.scores(found)
 
 
-def applied(library: Library, operations: Sequence[Operation]) -> Library:
+def applied(library: Library, operations: Iterable[Operation]) -> Library:
     """Returns a library with operations applied, before they are events."""
     draft = Draft(library)
     for operation in operations:
@@ -194,7 +202,7 @@ def _changes(store: Store, candidate: Version) -> Iterator[str]:
     if candidate.parent is not None:
         before = {e.id: e.text for e in store.library(store.version(candidate.parent))}
     for event in store.events(candidate):
-        if event.redacted or event.op == "KEEP":
+        if event.redacted or event.op == "KEEP" or opens(event.evidence):
             continue
         old = before.get(event.experience, "")
         if event.op == "ADD":

@@ -413,7 +413,8 @@ class Training:
 
         When somebody else has moved the branch meanwhile, operations that no longer apply are
         refused on record, and the others go onto what is there now. A candidate that the gate
-        rejects goes onto a side branch, and the step's version has no events.
+        rejects goes onto a side branch, and the step's version has no events but those that
+        brought the library under its cap.
         """
         store, run = self._store, self._run
         failed = [*self._collector.failures(), *(f for c in comparisons for f in c.failures)]
@@ -461,7 +462,7 @@ class Training:
                         )
                         here = {"branch": side, "candidate": rejected.digest.hex()}
                         meta = {**meta, "gate": {**meta["gate"], **here}}
-                        operations = []
+                        operations = [o for o in operations if capacity.opens(o.evidence)]
                     version = store.commit(
                         run.branch,
                         operations,
