@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripted import Numbered, Reply, ScriptedEndpoint, completion, opened_calls
 
-from tfgrpo.calls import Calls, Meter, Recorded, messages_of
+from tfgrpo.calls import Calls, Meter, Recorded
 from tfgrpo.endpoint import Answer, CallFailed, EndpointError, Request
 from tfgrpo.pacing import FIRST_TRIES
 from tfgrpo.prices import FREE, Price
@@ -62,7 +62,7 @@ def test_what_is_journalled_is_the_call_whole(tmp_path: Path) -> None:
         with opened_calls(tmp_path, server.base_url) as calls:
             call = calls._runs.call(bytes.fromhex(recorded.key))
     assert call is not None
-    assert messages_of(call) == [("user", "ä")]
+    assert call.request == '[["user","ä"]]'
     assert Answer(**call.answer) == recorded.answer
     assert (call.stage, call.step, call.model) == ("rollout", 3, "scripted")
     assert (call.prompt_tokens, call.completion_tokens, call.attempts) == (50, 10, 1)

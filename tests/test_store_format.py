@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import random
 import re
@@ -16,7 +17,6 @@ from format_reader import Reader
 from scripted import ScriptedEndpoint
 from store_helpers import clock
 
-from tfgrpo.calls import messages_of
 from tfgrpo.store import Operation, Store, TfgrpoError
 from tfgrpo.store import merge as merges
 from tfgrpo.store import undo as undos
@@ -110,7 +110,7 @@ def agree(path: Path) -> None:
         for key, (messages, answer) in reader.calls().items():
             call = store.runs.call(bytes.fromhex(key))
             assert call is not None
-            assert [tuple(message) for message in messages] == messages_of(call)
+            assert messages == json.loads(call.request)
             assert answer == call.answer
         assert reader.rollouts() == [
             (run.name, r.step, r.problem, r.sample, r.version, r.reward, list(r.calls))

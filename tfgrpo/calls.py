@@ -14,7 +14,6 @@ its run stops is let finish, for a moment: its answer is paid for.
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from dataclasses import dataclass, field
 
@@ -251,19 +250,3 @@ class Calls:
             seconds=answer.seconds,
             time=time.time_ns() // 1000,
         )
-
-
-def messages_of(call: Call) -> list[tuple[str, str]]:
-    """Returns the messages of a journalled call: (role, content) in order.
-
-    Tool calls stand as JSON at the end of the answer that made them.
-    """
-    found = []
-    for message in json.loads(call.request):
-        if isinstance(message, dict):
-            content = str(message.get("content") or "")
-            made = message.get("tool_calls")
-            content += "\n" + json.dumps(made, ensure_ascii=False) if made else ""
-            message = (str(message.get("role")), content.strip())
-        found.append((message[0], message[1]))
-    return found
