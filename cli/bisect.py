@@ -11,6 +11,7 @@ import click
 from tfgrpo.cli import log, options, text
 from tfgrpo.cli.context import REVISION, App, pass_app
 from tfgrpo.cli.events import event_lines
+from tfgrpo.cli.suggest import Group
 from tfgrpo.store import bisection as searches
 from tfgrpo.store.bisection import BisectError, Bisection, Mark, Progress, Verdict
 
@@ -20,7 +21,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="JSON for pro
 revisions = click.argument("revisions", nargs=-1, type=REVISION, metavar="[REVISION]...")
 
 
-@click.group()
+@click.group(cls=Group)
 def bisect() -> None:
     """Find the first version where something goes wrong, by halving the history.
 

@@ -9,12 +9,13 @@ import click
 
 from tfgrpo.cli import text
 from tfgrpo.cli.context import REF, REVISION, App, pass_app
+from tfgrpo.cli.suggest import Group
 
 if TYPE_CHECKING:
     from tfgrpo.store.wire import Names
 
 
-@click.group()
+@click.group(cls=Group)
 def bundle() -> None:
     """Put versions into a file, to clone, fetch or pull from where no connection leads.
 

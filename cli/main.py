@@ -10,6 +10,7 @@ import sys
 import click
 
 from tfgrpo.cli.context import App
+from tfgrpo.cli.suggest import Group
 from tfgrpo.store.errors import TfgrpoError
 
 COMMANDS = {
@@ -89,7 +90,7 @@ BROKEN = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeErro
 """What code raises that meets values which cannot be, apart from the errors that we raise."""
 
 
-class Verbs(click.Group):
+class Verbs(Group):
     """A group that knows its commands' names and imports one only when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -103,17 +104,6 @@ class Verbs(click.Group):
         command = getattr(module, name)
         assert isinstance(command, click.Command)
         return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            import difflib
-
-            near = difflib.get_close_matches(args[0], COMMANDS, n=2, cutoff=0.5)
-            hint = f"; did you mean {' or '.join(near)}?" if near else ""
-            raise click.UsageError(f"there is no command {args[0]!r}{hint}", ctx)
-        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> object:
         """Runs a command. What breaks because the store is damaged is an error that says so."""

@@ -8,9 +8,10 @@ import click
 
 from tfgrpo.cli import text
 from tfgrpo.cli.context import REVISION, App, pass_app
+from tfgrpo.cli.suggest import Group
 
 
-@click.group()
+@click.group(cls=Group)
 def mirror() -> None:
     """Keep a copy of the history where other tools can read it.
 

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 import click
 
 from tfgrpo.cli import text
+from tfgrpo.cli.suggest import Group
 
 if TYPE_CHECKING:
     from tfgrpo.local.serve import LocalServer
 
 
-@click.group()
+@click.group(cls=Group)
 def model() -> None:
     """Embedded models: small ones that run on this machine, without a key or a server.
 

@@ -6,11 +6,12 @@ import click
 
 from tfgrpo.cli import text
 from tfgrpo.cli.context import REMOTE, App, pass_app
+from tfgrpo.cli.suggest import Group
 
 LOCATION = "a path, a bundle file, host:path or ssh://host/path"
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=Group, invoke_without_command=True)
 @click.pass_context
 def remote(ctx: click.Context) -> None:
     """List, add, move or remove remotes: other stores, each under a name.

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 from conftest import Cli, one_line_error
+from test_house import commands
+
+from tfgrpo.cli.suggest import MEANT, NEEDLESS
 
 DAYS, EUROS = "Count both the first and the last day.", "Round up to whole euros."
 
@@ -169,6 +172,17 @@ def test_status_says_where_head_is(shop: Cli) -> None:
         (["runs", "x"], "there is no run", 1),
         (["model", "get", "qwen2.5-coder-1.5"], "qwen2.5-coder-1.5b", 1),
         (["lgo"], "did you mean log", 2),
+        (["rm", "G0"], "'rm'; did you mean delete?", 2),
+        (["ls"], "did you mean show?", 2),
+        (["commit"], "did you mean add or edit?", 2),
+        (["rebase", "main"], "did you mean merge or cherry-pick?", 2),
+        (["stash"], "'stash': nothing is ever uncommitted", 2),
+        (["models"], "did you mean model?", 2),
+        (["model", "pull", "x"], "'model pull'; did you mean model get?", 2),
+        (["model", "remove", "x"], "did you mean model rm?", 2),
+        (["model", "ls"], "did you mean model list?", 2),
+        (["remote", "rm", "x"], "did you mean remote remove?", 2),
+        (["bundle", "list", "x"], "did you mean bundle list-heads?", 2),
         (["log", "--nope"], "--nope", 2),
         (["checkout"], "REVISION", 2),
     ],
@@ -177,6 +191,12 @@ def test_a_mistake_gets_one_line_and_a_hint(
     shop: Cli, arguments: list[str], said: str, code: int
 ) -> None:
     one_line_error(shop(*arguments, ok=False), said, code=code)
+
+
+def test_what_is_said_to_be_meant_is_there() -> None:
+    names = {path.split()[-1] for path, _ in commands()}
+    assert {name for meant in MEANT.values() for name in meant} <= names
+    assert not names & NEEDLESS.keys()
 
 
 def test_without_a_store_the_hint_is_init(cli: Cli) -> None:

@@ -1,0 +1,51 @@
+"""Groups of commands that know what was meant by a name they have not got."""
+
+from __future__ import annotations
+
+import click
+
+MEANT = {
+    "rm": ("delete", "remove"),
+    "remove": ("delete", "rm"),
+    "delete": ("remove", "rm"),
+    "ls": ("list", "list-heads", "show"),
+    "list": ("list-heads", "show"),
+    "pull": ("get",),
+    "fetch": ("get",),
+    "download": ("get",),
+    "models": ("model",),
+    "commit": ("add", "edit"),
+    "rebase": ("merge", "cherry-pick"),
+}
+"""What people call a command elsewhere → what it may be called here, in whichever group."""
+
+NEEDLESS = {
+    "stash": "nothing is ever uncommitted",
+    "gc": "versions are append-only, so there is nothing to collect",
+}
+"""What git has and we have not, by design."""
+
+
+class Group(click.Group):
+    """A group that suggests what was meant."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        there = self.list_commands(ctx)
+        if args and args[0] not in there and not args[0].startswith("-"):
+            path = "".join(f"{word} " for word in ctx.command_path.split()[1:])
+            told = f"there is no command {path + args[0]!r}{_hint(args[0], there, path)}"
+            raise click.UsageError(told, ctx)
+        return super().resolve_command(ctx, args)
+
+
+def _hint(said: str, there: list[str], path: str) -> str:
+    if not path and said in NEEDLESS:
+        return f": {NEEDLESS[said]}"
+    near = [name for name in MEANT.get(said, ()) if name in there]
+    if not near:
+        import difflib
+
+        near = difflib.get_close_matches(said, there, n=2, cutoff=0.5)
+    return f"; did you mean {' or '.join(path + name for name in near)}?" if near else ""
