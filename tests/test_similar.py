@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -158,8 +160,20 @@ BAD = [
 def test_a_lesson_whose_embedding_fails_goes_on_by_its_words_and_that_is_on_record(
     tmp_path: Path, bad: Reply
 ) -> None:
+    asked, alive = threading.Event(), threading.Event()
+
     def script(request: dict[str, Any]) -> str | Reply:
-        return bad if request.get("input") == "Carry the tens." else embedding(request)
+        """Two bad answers in a row would open the breaker; a good one comes between them."""
+        if request.get("input") == "Carry the tens.":
+            if asked.is_set():
+                assert alive.wait(10)
+                time.sleep(0.2)
+            asked.set()
+            return bad
+        if stage(request) == "embedding":
+            assert asked.wait(10)
+            alive.set()
+        return embedding(request)
 
     found, requests = embedded(tmp_path, script, "Carry the tens.")
     assert [f.stage for f in found.failures] == ["embedding"]
