@@ -175,6 +175,13 @@ def test_a_turn_makes_no_more_than_eight_calls_and_a_result_is_cut_to_its_length
         ("fly", {}, "there is no tool 'fly': search, visit"),
         ("search", "not json at all", "cannot be read"),
         ("search", {}, "takes one argument"),
+        ("search", "", "takes one argument"),
+        ("search", [1], "cannot be read"),
+        ("search", '{"query": "\\ud800"}', "cannot be read"),
+        ("search", '{"query": NaN}', "cannot be read"),
+        ("search", '{"query": "x", "count": 1e999}', "cannot be read"),
+        ("search", '{"query":' + "[" * 100_000, "cannot be read"),
+        ("search", '{"query":' + "[" * 900 + "]" * 900 + "}", "takes one argument"),
         ("search", '{"query": "Sund"', "Sund exports salt"),  # a brace is missing: mended
     ],
 )
@@ -259,6 +266,7 @@ def test_an_endpoint_that_takes_no_tools_is_asked_in_plain_text_from_then_on(
         ('<tool>{"name": "a"}</tool>', "a", {}),
         ('<tool>{"name": "a", "arguments": "x"}</tool>', "a", None),
         ("<tool>nothing</tool>", "", None),
+        ("<tool></tool>", "", None),
     ],
 )
 def test_calls_in_text(text: str, name: str, arguments: Any) -> None:
