@@ -85,6 +85,12 @@ def test_a_judge_that_cannot_be_read_leaves_the_answer_unjudged(
         judged(tmp_path, verifier, "Sund", lambda _: "perhaps")
 
 
+def test_an_answer_that_is_an_article_is_an_answer(tmp_path: Path, verifier: Verifier) -> None:
+    verdict, calls = judged(tmp_path, verifier, "<answer>A</answer>", nobody, answer="a")
+    assert (verdict.reward, calls) == (1.0, 0)
+    assert web.check(Problem("p", "?", "A")) is None
+
+
 def test_no_answer_is_wrong_without_asking(tmp_path: Path, verifier: Verifier) -> None:
     for nothing in ("", "<answer> . </answer>"):
         assert judged(tmp_path, verifier, nothing, nobody)[0].reward == 0.0
@@ -99,6 +105,17 @@ def test_no_answer_is_wrong_without_asking(tmp_path: Path, verifier: Verifier) -
         ("ＡＢＣ", "abc", True),
         ("St. John's", "st john s", True),
         ("Theatre", "atre", False),
+        ("-5", "5", False),
+        ("−5", "-5", True),
+        ("−5", "5", False),
+        (".5", "5", False),
+        (".5", "0.5", True),
+        ("-.5 °C", "-0.5 C", True),
+        ("COVID-19", "covid 19", True),
+        ("C++", "C", False),
+        ("C#", "C", False),
+        ("$100", "€100", False),
+        ("A", "B", False),
     ],
 )
 def test_what_counts_as_the_same_words(one: str, other: str, same: bool) -> None:

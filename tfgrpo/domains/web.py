@@ -94,12 +94,23 @@ def given(trajectory: Trajectory) -> str:
 
 
 def plain(text: str) -> str:
-    """Returns a text without what does not matter when answers are compared."""
+    """Returns a text without what does not matter when answers are compared.
+
+    Signs that make another answer of it stay: those of numbers, of currencies, of C++ and C#.
+    """
     text = unicodedata.normalize("NFKC", text).casefold()
-    kept = "".join(c if c.isalnum() or c in ".,%-" else " " for c in text)
+    text = re.sub(r"(?<!\w)[−–](?=[.\d])", "-", text)
+    kept = "".join(c if _says_something(c) else " " for c in text)
     kept = re.sub(r"(?<=\d),(?=\d{3}\b)", "", kept)
-    kept = re.sub(r"(?<!\d)[.,-]|[.,-](?!\d)", " ", kept)
-    return " ".join(ARTICLES.sub(" ", kept).split())
+    kept = re.sub(r"(?<![\w.,-])\.(?=\d)", "0.", kept)
+    kept = re.sub(r"(?<![\w.,-])-\.(?=\d)", "-0.", kept)
+    kept = re.sub(r"(?<!\d)[.,]|[.,](?!\d)|(?<=[^\W\d])-|-(?!\d)", " ", kept)
+    words = kept.split()
+    return " ".join(ARTICLES.sub(" ", kept).split() or words)
+
+
+def _says_something(c: str) -> bool:
+    return c.isalnum() or c in ".,%-#" or unicodedata.category(c) in ("Sc", "Sm")
 
 
 def golds(problem: Problem) -> tuple[str, ...]:
