@@ -250,6 +250,14 @@ def test_a_page_is_read_without_its_menus_and_scripts() -> None:
     assert "alert" not in result.text
 
 
+def test_results_with_long_titles_are_cut(tmp_path: Path) -> None:
+    path = tmp_path / "passages.jsonl"
+    path.write_text(json.dumps({"title": "salt " * 1000, "text": "x"}))
+    search = Search(CorpusSource(Corpus(path)), characters=100)
+    found = asyncio.run(search.call({"query": "salt"}))
+    assert len(found.text) == 100 + len("\n[cut]")
+
+
 def test_long_pages_are_cut() -> None:
     with web({"/p": (200, {"Content-Type": "text/plain"}, b"x" * 9000)}) as (address, _):
         assert visited(f"{address}/p", characters=100).text == "x" * 100 + "\n[cut]"
