@@ -61,7 +61,9 @@ def test_any_of_several_answers_will_do(tmp_path: Path, verifier: Verifier) -> N
     assert verdict.reward == 1.0
 
 
-@pytest.mark.parametrize(("said", "reward"), [("correct", 1.0), ("incorrect", 0.0)])
+@pytest.mark.parametrize(
+    ("said", "reward"), [("correct", 1.0), ("incorrect", 0.0), ("Correct.", 1.0)]
+)
 def test_other_words_are_put_to_the_judge_and_its_verdict_is_kept(
     tmp_path: Path, verifier: Verifier, said: str, reward: float
 ) -> None:
@@ -73,7 +75,7 @@ def test_other_words_are_put_to_the_judge_and_its_verdict_is_kept(
 
     verdict, calls = judged(tmp_path, verifier, "<answer>Sund, I think</answer>", judge)
     assert (verdict.reward, calls) == (reward, 1)
-    assert verdict.details["verdict"] == said
+    assert verdict.details["verdict"] == said.strip(".").lower()
     assert verdict.details["judge"] == "scripted"
     assert len(verdict.details["prompt"]) == 16
 

@@ -12,14 +12,15 @@ from __future__ import annotations
 import re
 import unicodedata
 from dataclasses import replace
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, BeforeValidator, Field
 
 from tfgrpo import structured, templates
 from tfgrpo.domain import Context, Domain, Trajectory, Verdict, sample_seed
 from tfgrpo.endpoint import Request
 from tfgrpo.extract import extract
+from tfgrpo.judging import said
 from tfgrpo.problems import Problem
 
 AGENT_OBJECTIVE = (
@@ -36,7 +37,7 @@ class Judged(BaseModel):
 
     ground_truth: str = Field(default="", max_length=1000)
     answer: str = Field(default="", max_length=1000)
-    verdict: Literal["correct", "incorrect"]
+    verdict: Annotated[Literal["correct", "incorrect"], BeforeValidator(said)]
 
     @property
     def why(self) -> str:
