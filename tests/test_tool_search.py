@@ -18,7 +18,7 @@ import pytest
 from pydantic import ValidationError
 
 from tfgrpo.tools import toolbox
-from tfgrpo.tools.corpus import Corpus, CorpusError
+from tfgrpo.tools.corpus import Corpus, CorpusError, Passage
 from tfgrpo.tools.fetch import FetchError, fetch
 from tfgrpo.tools.provider import PROVIDERS, Provider, Template
 from tfgrpo.tools.search import CorpusSource, Search
@@ -55,7 +55,21 @@ def test_what_fits_best_comes_first_and_titles_count_more(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    "query", ['"', "NEAR(", "a OR", "title:", "*", "salt AND", "'; drop table", ""]
+    "query",
+    [
+        '"',
+        "NEAR(",
+        "a OR",
+        "title:",
+        "*",
+        "salt AND",
+        "'; drop table",
+        "",
+        "_",
+        "北京 NEAR",
+        "a" * 100_000,
+        "a b " * 50_000,
+    ],
 )
 def test_no_query_is_a_syntax_error(corpus: Path, query: str) -> None:
     Corpus(corpus).search(query, 5)
@@ -73,6 +87,8 @@ def test_words_are_found_in_their_other_forms(corpus: Path) -> None:
         ('{"text": "x"}\nnot json\n', ":2: no passage"),
         ('{"text": 3}\n', ":1: no passage"),
         ("[1]\n", ":1: no passage"),
+        ('{"text": "\\ud800"}\n', ":1: no passage"),
+        ('{"text": ' + "[" * 100_000 + "\n", ":1: no passage"),
     ],
 )
 def test_a_corpus_that_cannot_be_read_names_the_line(
@@ -84,6 +100,54 @@ def test_a_corpus_that_cannot_be_read_names_the_line(
         Corpus(path)
     with pytest.raises(CorpusError, match="cannot read"):
         Corpus(tmp_path / "missing.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("query", "titles"),
+    [
+        ("北京大学", ["甲", "乙"]),
+        ("上海在哪里", ["丙"]),
+        ("京", ["甲", "乙", "丁"]),
+        ("北大", []),
+        ("Café 上海", ["丙"]),
+        ("東京タワー", ["丁"]),
+        ("乙", ["乙"]),
+        ("서울", ["Seoul"]),
+        ("москва", ["Москва"]),
+    ],
+)
+def test_scripts_without_blanks_are_searched_too(
+    tmp_path: Path, query: str, titles: list[str]
+) -> None:
+    rows = [
+        {"title": "甲", "text": "北京大学位于北京。"},
+        {"title": "乙", "text": "他住在北京市。"},
+        {"title": "丙", "text": "上海是海港。"},
+        {"title": "丁", "text": "東京タワーは高い。"},
+        {"title": "Seoul", "text": "서울 is large."},
+        {"title": "Москва", "text": "large too"},
+    ]
+    path = tmp_path / "passages.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = Corpus(path).search(query, 5)
+    assert [passage.title for passage in found] == titles
+    assert all(
+        passage in [Passage(r["title"], r["title"], r["text"]) for r in rows] for passage in found
+    )
+
+
+def test_passages_of_one_address_are_one_page(tmp_path: Path) -> None:
+    rows = [
+        {"url": "u", "title": "T", "text": "first"},
+        {"id": 0, "text": "zero"},
+        {"url": "u", "title": "T", "text": "second"},
+    ]
+    path = tmp_path / "passages.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    corpus = Corpus(path)
+    assert corpus.at("u") == Passage("u", "T", "first\n\nsecond")
+    assert corpus.at("0") == Passage("0", "", "zero")
+    assert [passage.text for passage in corpus.search("second", 5)] == ["second"]
 
 
 def test_search_shows_addresses_that_visit_takes(corpus: Path) -> None:
