@@ -266,6 +266,22 @@ def test_a_verdict_that_cannot_be_kept_is_the_domains_error(
         attempted(tmp_path, verifier, Domain(name="x", verify=verify))
 
 
+def test_verify_says_so_before_a_run_is_paid_for(cli: Cli, tmp_path: Path) -> None:
+    verifiers = CASE.replace(
+        'Verdict(float(response.isupper()), response, "upper case or not")', "{}"
+    )
+    cases = tmp_path / "cases.jsonl"
+    cases.write_text('{"pred": "x"}\n')
+    for number, given in enumerate(
+        ("1.0", "Verdict(7, None, '')", "Verdict(float('nan'), None, '')")
+    ):
+        (tmp_path / f"wrong_case_{number}.py").write_text(verifiers.format(given))
+        told = cli("verify", str(cases), "--domain", f"wrong_case_{number}:DOMAIN", ok=False)
+        assert "domain shouting gave" in told.stderr
+        one_line_error(told)
+    one_line_error(cli("verify", str(cases), "--timeout", "0", ok=False), code=2)
+
+
 async def detailed(context: Context, trajectory: Trajectory) -> Verdict:
     found = await math_verdict(context, trajectory)
     return found._replace(details={"zeal": found.reward, "answer": found.answer})

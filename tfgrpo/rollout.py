@@ -146,6 +146,12 @@ async def judged(domain: Domain, context: Context, trajectory: Trajectory) -> Ve
         problem, response = context.problem, trajectory.response
         quick = domain.at_once(problem, response) if domain.at_once else None
         verdict = quick or await context.verifier.verdict(problem, response, domain.function)
+    return sound(domain, verdict)
+
+
+def sound(domain: Domain, verdict: Verdict) -> Verdict:
+    """Returns a verdict as its record will give it back. Raises DomainError where none could,
+    and for a reward out of [0, 1]."""
     verdict = _kept(domain, verdict)
     if verdict.reward is not None and not 0.0 <= verdict.reward <= 1.0:
         raise DomainError(
@@ -156,7 +162,6 @@ async def judged(domain: Domain, context: Context, trajectory: Trajectory) -> Ve
 
 
 def _kept(domain: Domain, verdict: Verdict) -> Verdict:
-    """Returns a verdict as its record will give it back. Raises DomainError where none could."""
     try:
         reward, answer, reason, details = verdict
         told = as_recorded([None if reward is None else float(reward), answer, reason, details])
