@@ -143,8 +143,8 @@ def _problem(
     found: dict[str, object] = {}
     for name, theirs in names.items():
         candidates = [_field(row.fields, name) for name in (theirs, *usual.get(name, ()))]
-        given = (value for value in candidates if value is not MISSING and value is not None)
-        found[name] = next(given, candidates[0])
+        present = (value for value in candidates if value is not MISSING and value is not None)
+        found[name] = next(present, candidates[0])
     messages = _messages(found["problem"])
     values = {}
     for name in ("problem", "answer"):
