@@ -31,6 +31,8 @@ from tfgrpo.tools.corpus import Passage
 from tfgrpo.tools.fetch import FetchError, fetch
 from tfgrpo.tools.tool import ToolFailure
 
+LONG = 12
+"""Characters from which on a key in a provider's answer is the key, and no word of a result."""
 SECRET = re.compile(r"\$([A-Z_][A-Z0-9_]*)")
 
 
@@ -137,7 +139,8 @@ class Provider:
                 seconds=self._seconds,
                 private=template.private,
             )
-            answer = json.loads(_scrubbed(page.body.decode("utf-8", "replace"), secrets))
+            long = {name: key for name, key in secrets.items() if len(key) >= LONG}
+            answer = json.loads(_scrubbed(page.body.decode("utf-8", "replace"), long))
             return list(_results(answer, template))[:count]
         except FetchError as error:
             raise ToolFailure(_scrubbed(str(error), secrets)) from None
