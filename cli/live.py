@@ -20,6 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tfgrpo.calls import Meter
+from tfgrpo.cli import text
 from tfgrpo.evaluation import EvalProgress
 from tfgrpo.progress import Progress
 
@@ -145,7 +146,7 @@ def _spent(meter: Meter) -> str:
     if meter.replayed:
         told += f", {meter.replayed:,} from the journal"
     if meter.trouble:
-        told += f"; trying again: {meter.trouble[:80]}"
+        told += f"; trying again: {text.shown(meter.trouble[:80])}"
     return told
 
 

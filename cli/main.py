@@ -187,7 +187,11 @@ def main() -> None:
 
 
 def complain(message: str, hint: str | None) -> None:
-    """Prints an error to standard error."""
+    """Prints an error to standard error: without what would command a terminal, as a server's
+    words may."""
+    from tfgrpo.cli.text import shown
+
+    message, hint = shown(message), hint and shown(hint)
     color = False if os.environ.get("NO_COLOR") else None
     click.secho("error: ", fg="red", nl=False, err=True, color=color)
     click.echo(message, err=True, color=color)

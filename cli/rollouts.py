@@ -12,6 +12,9 @@ from tfgrpo.cli.context import RUN, App, pass_app
 from tfgrpo.store.runs import RolloutRow
 from tfgrpo.store.store import Store
 
+LONG = 28
+DEEPEST = 24
+
 
 @click.command()
 @click.argument("name", metavar="RUN", required=False, type=RUN)
@@ -65,7 +68,7 @@ def _listed(rows: Iterable[RolloutRow]) -> Iterator[str]:
     cells = [
         (
             str(row.step + 1),
-            row.problem,
+            _short(row.problem),
             str(row.sample),
             "–" if row.reward is None else f"{row.reward:.2f}",
             row.outcome,
@@ -76,6 +79,13 @@ def _listed(rows: Iterable[RolloutRow]) -> Iterator[str]:
     return iter(
         text.table(cells, header=("step", "problem", "sample", "reward", "outcome", "answer"))
     )
+
+
+def _short(id: str) -> str:
+    """Returns an id that leaves a terminal's line room for the rest."""
+    if len(id) <= LONG or text.width() == text.UNWRAPPED:
+        return id
+    return "…" + id[1 - LONG :]
 
 
 def _trajectories(store: Store, rows: Iterable[RolloutRow]) -> Iterator[str]:
@@ -94,8 +104,11 @@ def _trajectories(store: Store, rows: Iterable[RolloutRow]) -> Iterator[str]:
                 f"… the first {at + 1} messages are those of attempt {parent}", dim=True
             )
         for role, content in _messages(store, row):
-            words = [text.Word(role, fg="cyan"), *text.words(content)]
-            yield from text.wrap(words, indent=2)
+            line, *more = content.splitlines() or [""]
+            yield from text.wrap([text.Word(role, fg="cyan"), *text.words(line)], indent=2)
+            for line in more:  # as they stand: it may be code
+                blank = "  " + line[: len(line) - len(line.lstrip())].expandtabs(4)[:DEEPEST]
+                yield from text.wrap(text.words(line), first=blank, indent=len(blank))
 
 
 def _messages(store: Store, row: RolloutRow) -> Iterator[tuple[str, str]]:

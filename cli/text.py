@@ -6,6 +6,7 @@ click, which takes it away again when the output is no terminal.
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,6 +27,21 @@ if TYPE_CHECKING:
 SIGNS: dict[Op, str] = {"ADD": "+", "MODIFY": "~", "DELETE": "-", "KEEP": "="}
 COLOURS: dict[Op, str] = {"ADD": "green", "MODIFY": "yellow", "DELETE": "red", "KEEP": "cyan"}
 UNWRAPPED = 10_000
+SHOWN = {
+    code: f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
+    for codes in (
+        range(9),
+        range(11, 32),
+        range(127, 160),
+        range(0x202A, 0x202F),
+        range(0x2066, 0x206A),
+    )
+    for code in codes
+}
+"""Characters that command a terminal, or turn a line round, as they are shown instead."""
+IN_JSON = {code: f"\\u{code:04x}" for code in SHOWN}
+LOOKS = re.compile(r"(\x1b\[[0-9;]*m)")
+"""What click writes for colours: all that may reach a terminal as it is."""
 _inset = ContextVar("_inset", default=0)
 
 
@@ -73,7 +89,19 @@ def inset(columns: int) -> Iterator[None]:
 
 def words(text: str, **look: Any) -> list[Word]:
     """Returns a text's words, all looking alike."""
-    return [Word(word, **look) for word in text.split()]
+    return [Word(shown(word), **look) for word in text.split()]
+
+
+def shown(text: str) -> str:
+    """Returns a text without what would command a terminal: models may write anything."""
+    return text if text.isprintable() else text.translate(SHOWN)
+
+
+def safe(line: str) -> str:
+    """Returns a line of ours with its colours, and nothing else that commands a terminal."""
+    if line.isprintable():
+        return line
+    return "".join(part if n % 2 else shown(part) for n, part in enumerate(LOOKS.split(line)))
 
 
 def wrap(line: Iterable[Word], *, first: str = "", indent: int = 0) -> list[str]:
@@ -172,6 +200,7 @@ def emit(app: App, lines: Iterator[str] | Iterable[str]) -> None:
 
     Lines are taken as they are needed, so a long history shows its first at once.
     """
+    lines = map(safe, lines)
     if not app.pager or not sys.stdout.isatty():
         for line in lines:
             click.echo(line)
@@ -180,7 +209,6 @@ def emit(app: App, lines: Iterator[str] | Iterable[str]) -> None:
     import shutil
 
     room = shutil.get_terminal_size().lines - 2
-    lines = iter(lines)
     for line in lines:
         held.append(line)
         if len(held) > room:
@@ -201,7 +229,7 @@ def emit_json(value: object) -> None:
     """Prints a value as JSON for programs."""
     import json
 
-    click.echo(json.dumps(value, ensure_ascii=False, indent=2))
+    click.echo(json.dumps(value, ensure_ascii=False, indent=2).translate(IN_JSON))
 
 
 def emit_json_lines(values: Iterable[object]) -> None:
@@ -209,12 +237,12 @@ def emit_json_lines(values: Iterable[object]) -> None:
     import json
 
     for value in values:
-        click.echo(json.dumps(value, ensure_ascii=False))
+        click.echo(json.dumps(value, ensure_ascii=False).translate(IN_JSON))
 
 
 def table(rows: Sequence[Sequence[str]], *, header: Sequence[str]) -> list[str]:
     """Returns rows as aligned columns; the last column is cut to the terminal's width."""
-    all_rows = [header, *rows]
+    all_rows = [header, *([shown(" ".join(cell.splitlines())) for cell in row] for row in rows)]
     widths = [max(len(row[i]) for row in all_rows) for i in range(len(header))]
     lines = []
     for number, row in enumerate(all_rows):

@@ -36,7 +36,13 @@ SHOWN = 28
     help="The answer is what its first group finds last in a pred, as '^A: (.*)'.",
 )
 @click.option("--all", "everything", is_flag=True, help="Show every verdict, not only the odd.")
-@click.option("--timeout", type=float, default=10.0, show_default=True, help="Seconds for one.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(0, min_open=True),
+    default=10.0,
+    show_default=True,
+    help="Seconds for one.",
+)
 @click.option("--config", type=click.Path(path_type=Path), help="Settings; else tfgrpo.toml.")
 @click.option("--model", help="Asked by a domain that judges with a model.")
 @click.option("--base-url", help="Its endpoint.")

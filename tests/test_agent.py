@@ -24,8 +24,9 @@ from tfgrpo.store import Store
 from tfgrpo.store.journal import Journal
 from tfgrpo.tools import protocol
 from tfgrpo.tools.corpus import Corpus
-from tfgrpo.tools.record import ToolRecord
+from tfgrpo.tools.record import Recalled, ToolRecord
 from tfgrpo.tools.search import CorpusSource
+from tfgrpo.tools.tool import Arguments, Result, Spec
 from tfgrpo.tools.toolbox import Toolbox, ToolSettings
 from tfgrpo.verify import Verifier
 
@@ -175,6 +176,13 @@ def test_a_turn_makes_no_more_than_eight_calls_and_a_result_is_cut_to_its_length
         ("fly", {}, "there is no tool 'fly': search, visit"),
         ("search", "not json at all", "cannot be read"),
         ("search", {}, "takes one argument"),
+        ("search", "", "takes one argument"),
+        ("search", [1], "cannot be read"),
+        ("search", '{"query": "\\ud800"}', "cannot be read"),
+        ("search", '{"query": NaN}', "cannot be read"),
+        ("search", '{"query": "x", "count": 1e999}', "cannot be read"),
+        ("search", '{"query":' + "[" * 100_000, "cannot be read"),
+        ("search", '{"query":' + "[" * 900 + "]" * 900 + "}", "takes one argument"),
         ("search", '{"query": "Sund"', "Sund exports salt"),  # a brace is missing: mended
     ],
 )
@@ -259,6 +267,7 @@ def test_an_endpoint_that_takes_no_tools_is_asked_in_plain_text_from_then_on(
         ('<tool>{"name": "a"}</tool>', "a", {}),
         ('<tool>{"name": "a", "arguments": "x"}</tool>', "a", None),
         ("<tool>nothing</tool>", "", None),
+        ("<tool></tool>", "", None),
     ],
 )
 def test_calls_in_text(text: str, name: str, arguments: Any) -> None:
@@ -323,6 +332,58 @@ def test_a_call_that_failed_is_recorded_for_its_own_run_alone(tmp_path: Path) ->
             assert [asyncio.run(asked(scope)) for scope in ("a", "a", "b")] == [False, True, False]
         finally:
             journal.close()
+
+
+class Dice:
+    """A tool that never gives the same, and takes a moment."""
+
+    spec = Spec("dice", "Throws dice.", {"type": "object"})
+    state = ""
+
+    def __init__(self, thrown: list[int]) -> None:
+        self._thrown = thrown
+
+    async def call(self, arguments: Arguments) -> Result:
+        self._thrown.append(len(self._thrown))
+        number = self._thrown[-1]
+        await asyncio.sleep(0.05)
+        return Result(str(number), failed=bool(arguments))
+
+    def recall(self, arguments: Arguments, result: Result) -> None:
+        """Nothing is kept."""
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+
+@pytest.mark.parametrize("arguments", [{}, {"fail": 1}])
+def test_attempts_that_make_the_same_call_at_once_see_what_is_on_record(
+    tmp_path: Path, arguments: dict[str, Any]
+) -> None:
+    thrown: list[int] = []
+    with desk(tmp_path, searcher) as (_, record, _server):
+
+        async def at_once() -> list[Recalled]:
+            return await asyncio.gather(*(record.call(Dice(thrown), arguments) for _ in range(5)))
+
+        found = asyncio.run(at_once())
+        assert {one.result.text for one in found} == {"0"}
+        assert [one.cached for one in found] == [False, True, True, True, True]
+        assert thrown == [0]
+
+
+def test_who_waits_for_a_call_that_is_given_up_makes_it(tmp_path: Path) -> None:
+    thrown: list[int] = []
+    with desk(tmp_path, searcher) as (_, record, _server):
+
+        async def given_up() -> str:
+            first = asyncio.create_task(record.call(Dice(thrown), {}))
+            second = asyncio.create_task(record.call(Dice(thrown), {}))
+            await asyncio.sleep(0.01)
+            first.cancel()
+            return (await second).result.text
+
+        assert asyncio.run(given_up()) == "1"
 
 
 # uncertainty and branches:

@@ -7,18 +7,30 @@ import json
 import re
 import shlex
 import sys
+from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import ROOT, Cli, one_line_error
-from scripted import Reply, ScriptedEndpoint, opened_calls, stage, teachable
+from desk import made as made_desk
+from scripted import (
+    Numbered,
+    Reply,
+    ScriptedEndpoint,
+    opened_calls,
+    restless,
+    stage,
+    teachable,
+)
+from test_training import identity
 
 from tfgrpo import domains, problems
 from tfgrpo.domain import Context, Domain, DomainError, Sampling, Trajectory, Verdict
 from tfgrpo.domains import math
-from tfgrpo.endpoint import CallFailed
+from tfgrpo.endpoint import CallFailed, EndpointError
 from tfgrpo.evaluation import conditions
 from tfgrpo.problems import Problem
 from tfgrpo.render import Library, problem_messages
@@ -232,6 +244,81 @@ def test_a_judge_that_cannot_answer_leaves_the_attempt_unverifiable(
 def test_a_reward_out_of_range_is_the_domains_error(tmp_path: Path, verifier: Verifier) -> None:
     with pytest.raises(DomainError, match="reward 7"):
         attempted(tmp_path, verifier, Domain(name="x", verify=too_much))
+
+
+def no_verdict(problem: Problem, response: str) -> Verdict:
+    return 1.0  # type: ignore[return-value]
+
+
+def not_a_number(problem: Problem, response: str) -> Verdict:
+    return Verdict(float("nan"), None, "")
+
+
+def no_json(problem: Problem, response: str) -> Verdict:
+    return Verdict(1.0, None, "", {"words": {"a", "b"}})
+
+
+@pytest.mark.parametrize("verify", [no_verdict, not_a_number, no_json])
+def test_a_verdict_that_cannot_be_kept_is_the_domains_error(
+    tmp_path: Path, verifier: Verifier, verify: Any
+) -> None:
+    with pytest.raises(DomainError, match=r"domain x gave .* which cannot be kept"):
+        attempted(tmp_path, verifier, Domain(name="x", verify=verify))
+
+
+def test_verify_says_so_before_a_run_is_paid_for(cli: Cli, tmp_path: Path) -> None:
+    verifiers = CASE.replace(
+        'Verdict(float(response.isupper()), response, "upper case or not")', "{}"
+    )
+    cases = tmp_path / "cases.jsonl"
+    cases.write_text('{"pred": "x"}\n')
+    for number, given in enumerate(
+        ("1.0", "Verdict(7, None, '')", "Verdict(float('nan'), None, '')")
+    ):
+        (tmp_path / f"wrong_case_{number}.py").write_text(verifiers.format(given))
+        told = cli("verify", str(cases), "--domain", f"wrong_case_{number}:DOMAIN", ok=False)
+        assert "domain shouting gave" in told.stderr
+        one_line_error(told)
+    one_line_error(cli("verify", str(cases), "--timeout", "0", ok=False), code=2)
+
+
+async def detailed(context: Context, trajectory: Trajectory) -> Verdict:
+    found = await math_verdict(context, trajectory)
+    return found._replace(details={"zeal": found.reward, "answer": found.answer})
+
+
+async def math_verdict(context: Context, trajectory: Trajectory) -> Verdict:
+    return await context.verifier.verdict(context.problem, trajectory.response, math.verify)
+
+
+async def with_a_call(context: Context) -> Trajectory:
+    recorded = await context.ask(context.messages)
+    call = {"id": "c", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    said = (
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "assistant", "content": recorded.answer.content},
+    )
+    return Trajectory(recorded.answer.content, (recorded.key,), messages=said)
+
+
+def test_a_run_that_goes_on_shows_models_the_same_of_its_attempts(
+    tmp_path: Path, verifier: Verifier
+) -> None:
+    domain = Domain(name="x", verify=detailed, rollout=with_a_call)
+    counted = [Numbered(restless), Numbered(restless)]
+
+    def dies(request: dict[str, Any]) -> str | Reply:
+        return Reply(status=401) if stage(request) == "summary" else counted[1](request)
+
+    whole, parts = (made_desk(tmp_path, verifier, name, epochs=1) for name in ("whole", "parts"))
+    for there, scripts in ((whole, [counted[0]]), (parts, [dies, counted[1]])):
+        there.prepare()
+        for script in scripts:
+            with ScriptedEndpoint(script) as server, suppress(EndpointError):
+                there.train(server, domain=domain)
+    asked, again = (Counter(map(identity, one.requests)) for one in counted)
+    assert any("zeal" in request for request in asked), "details are shown to the reflection model"
+    assert asked == again
 
 
 async def twice(context: Context) -> Trajectory:

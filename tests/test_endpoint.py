@@ -319,6 +319,19 @@ def test_the_key_is_not_in_the_representation_of_an_endpoint() -> None:
     assert KEY not in repr(Endpoint("m", "http://127.0.0.1:1/v1", KEY))
 
 
+def test_the_key_is_in_no_answer_unless_it_is_a_word_of_it() -> None:
+    def echo(_: dict[str, Any]) -> Reply:
+        body = completion(f"You sent {KEY}, and x.")
+        function = {"name": "f", "arguments": json.dumps({"key": KEY})}
+        body["choices"][0]["message"]["tool_calls"] = [{"id": "c", "function": function}]
+        return Reply(body)
+
+    answer, _ = asked(echo, key=KEY)
+    assert answer.content == "You sent ***, and x."
+    assert answer.tool_calls[0]["function"]["arguments"] == '{"key": "***"}'
+    assert asked(echo, key="x")[0].content == f"You sent {KEY}, and x."
+
+
 def test_the_key_is_in_no_byte_of_the_store(tmp_path: Path) -> None:
     replies = [
         Reply(f"{KEY}".encode()),

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfgrpo.problems import DatasetError, Problem, batches, digest, load
+from tfgrpo.problems import DatasetError, Problem, batches, digest, load, of_rows
+from tfgrpo.rows import Row
 
 ROW = '{"problem": "What is 1 + 1?", "answer": "2"}'
 
@@ -98,6 +101,38 @@ def test_the_hint_for_a_missing_field_names_the_fields_that_are_there(file: Path
         load(file)
     assert "exercise" in str(caught.value.hint)
     assert "gold" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ('{"problem": "q", "answer": NaN}', "'answer' cannot be used: nan"),
+        ('{"problem": "q", "answer": false}', "'answer' cannot be used: False"),
+        ('{"problem": "q", "answer": "#### "}', "'answer' cannot be used"),
+        ('{"problem": [{"role": "tool", "content": "x"}], "answer": 1}', "'problem' cannot be"),
+    ],
+)
+def test_a_field_that_is_there_and_cannot_be_used_is_told_so(
+    file: Path, row: str, words: str
+) -> None:
+    file.write_text(row)
+    with pytest.raises(DatasetError, match=words) as error:
+        load(file)
+    assert error.value.hint is not None
+    assert error.value.hint.startswith("a text or a number is expected")
+
+
+def test_an_empty_id_is_none_and_an_empty_field_leaves_others_a_turn(file: Path) -> None:
+    rows = [{"id": "", "problem": "a", "answer": None, "gold": "5"}, {"id": None, "problem": "b"}]
+    file.write_text("".join(json.dumps(row | {"solution": "6"}) + "\n" for row in rows))
+    assert [(p.id, p.answer) for p in load(file)] == [("line-1", "5"), ("line-2", "6")]
+
+
+def test_an_extra_field_that_no_record_could_hold_is_refused() -> None:
+    row = Row(1, "x:1", {"problem": "q", "answer": "1", "day": date(2020, 1, 1)})
+    with pytest.raises(DatasetError, match="x:1: 'day'"):
+        of_rows([row], "x", extra=("day",))
+    assert of_rows([row._replace(fields={"problem": "q", "answer": Decimal("1.50")})], "x")
 
 
 def test_an_id_that_stands_twice_is_refused_where_it_stands_again(file: Path) -> None:

@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import Cli
 from scripted import Reply, ScriptedEndpoint, opened_calls
 
 from tfgrpo import domains, judging
 from tfgrpo.calls import Calls
+from tfgrpo.conversation import persona_of, turns_of
 from tfgrpo.criteria import Criterion, rule
 from tfgrpo.domain import Context, DomainError, Sampling
 from tfgrpo.problems import DatasetError, Problem
@@ -133,10 +135,18 @@ def rubric(tmp_path: Path) -> Callable[[str], str]:
         ({"max_sentences": 2}, "One is 1.5 high. Two!", True),
         ({"format": "json"}, '{"a": 1}', True),
         ({"format": "json"}, "{a}", False),
+        ({"format": "json"}, '{"a": NaN}', False),
+        ({"max_sentences": 2}, "What?! Yes... No.", False),
     ],
 )
 def test_rules(values: dict[str, Any], text: str, kept: bool) -> None:
     assert rule(Criterion(name="x", **values), text) == float(kept)
+
+
+def test_sentences_are_counted_without_delay() -> None:
+    started = time.monotonic()
+    assert rule(Criterion(name="x", max_sentences=0), "." * 200_000 + "x") == 1.0
+    assert time.monotonic() - started < 1
 
 
 def test_the_reward_is_the_weighted_mean_and_every_result_is_kept(
@@ -169,6 +179,66 @@ def test_a_problem_may_bring_criteria_of_its_own(
                 Problem("p", "?", meta={"criteria": wrong}),
                 lambda _: "x",
             )
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ({"criteria": [{"name": "signed", "contains": "7"}]}, "the name 'signed' stands twice"),
+        ({"criteria": [{"name": "7", "contains": "7"}] * 2}, "the name '7' stands twice"),
+        ({"criteria": [{"name": "x", "python": "no_such_module_here:f"}]}, "ModuleNotFoundError"),
+        ({"criteria": [{"name": "x"}]}, "has one of"),
+        ({"criteria": [{"name": "x", "contains": "7", "weight": float("inf")}]}, "finite"),
+        ({"criteria": "signed"}, "a list of objects"),
+        ({"criteria": 0}, "a list of objects"),
+        ({"persona": ["x"]}, "a persona is a text"),
+        ({"persona": "x", "turns": 0}, "turns are a number"),
+        ({"persona": "x", "turns": "a few"}, "turns are a number"),
+        ({"persona": "x", "turns": 1.5}, "turns are a number"),
+        ({"persona": "x", "turns": True}, "turns are a number"),
+    ],
+)
+def test_a_row_that_cannot_work_is_told_before_anything_is_asked(
+    tmp_path: Path, rubric: Callable[[str], str], row: dict[str, Any], words: str
+) -> None:
+    path = tmp_path / "rows.jsonl"
+    rows = [{"problem": "fine", "criteria": None, "persona": None, "turns": None}]
+    path.write_text("".join(json.dumps(r) + "\n" for r in (*rows, {"problem": "?"} | row)))
+    with pytest.raises(DatasetError, match=words) as error:
+        domains.find(rubric(RUBRIC)).problems(str(path))
+    assert "line-2" in str(error.value)
+
+
+def test_turns_are_read_from_a_table_too(tmp_path: Path, rubric: Callable[[str], str]) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("problem,persona,turns,criteria\na,x,2,\nb,,,\n")
+    first, second = domains.find(rubric(RUBRIC)).problems(str(path))
+    assert (turns_of(first), turns_of(second), persona_of(second)) == (2, 4, None)
+    assert turns_of(Problem("p", "?", meta={"turns": 3.0})) == 3
+
+
+def test_criteria_of_one_name_are_each_weighed(
+    tmp_path: Path, verifier: Verifier, rubric: Callable[[str], str]
+) -> None:
+    own = {"criteria": [{"name": "signed", "contains": "7", "weight": 4}]}
+    rollout, _ = rolled(
+        tmp_path, verifier, rubric(RUBRIC), Problem("p", "?", meta=own), lambda _: "7"
+    )
+    assert rollout.reward == pytest.approx(7 / 8)
+
+
+def test_what_predicates_print_is_no_part_of_the_output(
+    cli: Cli, rubric: Callable[[str], str], tmp_path: Path
+) -> None:
+    (tmp_path / "checks_loud.py").write_text(
+        "print('imported')\ndef loud(problem, response):\n    print('called')\n    return 1\n"
+    )
+    spec = rubric('[[criteria]]\nname = "loud"\npython = "checks_loud:loud"\n')
+    (tmp_path / "cases.jsonl").write_text('{"pred": "x"}\n')
+    cli("init")
+    told = cli("verify", str(tmp_path / "cases.jsonl"), "--domain", spec, "--json")
+    assert json.loads(told.stdout)["verdicts"] == {"right": 1}
+    assert "called" in told.stderr
 
 
 def test_predicates_run_in_a_worker_and_what_they_break_is_told_apart_from_a_miss(
@@ -214,16 +284,32 @@ def test_an_expression_that_never_ends_is_killed(
         ('[[criteria]]\nname = "x"\npython = "no_such_module_here:f"', "ModuleNotFoundError"),
         ('[[criteria]]\nname = "x"\nmax_words = 1\n' * 2, "stands twice"),
         ('[[criteria]]\nname = "x"\nwieght = 1', "Extra inputs"),
+        ('[[criteria]]\nname = "x"\nmax_words = 1\nweight = inf', "finite"),
+        ('[[criteria]]\nname = "x"\nregex = "a{99999999999}"', "too large"),
+        ('[[criteria]]\nname = "x"\nregex = "' + "(" * 5000 + ")" * 5000 + '"', "recursion"),
+        ('[[criteria]]\nname = "x"\npython = "checks_broken:f"', "NameError: name 'nothing'"),
+        ('[[criteria]]\nname = "x"\npython = "checks_leaving:f"', "SystemExit: 3"),
+        ('[[criteria]]\nname = "x"\npython = "json:__version__"', "no function|no attribute"),
         ("not toml", "rubric.toml"),
     ],
 )
 def test_a_rubric_that_cannot_work_says_what_is_wrong_before_anything_is_asked(
-    rubric: Callable[[str], str], text: str, words: str
+    rubric: Callable[[str], str], text: str, words: str, tmp_path: Path
 ) -> None:
+    (tmp_path / "checks_broken.py").write_text("nothing.at_all\n")
+    (tmp_path / "checks_leaving.py").write_text("raise SystemExit(3)\n")
     with pytest.raises(DomainError, match=words):
         domains.find(rubric(text))
     with pytest.raises(DomainError, match="No such file"):
         domains.find("rubric:nowhere.toml")
+
+
+def test_a_byte_order_mark_and_other_line_ends_are_no_matter(
+    rubric: Callable[[str], str], tmp_path: Path
+) -> None:
+    spec = rubric(RUBRIC)
+    (tmp_path / "rubric.toml").write_bytes(b"\xef\xbb\xbf" + RUBRIC.replace("\n", "\r\n").encode())
+    assert domains.find(spec).agent_objective == "Answer as the Sund team."
 
 
 # judges:
@@ -325,7 +411,22 @@ def test_a_better_answer_is_better_in_both_orders(
     assert rollout.details["spread"] == 0
 
 
-@pytest.mark.parametrize("grade", [11, -1, "nine", None])
+@pytest.mark.parametrize("said", ["Yes", "YES.", "**yes**", " yes\n"])
+def test_a_judges_word_is_read_in_any_case(
+    tmp_path: Path, verifier: Verifier, rubric: Callable[[str], str], said: str
+) -> None:
+    text = '[[criteria]]\nname = "kind"\nquestion = "Is it kind?"\n'
+    rollout, requests = rolled(
+        tmp_path,
+        verifier,
+        rubric(text),
+        Problem("p", "?"),
+        lambda _: json.dumps({"why": "", "verdict": said}),
+    )
+    assert (rollout.reward, len(requests)) == (1.0, 2)
+
+
+@pytest.mark.parametrize("grade", [11, -1, "nine", None, True, float("nan"), float("inf")])
 def test_grades_off_the_scale_are_asked_for_again_and_then_unverifiable(
     tmp_path: Path, verifier: Verifier, scale: Callable[[str], str], grade: Any
 ) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from tfgrpo.tools import toolbox
 from tfgrpo.tools.mcp import Server, ServerError
+from tfgrpo.tools.tool import Result
 from tfgrpo.tools.toolbox import ToolSettings
 
 pytest.importorskip("mcp")
@@ -84,3 +85,83 @@ def test_a_server_that_does_not_start_is_named(tmp_path: Path) -> None:
 
     with pytest.raises(ServerError, match="MCP server x cannot be used"):
         asyncio.run(use())
+
+
+RAW = """
+import json, os, sys
+tool = {"name": "t", "description": "d", "inputSchema": {"type": "object"}}
+for line in sys.stdin:
+    asked = json.loads(line)
+    answer = {"jsonrpc": "2.0", "id": asked.get("id")}
+    after = (asked.get("params") or {}).get("cursor")
+    if asked["method"] == "initialize":
+        version = asked["params"]["protocolVersion"]
+        about = {"capabilities": {"tools": {}}, "serverInfo": {"name": "x", "version": "1"}}
+        answer["result"] = {"protocolVersion": version, **about}
+    elif asked["method"] == "tools/list":
+        answer |= LIST
+    elif asked["method"] == "tools/call":
+        answer |= CALL
+    else:
+        answer["error"] = {"code": -32601, "message": "there is none"}
+    if asked.get("id") is not None:
+        print(json.dumps(answer), flush=True)
+"""
+ONE = '{"result": {"tools": [tool]}}'
+
+
+def offered(
+    folder: Path, listed: str, answered: str = '{"result": {"content": []}}', output: int = 8000
+) -> dict[str, Result]:
+    """Returns what each tool gives of a server that answers as it is told to."""
+    script = folder / "raw.py"
+    script.write_text(RAW.replace("LIST", listed).replace("CALL", answered))
+    server = Server(command=sys.executable, args=(str(script),), seconds=5)
+
+    async def use() -> dict[str, Result]:
+        settings = ToolSettings(use=(), mcp={"x": server}, output=output)
+        async with toolbox.opened(settings, folder) as box:
+            return {tool.spec.name: await tool.call({}) for tool in box.tools()}
+
+    return asyncio.run(use())
+
+
+@pytest.mark.parametrize(
+    "listed",
+    [
+        '{"error": {"code": -1, "message": "no list today"}}',
+        '{"result": {"tools": "none"}}',
+        '{"result": {"tools": [{"name": "t", "inputSchema": {"properties": [1]}}]}}',
+        "os._exit(1)",
+    ],
+)
+def test_a_server_whose_tools_cannot_be_listed_is_named(tmp_path: Path, listed: str) -> None:
+    with pytest.raises(ServerError, match="MCP server x cannot be used") as error:
+        offered(tmp_path, listed)
+    assert "\n" not in str(error.value)
+
+
+def test_all_pages_of_tools_are_read(tmp_path: Path) -> None:
+    pages = (
+        '{"result": {"tools": [tool | {"name": "u"}]} if after else '
+        '{"tools": [tool], "nextCursor": "2"}}'
+    )
+    assert list(offered(tmp_path, pages)) == ["x_t", "x_u"]
+
+
+def test_tools_whose_names_are_alike_to_an_api_are_told_apart(tmp_path: Path) -> None:
+    names = '{"result": {"tools": [tool | {"name": n} for n in ("a.b", "a/b", "a_b")]}}'
+    assert list(offered(tmp_path, names)) == ["x_a_b", "x_a_b_2", "x_a_b_3"]
+
+
+@pytest.mark.parametrize("answered", ['{"result": {"content": "none"}}', "os._exit(1)"])
+def test_an_answer_that_is_none_is_a_failed_result(tmp_path: Path, answered: str) -> None:
+    result = offered(tmp_path, ONE, answered)["x_t"]
+    assert result.failed
+    assert result.text.startswith("x_t failed: ")
+
+
+def test_a_large_result_is_cut_as_all_are(tmp_path: Path) -> None:
+    large = '{"result": {"content": [{"type": "text", "text": "x" * 3_000_000}]}}'
+    result = offered(tmp_path, ONE, large, 100)["x_t"]
+    assert result == Result("x" * 100 + "\n[cut]")

@@ -61,7 +61,9 @@ def test_any_of_several_answers_will_do(tmp_path: Path, verifier: Verifier) -> N
     assert verdict.reward == 1.0
 
 
-@pytest.mark.parametrize(("said", "reward"), [("correct", 1.0), ("incorrect", 0.0)])
+@pytest.mark.parametrize(
+    ("said", "reward"), [("correct", 1.0), ("incorrect", 0.0), ("Correct.", 1.0)]
+)
 def test_other_words_are_put_to_the_judge_and_its_verdict_is_kept(
     tmp_path: Path, verifier: Verifier, said: str, reward: float
 ) -> None:
@@ -73,7 +75,7 @@ def test_other_words_are_put_to_the_judge_and_its_verdict_is_kept(
 
     verdict, calls = judged(tmp_path, verifier, "<answer>Sund, I think</answer>", judge)
     assert (verdict.reward, calls) == (reward, 1)
-    assert verdict.details["verdict"] == said
+    assert verdict.details["verdict"] == said.strip(".").lower()
     assert verdict.details["judge"] == "scripted"
     assert len(verdict.details["prompt"]) == 16
 
@@ -83,6 +85,12 @@ def test_a_judge_that_cannot_be_read_leaves_the_answer_unjudged(
 ) -> None:
     with pytest.raises(CallFailed):
         judged(tmp_path, verifier, "Sund", lambda _: "perhaps")
+
+
+def test_an_answer_that_is_an_article_is_an_answer(tmp_path: Path, verifier: Verifier) -> None:
+    verdict, calls = judged(tmp_path, verifier, "<answer>A</answer>", nobody, answer="a")
+    assert (verdict.reward, calls) == (1.0, 0)
+    assert web.check(Problem("p", "?", "A")) is None
 
 
 def test_no_answer_is_wrong_without_asking(tmp_path: Path, verifier: Verifier) -> None:
@@ -99,6 +107,17 @@ def test_no_answer_is_wrong_without_asking(tmp_path: Path, verifier: Verifier) -
         ("ＡＢＣ", "abc", True),
         ("St. John's", "st john s", True),
         ("Theatre", "atre", False),
+        ("-5", "5", False),
+        ("−5", "-5", True),
+        ("−5", "5", False),
+        (".5", "5", False),
+        (".5", "0.5", True),
+        ("-.5 °C", "-0.5 C", True),
+        ("COVID-19", "covid 19", True),
+        ("C++", "C", False),
+        ("C#", "C", False),
+        ("$100", "€100", False),
+        ("A", "B", False),
     ],
 )
 def test_what_counts_as_the_same_words(one: str, other: str, same: bool) -> None:

@@ -7,14 +7,16 @@ or that it is done. Everything said is in the trajectory; the last answer is the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from tfgrpo import templates
+from tfgrpo import datasets, templates
 from tfgrpo.domain import Ahead, Context, Foreseen, Trajectory, answer_once, asked_once
-from tfgrpo.problems import Problem
+from tfgrpo.problems import DatasetError, Problem
 from tfgrpo.store.records import Json
 from tfgrpo.templates import Message
 
+FIELDS = ("persona", "turns")
+HINT = "docs/conversations.md shows one"
 DONE = "[done]"
 TURNS = 4
 PERSONA_TOKENS = 300
@@ -23,9 +25,9 @@ PERSONA_TOKENS = 300
 async def converse(context: Context) -> Trajectory:
     """Talks to the persona for up to `turns` answers of the model; plain problems are asked once.
 
-    Raises CallFailed and EndpointError.
+    Raises CallFailed, EndpointError and DatasetError.
     """
-    persona, turns = _persona(context.problem)
+    persona, turns = persona_of(context.problem), turns_of(context.problem)
     if persona is None:
         return await answer_once(context)
     messages = list(context.messages)
@@ -49,7 +51,7 @@ async def converse(context: Context) -> Trajectory:
 
 def foresee(ahead: Ahead) -> Foreseen:
     """What `converse` takes: an answer for each turn, and between them what the persona says."""
-    persona, turns = _persona(ahead.problem)
+    persona, turns = persona_of(ahead.problem), turns_of(ahead.problem)
     if persona is None:
         return asked_once(ahead)
     messages, said = list(ahead.messages), list[Json]()
@@ -65,11 +67,39 @@ def foresee(ahead: Ahead) -> Foreseen:
     return Foreseen(tuple(asked), Trajectory(answer, messages=tuple(said)), tuple(replies))
 
 
-def _persona(problem: Problem) -> tuple[str | None, int]:
-    """Returns a problem's persona, where it has one, and the most answers of the model."""
-    persona, turns = problem.meta.get("persona"), problem.meta.get("turns", TURNS)
-    turns = turns if isinstance(turns, int) and turns > 0 else TURNS
-    return (persona, turns) if isinstance(persona, str) and persona.strip() else (None, 1)
+def load(
+    source: str, fields: Mapping[str, str], *, extra: Sequence[str] = (), ground_truth: bool
+) -> tuple[Problem, ...]:
+    """Returns the problems of a dataset whose rows may have a persona. Raises DatasetError."""
+    found = datasets.load(source, fields, extra=(*extra, *FIELDS), ground_truth=ground_truth)
+    for problem in found:
+        persona_of(problem)
+        turns_of(problem)
+    return found
+
+
+def persona_of(problem: Problem) -> str | None:
+    """Returns the user that a problem has simulated, or None. Raises DatasetError."""
+    persona = problem.meta.get("persona")
+    if not isinstance(persona, str | None):
+        raise DatasetError(f"{problem.id}: a persona is a text, not {persona!r}"[:200], hint=HINT)
+    return persona if persona and persona.strip() else None
+
+
+def turns_of(problem: Problem) -> int:
+    """Returns how many answers a conversation has at most. Raises DatasetError."""
+    turns = problem.meta.get("turns")
+    if turns in (None, ""):
+        return TURNS
+    try:
+        number = int(turns)
+        if isinstance(turns, bool) or number < 1 or number != float(turns):
+            raise ValueError
+    except (TypeError, ValueError, OverflowError):
+        raise DatasetError(
+            f"{problem.id}: turns are a number from 1, not {turns!r}"[:200], hint=HINT
+        ) from None
+    return number
 
 
 def _prompt(problem: Problem, persona: str, said: Sequence[Json]) -> tuple[Message, ...]:
@@ -90,4 +120,4 @@ async def _reply(context: Context, persona: str, said: list[Json], turn: int) ->
         max_tokens=PERSONA_TOKENS,
     )
     text = recorded.answer.content.strip().removeprefix("You:").strip()
-    return None if not text or DONE in text else text
+    return None if not text or DONE in text.casefold() else text

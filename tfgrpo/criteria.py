@@ -23,7 +23,8 @@ import importlib
 import json
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import redirect_stdout
 from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -42,7 +43,7 @@ KINDS = (
     "python",
     "question",
 )
-SENTENCE = re.compile(r"[.!?]+(?=\s|$)")
+SENTENCE = re.compile(r"[.!?](?=\s|$)")
 
 
 class Criterion(BaseModel):
@@ -55,7 +56,7 @@ class Criterion(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str = Field(min_length=1)
-    weight: float = Field(default=1.0, gt=0)
+    weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)
     absent: bool = False
     over: Literal["answer", "conversation"] = "answer"
     regex: str | None = None
@@ -77,7 +78,7 @@ class Criterion(BaseModel):
         if self.regex is not None:
             try:
                 re.compile(self.regex)
-            except re.error as error:
+            except (re.error, OverflowError, RecursionError) as error:
                 raise ValueError(f"criterion {self.name!r}: {error}") from None
         if self.python is not None and not re.fullmatch(r"[\w.]+:[\w.]+", self.python):
             raise ValueError(f"criterion {self.name!r}: python is written module:function")
@@ -119,11 +120,26 @@ def predicate(place: str, folder: str, problem: Problem, text: str) -> float:
 
 
 def missing(place: str, folder: str) -> str | None:
-    """Returns why a predicate cannot be imported, or None. Runs in a worker process."""
+    """Returns why a predicate cannot be had, or None."""
     try:
-        _imported(place, folder)
-    except (ImportError, AttributeError, SyntaxError) as error:
+        found = _imported(place, folder)
+    except (Exception, SystemExit) as error:  # whatever a module of the user's does
         return f"{type(error).__name__}: {error}"
+    return None if callable(found) else f"{place} is no function"
+
+
+def wrong(criteria: Sequence[Criterion], folder: str) -> str | None:
+    """Returns what is wrong with criteria that are to be weighed together, or None.
+
+    Names that stand twice, as a result would hide another, and predicates that are not there.
+    """
+    names = [criterion.name for criterion in criteria]
+    for criterion in criteria:
+        if names.count(criterion.name) > 1:
+            return f"the name {criterion.name!r} stands twice: give each its own"
+        why = missing(criterion.python, folder) if criterion.python else None
+        if why is not None:
+            return f"{criterion.name}: {criterion.python}, beside the rubric or in sys.path: {why}"
     return None
 
 
@@ -140,7 +156,8 @@ def _imported(place: str, folder: str) -> Callable[[Problem, str], float]:
     if folder not in sys.path:
         sys.path.insert(0, folder)
     module, _, name = place.partition(":")
-    found: Any = importlib.import_module(module)
+    with redirect_stdout(sys.stderr):  # what a module prints is no part of what we print
+        found: Any = importlib.import_module(module)
     for part in name.split("."):
         found = getattr(found, part)
     return found  # type: ignore[no-any-return]
@@ -148,7 +165,12 @@ def _imported(place: str, folder: str) -> Callable[[Problem, str], float]:
 
 def _is_json(text: str) -> bool:
     try:
-        json.loads(text)
+        json.loads(text, parse_constant=_not_json)
     except (ValueError, RecursionError):
         return False
     return True
+
+
+def _not_json(constant: str) -> None:
+    """Python reads NaN and Infinity, which are no JSON."""
+    raise ValueError(constant)

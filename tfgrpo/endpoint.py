@@ -5,7 +5,8 @@ what they take: a parameter that one refuses (a JSON schema, a seed, a temperatu
 name of the token limit) is left out from then on and the request made again, so that a plan is
 asked for as a schema wherever that is possible and as JSON in text where it is not.
 
-The key stays in this module. Error texts are scrubbed of it, for servers like to quote it.
+The key stays in this module. Error texts are scrubbed of it, for servers like to quote it, and so
+are answers, where it is long enough to be no word of theirs.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import json
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -32,6 +33,8 @@ TRANSIENT = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 LIMITS = frozenset({429, 503, 529})
 FIRST_TOKENS = 20
 """How many tokens of an answer tell how certain its beginning is (ARPO, arXiv 2507.19849)."""
+SECRET = 12
+"""Characters from which on a key in an answer is the key: that of a local server may be `x`."""
 CONNECT = 20.0
 """Seconds within which a connection has to stand."""
 
@@ -179,7 +182,11 @@ class Endpoint:
         return self._read(response, time.monotonic() - started)
 
     def _read(self, response: object, seconds: float) -> Answer:
-        return _answer(response, seconds)
+        answer = _answer(response, seconds)
+        if self.api_key is None or len(self.api_key) < SECRET:
+            return answer
+        calls = json.loads(self.scrub(json.dumps(answer.tool_calls)))
+        return replace(answer, content=self.scrub(answer.content), tool_calls=tuple(calls))
 
     async def close(self) -> None:
         """Closes the connections."""

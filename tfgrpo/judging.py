@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from statistics import fmean, pstdev
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, BeforeValidator, Field
 
 from tfgrpo import structured, templates
 from tfgrpo.domain import Context, sample_seed
@@ -25,18 +25,29 @@ TOKENS = 400
 GRADE = {"type": "number", "minimum": 0, "maximum": 10}
 
 
+def said(value: object) -> object:
+    """Returns a word of a judge's without case, marks and stops: `**Yes.**` is yes."""
+    return value.strip(" \n*`'\".!").casefold() if isinstance(value, str) else value
+
+
+def _number(value: object) -> object:
+    if isinstance(value, bool):
+        raise ValueError("a grade is a number")
+    return value
+
+
 class Answered(BaseModel):
     """A judge's answer to a question."""
 
     why: str = Field(default="", max_length=1000)
-    verdict: Literal["yes", "no"]
+    verdict: Annotated[Literal["yes", "no"], BeforeValidator(said)]
 
 
 class Graded(BaseModel):
     """A judge's grade."""
 
     why: str = Field(default="", max_length=1000)
-    grade: float = Field(ge=0, le=10)
+    grade: Annotated[float, BeforeValidator(_number)] = Field(ge=0, le=10)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import random
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -140,9 +142,9 @@ def _problem(
 ) -> Problem:
     found: dict[str, object] = {}
     for name, theirs in names.items():
-        candidates = (theirs, *usual.get(name, ()))
-        present = (c for c in candidates if _field(row.fields, c) is not MISSING)
-        found[name] = _field(row.fields, next(present, theirs))
+        candidates = [_field(row.fields, name) for name in (theirs, *usual.get(name, ()))]
+        present = (value for value in candidates if value is not MISSING and value is not None)
+        found[name] = next(present, candidates[0])
     messages = _messages(found["problem"])
     values = {}
     for name in ("problem", "answer"):
@@ -151,20 +153,47 @@ def _problem(
             value = "\n\n".join(f"{role}: {content}" for role, content in messages)
             if len(messages) == 1 and messages[0][0] == "user":  # a question like any other
                 value, messages = messages[0][1], ()
-        if isinstance(value, bool) or not isinstance(value, str | int | float):
-            value = ""
-        values[name] = str(value).strip()
+        said = _said(value)
+        values[name] = FINAL.sub("", said) if name == "answer" else said
         if not values[name] and (name == "problem" or ground_truth):
-            raise DatasetError(
-                f"{row.where}: no {names[name]!r}",
-                hint=f"the row has {', '.join(map(str, row.fields)) or 'nothing'}; "
-                f"map one with --field {name}=NAME",
-            )
-    id = f"line-{row.number}" if found["id"] in (MISSING, None) else str(found["id"])
+            raise _lacking(row, name, names[name], value)
+    given = found["id"]
+    nameless = given is MISSING or given is None or (isinstance(given, str) and not given.strip())
+    id = f"line-{row.number}" if nameless else str(given)
     meta = {
         name: value for name, value in found.items() if name not in FIELDS and value is not MISSING
     }
-    return Problem(id, values["problem"], FINAL.sub("", values["answer"]), messages, meta)
+    for name, value in meta.items():
+        try:
+            json.dumps(value)
+        except (TypeError, ValueError) as error:
+            raise DatasetError(
+                f"{row.where}: {names[name]!r}: {error}", hint="what JSON can hold is expected"
+            ) from None
+    return Problem(id, values["problem"], values["answer"], messages, meta)
+
+
+def _said(value: object) -> str:
+    """Returns a text, or a number as text; nothing for what is neither."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return ""  # what tables of numbers have where there is none
+    if isinstance(value, bool) or not isinstance(value, str | int | float | Decimal):
+        return ""
+    return str(value).strip()
+
+
+def _lacking(row: Row, name: str, theirs: str, value: object) -> DatasetError:
+    if value in (MISSING, None, ""):
+        return DatasetError(
+            f"{row.where}: no {theirs!r}",
+            hint=f"the row has {', '.join(map(str, row.fields)) or 'nothing'}; "
+            f"map one with --field {name}=NAME",
+        )
+    messages = f", or chat messages whose role is {', '.join(ROLES)}" if name == "problem" else ""
+    return DatasetError(
+        f"{row.where}: {theirs!r} cannot be used: {value!r}"[:200],
+        hint=f"a text or a number is expected{messages}",
+    )
 
 
 def _field(fields: Mapping[str, Any], name: str) -> Any:

@@ -6,11 +6,13 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, median
+from typing import Any
 
 from tfgrpo.branching import Place
 from tfgrpo.domain import Context, Domain, DomainError, Trajectory, Verdict
 from tfgrpo.endpoint import CallFailed
 from tfgrpo.problems import Problem
+from tfgrpo.store.canonical import canonical
 from tfgrpo.store.records import Json
 
 
@@ -124,7 +126,7 @@ async def attempt(domain: Domain, context: Context) -> Rollout:
         reason=verdict.reason,
         calls=trajectory.calls,
         details=verdict.details,
-        messages=trajectory.messages,
+        messages=tuple(as_recorded(list(trajectory.messages))),
     )
 
 
@@ -132,7 +134,7 @@ async def judged(domain: Domain, context: Context, trajectory: Trajectory) -> Ve
     """Returns the domain's verdict on a trajectory, in a worker process or by asking a model.
 
     A judge that cannot be reached gives an unverifiable verdict. Raises DomainError for a
-    reward out of [0, 1], and EndpointError.
+    reward out of [0, 1] and for what is no verdict, and EndpointError.
     """
     if domain.judge is not None:
         try:
@@ -144,12 +146,41 @@ async def judged(domain: Domain, context: Context, trajectory: Trajectory) -> Ve
         problem, response = context.problem, trajectory.response
         quick = domain.at_once(problem, response) if domain.at_once else None
         verdict = quick or await context.verifier.verdict(problem, response, domain.function)
+    return sound(domain, verdict)
+
+
+def sound(domain: Domain, verdict: Verdict) -> Verdict:
+    """Returns a verdict as its record will give it back. Raises DomainError where none could,
+    and for a reward out of [0, 1]."""
+    verdict = _kept(domain, verdict)
     if verdict.reward is not None and not 0.0 <= verdict.reward <= 1.0:
         raise DomainError(
             f"domain {domain.name} gave the reward {verdict.reward}",
             hint="a reward is a number from 0 to 1, or None for what cannot be judged",
         )
     return verdict
+
+
+def _kept(domain: Domain, verdict: Verdict) -> Verdict:
+    try:
+        reward, answer, reason, details = verdict
+        told = as_recorded([None if reward is None else float(reward), answer, reason, details])
+        return Verdict(*told)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise DomainError(
+            f"domain {domain.name} gave {verdict!r:.200}, which cannot be kept: {error}",
+            hint="a verifier returns a Verdict of numbers, texts, lists and dicts",
+        ) from None
+
+
+def as_recorded(value: list[Any]) -> list[Any]:
+    """Returns a list of JSON values as it comes back from the record, where names are in order.
+
+    What models are shown of an attempt is so the same when its run goes on. Raises TypeError,
+    ValueError and RecursionError for what is no JSON.
+    """
+    found: list[Any] = json.loads(canonical(value))
+    return found
 
 
 def _said(message: Json) -> str:

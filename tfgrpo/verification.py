@@ -7,7 +7,6 @@ other word means null too).
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,8 +16,9 @@ from tfgrpo.calls import Calls
 from tfgrpo.domain import Context, Domain, Sampling, Trajectory, Verdict
 from tfgrpo.extract import bare
 from tfgrpo.problems import Problem, of_rows
-from tfgrpo.rollout import judged
+from tfgrpo.rollout import judged, sound
 from tfgrpo.rows import DatasetError, Row, read
+from tfgrpo.tasks import gathered
 from tfgrpo.verify import Verifier
 
 FIELDS = ("gold", "pred", "expected", "problem", "id")
@@ -104,12 +104,15 @@ def read_cases(
 async def judge_cases(
     cases: Sequence[Case], domain: Domain, verifier: Verifier, calls: Calls | None = None
 ) -> list[Judged]:
-    """Returns the verdicts in order. A domain that asks a model does so through `calls`."""
+    """Returns the verdicts in order. A domain that asks a model does so through `calls`.
+
+    Raises DomainError for what is no verdict, EndpointError and DatasetError.
+    """
 
     async def one(case: Case) -> Judged:
         if domain.function is not None:
             verdict = await verifier.verdict(case.problem, case.pred, domain.function)
-            return Judged(case, verdict)
+            return Judged(case, sound(domain, verdict))
         assert calls is not None, "checked: a domain that asks a model has calls"
         context = Context(
             case.problem, (), calls, calls, verifier, Sampling(), 0, ("verify", case.problem.id)
@@ -117,7 +120,7 @@ async def judge_cases(
         return Judged(case, await judged(domain, context, Trajectory(case.pred)))
 
     try:
-        return list(await asyncio.gather(*map(one, cases)))
+        return await gathered(map(one, cases))
     finally:
         if calls is not None:
             await calls.endpoint.close()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import os
+import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import TimeoutError as FutureTimeout
 from types import TracebackType
@@ -146,7 +147,12 @@ def _checked(check: Check, batch: Sequence[Problem]) -> list[str | None]:
 
 
 def _step_back() -> None:
-    """Lets the event loop go first where cores are few: it is what keeps requests in flight."""
+    """Lets the event loop go first where cores are few: it is what keeps requests in flight.
+
+    What a verifier prints goes to standard error, as our own output may be read by a program.
+    """
+    sys.stdout.flush()
+    os.dup2(2, 1)
     if hasattr(os, "nice"):
         os.nice(10)
 

@@ -13,6 +13,7 @@ import difflib
 import importlib
 import sys
 from collections.abc import Sequence
+from contextlib import redirect_stdout
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -72,12 +73,15 @@ def find(spec: str = DEFAULT, folders: Sequence[Path] = ()) -> Domain:
 def _imported(place: str, spec: str) -> object:
     module, _, attribute = place.partition(":")
     try:
-        found: object = importlib.import_module(module)
+        with redirect_stdout(sys.stderr):  # what a module prints is no part of what we print
+            found: object = importlib.import_module(module)
         for part in attribute.split("."):
             found = getattr(found, part)
-    except (ImportError, AttributeError, SyntaxError, ValueError) as error:
+    except DomainError:
+        raise
+    except (Exception, SystemExit) as error:  # whatever a module of the user's does
         raise DomainError(
-            f"cannot load the domain {spec}: {error}",
+            f"cannot load the domain {spec}: {type(error).__name__}: {error}",
             hint="name it as package.module:object, importable from the folder you work in",
         ) from None
     return found

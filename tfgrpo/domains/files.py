@@ -20,7 +20,9 @@ def read(path: Path, shape: type[T]) -> tuple[T, str]:
     """Returns what a file says, and the SHA-256 of its bytes in hex. Raises DomainError."""
     try:
         content = path.read_bytes()
-        return shape(**tomllib.loads(content.decode())), hashlib.sha256(content).hexdigest()
+        return shape(**tomllib.loads(content.decode("utf-8-sig"))), hashlib.sha256(
+            content
+        ).hexdigest()
     except OSError as error:
         raise DomainError(f"{path}: {error.strerror}", hint="a TOML file is expected") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -9,12 +9,12 @@ The reward is the mean grade over ten.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from tfgrpo import judging
-from tfgrpo.conversation import converse, foresee
+from tfgrpo import conversation, judging
 from tfgrpo.domain import Context, Domain, Trajectory, Verdict
 from tfgrpo.domains.files import read
 from tfgrpo.domains.rubric import AGENT_OBJECTIVE, LEARNING_OBJECTIVE
@@ -55,13 +55,17 @@ def made(argument: str) -> Domain:
         details = {"grades": list(grade.grades), "spread": round(grade.spread, 3), "why": grade.why}
         return Verdict(grade.mean / 10, None, f"graded {grade.mean:.1f} of 10", details)
 
+    def load(source: str, fields: Mapping[str, str]) -> tuple[Problem, ...]:
+        return conversation.load(source, fields, ground_truth=scale.compare)
+
     return Domain(
         name="judge",
         verify=verify,
-        extra=("persona", "turns"),
+        load=load,
+        extra=conversation.FIELDS,
         ground_truth=scale.compare,
-        rollout=converse,
-        foresee=foresee,
+        rollout=conversation.converse,
+        foresee=conversation.foresee,
         judgements=judgements,
         agent_objective=scale.agent_objective,
         learning_objective=scale.learning_objective,

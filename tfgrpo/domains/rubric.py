@@ -8,13 +8,13 @@ field `criteria`, and a `persona` makes it a conversation with a simulated user.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from tfgrpo import judging
-from tfgrpo.conversation import converse, foresee
-from tfgrpo.criteria import Criterion, described, missing, predicate, rule
+from tfgrpo import conversation, judging
+from tfgrpo.criteria import Criterion, described, predicate, rule, wrong
 from tfgrpo.domain import Context, Domain, DomainError, Trajectory, Verdict
 from tfgrpo.domains.files import HINT, read, told
 from tfgrpo.endpoint import CallFailed, Request
@@ -40,7 +40,9 @@ def made(argument: str) -> Domain:
     path = Path(argument)
     rubric, identity = read(path, Rubric)
     folder = str(path.resolve().parent)
-    _check(path, rubric, folder)
+    amiss = wrong(rubric.criteria, folder)
+    if amiss is not None:
+        raise DomainError(f"{path}: {amiss}", hint=HINT)
 
     def judgements(problem: Problem, trajectory: Trajectory) -> list[Request]:
         return [
@@ -52,33 +54,28 @@ def made(argument: str) -> Domain:
     async def verify(context: Context, trajectory: Trajectory) -> Verdict:
         return await judged(rubric.criteria, folder, context, trajectory)
 
+    def load(source: str, fields: Mapping[str, str]) -> tuple[Problem, ...]:
+        found = conversation.load(source, fields, extra=("criteria",), ground_truth=False)
+        for problem in found:
+            theirs = own(problem)
+            amiss = wrong((*rubric.criteria, *theirs), folder) if theirs else None
+            if amiss is not None:
+                raise DatasetError(f"{source}: {problem.id}: {amiss}", hint=HINT)
+        return found
+
     return Domain(
         name="rubric",
         verify=verify,
-        extra=("criteria", "persona", "turns"),
+        load=load,
+        extra=("criteria", *conversation.FIELDS),
         ground_truth=False,
-        rollout=converse,
-        foresee=foresee,
+        rollout=conversation.converse,
+        foresee=conversation.foresee,
         judgements=judgements,
         agent_objective=rubric.agent_objective,
         learning_objective=rubric.learning_objective,
         identity=identity,
     )
-
-
-def _check(path: Path, rubric: Rubric, folder: str) -> None:
-    """Raises DomainError for names that stand twice, and predicates that are not there."""
-    names = [criterion.name for criterion in rubric.criteria]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise DomainError(f"{path}: the name {twice!r} stands twice", hint="give each its own")
-    for criterion in rubric.criteria:
-        wrong = missing(criterion.python, folder) if criterion.python else None
-        if wrong is not None:
-            raise DomainError(
-                f"{path}: {criterion.name}: {wrong}",
-                hint=f"{criterion.python} is looked for beside the rubric and in sys.path",
-            )
 
 
 async def judged(
@@ -90,10 +87,13 @@ async def judged(
     """
     criteria = (*criteria, *own(context.problem))
     scores: dict[str, tuple[float | None, str]] = {}
+    known: list[tuple[float, float]] = []
     for number, criterion in enumerate(criteria):
         text = looked_at(criterion, trajectory)
-        scores[criterion.name] = await score(criterion, number, folder, context, text)
-    known = [(c.weight, s) for c in criteria if (s := scores[c.name][0]) is not None]
+        given, why = await score(criterion, number, folder, context, text)
+        scores[criterion.name] = (given, why)
+        if given is not None:
+            known.append((criterion.weight, given))
     if not known:
         return Verdict(None, None, "unverifiable: no criterion could be judged", described(scores))
     reward = sum(weight * given for weight, given in known) / sum(weight for weight, _ in known)
@@ -134,7 +134,9 @@ async def score(
 
 def own(problem: Problem) -> tuple[Criterion, ...]:
     """Returns the criteria that a problem brings. Raises DatasetError."""
-    found = problem.meta.get("criteria") or ()
+    found = problem.meta.get("criteria")
+    if found in (None, ""):  # as a table has it where a row has none
+        return ()
     try:
         return tuple(Criterion(**criterion) for criterion in found)
     except ValidationError as error:

@@ -12,14 +12,15 @@ from __future__ import annotations
 import re
 import unicodedata
 from dataclasses import replace
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, BeforeValidator, Field
 
 from tfgrpo import structured, templates
 from tfgrpo.domain import Context, Domain, Trajectory, Verdict, sample_seed
 from tfgrpo.endpoint import Request
 from tfgrpo.extract import extract
+from tfgrpo.judging import said
 from tfgrpo.problems import Problem
 
 AGENT_OBJECTIVE = (
@@ -36,7 +37,7 @@ class Judged(BaseModel):
 
     ground_truth: str = Field(default="", max_length=1000)
     answer: str = Field(default="", max_length=1000)
-    verdict: Literal["correct", "incorrect"]
+    verdict: Annotated[Literal["correct", "incorrect"], BeforeValidator(said)]
 
     @property
     def why(self) -> str:
@@ -94,12 +95,23 @@ def given(trajectory: Trajectory) -> str:
 
 
 def plain(text: str) -> str:
-    """Returns a text without what does not matter when answers are compared."""
+    """Returns a text without what does not matter when answers are compared.
+
+    Signs that make another answer of it stay: those of numbers, of currencies, of C++ and C#.
+    """
     text = unicodedata.normalize("NFKC", text).casefold()
-    kept = "".join(c if c.isalnum() or c in ".,%-" else " " for c in text)
+    text = re.sub(r"(?<!\w)[−–](?=[.\d])", "-", text)
+    kept = "".join(c if _says_something(c) else " " for c in text)
     kept = re.sub(r"(?<=\d),(?=\d{3}\b)", "", kept)
-    kept = re.sub(r"(?<!\d)[.,-]|[.,-](?!\d)", " ", kept)
-    return " ".join(ARTICLES.sub(" ", kept).split())
+    kept = re.sub(r"(?<![\w.,-])\.(?=\d)", "0.", kept)
+    kept = re.sub(r"(?<![\w.,-])-\.(?=\d)", "-0.", kept)
+    kept = re.sub(r"(?<!\d)[.,]|[.,](?!\d)|(?<=[^\W\d])-|-(?!\d)", " ", kept)
+    words = kept.split()
+    return " ".join(ARTICLES.sub(" ", kept).split() or words)
+
+
+def _says_something(c: str) -> bool:
+    return c.isalnum() or c in ".,%-#" or unicodedata.category(c) in ("Sc", "Sm")
 
 
 def golds(problem: Problem) -> tuple[str, ...]:

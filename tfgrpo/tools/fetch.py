@@ -3,7 +3,8 @@
 A model chooses the addresses, so a request must not reach what only this machine can: every
 name is resolved here, refused unless all its addresses are public, and connected to at the very
 address that was looked at (a second look-up could say something else). Redirects go through
-the same door. Bodies are cut off, for a page may have no end.
+the same door. Bodies are cut off, for a page may have no end; and so is what takes too long, for
+a server may send a byte now and then.
 """
 
 from __future__ import annotations
@@ -12,13 +13,25 @@ import http.client
 import ipaddress
 import socket
 import ssl
-from collections.abc import Mapping
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from urllib.parse import urljoin, urlsplit
+from typing import TypeAlias
+from urllib.parse import SplitResult, quote, urljoin, urlsplit
 
 MOST_BYTES = 5 << 20
 REDIRECTS = 5
+SECONDS = 30.0
 AGENT = "tfgrpo (https://pypi.org/project/tfgrpo)"
+TRANSLATED = tuple(
+    map(ipaddress.IPv6Network, ("::/96", "::ffff:0:0/96", "::ffff:0:0:0/96", "64:ff9b::/96"))
+)
+"""Where the last 32 bits are an IPv4 address: compatible, mapped, and translated (RFC 6052)."""
+LOCAL = tuple(map(ipaddress.IPv6Network, ("fec0::/10", "64:ff9b:1::/48")))
+"""What some versions of Python take for global: site-local, and translation of one's own."""
+Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 class FetchError(Exception):
@@ -39,56 +52,101 @@ def fetch(
     *,
     body: bytes | None = None,
     headers: Mapping[str, str] | None = None,
-    seconds: float = 20.0,
+    seconds: float = SECONDS,
     private: bool = False,
 ) -> Page:
     """Gets (with a `body`: posts to) an address. `private` allows addresses that are not public.
 
-    Blocks for up to `seconds` for each wait. Raises FetchError.
+    Blocks for `seconds` in all, redirects included, beside the look-up of names. Raises FetchError.
     """
     sent = {"User-Agent": AGENT, "Accept-Encoding": "identity", **(headers or {})}
+    end = time.monotonic() + seconds
     for _ in range(REDIRECTS + 1):
-        status, type, location, found = _once(url, body, sent, seconds, private)
+        parts = _parts(url)
+        status, type, location, found = _once(parts, body, sent, end, private)
+        if time.monotonic() >= end:
+            raise FetchError(f"{parts.netloc} did not come to an end in {seconds:g} s")
         if status in (301, 302, 303, 307, 308) and location:
-            target = urljoin(url, location)
-            if urlsplit(target).netloc != urlsplit(url).netloc:  # keys are for the first host alone
+            target = _parts(location, url)
+            # Keys are for the first host alone, and for nobody who listens on the way there.
+            if target.netloc != parts.netloc or target.scheme not in (parts.scheme, "https"):
                 sent = {name: sent[name] for name in ("User-Agent", "Accept-Encoding")}
                 body = None
-            url = target
+            url = target.geturl()
             continue
         if status >= 400:
-            raise FetchError(f"{urlsplit(url).netloc} answered {status}")
+            raise FetchError(f"{parts.netloc} answered {status}")
         return Page(url, type, found)
     raise FetchError("too many redirects")
 
 
+def _parts(url: str, base: str = "") -> SplitResult:
+    """Takes an address apart that may be relative to another. Raises FetchError."""
+    try:
+        parts = urlsplit(urljoin(base, url))
+        if parts.scheme in ("http", "https") and parts.hostname:
+            if parts.username or parts.password:
+                raise FetchError("an address with a password in it is not visited")
+            return parts
+    except ValueError:
+        pass  # as below
+    raise FetchError(f"{url[:200]!r} is no http address")
+
+
 def _once(
-    url: str, body: bytes | None, headers: Mapping[str, str], seconds: float, private: bool
+    parts: SplitResult, body: bytes | None, headers: Mapping[str, str], end: float, private: bool
 ) -> tuple[int, str, str | None, bytes]:
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise FetchError(f"{url[:200]!r} is no http address")
-    if parts.username or parts.password:
-        raise FetchError("an address with a password in it is not visited")
+    """Makes one request; what came of it after `end` is whatever was there by then."""
+    assert parts.hostname is not None, "checked with the address"
     try:
         port = parts.port or (443 if parts.scheme == "https" else 80)
         address = _resolved(parts.hostname, port, private)
-        connection = _Connection(parts.hostname, port, address, parts.scheme == "https", seconds)
+        left = max(0.001, end - time.monotonic())
+        connection = _Connection(parts.hostname, port, address, parts.scheme == "https", left)
         try:
-            path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-            connection.request("GET" if body is None else "POST", path, body, dict(headers))
-            response = connection.getresponse()
-            found = response.read(MOST_BYTES)
+            with _cut_off(connection, left):
+                connection.request(
+                    "GET" if body is None else "POST", _path(parts), body, dict(headers)
+                )
+                response = connection.getresponse()
+                found = response.read(MOST_BYTES)
+            location = str(response.headers.get("Location") or "")
             return (
                 response.status,
                 response.headers.get_content_type(),
-                response.headers.get("Location"),
+                location.encode("latin-1", "replace").decode("utf-8", "replace"),
                 found,
             )
         finally:
             connection.close()
     except (OSError, http.client.HTTPException, ValueError) as error:
-        raise FetchError(f"cannot reach {parts.hostname}: {error}"[:300]) from None
+        late = time.monotonic() >= end
+        why = "it took too long" if late else str(error)
+        raise FetchError(f"cannot reach {parts.hostname}: {why}"[:300]) from None
+
+
+def _path(parts: SplitResult) -> str:
+    """Returns what is asked for, with what HTTP cannot carry written as it can."""
+    kept = "/%:@!$&'()*+,;=~?[]|"
+    return quote(parts.path or "/", kept) + (f"?{quote(parts.query, kept)}" if parts.query else "")
+
+
+@contextmanager
+def _cut_off(connection: _Connection, seconds: float) -> Iterator[None]:
+    """Ends a connection after so many seconds, whatever it waits for."""
+
+    def cut() -> None:
+        with suppress(OSError):
+            if connection.opened is not None:
+                socket.socket.shutdown(connection.opened, socket.SHUT_RDWR)
+
+    timer = threading.Timer(seconds, cut)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _resolved(host: str, port: int, private: bool) -> str:
@@ -96,10 +154,24 @@ def _resolved(host: str, port: int, private: bool) -> str:
     found = [info[4][0] for info in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
     for address in found:
         ip = ipaddress.ip_address(str(address).partition("%")[0])
-        inner = getattr(ip, "ipv4_mapped", None) or getattr(ip, "sixtofour", None) or ip
-        if not private and not (ip.is_global and inner.is_global and not ip.is_multicast):
+        if not private and not (_public(ip) and _public(_inner(ip))):
             raise FetchError(f"{host} is at a private address, which is not visited")
     return str(found[0])
+
+
+def _public(ip: Address) -> bool:
+    return ip.is_global and not ip.is_multicast and not any(ip in network for network in LOCAL)
+
+
+def _inner(ip: Address) -> Address:
+    """Returns the IPv4 address that an IPv6 address leads to, or the address itself."""
+    if ip.version == 4:
+        return ip
+    if ip.sixtofour is not None:
+        return ip.sixtofour
+    if any(ip in network for network in TRANSLATED):
+        return ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
+    return ip
 
 
 class _Connection(http.client.HTTPConnection):
@@ -109,9 +181,14 @@ class _Connection(http.client.HTTPConnection):
         super().__init__(host, port, timeout=seconds)
         self._address = address
         self._secure = secure
+        self.opened: socket.socket | None = None
+        """The socket, also where the response alone holds it any more."""
 
     def connect(self) -> None:
-        self.sock = socket.create_connection((self._address, self.port), self.timeout)
+        self.opened = socket.create_connection((self._address, self.port), self.timeout)
         if self._secure:
-            context = ssl.create_default_context()
-            self.sock = context.wrap_socket(self.sock, server_hostname=self.host)
+            self.opened = ssl.create_default_context().wrap_socket(
+                self.opened, server_hostname=self.host, do_handshake_on_connect=False
+            )
+            self.opened.do_handshake()
+        self.sock = self.opened

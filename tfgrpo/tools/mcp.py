@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tfgrpo.store.canonical import digest
-from tfgrpo.tools.tool import Arguments, Result, Spec, ToolError
+from tfgrpo.tools.tool import Arguments, Result, Spec, ToolError, cut
 
 if TYPE_CHECKING:
     from mcp import Client
+PAGES = 100
+"""Pages of a list of tools that are asked for: a server may go on for ever."""
 
 
 class ServerError(ToolError):
@@ -49,14 +51,27 @@ class Server(BaseModel):
 
 
 class RemoteTool:
-    """One tool of a server, for one trajectory. Those of one server share `history`."""
+    """One tool of a server, for one trajectory. Those of one server share `history`.
 
-    def __init__(self, client: Client, server: str, name: str, spec: Spec, history: list[str]):
+    A result has at most so many `characters`.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        server: str,
+        name: str,
+        spec: Spec,
+        history: list[str],
+        *,
+        characters: int,
+    ) -> None:
         self._client = client
         self._server = server
         self._name = name
         self._spec = spec
         self._history = history
+        self._characters = characters
 
     @property
     def spec(self) -> Spec:
@@ -65,20 +80,19 @@ class RemoteTool:
 
     @property
     def state(self) -> str:
-        """The server and what was asked of it before in this trajectory."""
-        return digest([self._server, *self._history]).hex()
+        """The server, what was asked of it before in this trajectory, and how much is given."""
+        return digest([self._server, self._characters, *self._history]).hex()
 
     async def call(self, arguments: Arguments) -> Result:
         """Passes the call on. What the server cannot do is a failed result."""
-        from mcp import MCPError
-
         try:
             answer = await self._client.call_tool(self._name, dict(arguments))
-        except (MCPError, TimeoutError, RuntimeError) as error:
-            result = Result(f"{self._spec.name} failed: {error}"[:500], failed=True)
+        except Exception as error:  # the server's, the transport's, or an answer of no known shape
+            result = Result(f"{self._spec.name} failed: {_told(error)}"[:500], failed=True)
         else:
-            texts = [part.text for part in answer.content if part.type == "text"]
-            result = Result("\n".join(texts) or "(no text)", failed=bool(answer.is_error))
+            text = "\n".join(part.text for part in answer.content if part.type == "text")
+            given = cut(text, self._characters) or "(no text)"
+            result = Result(given, failed=bool(answer.is_error))
         self.recall(arguments, result)
         return result
 
@@ -98,11 +112,12 @@ class Connection:
         self._name = name
         self._tools = tools
 
-    def tools(self) -> list[RemoteTool]:
-        """Returns the server's tools for one trajectory."""
+    def tools(self, characters: int) -> list[RemoteTool]:
+        """Returns the server's tools for one trajectory; results have so many characters."""
         history: list[str] = []
         return [
-            RemoteTool(self._client, self._name, name, spec, history) for name, spec in self._tools
+            RemoteTool(self._client, self._name, name, spec, history, characters=characters)
+            for name, spec in self._tools
         ]
 
 
@@ -123,24 +138,34 @@ async def connected(name: str, server: Server) -> AsyncIterator[Connection]:
     try:
         await client.__aenter__()
     except Exception as error:  # whatever the transport raises, in groups of groups
-        raise ServerError(
-            f"MCP server {name} cannot be used: {_first(error)}"[:300],
-            hint=f"check [tools.mcp.{name}] in tfgrpo.toml",
-        ) from None
+        raise _useless(name, error) from None
     try:
-        listed = await client.list_tools()
-        tools = [
-            (
-                tool.name,
-                Spec(
-                    _plain(f"{name}_{tool.name}"), tool.description or tool.name, tool.input_schema
-                ),
-            )
-            for tool in listed.tools
-        ]
+        try:
+            tools = await _listed(client, name)
+        except Exception as error:  # the server's, the transport's, or a list of no known shape
+            raise _useless(name, error) from None
         yield Connection(client, name, tools)
-    finally:
+    finally:  # told of an error it would put it into groups
         await client.__aexit__(None, None, None)
+
+
+async def _listed(client: Client, server: str) -> list[tuple[str, Spec]]:
+    """Returns all tools of a server, each under its name there, with one of its own for us."""
+    found: dict[str, tuple[str, Spec]] = {}
+    cursor: str | None = None
+    for _ in range(PAGES):
+        page = await client.list_tools(cursor=cursor)
+        for tool in page.tools:
+            name, number = _plain(f"{server}_{tool.name}"), 1
+            while name in found:  # what differs in signs that no function's name has
+                number += 1
+                name = f"{_plain(f'{server}_{tool.name}')[:60]}_{number}"
+            spec = Spec(name, tool.description or tool.name, tool.input_schema)
+            found[name] = (tool.name, spec)
+        cursor = page.next_cursor
+        if not cursor:
+            break
+    return list(found.values())
 
 
 def _plain(name: str) -> str:
@@ -148,7 +173,15 @@ def _plain(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]", "_", name)[:64]
 
 
-def _first(error: BaseException) -> BaseException:
+def _useless(name: str, error: Exception) -> ServerError:
+    return ServerError(
+        f"MCP server {name} cannot be used: {_told(error)}"[:300],
+        hint=f"check [tools.mcp.{name}] in tfgrpo.toml",
+    )
+
+
+def _told(error: BaseException) -> str:
+    """Returns what went wrong first, on one line."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
-    return error
+    return " ".join(str(error).split()) or type(error).__name__

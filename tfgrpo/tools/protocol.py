@@ -17,6 +17,7 @@ from typing import Any
 
 from tfgrpo import templates
 from tfgrpo.endpoint import Answer
+from tfgrpo.store.canonical import canonical
 from tfgrpo.store.records import Json
 from tfgrpo.templates import Message
 from tfgrpo.tools.tool import Spec
@@ -86,10 +87,23 @@ def until_call(text: str) -> str:
 
 
 def _object(text: str) -> dict[str, Any] | None:
+    """Returns the object that a text holds, mended where it must be, or None.
+
+    What cannot be kept, as NaN or half a character, is no argument either. No text is no argument
+    at all: endpoints call tools that take nothing so.
+    """
     try:
-        found = json.loads(text)
+        found = _loaded(text) if text.strip() else {}
+        canonical(found)
     except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _loaded(text: str) -> object:
+    try:
+        return json.loads(text)
+    except ValueError:
         import json_repair
 
-        found = json_repair.loads(text) if "{" in text else None
-    return found if isinstance(found, dict) else None
+        return json_repair.loads(text) if "{" in text else None

@@ -31,6 +31,8 @@ from tfgrpo.tools.corpus import Passage
 from tfgrpo.tools.fetch import FetchError, fetch
 from tfgrpo.tools.tool import ToolFailure
 
+LONG = 12
+"""Characters from which on a key in a provider's answer is the key, and no word of a result."""
 SECRET = re.compile(r"\$([A-Z_][A-Z0-9_]*)")
 
 
@@ -137,7 +139,9 @@ class Provider:
                 seconds=self._seconds,
                 private=template.private,
             )
-            return list(_results(json.loads(page.body), template))[:count]
+            long = {name: key for name, key in secrets.items() if len(key) >= LONG}
+            answer = json.loads(_scrubbed(page.body.decode("utf-8", "replace"), long))
+            return list(_results(answer, template))[:count]
         except FetchError as error:
             raise ToolFailure(_scrubbed(str(error), secrets)) from None
         except (ValueError, RecursionError):
@@ -150,7 +154,11 @@ class Provider:
         missing = sorted(name for name in names if not self._environment.get(name))
         if missing:
             raise ToolFailure(f"the environment has no {', '.join(missing)}")
-        return {name: self._environment[name] for name in names}
+        found = {name: self._environment[name].strip() for name in names}
+        for name, key in found.items():  # HTTP would quote such a key in what it says of it
+            if not (key.isascii() and key.isprintable()):
+                raise ToolFailure(f"{name} in the environment holds characters that no key has")
+        return found
 
 
 def _filled(value: Any, values: Mapping[str, str | int]) -> Any:

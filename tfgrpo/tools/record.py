@@ -2,11 +2,13 @@
 
 Results stand in the journal beside the model's answers, so a run that was killed goes on with
 what its tools said, and what a search gave once it gives in every later run. A call that went
-wrong is recorded for its own run alone: another may have more luck.
+wrong is recorded for its own run alone: another may have more luck. Attempts that make the same
+call at once wait for one of them: each result that a model was shown is the one on record.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import NamedTuple
 
@@ -34,18 +36,32 @@ class ToolRecord:
         self._runs = runs
         self._scope = scope
         self._run = run
+        self._making: dict[bytes, asyncio.Future[None]] = {}
 
     async def call(self, tool: Tool, arguments: Arguments, *, step: int | None = None) -> Recalled:
         """Returns what a tool gives, from the record where it can. Raises ToolError."""
         asked = [tool.spec.name, tool.state, dict(arguments)]
         everywhere = digest(["tfgrpo.tool", *asked])
         here = digest(["tfgrpo.tool", *asked, self._scope])
+        while everywhere in self._making:  # the very same call is under way: its result will do
+            await asyncio.wait([self._making[everywhere]])
         for key in (here, everywhere):
             known = self._runs.call(key)
             if known is not None:
                 result = Result(str(known.answer["text"]), bool(known.answer["failed"]))
                 tool.recall(arguments, result)
                 return Recalled(result, True, known.seconds)
+        done = self._making[everywhere] = asyncio.get_running_loop().create_future()
+        try:
+            return await self._made(tool, arguments, here, everywhere, step)
+        finally:
+            del self._making[everywhere]
+            done.set_result(None)
+
+    async def _made(
+        self, tool: Tool, arguments: Arguments, here: bytes, everywhere: bytes, step: int | None
+    ) -> Recalled:
+        """Makes a call and journals its result: under `here` alone if it failed."""
         started = time.monotonic()
         result = await tool.call(arguments)
         seconds = time.monotonic() - started

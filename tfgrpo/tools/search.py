@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from tfgrpo.tools.corpus import Corpus, Passage
-from tfgrpo.tools.tool import Arguments, Result, Spec, ToolFailure, text_argument
+from tfgrpo.tools.tool import Arguments, Result, Spec, ToolFailure, cut, text_argument
 
 SNIPPET = 500
 SPEC = Spec(
@@ -48,11 +48,12 @@ class CorpusSource:
 
 
 class Search:
-    """The search tool. `count` is how many results a query gives."""
+    """The search tool. `count` is how many results a query gives, in so many characters."""
 
-    def __init__(self, source: Source, *, count: int = 5) -> None:
+    def __init__(self, source: Source, *, count: int = 5, characters: int = 8000) -> None:
         self._source = source
         self._count = count
+        self._characters = characters
 
     @property
     def spec(self) -> Spec:
@@ -73,7 +74,8 @@ class Search:
             found = await self._source.search(query, self._count)
         except ToolFailure as failure:
             return Result(f"search failed: {failure}", failed=True)
-        return Result("\n\n".join(map(_listed, range(1, len(found) + 1), found)) or "no results")
+        listed = "\n\n".join(map(_listed, range(1, len(found) + 1), found))
+        return Result(cut(listed, self._characters) or "no results")
 
     def recall(self, arguments: Arguments, result: Result) -> None:
         """A search leaves nothing behind."""

@@ -92,10 +92,15 @@ class Toolbox:
                 tools.append(Python(sandbox=settings.sandbox, limits=limits))
             elif name == "search":
                 assert self._source is not None
-                tools.append(Search(self._source, count=settings.results))
+                tools.append(
+                    Search(self._source, count=settings.results, characters=settings.output)
+                )
             else:
                 tools.append(Visit(self._corpus, characters=settings.output))
-        return [*tools, *(tool for server in self._servers for tool in server.tools())]
+        return [
+            *tools,
+            *(tool for server in self._servers for tool in server.tools(settings.output)),
+        ]
 
 
 @asynccontextmanager

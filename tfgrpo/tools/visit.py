@@ -6,7 +6,7 @@ import asyncio
 
 from tfgrpo.tools.corpus import Corpus
 from tfgrpo.tools.fetch import FetchError, Page, fetch
-from tfgrpo.tools.tool import Arguments, Result, Spec, text_argument
+from tfgrpo.tools.tool import Arguments, Result, Spec, cut, text_argument
 
 SPEC = Spec(
     name="visit",
@@ -51,10 +51,10 @@ class Visit:
             passage = self._corpus.at(url)
             if passage is None:
                 return Result(f"there is no page {url!r}; use an address that search gave", True)
-            return self._cut(f"{passage.title}\n\n{passage.text}".strip())
+            return Result(cut(f"{passage.title}\n\n{passage.text}".strip(), self._characters))
         try:
             page = await asyncio.to_thread(fetch, url, private=self._private)
-            return self._cut(await asyncio.to_thread(readable, page))
+            return Result(cut(await asyncio.to_thread(readable, page), self._characters))
         except FetchError as error:
             return Result(f"visit failed: {error}", failed=True)
 
@@ -63,11 +63,6 @@ class Visit:
 
     async def close(self) -> None:
         """Nothing is held."""
-
-    def _cut(self, text: str) -> Result:
-        if len(text) > self._characters:
-            text = text[: self._characters] + "\n[cut]"
-        return Result(text)
 
 
 def readable(page: Page) -> str:
