@@ -172,6 +172,7 @@ def test_a_lesson_whose_embedding_fails_goes_on_by_its_words_and_that_is_on_reco
             return bad
         if stage(request) == "embedding":
             assert asked.wait(10)
+            time.sleep(0.5)
             alive.set()
         return embedding(request)
 
