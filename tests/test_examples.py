@@ -1,0 +1,67 @@
+"""Every example trains by its one command and ends with a version that can be shown."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import ROOT, Cli
+from scripted import LESSON, ScriptedEndpoint
+
+EXAMPLES = sorted(path.parent.name for path in ROOT.glob("examples/*/tfgrpo.toml"))
+ROWS = [
+    json.loads(line)
+    for path in ROOT.glob("examples/*/*.jsonl")
+    for line in path.read_text().splitlines()
+]
+ANSWERS = {row["problem"]: row.get("answer", "") for row in ROWS if "problem" in row}
+DECISIONS = {
+    "right_did": {"lessons": [{"reason": "It was right.", "text": LESSON}]},
+    "decision": {"closest": "G0", "decision": "same"},
+    "lessons": {"lessons": [{"reason": "It is new.", "text": LESSON}]},
+}
+
+
+def script(request: dict[str, Any]) -> str:
+    """Attempts are good or bad by their seed; judges see which; groups teach one lesson."""
+    asked = request["messages"][-1]["content"]
+    wanted = request.get("response_format", {}).get("json_schema", {}).get("schema", {})
+    for key, decision in DECISIONS.items():
+        if key in wanted.get("properties", {}):
+            return json.dumps(decision)
+    if "grade" in wanted.get("properties", {}):
+        return json.dumps({"why": "", "grade": 9 if "good" in asked else 2})
+    if "verdict" in wanted.get("properties", {}):
+        return json.dumps({"verdict": "incorrect"})
+    if request["seed"] % 2:
+        return "So sorry. Nobody knows \\boxed{-1}."
+    order = re.search(r"\d{4}", asked)
+    number = order[0] if order else ""
+    answer = ANSWERS.get(asked, "")
+    return f"A good one: {number}.\nNext: we write.\n\\boxed{{{answer}}}\n<answer>{answer}</answer>"
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_trains_and_ends_with_a_version_to_show(
+    cli: Cli, tmp_path: Path, name: str
+) -> None:
+    shutil.copytree(ROOT / "examples" / name, tmp_path / name)
+    with ScriptedEndpoint(script) as server:
+        done = cli(
+            "train",
+            "--config",
+            f"{name}/tfgrpo.toml",
+            "--model",
+            "m",
+            "--base-url",
+            server.base_url,
+        )
+    assert "learned 1 experience" in done.stdout
+    (show,) = re.findall(
+        r"^\$ tfgrpo show (\S+)$", (tmp_path / name / "README.md").read_text(), re.M
+    )
+    assert LESSON in cli("show", show).stdout
