@@ -1,6 +1,6 @@
 """Writes train.jsonl and heldout.jsonl: spans of days and of time, to be worked out by program.
 
-    python problems.py
+python problems.py
 """
 
 from __future__ import annotations
