@@ -113,7 +113,7 @@ def test_the_command_ranks_and_blame_shows_it(cli: Cli, folder: Path) -> None:
     assert "no credit is known" in cli("credit").stdout
     assert "effect" not in cli("blame").stdout
     with ScriptedEndpoint(swayed) as server:
-        small = ("--epochs", "1", "--group-size", "8", "--model", "m", "--base-url")
+        small = ("--epochs", "1", "--group-size", "20", "--model", "m", "--base-url")
         more = ("--credit", "dropout=0.4")
         cli("train", "problems.jsonl", *small, server.base_url, *more)
     found = json.loads(cli("credit", "--json").stdout)

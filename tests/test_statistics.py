@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 from itertools import combinations, pairwise, product
-from statistics import fmean, stdev
+from statistics import NormalDist, fmean, stdev
 
 import pytest
 from hypothesis import given
@@ -98,6 +98,23 @@ T_TABLE = [
     (0.975, 120, 1.980),
     (0.975, 100_000, 1.960),
 ]
+
+
+@pytest.mark.parametrize("p", [0.8, 0.9, 0.975, 0.995])
+def test_quantiles_for_many_degrees_go_on_where_the_exact_ones_end(p: float) -> None:
+    around = [t_quantile(p, df) for df in (199, 200, 201, 202)]
+    assert around[2] - around[1] == pytest.approx(around[1] - around[0], rel=0.03)
+    assert around[2] - around[1] == pytest.approx(around[3] - around[2], rel=0.03)
+    assert t_quantile(p, 10**30) == pytest.approx(NormalDist().inv_cdf(p))
+
+
+def test_what_rounding_leaves_of_no_difference_needs_no_number_of_problems() -> None:
+    a = {"x": [0.7, 0.1, 0.6], "y": [0.6, 0.3, 0.8]}
+    b = {"x": [0.0, 0.4, 0.9], "y": [0.8, 0.3, 0.7]}
+    found = paired(a, b)
+    assert 0 < abs(found.estimate.mean) < 1e-15
+    assert found.problems_needed is None
+    assert problems_for(1e-17, 0.1) > 10**30
 
 
 @pytest.mark.parametrize(("p", "df", "expected"), T_TABLE)
