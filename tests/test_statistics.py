@@ -117,6 +117,14 @@ def test_what_rounding_leaves_of_no_difference_needs_no_number_of_problems() -> 
     assert problems_for(1e-17, 0.1) > 10**30
 
 
+def test_what_rounding_leaves_of_no_difference_is_neither_better_nor_worse() -> None:
+    a, b = [0.1, 0.7], [0.4, 0.4]
+    for before, after in ((a, b), (b, a)):
+        found = paired(dict.fromkeys("xy", before), dict.fromkeys("xy", after))
+        assert found.estimate.mean
+        assert found.verdict == "undecided"
+
+
 @pytest.mark.parametrize(("p", "df", "expected"), T_TABLE)
 def test_quantiles_of_students_t_are_those_of_the_tables(
     p: float, df: int, expected: float

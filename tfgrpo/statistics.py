@@ -114,7 +114,7 @@ def paired(a: Rewards, b: Rewards) -> Difference:
     """
     values = differences(a, b)
     found = interval(values)
-    verdict = "better" if found.low > 0 else "worse" if found.high < 0 else "undecided"
+    verdict = "better" if found.low > NOISE else "worse" if found.high < -NOISE else "undecided"
     spread = stdev(values) if len(values) > 1 else 0.0
     told = spread and abs(found.mean) > NOISE
     needed = problems_for(found.mean, spread) if told else None
