@@ -12,8 +12,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from tfgrpo import adaptive
-from tfgrpo.adaptive import Belief
+from tfgrpo.training import adaptive
+from tfgrpo.training.adaptive import Belief
 
 PROBLEMS, EPOCHS, GROUP, REPETITIONS = 100, 3, 5, 200
 MIXES = {

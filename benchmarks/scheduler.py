@@ -52,7 +52,7 @@ def instant(*options: str) -> Iterator[str]:
 
 def problems(rollouts: int) -> list[Any]:
     """Returns enough problems for so many rollouts."""
-    from tfgrpo.problems import Problem
+    from tfgrpo.data.problems import Problem
 
     return [
         Problem(f"p{n}", f"What is {n} op {n + 3}?", str(2 * n + 4))
@@ -62,17 +62,17 @@ def problems(rollouts: int) -> list[Any]:
 
 async def warm(endpoint: Any) -> None:
     """Makes one call, so that imports and the client's first steps are not measured."""
-    from tfgrpo.endpoint import Request
+    from tfgrpo.model.endpoint import Request
 
     await endpoint.ask(Request("rollout", (("user", "What is 1 op 2?"),), 0.7, 64))
 
 
 def bare(base_url: str, rollouts: int) -> dict[str, float]:
     """Sends the same prompts in a bare loop over the same client."""
-    from tfgrpo import templates
-    from tfgrpo.domain import sample_seed
-    from tfgrpo.endpoint import Endpoint
-    from tfgrpo.render import AGENT_OBJECTIVE, rollout_messages
+    from tfgrpo.domains.base import sample_seed
+    from tfgrpo.model.endpoint import Endpoint
+    from tfgrpo.rendering import templates
+    from tfgrpo.rendering.render import AGENT_OBJECTIVE, rollout_messages
     from tfgrpo.store import Store
 
     template = templates.load("rollout", None)
@@ -120,13 +120,13 @@ def bare(base_url: str, rollouts: int) -> dict[str, float]:
 
 def ours(base_url: str, rollouts: int) -> dict[str, float]:
     """Trains one step of so many rollouts, none of them wrong, so that nothing is reflected on."""
-    from tfgrpo.endpoint import Endpoint
-    from tfgrpo.serving import Endpoints
+    from tfgrpo.connect import Endpoints
+    from tfgrpo.domains.verifier import Verifier
+    from tfgrpo.model.endpoint import Endpoint
     from tfgrpo.settings import TrainSettings
     from tfgrpo.store import Store
     from tfgrpo.store.journal import Journal
-    from tfgrpo.training import Training, begin
-    from tfgrpo.verify import Verifier
+    from tfgrpo.training.loop import Training, begin
 
     dataset = problems(rollouts)
     with tempfile.TemporaryDirectory(dir=HERE, prefix=".scheduler-") as folder:
@@ -184,8 +184,8 @@ def judged(base_url: str, rollouts: int) -> dict[str, float]:
 
     A while with nothing to judge comes first, for comparison.
     """
-    from tfgrpo.problems import Problem
-    from tfgrpo.verify import Verifier
+    from tfgrpo.data.problems import Problem
+    from tfgrpo.domains.verifier import Verifier
 
     async def tick(late: list[float]) -> None:
         while True:

@@ -114,7 +114,7 @@ def run(app: App, command: tuple[str, ...], score: str | None, below: float | No
       tfgrpo bisect run sh -c 'grep -q days "$TFGRPO_PROMPT"'
       tfgrpo bisect run --score heldout.jsonl --below 0.7
     """
-    from tfgrpo import bisecting
+    from tfgrpo.evaluation import bisecting
 
     store = app.store
     if bool(command) == (score is not None) or (score is None) != (below is None):
@@ -201,7 +201,7 @@ def reset(app: App) -> None:
       tfgrpo bisect reset
       tfgrpo bisect reset && tfgrpo bisect start web v1
     """
-    from tfgrpo.bisecting import forget
+    from tfgrpo.evaluation.bisecting import forget
 
     was_on = searches.reset(app.store)
     forget(trial_folder(app))
@@ -250,7 +250,7 @@ def _view(app: App, bisection: Bisection, found: Progress) -> Iterator[str]:
 
 def _say(app: App, bisection: Bisection) -> None:
     """Says where the search stands, and writes the library that is to be tried."""
-    from tfgrpo.bisecting import materialise
+    from tfgrpo.evaluation.bisecting import materialise
 
     store = app.store
     found = searches.progress(store, bisection)

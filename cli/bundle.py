@@ -12,7 +12,7 @@ from tfgrpo.cli.context import REF, REVISION, App, pass_app
 from tfgrpo.cli.suggest import Group
 
 if TYPE_CHECKING:
-    from tfgrpo.store.wire import Names
+    from tfgrpo.store.transfer.wire import Names
 
 
 @click.group(cls=Group)
@@ -41,7 +41,7 @@ def create(app: App, file: Path, names: tuple[str, ...], since: str | None) -> N
       tfgrpo bundle create library.bundle
       tfgrpo bundle create news.bundle main --since v1
     """
-    from tfgrpo.store import bundle as bundles
+    from tfgrpo.store.transfer import bundle as bundles
 
     store = app.store
     base = store.resolve(since) if since is not None else None
@@ -68,7 +68,7 @@ def verify(app: App, file: Path, as_json: bool) -> None:
       tfgrpo bundle verify team.bundle
       tfgrpo bundle verify team.bundle --json
     """
-    from tfgrpo.store import bundle as bundles
+    from tfgrpo.store.transfer import bundle as bundles
 
     opened = bundles.Bundle(file)
     try:
@@ -110,7 +110,7 @@ def list_heads(file: Path, as_json: bool) -> None:
       tfgrpo bundle list-heads team.bundle
       tfgrpo bundle list-heads team.bundle --json
     """
-    from tfgrpo.store.bundle import Bundle
+    from tfgrpo.store.transfer.bundle import Bundle
 
     opened = Bundle(file)
     try:
@@ -126,7 +126,7 @@ def list_heads(file: Path, as_json: bool) -> None:
 
 def heads(names: Names) -> list[str]:
     """Returns a line for each name: the digest's beginning, and what people call it."""
-    from tfgrpo.store.sync import told
+    from tfgrpo.store.transfer.sync import told
 
     lines = []
     for name, digest in names.at.items():
@@ -139,6 +139,6 @@ def heads(names: Names) -> list[str]:
 
 def text_safe(name: str) -> str:
     """Returns a name that somebody else wrote, without what could move the cursor."""
-    from tfgrpo.store.wire import printable
+    from tfgrpo.store.transfer.wire import printable
 
     return printable(name)

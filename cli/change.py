@@ -30,7 +30,7 @@ def add(app: App, texts: tuple[str, ...], reason: str | None) -> None:
       tfgrpo add "Count both the first and the last day of a hire."
       tfgrpo add "Round up to whole euros." -m "the shop's own rule"
     """
-    from tfgrpo.render import one_line
+    from tfgrpo.rendering.render import one_line
 
     library = app.store.library("HEAD")
     there = {e.text: e.id for e in library}
@@ -59,7 +59,7 @@ def modify(app: App, experience: str, new_text: str, reason: str | None) -> None
       tfgrpo modify G0 "Count both days of a hire: last minus first, plus one."
       tfgrpo modify G0 "Charge both days." -m "shorter"
     """
-    from tfgrpo.render import one_line
+    from tfgrpo.rendering.render import one_line
 
     library = app.store.library("HEAD")
     id = app.store.experience_id(experience)

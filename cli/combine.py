@@ -16,7 +16,7 @@ from tfgrpo.store.merge import Conflict, MergeConflict, Resolve
 from tfgrpo.store.records import Version
 
 if TYPE_CHECKING:
-    from tfgrpo.alike import Alike
+    from tfgrpo.training.alike import Alike
 
 resolutions = (
     click.option("--ours", "take", flag_value="ours", help="Conflicts: take HEAD's text."),
@@ -50,7 +50,7 @@ def merge(app: App, revision: str, take: str | None, message: str | None, as_jso
       tfgrpo merge web
       tfgrpo merge web --theirs
     """
-    from tfgrpo.alike import alike
+    from tfgrpo.training.alike import alike
 
     store = app.store
     branch, before = _branch(app)

@@ -12,7 +12,7 @@ from tfgrpo.cli import evaluating, options, text
 from tfgrpo.cli.context import REVISION, App, pass_app
 
 if TYPE_CHECKING:
-    from tfgrpo.comparison import Comparison, Power
+    from tfgrpo.evaluation.comparison import Comparison, Power
     from tfgrpo.store.records import Version
 
 
@@ -53,7 +53,7 @@ def compare(
       tfgrpo compare v0 HEAD --dataset heldout.jsonl --samples 4
       tfgrpo compare main web --dataset heldout.jsonl --dataset problems.jsonl --samples 2
     """
-    from tfgrpo.comparison import compared
+    from tfgrpo.evaluation.comparison import compared
 
     versions = [app.store.resolve(revision) for revision in (control, *libraries)]
     found: list[Comparison] = []
@@ -79,7 +79,7 @@ def compare(
 
 
 def _lines(found: Sequence[Comparison]) -> Iterator[str]:
-    from tfgrpo.comparison import verdict_words
+    from tfgrpo.evaluation.comparison import verdict_words
 
     if len(found) > 1:
         yield from _table(found)
@@ -191,7 +191,7 @@ def power(
       tfgrpo power --difference 0.03 --within 0.45 --between 0.1
       tfgrpo power --difference 0.1 --within 0.4 --between 0.2 --samples 8 --json
     """
-    from tfgrpo.comparison import SAMPLES, Power
+    from tfgrpo.evaluation.comparison import SAMPLES, Power
 
     if control is None:
         if difference is None or within is None or between is None:
@@ -228,7 +228,7 @@ def power(
 
 def _seen(app: App, control: str, library: str, dataset: str | None) -> tuple[float, float, float]:
     """Returns difference, between and within as recorded evaluations have them."""
-    from tfgrpo.comparison import power_of, recorded_pairs
+    from tfgrpo.evaluation.comparison import power_of, recorded_pairs
     from tfgrpo.store.errors import InvalidOperation
 
     a, b = app.store.resolve(control), app.store.resolve(library)

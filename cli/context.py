@@ -187,7 +187,7 @@ def names(store: Store) -> list[tuple[str, str]]:
 
 def remotes(store: Store) -> list[tuple[str, str]]:
     """Returns the remotes' names, each with its location."""
-    from tfgrpo.store.remotes import Remotes
+    from tfgrpo.store.transfer.remotes import Remotes
 
     return list(Remotes(store).all().items())
 

@@ -13,14 +13,14 @@ from tfgrpo.cli import options, text
 from tfgrpo.cli.context import RUN, App, pass_app
 
 if TYPE_CHECKING:
-    from tfgrpo.budget import Budget
-    from tfgrpo.costs import Cost, Total
-    from tfgrpo.domain import Domain
-    from tfgrpo.estimate import StageEstimate
-    from tfgrpo.prices import Price
-    from tfgrpo.problems import Problem
+    from tfgrpo.data.problems import Problem
+    from tfgrpo.domains.base import Domain
+    from tfgrpo.model.budget import Budget
+    from tfgrpo.model.costs import Cost, Total
+    from tfgrpo.model.prices import Price
     from tfgrpo.settings import ModelSettings, TrainSettings
     from tfgrpo.store.runs import Run
+    from tfgrpo.training.estimate import StageEstimate
 
 COLUMNS = ("calls", "tries", "prompt", "cached", "completion", "reasoning", "seconds", "cost")
 
@@ -42,7 +42,7 @@ def cost(app: App, name: str | None, config: Path | None, as_json: bool) -> None
       tfgrpo cost
       tfgrpo cost --json
     """
-    from tfgrpo.costs import by, costs, total
+    from tfgrpo.model.costs import by, costs, total
 
     tables = options.from_file(app, config)
     run = app.store.runs.get(name) if name is not None else None
@@ -160,7 +160,7 @@ def prices(
     app: App, config: Path | None, models: ModelSettings
 ) -> tuple[Price | None, Price | None]:
     """Returns the prices of the policy model and of the reflection model."""
-    from tfgrpo.prices import find
+    from tfgrpo.model.prices import find
 
     table = options.from_file(app, config).get("prices", {})
     policy = find(models.model, models.base_url, table)
@@ -172,7 +172,7 @@ def prices(
 
 def embedding_price(app: App, config: Path | None, models: ModelSettings) -> Price | None:
     """Returns the price of the embedding model: none is free."""
-    from tfgrpo.prices import FREE, find
+    from tfgrpo.model.prices import FREE, find
 
     if models.embedding_model is None:
         return FREE
@@ -189,8 +189,8 @@ def budget(
     """
     if given is None:
         return None
-    from tfgrpo.budget import parse
-    from tfgrpo.costs import spent
+    from tfgrpo.model.budget import parse
+    from tfgrpo.model.costs import spent
 
     found = parse(given)
     found.check(known)
@@ -210,9 +210,9 @@ def print_estimate(
     as_json: bool,
 ) -> None:
     """Prints what a run would take. `others` are its problems for heldout, gate and sealed."""
-    from tfgrpo.estimate import answer_lengths, estimate
-    from tfgrpo.gate import rejections
-    from tfgrpo.training import reflection_of
+    from tfgrpo.training.estimate import answer_lengths, estimate
+    from tfgrpo.training.gate import rejections
+    from tfgrpo.training.loop import reflection_of
 
     store, models = app.store, settings.models
     folder = Path(settings.prompts) if settings.prompts else None
@@ -274,7 +274,7 @@ def _foreseen(one: StageEstimate) -> dict[str, Any]:
 
 
 def _sum(stages: Sequence[StageEstimate]) -> StageEstimate:
-    from tfgrpo.estimate import StageEstimate
+    from tfgrpo.training.estimate import StageEstimate
 
     amounts = [one.dollars for one in stages]
     known = [amount for amount in amounts if amount is not None]

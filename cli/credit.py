@@ -11,7 +11,7 @@ from tfgrpo.cli import text
 from tfgrpo.cli.context import REVISION, App, pass_app
 
 if TYPE_CHECKING:
-    from tfgrpo.crediting import Credited
+    from tfgrpo.training.credit import Credited
 
 COLOURS = {"helpful": "green", "harmful": "red", "undecided": None}
 
@@ -32,7 +32,7 @@ def credit(app: App, revision: str, as_json: bool) -> None:
       tfgrpo credit
       tfgrpo credit HEAD --json
     """
-    from tfgrpo.crediting import credits
+    from tfgrpo.training.credit import credits
 
     found = credits(app.store, app.store.resolve(revision))
     if as_json:

@@ -73,7 +73,7 @@ class _Kept(TfgrpoError):
 
 def _opened(app: App, library: Library) -> tuple[Path, str]:
     """Writes the library into a file of its own beside the store; returns it and its text."""
-    from tfgrpo.edit import document
+    from tfgrpo.rendering.edit import document
 
     content = document(library)
     handle, name = tempfile.mkstemp(prefix="edit-", suffix=".md", dir=app.path.parent)
@@ -106,7 +106,7 @@ def _apply(
     app: App, library: Library, content: str, message: str | None, reason: str | None
 ) -> None:
     """Records what an edited file asks for, and tells about lines that only moved."""
-    from tfgrpo.edit import edited
+    from tfgrpo.rendering.edit import edited
 
     found = edited(library, content)
     if found.operations:

@@ -12,8 +12,8 @@ from tfgrpo.cli import evaluating, options, text
 from tfgrpo.cli.context import REVISION, App, pass_app
 
 if TYPE_CHECKING:
-    from tfgrpo.domain import Domain
-    from tfgrpo.problems import Problem
+    from tfgrpo.data.problems import Problem
+    from tfgrpo.domains.base import Domain
     from tfgrpo.settings import EvalSettings
     from tfgrpo.store.records import Version
     from tfgrpo.store.runs import Evaluation
@@ -84,7 +84,7 @@ def tell(
 
     The empty library joins in where it has been evaluated under the same conditions.
     """
-    from tfgrpo.evaluation import difference
+    from tfgrpo.evaluation.evaluate import difference
 
     empty = app.store.version(0)
     if all(version.number != 0 for version in versions):

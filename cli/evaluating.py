@@ -13,16 +13,16 @@ from tfgrpo.cli import options
 from tfgrpo.cli.context import App
 
 if TYPE_CHECKING:
-    from tfgrpo.budget import Budget
-    from tfgrpo.domain import Domain
-    from tfgrpo.prices import Price
-    from tfgrpo.problems import Problem
-    from tfgrpo.serving import Endpoints
+    from tfgrpo.connect import Endpoints
+    from tfgrpo.data.problems import Problem
+    from tfgrpo.domains.base import Domain
+    from tfgrpo.domains.verifier import Verifier
+    from tfgrpo.model.budget import Budget
+    from tfgrpo.model.prices import Price
     from tfgrpo.settings import EvalSettings
     from tfgrpo.store.journal import Journal
     from tfgrpo.store.records import Version
     from tfgrpo.store.runs import Evaluation, Run
-    from tfgrpo.verify import Verifier
 
 FROM_RUN = (
     "domain",
@@ -41,9 +41,9 @@ FROM_RUN = (
 
 def warn_of_leaks(app: App, version: Version, dataset: Sequence[Problem]) -> None:
     """Says which of these problems the library was trained on, or that this cannot be told."""
-    from tfgrpo.leakage import told_leaks
-    from tfgrpo.problems import without
-    from tfgrpo.rows import DatasetError
+    from tfgrpo.data.leakage import told_leaks
+    from tfgrpo.data.problems import without
+    from tfgrpo.data.readers import DatasetError
     from tfgrpo.settings import TrainSettings
     from tfgrpo.store.revisions import run_of_history
 
@@ -119,7 +119,7 @@ def recorded(
     domain: Domain,
 ) -> list[Evaluation | None]:
     """Returns the evaluations under these conditions that are there already."""
-    from tfgrpo.evaluation import conditions
+    from tfgrpo.evaluation.evaluate import conditions
     from tfgrpo.store.canonical import digest
 
     key = digest(conditions(dataset, settings, domain)).hex()
@@ -147,7 +147,7 @@ def make(
     import asyncio
 
     from tfgrpo.cli import live
-    from tfgrpo.evaluation import EvalProgress, evaluate
+    from tfgrpo.evaluation.evaluate import EvalProgress, evaluate
 
     progress = EvalProgress(0)
     with live.evaluation(progress):
@@ -185,9 +185,9 @@ def ensure(
     `named` is the dataset as the person wrote it.
     """
     from tfgrpo.cli import cost, live
-    from tfgrpo.serving import opened
+    from tfgrpo.connect import opened
+    from tfgrpo.domains.verifier import Verifier, check_golds
     from tfgrpo.store.journal import Journal
-    from tfgrpo.verify import Verifier, check_golds
 
     known = [found for found in recorded(app, versions, dataset, settings, domain) if found]
     if len(known) == len(versions):

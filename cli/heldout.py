@@ -10,16 +10,16 @@ from tfgrpo.cli.context import App
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tfgrpo.budget import Budget
-    from tfgrpo.domain import Domain
-    from tfgrpo.prices import Price
-    from tfgrpo.problems import Problem
-    from tfgrpo.serving import Endpoints
+    from tfgrpo.connect import Endpoints
+    from tfgrpo.data.problems import Problem
+    from tfgrpo.domains.base import Domain
+    from tfgrpo.domains.verifier import Verifier
+    from tfgrpo.model.budget import Budget
+    from tfgrpo.model.prices import Price
     from tfgrpo.settings import TrainSettings
     from tfgrpo.store.journal import Journal
     from tfgrpo.store.records import Version
     from tfgrpo.store.runs import Run
-    from tfgrpo.verify import Verifier
 
 KINDS = ("heldout", "gate", "sealed")
 
@@ -32,7 +32,8 @@ def checked(
     What is wrong with them is said. Raises DatasetError, and SettingsError where sealed problems
     serve for something else too.
     """
-    from tfgrpo import leakage, problems, sealed
+    from tfgrpo.data import leakage, problems
+    from tfgrpo.evaluation import sealed
     from tfgrpo.settings import SettingsError
 
     found: dict[str, tuple[Problem, ...]] = {}
@@ -62,7 +63,7 @@ def checked(
 
 def digests(found: dict[str, tuple[Problem, ...]]) -> dict[str, str]:
     """Returns the settings that hold the run to these very problems."""
-    from tfgrpo import problems
+    from tfgrpo.data import problems
 
     held = {kind: found[kind] for kind in ("gate", "sealed") if found[kind]}
     return {f"{kind}_digest": problems.digest(there) for kind, there in held.items()}
@@ -72,8 +73,8 @@ def opened(
     app: App, run: Run, settings: TrainSettings, domain: Domain, kind: str
 ) -> tuple[Problem, ...]:
     """Returns a run's problems of a kind. Raises DatasetError where they are not the same."""
-    from tfgrpo import problems
-    from tfgrpo.rows import DatasetError
+    from tfgrpo.data import problems
+    from tfgrpo.data.readers import DatasetError
 
     named = getattr(settings, kind)
     if not named:
@@ -103,7 +104,7 @@ def compare_at_end(
     budget: Budget | None,
 ) -> None:
     """Compares what a run learned with the empty library: on held-out problems, then on sealed."""
-    from tfgrpo.sealed import unseal
+    from tfgrpo.evaluation.sealed import unseal
     from tfgrpo.settings import EvalSettings
 
     for kind in ("heldout", "sealed"):
@@ -124,7 +125,7 @@ def compare_at_end(
 
 def seal_lines(app: App, run: Run) -> Iterator[str]:
     """Yields what is known of a run's sealed problems."""
-    from tfgrpo.sealed import seal
+    from tfgrpo.evaluation.sealed import seal
 
     found = seal(app.store, run)
     if found is None:

@@ -15,7 +15,7 @@ from tfgrpo.store.records import Version
 from tfgrpo.store.store import Store
 
 if TYPE_CHECKING:
-    from tfgrpo.crediting import Credited
+    from tfgrpo.training.credit import Credited
 
 json_option = click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
 
@@ -82,7 +82,7 @@ def _credits(store: Store, version: Version) -> dict[str, Credited]:
     """Returns what is known of experiences' effects; nothing is imported where no run looked."""
     if not any(run.config.get("dropout") for run in store.runs.all()):
         return {}
-    from tfgrpo.crediting import credits
+    from tfgrpo.training.credit import credits
 
     return {one.experience.id: one for one in credits(store, version) if one.credit}
 

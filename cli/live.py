@@ -19,10 +19,10 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from tfgrpo.calls import Meter
 from tfgrpo.cli import text
-from tfgrpo.evaluation import EvalProgress
-from tfgrpo.progress import Progress
+from tfgrpo.evaluation.evaluate import EvalProgress
+from tfgrpo.model.client import Meter
+from tfgrpo.training.progress import Progress
 
 PLAIN_SECONDS = 15.0
 

@@ -15,9 +15,9 @@ from tfgrpo.cli import text
 from tfgrpo.cli.context import EXPERIENCE, RANGE, RUN, App, pass_app
 from tfgrpo.cli.events import event_lines, event_object
 from tfgrpo.store import select
-from tfgrpo.store.moments import moment
 from tfgrpo.store.records import OPS, Event, Op, Version
 from tfgrpo.store.store import Store
+from tfgrpo.store.time_spec import moment
 
 
 @click.command()

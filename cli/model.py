@@ -38,8 +38,8 @@ def list_(as_json: bool) -> None:
       tfgrpo model list
       tfgrpo model list --json
     """
+    from tfgrpo.connect import model_cache
     from tfgrpo.local.registry import MODELS
-    from tfgrpo.serving import model_cache
 
     cache = model_cache(os.environ)
     if as_json:
@@ -80,9 +80,9 @@ def get(name: str) -> None:
       tfgrpo model get qwen2.5-coder-1.5b
     """
     from tfgrpo.cli.live import Fetch
+    from tfgrpo.connect import model_cache
     from tfgrpo.local.fetch import fetch
     from tfgrpo.local.registry import find
-    from tfgrpo.serving import model_cache
 
     with Fetch() as bar:
         found = find(name)
@@ -108,10 +108,10 @@ def serve(name: str, port: int, slots: int, context: int) -> None:
       tfgrpo model serve qwen2.5-coder-1.5b --port 9000 --slots 4
     """
     from tfgrpo.cli.live import Fetch
+    from tfgrpo.connect import model_cache
     from tfgrpo.local.fetch import fetch
     from tfgrpo.local.registry import find
     from tfgrpo.local.serve import serve_forever
-    from tfgrpo.serving import model_cache
 
     with Fetch() as bar:
         found = find(name)
@@ -136,7 +136,7 @@ def rm(name: str) -> None:
       tfgrpo model rm smollm2-135m
       tfgrpo model rm qwen2.5-coder-1.5b
     """
-    from tfgrpo.serving import model_cache
+    from tfgrpo.connect import model_cache
 
     freed = model_cache(os.environ).remove(name)
     click.echo(f"removed {name}: {freed / 1e6:,.0f} MB freed")

@@ -12,8 +12,8 @@ import click
 from tfgrpo.cli.context import App
 
 if TYPE_CHECKING:
-    from tfgrpo.domain import Domain
-    from tfgrpo.problems import Problem
+    from tfgrpo.data.problems import Problem
+    from tfgrpo.domains.base import Domain
     from tfgrpo.settings import Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -124,8 +124,8 @@ def verifiable(
 
     Raises DatasetError where there are such and `skip` does not allow to leave them out.
     """
-    from tfgrpo.problems import without
-    from tfgrpo.verify import check_golds, objected
+    from tfgrpo.data.problems import without
+    from tfgrpo.domains.verifier import check_golds, objected
 
     found = check_golds(dataset, named, domain, skip=skip)
     if not found:
@@ -209,7 +209,7 @@ def kept_path(app: App, path: str) -> str:
 
 def _on_hub(name: str) -> bool:
     """Whether a dataset's name is no path."""
-    from tfgrpo.datasets import parse
+    from tfgrpo.data.datasets import parse
 
     return parse(name).on_hub
 

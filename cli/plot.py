@@ -25,8 +25,8 @@ def plot(app: App, name: str | None, output: Path | None, as_json: bool) -> None
       tfgrpo plot
       tfgrpo plot -o run.html
     """
-    from tfgrpo.dynamics import drawn, dynamics, page
     from tfgrpo.store.errors import UnknownRevision
+    from tfgrpo.training.dynamics import drawn, dynamics, page
 
     runs = app.store.runs.all()
     if name is None and not runs:

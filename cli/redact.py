@@ -13,8 +13,8 @@ from tfgrpo.cli import checkout, text
 from tfgrpo.cli.context import EXPERIENCE, App, force_option, pass_app
 from tfgrpo.store import redact as redactions
 from tfgrpo.store.errors import StoreError, TfgrpoError
+from tfgrpo.store.occurrences import Trace
 from tfgrpo.store.redact import Plan, Redacted, Target
-from tfgrpo.store.traces import Trace
 
 
 @click.command()
@@ -181,8 +181,8 @@ def _told(app: App, done: Redacted, written: list[Path], left: list[Path]) -> It
 
 def _rewrite_snapshots(app: App, found: Plan) -> list[Path]:
     """Writes the library's files beside the store again, those that are there."""
-    from tfgrpo import bisecting
     from tfgrpo.cli.bisect import trial_folder
+    from tfgrpo.evaluation import bisecting
 
     written = []
     for format_, ending in (("json", "json"), ("md", "md"), ("prompt", "txt")):

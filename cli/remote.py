@@ -39,7 +39,7 @@ def list_(app: App, as_json: bool) -> None:
       tfgrpo remote list
       tfgrpo remote list --json
     """
-    from tfgrpo.store.remotes import Remotes, tracked
+    from tfgrpo.store.transfer.remotes import Remotes, tracked
 
     store = app.store
     found = Remotes(store).all()
@@ -77,8 +77,8 @@ def add(app: App, name: str, location: str) -> None:
       tfgrpo remote add team ../team
       tfgrpo remote add lab ada@lab:experience
     """
-    from tfgrpo import locations
-    from tfgrpo.store.remotes import Remotes
+    from tfgrpo.store.transfer import locations
+    from tfgrpo.store.transfer.remotes import Remotes
 
     there = locations.parse(location)
     Remotes(app.store).add(name, there.text)
@@ -96,7 +96,7 @@ def remove(app: App, name: str) -> None:
       tfgrpo remote remove origin
       tfgrpo remote add usb backup.bundle && tfgrpo remote remove usb
     """
-    from tfgrpo.store.remotes import Remotes
+    from tfgrpo.store.transfer.remotes import Remotes
 
     branches = Remotes(app.store).remove(name)
     click.echo(f"removed {name}, and {text.plural(branches, 'name')} of its branches here")
@@ -114,8 +114,8 @@ def set_url(app: App, name: str, location: str) -> None:
       tfgrpo remote set-url origin ../team
       tfgrpo remote set-url origin ssh://lab:2222/srv/experience
     """
-    from tfgrpo import locations
-    from tfgrpo.store.remotes import Remotes
+    from tfgrpo.store.transfer import locations
+    from tfgrpo.store.transfer.remotes import Remotes
 
     there = locations.parse(location)
     before = Remotes(app.store).move(name, there.text)

@@ -8,12 +8,12 @@ from typing import Any
 
 import click
 
-from tfgrpo.accounts import Account, account, versions_of
 from tfgrpo.cli import heldout, text
 from tfgrpo.cli.context import RUN, App, pass_app
 from tfgrpo.cli.show import mishap_lines
 from tfgrpo.store.runs import Run
 from tfgrpo.store.store import Store
+from tfgrpo.training.run_report import Account, account, versions_of
 
 
 @click.command()
@@ -119,7 +119,7 @@ def _object(store: Store, run: Run) -> dict[str, Any]:
 
 
 def _seal(store: Store, run: Run) -> dict[str, Any] | None:
-    from tfgrpo.sealed import seal
+    from tfgrpo.evaluation.sealed import seal
 
     found = seal(store, run)
     return None if found is None else {**asdict(found), "intact": found.intact}

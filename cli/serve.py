@@ -28,8 +28,8 @@ def serve(app: App) -> None:
       tfgrpo --store team.db serve
     """
     from tfgrpo.store.find import located
-    from tfgrpo.store.serve import serve as answer
     from tfgrpo.store.store import Store
+    from tfgrpo.store.transfer.serve import serve as answer
 
     opened: list[Store] = []
 

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import click
 
-from tfgrpo.accounts import Mishap, mishaps
 from tfgrpo.cli import log, text
 from tfgrpo.cli.context import WHAT, App, pass_app
 from tfgrpo.cli.events import event_lines, event_object
 from tfgrpo.store.errors import UnknownRevision
 from tfgrpo.store.records import Event, Library, Version
 from tfgrpo.store.store import Store
+from tfgrpo.training.run_report import Mishap, mishaps
 
 
 @click.command()

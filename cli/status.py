@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from tfgrpo.accounts import account
 from tfgrpo.cli import text
 from tfgrpo.cli.context import App, pass_app
 from tfgrpo.cli.runs import mishaps_told
 from tfgrpo.store.protection import protected
 from tfgrpo.store.revisions import run_of_history
+from tfgrpo.training.run_report import account
 
 
 @click.command()

@@ -17,8 +17,8 @@ from tfgrpo.store.errors import InvalidOperation, UnknownRevision
 from tfgrpo.store.find import store_path
 
 if TYPE_CHECKING:
-    from tfgrpo.locations import Location
-    from tfgrpo.store.sync import Transferred
+    from tfgrpo.store.transfer.locations import Location
+    from tfgrpo.store.transfer.sync import Transferred
 
 SSH = "TFGRPO_SSH"
 
@@ -51,8 +51,8 @@ def clone(app: App, location: str, folder: Path | None) -> None:
       tfgrpo clone team copy
       tfgrpo clone "$PWD/team" elsewhere/copy
     """
-    from tfgrpo import locations
     from tfgrpo.store.store import Store
+    from tfgrpo.store.transfer import locations
 
     there = locations.parse(location)
     if folder is None and app.named is not None:
@@ -83,8 +83,7 @@ def fetch(app: App, remote: str | None, branches: tuple[str, ...]) -> None:
       tfgrpo fetch
       tfgrpo fetch origin main
     """
-    from tfgrpo import locations
-    from tfgrpo.store import sync
+    from tfgrpo.store.transfer import locations, sync
 
     other = find(app, remote)
     if other.name is None:
@@ -120,9 +119,8 @@ def pull(
       tfgrpo pull
       tfgrpo pull origin main --theirs
     """
-    from tfgrpo import locations
-    from tfgrpo.alike import alike
-    from tfgrpo.store import sync
+    from tfgrpo.store.transfer import locations, sync
+    from tfgrpo.training.alike import alike
 
     store = app.store
     into = store.head.branch
@@ -191,8 +189,7 @@ def push(
       tfgrpo push
       tfgrpo push origin main web
     """
-    from tfgrpo import locations
-    from tfgrpo.store import sync
+    from tfgrpo.store.transfer import locations, sync
 
     store = app.store
     other = find(app, remote)
@@ -219,8 +216,8 @@ def push(
 
 def find(app: App, given: str | None) -> Other:
     """Returns the remote of that name, or a location as it is; without one, the default."""
-    from tfgrpo import locations
-    from tfgrpo.store.remotes import Remotes
+    from tfgrpo.store.transfer import locations
+    from tfgrpo.store.transfer.remotes import Remotes
 
     remotes = Remotes(app.store)
     name = given or remotes.default()

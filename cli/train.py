@@ -194,11 +194,12 @@ def _begin(
     as_json: bool,
 ) -> tuple[Run, bool]:
     """Checks everything that can be checked, then makes the run, or finds the one to go on with."""
-    from tfgrpo import leakage, problems, serving
+    from tfgrpo import connect
     from tfgrpo.cli import cost
+    from tfgrpo.data import leakage, problems
     from tfgrpo.settings import SettingsError, TrainSettings, build
     from tfgrpo.store.errors import InvalidOperation
-    from tfgrpo.training import begin
+    from tfgrpo.training.loop import begin
 
     tables = options.from_file(app, config)
     given = {"data": data, **given}
@@ -231,7 +232,7 @@ def _begin(
     if estimate:
         cost.print_estimate(app, asked, domain, dataset, others, config, as_json)
         click.get_current_context().exit()
-    serving.check(asked.models, os.environ)
+    connect.check(asked.models, os.environ)
     kept: dict[str, Any] = {
         "data_digest": problems.digest(dataset),
         "domain": options.kept_domain(app, asked.domain),
@@ -248,15 +249,15 @@ def _work(app: App, run: Run, resumed: bool, config: Path | None, given: str | N
     """Runs what is left of a run, and the comparison at its end."""
     import asyncio
 
-    from tfgrpo import problems
     from tfgrpo.cli import cost, live
-    from tfgrpo.serving import opened
+    from tfgrpo.connect import opened
+    from tfgrpo.data import problems
+    from tfgrpo.domains.verifier import Verifier
     from tfgrpo.settings import TrainSettings
     from tfgrpo.store import lock
     from tfgrpo.store.errors import InvalidOperation
     from tfgrpo.store.journal import Journal
-    from tfgrpo.training import Training, plan_steps
-    from tfgrpo.verify import Verifier
+    from tfgrpo.training.loop import Training, plan_steps
 
     settings = TrainSettings(**run.config)
     if settings.prompts:  # records hold paths as seen from the store's folder
@@ -332,9 +333,9 @@ def _steps_done(store: Store, run: Run) -> int:
 
 def _tell(app: App, run: Run, seconds: float) -> None:
     """Says what came of a run, and writes the library for inference."""
-    from tfgrpo.accounts import account
     from tfgrpo.cli import runs
     from tfgrpo.cli.live import span
+    from tfgrpo.training.run_report import account
 
     store = app.store
     done = _steps_done(store, run)

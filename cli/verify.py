@@ -13,8 +13,8 @@ from tfgrpo.cli import options, text
 from tfgrpo.cli.context import App, pass_app
 
 if TYPE_CHECKING:
-    from tfgrpo.domain import Domain
-    from tfgrpo.verification import Case, Judged
+    from tfgrpo.domains.base import Domain
+    from tfgrpo.evaluation.verifier_cases import Case, Judged
 
 SHOWN = 28
 
@@ -74,7 +74,7 @@ def verify(
       tfgrpo verify cases.jsonl
       tfgrpo verify cases.jsonl --answers --all --json
     """
-    from tfgrpo.verification import agreement, read_cases
+    from tfgrpo.evaluation.verifier_cases import agreement, read_cases
 
     found = options.domain(app, domain)
     named = options.flags({"fields": fields}).get("fields")
@@ -114,15 +114,15 @@ def _judged(
     """Judges the cases, with a model where the domain asks one."""
     import asyncio
 
-    from tfgrpo.verification import judge_cases
-    from tfgrpo.verify import Verifier
+    from tfgrpo.domains.verifier import Verifier
+    from tfgrpo.evaluation.verifier_cases import judge_cases
 
     with Verifier(seconds=timeout) as verifier:
         if domain.judge is None:
             return asyncio.run(judge_cases(cases, domain, verifier))
-        from tfgrpo.calls import Calls
         from tfgrpo.cli import cost
-        from tfgrpo.serving import opened
+        from tfgrpo.connect import opened
+        from tfgrpo.model.client import Calls
         from tfgrpo.settings import Settings, build
         from tfgrpo.store.journal import Journal
 
@@ -166,7 +166,7 @@ def _json(case: Judged) -> dict[str, Any]:
 
 
 def _table(judged: Sequence[Judged], known: bool) -> Iterator[str]:
-    from tfgrpo.verification import word
+    from tfgrpo.evaluation.verifier_cases import word
 
     header = ["case", "verdict", *(["expected"] if known else []), "reason"]
     rows = []

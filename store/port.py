@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     import re
 
     from tfgrpo.store.checks import Problem
+    from tfgrpo.store.occurrences import Trace
     from tfgrpo.store.port_records import Records, Writer
-    from tfgrpo.store.traces import Trace
 
 LANE_BITS = 40
 EVENT_SCHEMA = 1

@@ -27,10 +27,10 @@ from tfgrpo.store import replay
 from tfgrpo.store.canonical import is_id
 from tfgrpo.store.errors import InvalidOperation, StoreError, TfgrpoError, UnknownRevision
 from tfgrpo.store.find import FOLDER
+from tfgrpo.store.occurrences import Trace, forms, matcher
 from tfgrpo.store.port import EventRow, Redaction
 from tfgrpo.store.records import Event, Operation, Version
 from tfgrpo.store.store import Store, event_of
-from tfgrpo.store.traces import Trace, forms, matcher
 
 SHORTEST = 4
 """A text shorter than this, in characters, would be found everywhere."""

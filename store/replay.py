@@ -16,9 +16,9 @@ from contextlib import contextmanager
 from operator import itemgetter
 from typing import TypeVar
 
-from tfgrpo.store.damage import damaged
 from tfgrpo.store.port import Port, Shape, Step, lane_of, lane_start
 from tfgrpo.store.records import REDACTED, Change, Experience, Library, Version
+from tfgrpo.store.row_checks import damaged
 
 T = TypeVar("T")
 

@@ -20,7 +20,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tfgrpo.store import protection, replay, revisions
-from tfgrpo.store.damage import damaged, parsed
 from tfgrpo.store.default import open_port
 from tfgrpo.store.errors import (
     InvalidName,
@@ -48,12 +47,13 @@ from tfgrpo.store.records import (
     Version,
 )
 from tfgrpo.store.revisions import BRANCH, HEAD, REMOTE, TAG, check_name
+from tfgrpo.store.row_checks import damaged, parsed
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tfgrpo.store.runs import Runs
-    from tfgrpo.store.standing import Standing
+    from tfgrpo.store.tip_state import Standing
 
 DEFAULT_BRANCH = "main"
 
@@ -500,7 +500,7 @@ class Store:
         land with the version.
         """
         from tfgrpo.store.append import record
-        from tfgrpo.store.standing import Standing, standing_at
+        from tfgrpo.store.tip_state import Standing, standing_at
 
         operations = list(operations)
         author = author or self.author

@@ -16,7 +16,7 @@ from typing import TypeAlias
 import pytest
 from scripted import ScriptedEndpoint
 
-from tfgrpo.verify import Verifier
+from tfgrpo.domains.verifier import Verifier
 
 ROOT = Path(__file__).parent.parent
 TFGRPO = Path(sys.executable).with_name("tfgrpo")

@@ -9,16 +9,16 @@ from typing import Any
 
 from scripted import ScriptedEndpoint, write_problems
 
-from tfgrpo import problems
-from tfgrpo.domain import Domain
+from tfgrpo.connect import Endpoints
+from tfgrpo.data import problems
 from tfgrpo.domains import math
-from tfgrpo.endpoint import Endpoint
-from tfgrpo.serving import Endpoints
+from tfgrpo.domains.base import Domain
+from tfgrpo.domains.verifier import Verifier
+from tfgrpo.model.endpoint import Endpoint
 from tfgrpo.settings import TrainSettings, build
 from tfgrpo.store import Store, Version
 from tfgrpo.store.journal import Journal
-from tfgrpo.training import Training, begin
-from tfgrpo.verify import Verifier
+from tfgrpo.training.loop import Training, begin
 
 UID = "5" * 32
 

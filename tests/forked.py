@@ -19,8 +19,8 @@ from pathlib import Path
 IMPORTED = (
     *("asyncio", "openai.resources.chat.completions", "pebble", "rich.live", "pydantic"),
     *("json_repair", "sqlite_utils", "genai_prices", "tfgrpo.cli.main", "tfgrpo.cli.train"),
-    *("tfgrpo.cli.live", "tfgrpo.cli.evaluate", "tfgrpo.cli.cost", "tfgrpo.training"),
-    *("tfgrpo.evaluation", "tfgrpo.migrations.migrations", "tfgrpo.domains.math"),
+    *("tfgrpo.cli.live", "tfgrpo.cli.evaluate", "tfgrpo.cli.cost", "tfgrpo.training.loop"),
+    *("tfgrpo.evaluation.evaluate", "tfgrpo.migrations.migrations", "tfgrpo.domains.math"),
 )
 
 

@@ -19,6 +19,7 @@ from memory_records import Kept, MemoryRecords, MemoryWriter, replace, traces
 from tfgrpo.store import Op, RefMove, StoreError, Version
 from tfgrpo.store.canonical import canonical
 from tfgrpo.store.checks import Problem
+from tfgrpo.store.occurrences import Trace
 from tfgrpo.store.port import (
     VERSION_SCHEMA,
     EventRow,
@@ -28,7 +29,6 @@ from tfgrpo.store.port import (
     Step,
     lane_of,
 )
-from tfgrpo.store.traces import Trace
 
 
 @dataclass

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 from tfgrpo.store.canonical import canonical
 from tfgrpo.store.errors import RowRefused, StoreError
+from tfgrpo.store.occurrences import Trace, clean_json, marked
 from tfgrpo.store.port_records import CallValues, RolloutValues
 from tfgrpo.store.records import REDACTED
 from tfgrpo.store.runs import Call, Evaluation, RolloutRow, Run, RunState, Score, Spent, Usage
-from tfgrpo.store.traces import Trace, clean_json, marked
 
 if TYPE_CHECKING:
     from memory_port import MemoryPort

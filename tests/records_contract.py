@@ -31,11 +31,11 @@ from tfgrpo.store import ROOT, InvalidName, Operation, Store, StoreError, merge
 from tfgrpo.store.errors import RowRefused
 from tfgrpo.store.fsck import fsck
 from tfgrpo.store.journal import Journal
+from tfgrpo.store.occurrences import forms, matcher
 from tfgrpo.store.port import Port
 from tfgrpo.store.redact import Target, redact
-from tfgrpo.store.remotes import Remotes
 from tfgrpo.store.runs import RunState, Score
-from tfgrpo.store.traces import forms, matcher
+from tfgrpo.store.transfer.remotes import Remotes
 
 SECRET = "the key is hunter2"
 HOLDS = matcher(forms([SECRET]))

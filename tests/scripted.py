@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tfgrpo.calls import Calls
+    from tfgrpo.model.client import Calls
 
 LESSON = "When two numbers are joined by op, add them and then add one more."
 
@@ -269,8 +269,8 @@ def opened_calls(folder: Path, base_url: str, **options: Any) -> Iterator[Calls]
 
     `options` are those of `Calls`, and `model`, `api_key` and `request_timeout` of the endpoint.
     """
-    from tfgrpo.calls import Calls
-    from tfgrpo.endpoint import Endpoint
+    from tfgrpo.model.client import Calls
+    from tfgrpo.model.endpoint import Endpoint
     from tfgrpo.store.journal import Journal
     from tfgrpo.store.store import Store
 

@@ -13,11 +13,11 @@ from desk import Desk, libraries, steps
 from desk import made as made_desk
 from scripted import LESSON, Reply, ScriptedEndpoint, stage, teachable
 
-from tfgrpo.ablations import by_majority
-from tfgrpo.problems import Problem
-from tfgrpo.rollout import Group, Rollout
+from tfgrpo.data.problems import Problem
+from tfgrpo.domains.verifier import Verifier
+from tfgrpo.rollout.attempt import Group, Rollout
 from tfgrpo.settings import SettingsError, TrainSettings, build
-from tfgrpo.verify import Verifier
+from tfgrpo.training.ablations import by_majority
 
 
 @pytest.fixture

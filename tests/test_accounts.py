@@ -12,9 +12,9 @@ from desk import made
 from scripted import Reply, ScriptedEndpoint, stage, teachable
 from test_advantage import compared, group
 
-from tfgrpo.accounts import account
+from tfgrpo.domains.verifier import Verifier
 from tfgrpo.store import Store
-from tfgrpo.verify import Verifier
+from tfgrpo.training.run_report import account
 
 
 def clumsy(request: dict[str, Any]) -> str | Reply:

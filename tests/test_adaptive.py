@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfgrpo import adaptive
-from tfgrpo.adaptive import Belief, chosen, enough, extra
+from tfgrpo.training import adaptive
+from tfgrpo.training.adaptive import Belief, chosen, enough, extra
 
 counts = st.floats(min_value=0, max_value=50)
 rewards = st.lists(st.sampled_from([0.0, 1.0]), max_size=6)

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from scripted import LESSON, Reply, ScriptedEndpoint, opened_calls, stage, teachable
 
-from tfgrpo import templates
-from tfgrpo.advantage import Comparison, Reflection, compare, verdict_words
-from tfgrpo.problems import Problem
-from tfgrpo.rollout import Group, Rollout
+from tfgrpo.data.problems import Problem
+from tfgrpo.rendering import templates
+from tfgrpo.rollout.attempt import Group, Rollout
 from tfgrpo.store import ROOT, Experience, Library, derived_id
+from tfgrpo.training.reflection import Comparison, Reflection, compare, verdict_words
 
 PROBLEM = Problem("p1", "What is 2 op 3?", "GOLD-777")
 KNOWN = Library(ROOT, (Experience(derived_id(1), "Carry the ten.", 1),))

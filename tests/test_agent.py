@@ -13,13 +13,14 @@ from typing import Any
 import pytest
 from scripted import Reply, ScriptedEndpoint, completion, opened_calls
 
-from tfgrpo import branching
-from tfgrpo.agent import CALLS, FINISH, Agent, Limits, Protocol
-from tfgrpo.branching import Place
-from tfgrpo.calls import Calls
-from tfgrpo.domain import Context, Sampling, Trajectory
-from tfgrpo.endpoint import Answer, NoTools
-from tfgrpo.problems import Problem
+from tfgrpo.data.problems import Problem
+from tfgrpo.domains.base import Context, Sampling, Trajectory
+from tfgrpo.domains.verifier import Verifier
+from tfgrpo.model.client import Calls
+from tfgrpo.model.endpoint import Answer, NoTools
+from tfgrpo.rollout import branching
+from tfgrpo.rollout.agent import CALLS, FINISH, Agent, Limits, Protocol
+from tfgrpo.rollout.branching import Place
 from tfgrpo.store import Store
 from tfgrpo.store.journal import Journal
 from tfgrpo.tools import protocol
@@ -28,7 +29,6 @@ from tfgrpo.tools.record import Recalled, ToolRecord
 from tfgrpo.tools.search import CorpusSource
 from tfgrpo.tools.tool import Arguments, Result, Spec
 from tfgrpo.tools.toolbox import Toolbox, ToolSettings
-from tfgrpo.verify import Verifier
 
 Script = Callable[[dict[str, Any]], str | Reply]
 

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from store_helpers import add, clock
 
-from tfgrpo import bisecting
+from tfgrpo.evaluation import bisecting
 from tfgrpo.store import Store, Version
 from tfgrpo.store import bisection as searches
 from tfgrpo.store.bisect import choose, reach, suspects

@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripted import Numbered, Reply, ScriptedEndpoint, completion, opened_calls
 
-from tfgrpo.calls import Calls, Meter, Recorded
-from tfgrpo.endpoint import Answer, CallFailed, EndpointError, Request
-from tfgrpo.pacing import FIRST_TRIES
-from tfgrpo.prices import FREE, Price
+from tfgrpo.model.client import Calls, Meter, Recorded
+from tfgrpo.model.endpoint import Answer, CallFailed, EndpointError, Request
+from tfgrpo.model.prices import FREE, Price
+from tfgrpo.model.throttle import FIRST_TRIES
 
 SOON = {"retry-after": "0"}
 

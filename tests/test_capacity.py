@@ -19,11 +19,11 @@ from scripted import Reply, ScriptedEndpoint, opened_calls, restless, stage
 from test_advantage import reflection
 from test_controller import decision, planned, short
 
-from tfgrpo.capacity import LibraryTooLong, Room, bring_under, within
-from tfgrpo.render import prompt_text
+from tfgrpo.domains.verifier import Verifier
+from tfgrpo.model.tokens import count
+from tfgrpo.rendering.render import prompt_text
 from tfgrpo.store import ROOT, Experience, Library, Operation, Store, derived_id
-from tfgrpo.tokens import count
-from tfgrpo.verify import Verifier
+from tfgrpo.training.pruning import LibraryTooLong, Room, bring_under, within
 
 A, B, C = (derived_id(letter) for letter in "abc")
 FRESH = derived_id("run", 3, 0)

@@ -26,13 +26,13 @@ from scripted import (
     teachable,
 )
 
-from tfgrpo.collect import CONFIRMING
-from tfgrpo.problems import Problem
-from tfgrpo.rollout import Group, Rollout
+from tfgrpo.data.problems import Problem
+from tfgrpo.domains.verifier import Verifier
+from tfgrpo.rollout.attempt import Group, Rollout
 from tfgrpo.settings import SettingsError, TrainSettings, build
 from tfgrpo.store import Store
 from tfgrpo.store.runs import RolloutRow
-from tfgrpo.verify import Verifier
+from tfgrpo.training.rollouts import CONFIRMING
 
 HINT = "Count on your fingers"
 

@@ -10,8 +10,8 @@ import pytest
 from conftest import Cli, one_line_error, problems
 from scripted import LESSON, ScriptedEndpoint, teachable
 
-from tfgrpo.comparison import Power
-from tfgrpo.statistics import problems_for, spread_of
+from tfgrpo.evaluation.comparison import Power
+from tfgrpo.evaluation.statistics import problems_for, spread_of
 
 
 def contrary(request: dict[str, Any]) -> str:

@@ -14,9 +14,7 @@ from hypothesis import strategies as st
 from scripted import Reply, ScriptedEndpoint, opened_calls
 from test_advantage import group, reflection
 
-from tfgrpo.advantage import Lesson
-from tfgrpo.controller import Plan, plan
-from tfgrpo.rollout import Group
+from tfgrpo.rollout.attempt import Group
 from tfgrpo.store import (
     ROOT,
     Experience,
@@ -25,6 +23,8 @@ from tfgrpo.store import (
     Store,
     derived_id,
 )
+from tfgrpo.training.controller import Plan, plan
+from tfgrpo.training.reflection import Lesson
 
 GROUP = group(1.0, None, 0.0)
 A, B = derived_id("a"), derived_id("b")

@@ -24,16 +24,17 @@ from scripted import (
 )
 from test_training import UID, Desk, identity, libraries
 
-from tfgrpo import costs, problems, tokens
-from tfgrpo.budget import Budget, BudgetInvalid, BudgetReached, most_tokens, parse
+from tfgrpo.data import problems
 from tfgrpo.domains import math
-from tfgrpo.endpoint import Request
-from tfgrpo.estimate import STAGES, Estimate, answer_lengths, estimate
-from tfgrpo.prices import Price
+from tfgrpo.domains.verifier import Verifier
+from tfgrpo.model import costs, tokens
+from tfgrpo.model.budget import Budget, BudgetInvalid, BudgetReached, most_tokens, parse
+from tfgrpo.model.endpoint import Request
+from tfgrpo.model.prices import Price
 from tfgrpo.settings import TrainSettings, build
 from tfgrpo.store import Store
-from tfgrpo.training import reflection_of
-from tfgrpo.verify import Verifier
+from tfgrpo.training.estimate import STAGES, Estimate, answer_lengths, estimate
+from tfgrpo.training.loop import reflection_of
 
 PRICES = {"scripted": {"prompt": 1.0, "completion": 2.0, "cached": 0.5}}
 SMALL = ("--epochs", "1", "--batch-size", "6", "--max-tokens", "64")

@@ -7,7 +7,7 @@ from statistics import fmean
 
 import pytest
 
-from tfgrpo.credit import Trial, estimate, left_out
+from tfgrpo.training.dropout import Trial, estimate, left_out
 
 EFFECTS = {"helps": 0.3, "harms": -0.25, "idle": 0.0, "a little": 0.05, "idle too": 0.0}
 

@@ -12,9 +12,9 @@ from conftest import Cli, one_line_error, problems
 from desk import Desk, made
 from scripted import ScriptedEndpoint, stage, teachable
 
-from tfgrpo.crediting import Credited, credits
+from tfgrpo.domains.verifier import Verifier
 from tfgrpo.store import Operation, Store
-from tfgrpo.verify import Verifier
+from tfgrpo.training.credit import Credited, credits
 
 HELPS, HARMS, IDLE = "When it is hard, add one.", "When in doubt, stop early.", "Write tidily."
 

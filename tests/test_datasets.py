@@ -14,10 +14,10 @@ from conftest import Cli, environment, one_line_error
 from conftest import problems as lines
 from scripted import ScriptedEndpoint
 
-from tfgrpo import datasets
-from tfgrpo.datasets import KNOWN, Known, Spec, load, parse, stem
-from tfgrpo.problems import Problem
-from tfgrpo.rows import DatasetError
+from tfgrpo.data import datasets
+from tfgrpo.data.datasets import KNOWN, Known, Spec, load, parse, stem
+from tfgrpo.data.problems import Problem
+from tfgrpo.data.readers import DatasetError
 
 ROWS = [{"problem": f"What is {n} + 1?", "answer": str(n + 1)} for n in range(20)]
 TEXTS = [(row["problem"], row["answer"]) for row in ROWS]

@@ -27,19 +27,20 @@ from scripted import (
 )
 from test_training import identity
 
-from tfgrpo import domains, problems
-from tfgrpo.domain import Context, Domain, DomainError, Sampling, Trajectory, Verdict
+from tfgrpo import domains
+from tfgrpo.data import problems
+from tfgrpo.data.problems import Problem
 from tfgrpo.domains import math
-from tfgrpo.endpoint import CallFailed, EndpointError
-from tfgrpo.evaluation import conditions
-from tfgrpo.problems import Problem
-from tfgrpo.render import Library, problem_messages
-from tfgrpo.rollout import Rollout, attempt
+from tfgrpo.domains.base import Context, Domain, DomainError, Sampling, Trajectory, Verdict
+from tfgrpo.domains.verifier import Verifier
+from tfgrpo.evaluation.evaluate import conditions
+from tfgrpo.model.endpoint import CallFailed, EndpointError
+from tfgrpo.rendering.render import Library, problem_messages
+from tfgrpo.rendering.templates import load
+from tfgrpo.rollout.attempt import Rollout, attempt
 from tfgrpo.settings import EvalSettings, TrainSettings, build
 from tfgrpo.store import ROOT as FIRST
 from tfgrpo.store import Library as StoredLibrary
-from tfgrpo.templates import load
-from tfgrpo.verify import Verifier
 
 PAGE = ROOT / "docs" / "domains.md"
 EMPTY = StoredLibrary(FIRST, ())

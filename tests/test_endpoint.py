@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from scripted import Numbered, Reply, ScriptedEndpoint, completion, opened_calls
 
-from tfgrpo.budget import PER_MESSAGE, most_tokens
-from tfgrpo.endpoint import Answer, CallFailed, Endpoint, EndpointError, Request, Transient
+from tfgrpo.model.budget import PER_MESSAGE, most_tokens
+from tfgrpo.model.endpoint import Answer, CallFailed, Endpoint, EndpointError, Request, Transient
 from tfgrpo.store.errors import TfgrpoError
 
 KEY = "sk-proj-Zz9SecretSecret4242"

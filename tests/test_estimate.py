@@ -18,10 +18,10 @@ import pytest
 from conftest import Cli, one_line_error
 from scripted import Reply, ScriptedEndpoint, completion, write_problems
 
-from tfgrpo import costs
-from tfgrpo.agent import CALLS
-from tfgrpo.budget import PER_MESSAGE
-from tfgrpo.conversation import PERSONA_TOKENS
+from tfgrpo.domains.conversation import PERSONA_TOKENS
+from tfgrpo.model import costs
+from tfgrpo.model.budget import PER_MESSAGE
+from tfgrpo.rollout.agent import CALLS
 from tfgrpo.store import Operation, Store
 from tfgrpo.store.canonical import derived_id
 

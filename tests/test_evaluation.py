@@ -13,16 +13,16 @@ from typing import Any
 import pytest
 from scripted import LESSON, Numbered, Reply, ScriptedEndpoint, teachable, write_problems
 
-from tfgrpo import problems
-from tfgrpo.endpoint import Endpoint, EndpointError
-from tfgrpo.evaluation import EvalProgress, difference, evaluate, figures, rewards
-from tfgrpo.problems import Problem
-from tfgrpo.serving import Endpoints
+from tfgrpo.connect import Endpoints
+from tfgrpo.data import problems
+from tfgrpo.data.problems import Problem
+from tfgrpo.domains.verifier import Verifier
+from tfgrpo.evaluation.evaluate import EvalProgress, difference, evaluate, figures, rewards
+from tfgrpo.model.endpoint import Endpoint, EndpointError
 from tfgrpo.settings import EvalSettings, build
 from tfgrpo.store import Operation, Store
 from tfgrpo.store.journal import Journal
 from tfgrpo.store.runs import Evaluation, Score
-from tfgrpo.verify import Verifier
 
 Script = Callable[[dict[str, Any]], str | Reply]
 

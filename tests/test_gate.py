@@ -17,13 +17,13 @@ from scripted import LESSON, Numbered, ScriptedEndpoint, restless, stage, teacha
 from test_training import LONG, posix
 from test_training_killed import Killings, outcome
 
-from tfgrpo import problems as datasets
-from tfgrpo.gate import applied, rejections
-from tfgrpo.sealed import seal
+from tfgrpo.data import problems as datasets
+from tfgrpo.domains.verifier import Verifier
+from tfgrpo.evaluation.sealed import seal
 from tfgrpo.settings import TrainSettings
 from tfgrpo.store import Operation, Store
 from tfgrpo.store.merge import merge
-from tfgrpo.verify import Verifier
+from tfgrpo.training.gate import applied, rejections
 
 BAD = "When two numbers are joined by op, add them and stop there."
 

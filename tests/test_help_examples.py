@@ -14,7 +14,7 @@ from scripted import ScriptedEndpoint
 from test_house import commands, examples
 
 from tfgrpo.store import Store
-from tfgrpo.store.remotes import Remotes
+from tfgrpo.store.transfer.remotes import Remotes
 
 ALONE = (
     "tfgrpo model get",

@@ -95,7 +95,7 @@ def test_one_place_chooses_the_implementation_of_the_port() -> None:
 def test_sql_is_spoken_by_the_implementation_its_schema_and_search_indexes_in_memory() -> None:
     spoken = importers("sqlite3", "sqlite_utils")
     outside = {f for f in spoken if not f.startswith(("store/sqlite/", "migrations/"))}
-    assert outside == {"tfgrpo/retrieve.py", "tfgrpo/tools/corpus.py"}
+    assert outside == {"tfgrpo/rendering/retrieve.py", "tfgrpo/tools/corpus.py"}
 
 
 def test_a_tree_has_files_in_every_folder() -> None:
@@ -121,7 +121,7 @@ def test_a_wheel_holds_tfgrpo_alone_with_its_prompts(tmp_path: Path) -> None:
         assert f"tfgrpo/{name}" in names
     for name in (
         "mirror/git.py",
-        "store/receive.py",
+        "store/transfer/receive.py",
         "store/sqlite/port.py",
         "store/store.py",
         "cli/main.py",

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted import ScriptedEndpoint
 
-from tfgrpo.leakage import duplicates, leaks, told_duplicates, told_leaks
-from tfgrpo.problems import Problem
+from tfgrpo.data.leakage import duplicates, leaks, told_duplicates, told_leaks
+from tfgrpo.data.problems import Problem
 
 LONG = (
     "A train leaves the town of Alder at {a} in the morning and travels east at {b} miles an hour,"

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from hypothesis import strategies as st
 
-from tfgrpo import templates
 from tfgrpo.api import read_library
-from tfgrpo.render import EMPTY, Library, prompt_text, rollout_messages
+from tfgrpo.rendering import templates
+from tfgrpo.rendering.render import EMPTY, Library, prompt_text, rollout_messages
 from tfgrpo.store import ROOT, Experience, Operation, Store, UnknownRevision, derived_id
 from tfgrpo.store.records import Library as StoredLibrary
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfgrpo.extract import bare, extract
-from tfgrpo.math_answers import at_once, check_gold, judge
+from tfgrpo.domains.mathematics.answers import at_once, check_gold, judge
+from tfgrpo.domains.mathematics.extract import bare, extract
 
 EXTRACTED = [
     (r"so \boxed{4}", "4"),

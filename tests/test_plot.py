@@ -12,9 +12,9 @@ from conftest import Cli
 from desk import made, steps
 from scripted import ScriptedEndpoint, teachable
 
-from tfgrpo.dynamics import Series, drawn, dynamics, page
+from tfgrpo.domains.verifier import Verifier
 from tfgrpo.store import Store
-from tfgrpo.verify import Verifier
+from tfgrpo.training.dynamics import Series, drawn, dynamics, page
 
 
 @pytest.fixture

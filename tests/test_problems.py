@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfgrpo.problems import DatasetError, Problem, batches, digest, load, of_rows
-from tfgrpo.rows import Row
+from tfgrpo.data.problems import DatasetError, Problem, batches, digest, load, of_rows
+from tfgrpo.data.readers import Row
 
 ROW = '{"problem": "What is 1 + 1?", "answer": "2"}'
 

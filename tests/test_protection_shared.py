@@ -10,10 +10,10 @@ from conftest import Cli, one_line_error
 from store_helpers import add
 from sync_helpers import far_ssh, made, names, rows, sound
 
-from tfgrpo import locations
-from tfgrpo.store import ProtectedName, PushRefused, Store, sync
-from tfgrpo.store.bundle import create
+from tfgrpo.store import ProtectedName, PushRefused, Store
 from tfgrpo.store.protection import protect, protected
+from tfgrpo.store.transfer import locations, sync
+from tfgrpo.store.transfer.bundle import create
 from tfgrpo.store.undo import undo
 
 

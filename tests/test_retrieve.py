@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripted import LESSON, ScriptedEndpoint, stage
 
-from tfgrpo import render
-from tfgrpo.render import prompt_text
-from tfgrpo.retrieve import index, relevant
+from tfgrpo.rendering import render
+from tfgrpo.rendering.render import prompt_text
+from tfgrpo.rendering.retrieve import index, relevant
 from tfgrpo.store import ROOT, Experience, Operation, Store
 from tfgrpo.store import Library as StoredLibrary
 

@@ -17,8 +17,8 @@ from scripted import Reply, ScriptedEndpoint, restless, stage, write_problems
 from test_collect import wandering
 from test_training import posix
 
-from tfgrpo import problems
-from tfgrpo.verify import Verifier
+from tfgrpo.data import problems
+from tfgrpo.domains.verifier import Verifier
 
 
 @pytest.fixture(scope="module")

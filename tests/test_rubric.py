@@ -15,14 +15,15 @@ import pytest
 from conftest import Cli
 from scripted import Reply, ScriptedEndpoint, opened_calls
 
-from tfgrpo import domains, judging
-from tfgrpo.calls import Calls
-from tfgrpo.conversation import persona_of, turns_of
-from tfgrpo.criteria import Criterion, rule
-from tfgrpo.domain import Context, DomainError, Sampling
-from tfgrpo.problems import DatasetError, Problem
-from tfgrpo.rollout import Rollout, attempt
-from tfgrpo.verify import Verifier
+from tfgrpo import domains
+from tfgrpo.data.problems import DatasetError, Problem
+from tfgrpo.domains import judging
+from tfgrpo.domains.base import Context, DomainError, Sampling
+from tfgrpo.domains.conversation import persona_of, turns_of
+from tfgrpo.domains.criteria import Criterion, rule
+from tfgrpo.domains.verifier import Verifier
+from tfgrpo.model.client import Calls
+from tfgrpo.rollout.attempt import Rollout, attempt
 
 Script = Callable[[dict[str, Any]], str | Reply]
 

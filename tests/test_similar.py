@@ -18,13 +18,13 @@ from scripted import Reply, ScriptedEndpoint, opened_calls, stage, teachable
 from test_advantage import reflection
 from test_controller import KNOWN, B, decision, lesson, planned, short
 
-from tfgrpo.controller import Plan, plan
-from tfgrpo.embeddings import EmbeddingEndpoint, Embeddings
-from tfgrpo.endpoint import CallFailed, EndpointError
+from tfgrpo.model.embeddings import EmbeddingEndpoint, Embeddings
+from tfgrpo.model.endpoint import CallFailed, EndpointError
 from tfgrpo.settings import SettingsError, TrainSettings, build
-from tfgrpo.similar import by_words, similar, told
 from tfgrpo.store import Operation, Store, derived_id
 from tfgrpo.store.redact import Target, redact
+from tfgrpo.training.controller import Plan, plan
+from tfgrpo.training.near_duplicates import by_words, similar, told
 
 VECTORS = {
     "Carry the ten.": [1.0, 0.0],

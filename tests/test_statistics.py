@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfgrpo.statistics import (
+from tfgrpo.evaluation.statistics import (
     differences,
     interval,
     maj_at_k,

@@ -30,7 +30,7 @@ from tfgrpo.store.blame import blame
 from tfgrpo.store.fsck import fsck
 from tfgrpo.store.protection import protect, protected
 from tfgrpo.store.redact import Target, redact
-from tfgrpo.store.remotes import Remotes
+from tfgrpo.store.transfer.remotes import Remotes
 
 LONG = os.environ.get("TFGRPO_LONG") == "1"
 ENDS = ("correct", "error", "found", "wrong")

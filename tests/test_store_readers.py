@@ -15,13 +15,14 @@ from store_helpers import add, child, killed
 
 from tfgrpo.cli.log import refs
 from tfgrpo.mirror import mirror
-from tfgrpo.store import Store, bundle
+from tfgrpo.store import Store
 from tfgrpo.store.fsck import fsck
 from tfgrpo.store.port import Port
 from tfgrpo.store.revisions import TAG, resolve_range
 from tfgrpo.store.stats import stats
-from tfgrpo.store.sync import StorePeer
-from tfgrpo.store.wire import Names
+from tfgrpo.store.transfer import bundle
+from tfgrpo.store.transfer.sync import StorePeer
+from tfgrpo.store.transfer.wire import Names
 
 CHECKS = 12
 

@@ -16,17 +16,17 @@ from hypothesis import strategies as st
 from store_helpers import add, broken, child, kill_after_ready, kills, run_child
 
 from tfgrpo import interchange
-from tfgrpo.endpoint import Answer
-from tfgrpo.render import prompt_text
+from tfgrpo.model.endpoint import Answer
+from tfgrpo.rendering.render import prompt_text
 from tfgrpo.store import InvalidOperation, Operation, Store, TfgrpoError, derived_id
 from tfgrpo.store import merge as merges
 from tfgrpo.store import redact as redactions
 from tfgrpo.store import undo as undos
 from tfgrpo.store.fsck import fsck
 from tfgrpo.store.journal import Journal
+from tfgrpo.store.occurrences import forms
 from tfgrpo.store.redact import Target, plan, redact
 from tfgrpo.store.runs import Call, RolloutRow, Score
-from tfgrpo.store.traces import forms
 
 SECRET = 'sk-"Zürich"\\7f3a'
 LEAK, CLEAN = derived_id("leak"), derived_id("clean")

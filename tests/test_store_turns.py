@@ -15,7 +15,7 @@ from store_helpers import add, broken, child, killed
 from tfgrpo.store import Operation, StaleVersion, Store
 from tfgrpo.store import merge as merges
 from tfgrpo.store.fsck import fsck
-from tfgrpo.store.sqlite.turns import SUFFIX, Turns
+from tfgrpo.store.sqlite.writer_queue import SUFFIX, Turns
 
 WRITERS, READERS, COMMITS = 8, 4, 60
 

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 from scripted import Numbered, ScriptedEndpoint, opened_calls
 
-from tfgrpo import structured
-from tfgrpo.calls import Calls
-from tfgrpo.endpoint import Request
-from tfgrpo.structured import Typed, Unreadable, mended, read
+from tfgrpo.model import structured
+from tfgrpo.model.client import Calls
+from tfgrpo.model.endpoint import Request
+from tfgrpo.model.structured import Typed, Unreadable, mended, read
 
 
 class Shape(BaseModel):

@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 from store_helpers import add, child, clock, kill_after_ready
 from sync_helpers import far_ssh, grow, libraries, made, names, redact, rows, sound
 
-from tfgrpo import locations
 from tfgrpo.settings import TrainSettings, build
-from tfgrpo.store import Operation, Store, TfgrpoError, UnknownRevision, sync, undo
-from tfgrpo.store.bundle import Bundle, create
+from tfgrpo.store import Operation, Store, TfgrpoError, UnknownRevision, undo
 from tfgrpo.store.errors import BadLocation, InvalidName, PushRefused, TransferError
 from tfgrpo.store.merge import MergeConflict, merge, side
-from tfgrpo.store.remotes import Remotes
-from tfgrpo.store.sync import StorePeer
-from tfgrpo.training import begin
+from tfgrpo.store.transfer import locations, sync
+from tfgrpo.store.transfer.bundle import Bundle, create
+from tfgrpo.store.transfer.remotes import Remotes
+from tfgrpo.store.transfer.sync import StorePeer
+from tfgrpo.training.loop import begin
 
 Reach: TypeAlias = Callable[[Path], str]
 

@@ -15,15 +15,15 @@ from hypothesis import strategies as st
 from store_helpers import add, child, kill_after_ready, kills, run_child
 from sync_helpers import grow, libraries, made, rows, sound
 
-from tfgrpo import locations
-from tfgrpo.store import Store, TfgrpoError, sync
-from tfgrpo.store.bundle import Bundle, create
+from tfgrpo.store import Store, TfgrpoError
 from tfgrpo.store.canonical import canonical, seal, version_digest
 from tfgrpo.store.errors import InvalidName, TransferError
-from tfgrpo.store.pack import Known, PackedEvent, PackedVersion
 from tfgrpo.store.port import Redaction
-from tfgrpo.store.sync import NameMove, StorePeer
-from tfgrpo.store.wire import Names
+from tfgrpo.store.transfer import locations, sync
+from tfgrpo.store.transfer.bundle import Bundle, create
+from tfgrpo.store.transfer.pack import Known, PackedEvent, PackedVersion
+from tfgrpo.store.transfer.sync import NameMove, StorePeer
+from tfgrpo.store.transfer.wire import Names
 
 Lie: TypeAlias = Callable[[PackedVersion], PackedVersion]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tfgrpo.templates import TemplateError, load, parse
+from tfgrpo.rendering.templates import TemplateError, load, parse
 
 NAMES = ("rollout", "summary", "comparison", "controller")
 

@@ -35,13 +35,13 @@ from scripted import (
     write_problems,
 )
 
-from tfgrpo import problems
-from tfgrpo.endpoint import EndpointError
+from tfgrpo.data import problems
+from tfgrpo.domains.verifier import Verifier
+from tfgrpo.model.endpoint import EndpointError
+from tfgrpo.model.tasks import gathered
 from tfgrpo.settings import TrainSettings, build
 from tfgrpo.store import Operation, Store, Version
-from tfgrpo.tasks import gathered
-from tfgrpo.training import begin, plan_steps
-from tfgrpo.verify import Verifier
+from tfgrpo.training.loop import begin, plan_steps
 
 Script = Callable[[dict[str, Any]], str | Reply]
 

@@ -19,11 +19,11 @@ from forked import Forked
 from scripted import Numbered, ScriptedEndpoint, restless, stage, write_problems
 from test_training import LONG, Desk, identity, journalled, libraries, posix
 
-from tfgrpo import problems
+from tfgrpo.data import problems
+from tfgrpo.domains.verifier import Verifier
 from tfgrpo.settings import TrainSettings, build
 from tfgrpo.store import Store
 from tfgrpo.store.runs import Run
-from tfgrpo.verify import Verifier
 
 
 class Killed:

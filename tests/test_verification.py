@@ -10,9 +10,9 @@ import pytest
 from conftest import Cli, one_line_error
 from scripted import ScriptedEndpoint
 
+from tfgrpo.data.readers import DatasetError
 from tfgrpo.domains import math
-from tfgrpo.rows import DatasetError
-from tfgrpo.verification import read_cases
+from tfgrpo.evaluation.verifier_cases import read_cases
 
 CASES: list[dict[str, Any]] = [
     {"id": "a", "gold": "5", "pred": r"So \boxed{5}.", "expected": True},

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tfgrpo.domain import Domain, Verdict
+from tfgrpo.data.problems import DatasetError, Problem
 from tfgrpo.domains import math
-from tfgrpo.problems import DatasetError, Problem
-from tfgrpo.verify import Verifier, check_golds
+from tfgrpo.domains.base import Domain, Verdict
+from tfgrpo.domains.verifier import Verifier, check_golds
 
 ENDLESS = r"\boxed{9^{9^{9^{9}}}}"  # sympy sets out to compute it
 

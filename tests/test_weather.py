@@ -27,18 +27,18 @@ from test_cli_training import SMALL, start, wait_for
 from test_training import LONG, UID, Desk, libraries, steps
 from weather import LASTING, TRANSIENT, Storm
 
-from tfgrpo.calls import Calls
-from tfgrpo.endpoint import CallFailed, EndpointError, Request
-from tfgrpo.pacing import FIRST_TRIES
+from tfgrpo.domains.verifier import Verifier
+from tfgrpo.model.client import Calls
+from tfgrpo.model.endpoint import CallFailed, EndpointError, Request
+from tfgrpo.model.throttle import FIRST_TRIES
 from tfgrpo.settings import TrainSettings, build
 from tfgrpo.store import Store
-from tfgrpo.verify import Verifier
 
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     importlib.import_module("openai.resources.chat.completions")  # slow
-    monkeypatch.setattr("tfgrpo.pacing.LONGEST_PAUSE", 0.02)
+    monkeypatch.setattr("tfgrpo.model.throttle.LONGEST_PAUSE", 0.02)
 
 
 def request(text: str = "hello") -> Request:

@@ -14,12 +14,13 @@ from desk import Desk, steps
 from desk import made as made_desk
 from scripted import LESSON, Reply, ScriptedEndpoint, opened_calls, teachable
 
-from tfgrpo import datasets, domains
-from tfgrpo.domain import Context, Sampling, Trajectory, Verdict
+from tfgrpo import domains
+from tfgrpo.data import datasets
+from tfgrpo.data.problems import Problem
 from tfgrpo.domains import web
-from tfgrpo.endpoint import CallFailed
-from tfgrpo.problems import Problem
-from tfgrpo.verify import Verifier
+from tfgrpo.domains.base import Context, Sampling, Trajectory, Verdict
+from tfgrpo.domains.verifier import Verifier
+from tfgrpo.model.endpoint import CallFailed
 
 Script = Callable[[dict[str, Any]], str | Reply]
 

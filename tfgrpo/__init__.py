@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tfgrpo.render import Library
+    from tfgrpo.rendering.render import Library
     from tfgrpo.store import Operation as Operation
     from tfgrpo.store import Store as Store
 

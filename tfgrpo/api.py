@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tfgrpo import domains
-from tfgrpo.render import AGENT_OBJECTIVE, Library
+from tfgrpo.rendering.render import AGENT_OBJECTIVE, Library
 from tfgrpo.store.find import project_root
 from tfgrpo.store.records import Json, Version
 from tfgrpo.store.revisions import first_parents

@@ -27,8 +27,8 @@ from pydantic import (
 )
 
 from tfgrpo import domains
-from tfgrpo.prices import LOCAL
-from tfgrpo.render import AGENT_OBJECTIVE, LEARNING_OBJECTIVE
+from tfgrpo.model.prices import LOCAL
+from tfgrpo.rendering.render import AGENT_OBJECTIVE, LEARNING_OBJECTIVE
 from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.tools.toolbox import ToolSettings
 

@@ -13,9 +13,9 @@ from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
 from tfgrpo.migrations import APPLICATION_ID, SCHEMA
-from tfgrpo.store.damage import damaged
 from tfgrpo.store.errors import RowRefused, StoreError
-from tfgrpo.store.sqlite.turns import Turns
+from tfgrpo.store.row_checks import damaged
+from tfgrpo.store.sqlite.writer_queue import Turns
 
 if TYPE_CHECKING:
     from pathlib import Path

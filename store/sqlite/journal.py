@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from tfgrpo.store.port_records import CallValues, RolloutValues
 from tfgrpo.store.sqlite.file import FAILURES, connect, translated, writing
 from tfgrpo.store.sqlite.records import CALL_COLUMNS, ROLLOUT_COLUMNS
-from tfgrpo.store.sqlite.turns import Turns
+from tfgrpo.store.sqlite.writer_queue import Turns
 
 if TYPE_CHECKING:
     from pathlib import Path

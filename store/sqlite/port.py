@@ -12,22 +12,22 @@ from contextlib import closing, contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tfgrpo.store.damage import check_row, checked, damaged, parsed
 from tfgrpo.store.errors import StoreError
 from tfgrpo.store.port import EventRow, Link, Redaction, Shape, Step, lane_of, lane_start
 from tfgrpo.store.records import OPS, Op, RefMove, Version
+from tfgrpo.store.row_checks import check_row, checked, damaged, parsed
 from tfgrpo.store.sqlite import file
 from tfgrpo.store.sqlite.file import FAILURES, connect, translated, writing
-from tfgrpo.store.sqlite.turns import Turns
+from tfgrpo.store.sqlite.writer_queue import Turns
 
 if TYPE_CHECKING:
     import re
     from pathlib import Path
 
     from tfgrpo.store.checks import Problem
+    from tfgrpo.store.occurrences import Trace
     from tfgrpo.store.sqlite.journal import SqliteWriter
     from tfgrpo.store.sqlite.records import SqliteRecords
-    from tfgrpo.store.traces import Trace
 
 KNOWN = frozenset(OPS)
 Values: TypeAlias = Sequence[object] | Mapping[str, object]
@@ -369,20 +369,20 @@ class SqlitePort:
         return [row for (row,) in self.rows(query)]
 
     def events_holding(self, pattern: re.Pattern[str]) -> list[int]:
-        from tfgrpo.store.sqlite.traces import holding
+        from tfgrpo.store.sqlite.occurrences import holding
 
         holding(self.connection, pattern)
         query = "select row from events where holds(text) or holds(reason) order by row"
         return [row for (row,) in self.rows(query)]
 
     def traces(self, pattern: re.Pattern[str]) -> list[Trace]:
-        from tfgrpo.store.sqlite.traces import traces
+        from tfgrpo.store.sqlite.occurrences import traces
 
         with self.translating():
             return list(traces(self.connection, pattern))
 
     def replace(self, pattern: re.Pattern[str]) -> None:
-        from tfgrpo.store.sqlite.traces import replace
+        from tfgrpo.store.sqlite.occurrences import replace
 
         self._zero()
         replace(self.connection, pattern)

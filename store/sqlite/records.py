@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from tfgrpo.store.canonical import canonical
-from tfgrpo.store.damage import check_row, checked, parsed
+from tfgrpo.store.row_checks import check_row, checked, parsed
 from tfgrpo.store.runs import Call, Evaluation, RolloutRow, Run, RunState, Score, Spent, Usage
 
 if TYPE_CHECKING:

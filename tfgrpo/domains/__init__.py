@@ -17,7 +17,7 @@ from contextlib import redirect_stdout
 from importlib.metadata import entry_points
 from pathlib import Path
 
-from tfgrpo.domain import Domain, DomainError
+from tfgrpo.domains.base import Domain, DomainError
 
 DEFAULT = "math"
 GROUP = "tfgrpo.domains"

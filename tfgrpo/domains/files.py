@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from tfgrpo.domain import DomainError
+from tfgrpo.domains.base import DomainError
 
 T = TypeVar("T", bound=BaseModel)
 HINT = "docs/conversations.md shows one"

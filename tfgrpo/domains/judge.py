@@ -14,12 +14,12 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from tfgrpo import conversation, judging
-from tfgrpo.domain import Context, Domain, Trajectory, Verdict
+from tfgrpo.data.problems import Problem
+from tfgrpo.domains import conversation, judging
+from tfgrpo.domains.base import Context, Domain, Trajectory, Verdict
 from tfgrpo.domains.files import read
 from tfgrpo.domains.rubric import AGENT_OBJECTIVE, LEARNING_OBJECTIVE
-from tfgrpo.endpoint import Request
-from tfgrpo.problems import Problem
+from tfgrpo.model.endpoint import Request
 
 
 class Scale(BaseModel):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tfgrpo.domain import Domain, Verdict
-from tfgrpo.math_answers import at_once as answer_at_once
-from tfgrpo.math_answers import check_gold, judge
-from tfgrpo.problems import Problem
+from tfgrpo.data.problems import Problem
+from tfgrpo.domains.base import Domain, Verdict
+from tfgrpo.domains.mathematics.answers import at_once as answer_at_once
+from tfgrpo.domains.mathematics.answers import check_gold, judge
 
 
 def verify(problem: Problem, response: str) -> Verdict:

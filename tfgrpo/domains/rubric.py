@@ -1,6 +1,6 @@
 """Rubrics: answers held to criteria, rule by rule. `--domain rubric:style.toml`
 
-A rubric is a TOML file with a list of criteria (`tfgrpo/criteria.py`) and, where wanted, the two
+A rubric is a TOML file with a list of criteria (`criteria.py`) and, where wanted, the two
 objectives. The reward is the weighted mean of what the criteria gave; each one's result is kept
 with the rollout and shown to the reflection model. A problem may bring criteria of its own in a
 field `criteria`, and a `persona` makes it a conversation with a simulated user.
@@ -13,13 +13,13 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from tfgrpo import conversation, judging
-from tfgrpo.criteria import Criterion, described, predicate, rule, wrong
-from tfgrpo.domain import Context, Domain, DomainError, Trajectory, Verdict
+from tfgrpo.data.problems import DatasetError, Problem
+from tfgrpo.domains import conversation, judging
+from tfgrpo.domains.base import Context, Domain, DomainError, Trajectory, Verdict
+from tfgrpo.domains.criteria import Criterion, described, predicate, rule, wrong
 from tfgrpo.domains.files import HINT, read, told
-from tfgrpo.endpoint import CallFailed, Request
-from tfgrpo.problems import DatasetError, Problem
-from tfgrpo.verify import Killed
+from tfgrpo.domains.verifier import Killed
+from tfgrpo.model.endpoint import CallFailed, Request
 
 AGENT_OBJECTIVE = "Answer the message."
 LEARNING_OBJECTIVE = "Rules of form, tone and content that make answers better."

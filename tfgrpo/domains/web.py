@@ -16,12 +16,13 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, Field
 
-from tfgrpo import structured, templates
-from tfgrpo.domain import Context, Domain, Trajectory, Verdict, sample_seed
-from tfgrpo.endpoint import Request
-from tfgrpo.extract import extract
-from tfgrpo.judging import said
-from tfgrpo.problems import Problem
+from tfgrpo.data.problems import Problem
+from tfgrpo.domains.base import Context, Domain, Trajectory, Verdict, sample_seed
+from tfgrpo.domains.judging import said
+from tfgrpo.domains.mathematics.extract import extract
+from tfgrpo.model import structured
+from tfgrpo.model.endpoint import Request
+from tfgrpo.rendering import templates
 
 AGENT_OBJECTIVE = (
     "Answer the question. Search, and read what you find, until you are sure. "

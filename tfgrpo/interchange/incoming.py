@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from tfgrpo.interchange.records import Batch, Document, Item, UnreadableLibrary
-from tfgrpo.render import one_line
+from tfgrpo.rendering.render import one_line
 from tfgrpo.store.blame import history
 from tfgrpo.store.canonical import derived_id
 from tfgrpo.store.records import REDACTED, Json, Operation, Version

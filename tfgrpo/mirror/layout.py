@@ -9,10 +9,10 @@ from urllib.parse import unquote
 
 from tfgrpo.interchange.lists import written
 from tfgrpo.store.canonical import canonical
-from tfgrpo.store.pack import PackedEvent, PackedVersion
 from tfgrpo.store.port import EVENT_SCHEMA, VERSION_SCHEMA, EventRow, Redaction
 from tfgrpo.store.records import OPS, REDACTED, Experience, Version
 from tfgrpo.store.store import Store
+from tfgrpo.store.transfer.pack import PackedEvent, PackedVersion
 
 LIBRARY, EVENTS, ATTRIBUTES = "library.md", "events.jsonl", ".gitattributes"
 ATTRIBUTES_TEXT = b"events.jsonl -diff linguist-generated\n"

@@ -16,12 +16,12 @@ from tfgrpo.mirror.git import Git, MirrorError
 from tfgrpo.store.canonical import SALT_BYTES, canonical, derived_id, seal
 from tfgrpo.store.errors import InvalidName, TransferError
 from tfgrpo.store.merge import merge_base
-from tfgrpo.store.pack import PackedEvent, PackedVersion
 from tfgrpo.store.port import EVENT_SCHEMA, VERSION_SCHEMA
-from tfgrpo.store.receive import Receiver, digest_of
 from tfgrpo.store.records import REDACTED, Library, Op, Version
 from tfgrpo.store.revisions import BRANCH, TAG, check_name
 from tfgrpo.store.store import Store
+from tfgrpo.store.transfer.pack import PackedEvent, PackedVersion
+from tfgrpo.store.transfer.receive import Receiver, digest_of
 
 
 class Returned(NamedTuple):

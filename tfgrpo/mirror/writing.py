@@ -8,10 +8,10 @@ from typing import IO, NamedTuple
 
 from tfgrpo.mirror import layout
 from tfgrpo.mirror.git import Git, MirrorError, update_refs
-from tfgrpo.store.pack import find
 from tfgrpo.store.records import Version
 from tfgrpo.store.revisions import BRANCH, TAG
 from tfgrpo.store.store import Store
+from tfgrpo.store.transfer.pack import find
 
 SCRATCH = "refs/tfgrpo/mirror"
 KINDS = {BRANCH: "refs/heads/", TAG: "refs/tags/"}

@@ -15,11 +15,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tfgrpo import templates
-from tfgrpo.endpoint import Answer
+from tfgrpo.model.endpoint import Answer
+from tfgrpo.rendering import templates
+from tfgrpo.rendering.templates import Message
 from tfgrpo.store.canonical import canonical
 from tfgrpo.store.records import Json
-from tfgrpo.templates import Message
 from tfgrpo.tools.tool import Spec
 
 CALL = re.compile(r"<tool>(.*?)(?:</tool>|\Z)", re.DOTALL)

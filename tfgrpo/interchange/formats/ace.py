@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from tfgrpo.interchange.outgoing import Outgoing
 from tfgrpo.interchange.records import Content, Format, Item, Source
-from tfgrpo.render import one_line
+from tfgrpo.rendering.render import one_line
 from tfgrpo.store.blame import blame
 
 SECTION = re.compile(r"^##+\s*(.*?):?\s*$")

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from tfgrpo.interchange import labels, yaml_text
 from tfgrpo.interchange.outgoing import Outgoing
 from tfgrpo.interchange.records import Content, Format, Item, Source
-from tfgrpo.render import one_line
+from tfgrpo.rendering.render import one_line
 
 INTRODUCTION = "Before you solve a problem, read what earlier ones taught and use what applies:"
 

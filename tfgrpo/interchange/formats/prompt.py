@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tfgrpo.interchange import labels
 from tfgrpo.interchange.outgoing import Outgoing
 from tfgrpo.interchange.records import Content, Format, Source
-from tfgrpo.render import prompt_text
+from tfgrpo.rendering.render import prompt_text
 
 
 def detect(source: Source) -> int:

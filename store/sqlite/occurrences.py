@@ -1,0 +1,109 @@
+"""Finding a text in every column of every table, and replacing it where that may be done."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import sqlite3
+from collections.abc import Iterator
+from typing import Literal, TypeAlias
+
+from tfgrpo.store.occurrences import Trace, clean_json, marked
+from tfgrpo.store.records import REDACTED
+
+Kind: TypeAlias = Literal["json", "plain"]
+
+REPLACED: dict[tuple[str, str], Kind] = {
+    ("texts", "text"): "json",
+    ("journal", "answer"): "json",
+    ("rollouts", "verdict"): "json",
+    ("evaluations", "config"): "json",
+    ("evaluations", "summary"): "json",
+    ("scores", "answer"): "plain",
+}
+"""The columns in which a text may be replaced, and what they hold."""
+
+CHAIN = {"versions", "events"}
+
+
+def holding(db: sqlite3.Connection, pattern: re.Pattern[str]) -> None:
+    """Gives a connection the SQL function `holds(value)`: whether a text has the pattern in it."""
+
+    def holds(value: object) -> bool:
+        return isinstance(value, str) and pattern.search(value) is not None
+
+    db.create_function("holds", 1, holds, deterministic=True)
+
+
+def traces(db: sqlite3.Connection, pattern: re.Pattern[str]) -> Iterator[Trace]:
+    """Yields the places that hold the pattern.
+
+    Every text column of every table is read, those of tables that this module has never heard
+    of as well; the events' own texts and reasons are left to `redact.py`.
+    """
+    holding(db, pattern)
+    tables = db.execute(
+        "select name, sql like '%without rowid%' from sqlite_master where type = 'table'"
+        " and sql not like 'create virtual%' and name not like 'sqlite_%' order by name"
+    ).fetchall()
+    for table, without in tables:
+        row = "0" if without else "rowid"
+        for column in _text_columns(db, table):
+            if table == "events" and column in ("text", "reason"):
+                continue
+            query = f'select {row} from "{table}" where holds("{column}")'
+            why = None if (table, column) in REPLACED else _why(table)
+            for (number,) in db.execute(query).fetchall():
+                yield Trace(table, column, number, why)
+
+
+def _text_columns(db: sqlite3.Connection, table: str) -> list[str]:
+    columns = db.execute(f'pragma table_info("{table}")').fetchall()
+    return [name for _, name, kind, *_ in columns if kind.lower() in ("text", "")]
+
+
+def _why(table: str) -> str:
+    if table in CHAIN:
+        return "the digest of its version covers it"
+    return "the table is append-only" if table != "rollouts" else "other rows refer to it"
+
+
+def replace(db: sqlite3.Connection, pattern: re.Pattern[str]) -> None:
+    """Replaces the pattern wherever that may be done. Only inside a transaction."""
+    holding(db, pattern)
+    for (table, column), kind in REPLACED.items():
+        keys = "evaluation, problem, sample" if table == "scores" else "id"
+        found = db.execute(f"select {keys}, {column} from {table} where holds({column})").fetchall()
+        for *key, value in found:
+            value = clean_json(value, pattern) if kind == "json" else pattern.sub(REDACTED, value)
+            if (table, column) == ("texts", "text"):
+                _forget_embedding(db, key[0])
+                _put_text(db, key[0], value)
+            else:
+                if (table, column) == ("journal", "answer"):
+                    value = marked(value)
+                where = " and ".join(f"{name} = ?" for name in keys.split(", "))
+                db.execute(f"update {table} set {column} = ? where {where}", (value, *key))
+
+
+def _forget_embedding(db: sqlite3.Connection, id: int) -> None:
+    """Takes the embedding of a text away: a vector tells much of the text it was made of."""
+    db.execute(
+        "update journal set answer = json_set(answer, '$.content', '', '$.finish_reason',"
+        " 'redacted') where request = ? and stage = 'embedding'",
+        (id,),
+    )
+
+
+def _put_text(db: sqlite3.Connection, id: int, text: str) -> None:
+    """Gives a text that is kept once another content, and the digest that goes with it.
+
+    The old digest has no salt: a short secret could be guessed from it.
+    """
+    key = hashlib.sha256(text.encode()).digest()
+    same = db.execute("select id from texts where digest = ? and id <> ?", (key, id)).fetchone()
+    if same is None:
+        db.execute("update texts set digest = ?, text = ? where id = ?", (key, text, id))
+    else:  # two requests that differed in the secret alone are one now
+        db.execute("update journal set request = ? where request = ?", (same[0], id))
+        db.execute("delete from texts where id = ?", (id,))

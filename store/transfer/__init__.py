@@ -1,0 +1,1 @@
+"""Versions between stores: clone, push, pull and bundles, over files and SSH."""

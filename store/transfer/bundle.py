@@ -1,0 +1,146 @@
+"""Bundles: packs in a file, for where no connection leads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from tfgrpo.store.errors import InvalidName, TransferError, UnknownRevision
+from tfgrpo.store.records import Version
+from tfgrpo.store.revisions import BRANCH, TAG
+from tfgrpo.store.store import ROOT, Store
+from tfgrpo.store.transfer.pack import Known, PackedVersion, exported, known, missing, parents
+from tfgrpo.store.transfer.receive import Received, verified
+from tfgrpo.store.transfer.wire import Header, Names, Pack, save
+
+
+class Verified(NamedTuple):
+    """What a bundle holds, all of it found right, and which of the versions it builds on are
+    not in the store it was verified against."""
+
+    header: Header
+    held: Received
+    lacking: tuple[bytes, ...]
+
+
+class Bundle:
+    """A bundle file, to fetch from. Raises TransferError when it is none, or not whole."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            file = path.open("rb")
+        except OSError as error:
+            raise TransferError(
+                f"cannot read {path}: {error.strerror}", hint="name a bundle file"
+            ) from error
+        try:
+            self._pack = Pack(file, str(path))
+        except BaseException:
+            file.close()
+            raise
+
+    @property
+    def header(self) -> Header:
+        """Its names, and what it builds on."""
+        return self._pack.header
+
+    def names(self) -> Names:
+        """Returns its branches, tags and HEAD."""
+        return self.header.names
+
+    def fetch(self, wants: Sequence[bytes], known: Known) -> Iterator[PackedVersion]:
+        """Yields all it holds. Raises TransferError when what it builds on is not `known`."""
+        lacking = self._lacking(known)
+        if lacking:
+            raise TransferError(
+                f"{self.path} builds on {lacking[0].hex()[:12]}, which is not here",
+                hint="fetch from where it was made, or make one there without --since",
+            )
+        return self._pack.versions()
+
+    def verify(self, known: Known) -> Verified:
+        """Recomputes every seal and digest. Raises TransferError for the first that is wrong."""
+        seen: set[bytes] = set(self.header.needs) | {ROOT.digest}
+        events = 0
+        for version in self._pack.versions():
+            verified(version)
+            if not seen.issuperset(version.parents):
+                raise TransferError(
+                    f"{self.path}: version {version.digest.hex()[:12]} comes before its parents",
+                    hint="make the bundle again",
+                )
+            seen.add(version.digest)
+            events += len(version.events)
+        for name, digest in self.names().at.items():
+            if digest not in seen:
+                raise TransferError(
+                    f"{self.path}: {name} stands at a version that it does not hold",
+                    hint="make the bundle again",
+                )
+        held = Received(self._pack.count, events)
+        return Verified(self.header, held, self._lacking(known))
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._pack.close()
+
+    def _lacking(self, known: Known) -> tuple[bytes, ...]:
+        needs = self.header.needs
+        there = known(needs)
+        return tuple(digest for digest in needs if digest not in there)
+
+
+def create(
+    store: Store, path: Path, names: Sequence[str] = (), *, since: Version | None = None
+) -> tuple[Header, int]:
+    """Writes the history of branches and tags to a bundle file; returns its header and how many
+    versions it holds.
+
+    Without `names` all of them. `since` leaves out a version and its history: who reads the
+    bundle must have it. Raises UnknownRevision for a name that is not here, TransferError when
+    the file cannot be written.
+    """
+    with store.port.reading():
+        at, head = _named(store, names), store.head.branch
+    ends = [ROOT.digest] if since is None else [since.digest]
+    numbers = missing(store.port, list(at.values()), ends)
+    inside = set(numbers)
+    outside: dict[int, None] = {}
+    for number in numbers:
+        for parent in parents(store.version(number)):
+            if parent not in inside and parent != ROOT.number:
+                outside[parent] = None
+    needs = {store.version(number).digest for number in outside}
+    digests = {store.version(number).digest for number in inside}
+    needs |= {d for d in at.values() if d not in digests and d != ROOT.digest}
+    header = Header(Names(head if head and BRANCH + head in at else None, at), tuple(sorted(needs)))
+    try:
+        return header, save(path, header, exported(store.port, numbers))
+    except OSError as error:
+        raise TransferError(
+            f"cannot write {path}: {error.strerror}", hint="name a file in a folder that is there"
+        ) from error
+
+
+def needs_met(store: Store) -> Known:
+    """Returns what tells which versions a store has."""
+    return lambda digests: known(store.port, digests)
+
+
+def _named(store: Store, names: Sequence[str]) -> dict[str, bytes]:
+    there = {BRANCH + n: v for n, v in store.branches().items()}
+    there |= {TAG + n: v for n, v in store.tags().items()}
+    chosen = list(there) if not names else []
+    for name in names:
+        found = [prefix + name for prefix in (BRANCH, TAG) if prefix + name in there]
+        if not found:
+            raise UnknownRevision(
+                f"there is no branch or tag {name!r}",
+                hint="`tfgrpo branch` and `tfgrpo tag` list them",
+            )
+        if len(found) > 1:
+            raise InvalidName(f"{name} is a branch and a tag", hint="rename one of them")
+        chosen += found
+    return {name: store.version(there[name]).digest for name in chosen}

@@ -1,0 +1,164 @@
+"""Where another store may be: a path, a bundle file, `host:path` or `ssh://host/path`."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import unquote, urlsplit
+
+from tfgrpo.store.default import is_store
+from tfgrpo.store.errors import BadLocation, StoreError, TransferError
+from tfgrpo.store.find import FOLDER, located
+from tfgrpo.store.store import Store
+from tfgrpo.store.transfer import sync
+from tfgrpo.store.transfer.bundle import Bundle
+from tfgrpo.store.transfer.remotes import SCHEME, Remotes, check_location
+from tfgrpo.store.transfer.ssh import SSH, SshPeer
+from tfgrpo.store.transfer.sync import Peer, Source, StorePeer, Transferred
+
+SCP = re.compile(r"([^/:]{2,}|\[[^]/]*\]):(.*)\Z", re.S)
+"""host:path, with the colon before any slash; one letter before it is a drive of Windows."""
+
+
+class Location(NamedTuple):
+    """A location taken apart. `host` is None for a path of this machine."""
+
+    text: str
+    path: str
+    host: str | None = None
+    port: int | None = None
+
+
+def parse(text: str, *, base: Path | None = None) -> Location:
+    """Takes a location apart; a path of this machine is made absolute from `base`.
+
+    Raises BadLocation for one that holds a password (which is not repeated), a host that could
+    be read as a flag, or a scheme that is not known.
+    """
+    check_location(text)
+    scheme = SCHEME.match(text)
+    if scheme:
+        return _address(text, scheme[0])
+    found = SCP.match(text)
+    if found and not Path(text).exists():
+        return _remote(text, found[1].strip("[]"), found[2], None)
+    if not text:
+        raise BadLocation("the location is empty", hint="name a path or host:path")
+    path = str((base or Path.cwd()).joinpath(Path(text).expanduser()).resolve())
+    return Location(path, path)
+
+
+def _address(text: str, scheme: str) -> Location:
+    if scheme.lower() != "ssh://":
+        raise BadLocation(
+            f"cannot reach {scheme}…",
+            hint="name a path, a bundle file, host:path or ssh://host/path",
+        )
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError as error:
+        raise BadLocation(f"cannot read {text!r}: {error}", hint="ssh://host/path") from error
+    host = (f"{parts.username}@" if parts.username else "") + (parts.hostname or "")
+    path = unquote(parts.path)
+    return _remote(text, host, path[1:] if path.startswith("/~") else path, port)
+
+
+def _remote(text: str, host: str, path: str, port: int | None) -> Location:
+    if not host or host.startswith("-") or not host.isprintable() or " " in host:
+        raise BadLocation(f"{host!r} cannot be a host", hint="host:path, or ssh://host/path")
+    return Location(text, path or ".", host, port)
+
+
+@contextmanager
+def source(location: Location, *, author: str, ssh: Sequence[str] = SSH) -> Iterator[Source]:
+    """Opens a store or bundle to fetch from. Raises StoreError or TransferError."""
+    if location.host is None and not _is_store(located(Path(location.path))):
+        bundle = Bundle(Path(location.path))
+        try:
+            yield bundle
+        finally:
+            bundle.close()
+    else:
+        with peer(location, author=author, ssh=ssh) as there:
+            yield there
+
+
+@contextmanager
+def peer(location: Location, *, author: str, ssh: Sequence[str] = SSH) -> Iterator[Peer]:
+    """Opens a store to fetch from or push to; `author` signs what moves there.
+
+    Raises StoreError or TransferError.
+    """
+    if location.host is None:
+        path = located(Path(location.path))
+        if path.is_file() and not _is_store(path):
+            raise TransferError(
+                f"{path} is not a store", hint="a bundle is written with `tfgrpo bundle create`"
+            )
+        with Store.open(path, author=author) as store:
+            yield StorePeer(store)
+    else:
+        far = SshPeer(location.host, location.path, port=location.port, ssh=ssh)
+        try:
+            yield far
+        finally:
+            far.close()
+
+
+def _is_store(path: Path) -> bool:
+    """Returns whether a path is no readable bundle: a store, or nothing at all."""
+    return not path.is_file() or is_store(path)
+
+
+def clone(
+    location: Location, path: Path, *, author: str, remote: str = "origin", ssh: Sequence[str] = SSH
+) -> Transferred:
+    """Makes the store file at `path` from another store, which becomes its remote.
+
+    It is there whole or not at all: a clone that fails leaves nothing behind, not even a folder.
+    Raises StoreError when there is something at `path`.
+    """
+    if path.exists():
+        raise StoreError(
+            f"there is a store at {path} already", hint="`tfgrpo pull` brings it up to date"
+        )
+    made = [folder for folder in path.parents if not folder.exists()]
+    partial = path.with_name(f".{path.name}.clone-{os.getpid()}")
+    try:
+        with source(location, author=author, ssh=ssh) as there:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with Store.init(partial, author=author) as store:
+                Remotes(store).add(remote, location.text)
+                done = sync.clone(store, there, remote)
+        partial.rename(path)
+    except BaseException as error:
+        _discard(partial)
+        for folder in made:
+            if folder.is_dir() and not any(folder.iterdir()):
+                folder.rmdir()
+        if isinstance(error, OSError):
+            raise StoreError(
+                f"cannot make {path}: {error.strerror}", hint="check the permissions"
+            ) from error
+        raise
+    return done
+
+
+def folder_for(location: Location) -> str:
+    """Returns the folder that a clone makes when none is named: the last part of the path."""
+    path = Path(location.path)
+    name = path.parent.parent.name if path.parent.name == FOLDER else path.name
+    name = name.removesuffix(".bundle").removesuffix(".db")
+    if not name or name in (".", "..", "~"):
+        raise BadLocation(f"{location.text} has no name of its own", hint="name a folder: DIR")
+    return name
+
+
+def _discard(path: Path) -> None:
+    for ending in ("", "-wal", "-shm", "-journal", "-queue"):
+        path.with_name(path.name + ending).unlink(missing_ok=True)

@@ -1,0 +1,302 @@
+"""Recording versions that come from another store, believing nothing that can be recomputed.
+
+Every seal and every digest is made again from what came and compared before anything is written,
+and the events are put through the same rules as an append: which event each one follows on, and
+when an experience was born, is worked out here and never taken from a peer. So a store that was
+filled this way holds what it would hold had every version been committed in it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from tfgrpo.store import replay
+from tfgrpo.store.append import Place, add_follows
+from tfgrpo.store.canonical import SALT_BYTES, canonical, is_id, seal, version_digest
+from tfgrpo.store.errors import InvalidOperation, TransferError
+from tfgrpo.store.port import EVENT_SCHEMA, VERSION_SCHEMA, EventRow, Port, lane_start
+from tfgrpo.store.records import OPS, Json, Version
+from tfgrpo.store.transfer.pack import FSCK_THERE, PackedEvent, PackedVersion, find
+
+LANES_HELD = 32
+OPTIONAL = (str, type(None))
+SEALS = (bytes, type(None))
+HOP = 50
+"""What reading another lane costs a replay, in events; as in `Store.commit`."""
+
+
+class Received(NamedTuple):
+    """How much was new."""
+
+    versions: int
+    events: int
+
+
+class _Tip:
+    """A lane's end while it grows: what is live there, and how much a replay to it reads."""
+
+    def __init__(self, live: dict[str, Place], cost: int) -> None:
+        self.live = live
+        self.cost = cost
+
+
+def receive(port: Port, versions: Iterable[PackedVersion]) -> Received:
+    """Records versions, parents first; those that are here already are passed over.
+
+    Only inside a transaction, which has to be rolled back when this raises TransferError: for a
+    version that is not what its digest says, that cannot apply, or whose parents are not here.
+    """
+    receiver = Receiver(port)
+    new = events = 0
+    for packed in versions:
+        if not receiver.has(packed.digest):
+            receiver.record(packed)
+            new += 1
+            events += len(packed.events)
+    return Received(new, events)
+
+
+class Receiver:
+    """Records one version after another, for as long as nobody else writes: in one transaction."""
+
+    def __init__(self, port: Port) -> None:
+        self._port = port
+        self._versions: dict[bytes, Version] = {}
+        self._tips: OrderedDict[int, _Tip] = OrderedDict()
+        self._next = port.last_version() + 1
+
+    def has(self, digest: bytes) -> bool:
+        """Returns whether the version of that digest is here."""
+        return self._find(digest) is not None
+
+    def _find(self, digest: bytes) -> Version | None:
+        return self._versions.get(digest) or find(self._port, digest)
+
+    def record(self, packed: PackedVersion) -> Version:
+        """Records a version, or returns the one that is here. Raises TransferError."""
+        known = self._find(packed.digest)
+        if known is not None:
+            return known
+        parents = self._parents(packed)
+        meta = verified(packed)
+        first = parents[0]
+        tip, position = self._tip(first.position, growing=bool(packed.events))
+        try:
+            rows, changed = _follow(self._port, position, tip.live, packed.events)
+        except InvalidOperation as error:
+            raise _refused(packed, f"cannot apply: {error}") from error
+        version = Version(
+            number=self._next,
+            digest=packed.digest,
+            parent=first.number,
+            merged=parents[1].number if len(parents) == 2 else None,
+            position=rows[-1].row if rows else position,
+            events=len(rows),
+            author=packed.author,
+            time=packed.time,
+            message=packed.message,
+            meta=meta,
+        )
+        self._port.append_version(version, rows)
+        self._next += 1
+        self._versions[version.digest] = version
+        for row, event in zip(rows, packed.events, strict=True):
+            if event.redactions:
+                self._port.append_redactions(row.row, event.redactions)
+        self._grow(tip, version.position, changed, len(rows))
+        return version
+
+    def _parents(self, packed: PackedVersion) -> list[Version]:
+        if not 1 <= len(packed.parents) <= 2:
+            raise _refused(packed, f"has {len(packed.parents)} parents")
+        found = []
+        for digest in packed.parents:
+            parent = self._find(digest)
+            if parent is None:
+                raise _refused(packed, f"builds on {digest.hex()[:12]}, which did not come")
+            found.append(parent)
+        return found
+
+    def _tip(self, position: int, *, growing: bool) -> tuple[_Tip, int]:
+        """Returns the end on which to build, and the position there: of a new lane at a fork."""
+        tip = self._tips.get(position)
+        if tip is None:
+            _, ranges = replay.segments(self._port, position)
+            cost = sum(upto - after for after, upto in ranges) + HOP * (len(ranges) - 1)
+            rows = self._port.events_at(replay.live_rows(self._port, position))
+            live = {e.experience: Place(e.row, e.birth or e.row) for e in rows}
+            tip = self._tips[position] = _Tip(live, cost)
+        if growing and not self._port.lane_tip(position):
+            tip = _Tip(dict(tip.live), tip.cost + HOP)
+            position = lane_start(self._port.open_lane(position))
+        elif growing:
+            del self._tips[position]  # it grows past it
+        return tip, position
+
+    def _grow(
+        self, tip: _Tip, position: int, changed: dict[str, Place | None], events: int
+    ) -> None:
+        for id, place in changed.items():
+            if place is None:
+                tip.live.pop(id, None)
+            else:
+                tip.live[id] = place
+        tip.cost += events
+        if events and tip.cost >= replay.SNAPSHOT_EVERY:
+            self._port.put_snapshot(position, sorted(place.row for place in tip.live.values()))
+            tip.cost = 0
+        self._tips[position] = tip
+        self._tips.move_to_end(position)
+        if len(self._tips) > LANES_HELD:
+            self._tips.popitem(last=False)
+
+
+def verified(packed: PackedVersion) -> Json:
+    """Returns a version's meta, once its fields, its seals and its digest have been found right.
+
+    Raises TransferError.
+    """
+    if not _typed(packed):
+        raise _refused(packed, "has fields of the wrong kind")
+    if packed.schema > VERSION_SCHEMA or any(e.schema > EVENT_SCHEMA for e in packed.events):
+        raise TransferError(
+            f"version {packed.digest.hex()[:12]} was made by a newer tfgrpo",
+            hint="upgrade tfgrpo: `pip install -U tfgrpo`",
+        )
+    try:
+        for event in packed.events:
+            problem = _problem(event)
+            if problem is not None:
+                raise _refused(packed, f"{event.op} of {event.experience}: {problem}")
+        digest = digest_of(packed)
+    except UnicodeEncodeError as error:
+        raise _refused(packed, f"is not whole Unicode ({error.reason})") from None
+    if digest != packed.digest:
+        raise _refused(packed, "is not what its digest says")
+    meta = _json(packed.meta)
+    if meta is None or (packed.meta is not None and not meta):
+        raise _refused(packed, "its meta is not the canonical JSON of an object")
+    return meta
+
+
+def digest_of(packed: PackedVersion) -> bytes:
+    """Returns the digest that a version's content has."""
+    return version_digest(
+        schema=packed.schema,
+        parents=packed.parents,
+        author=packed.author,
+        time=packed.time,
+        message=packed.message,
+        meta=packed.meta,
+        events=(
+            (e.op, e.experience, None if e.seal is None else e.seal.hex(), e.evidence, e.schema)
+            for e in packed.events
+        ),
+    )
+
+
+def _typed(packed: PackedVersion) -> bool:
+    """Returns whether every field is of its kind: a damaged file may hold anything anywhere."""
+    return (
+        all(type(field) is str for field in (packed.author, packed.message))
+        and all(type(field) is int for field in (packed.schema, packed.time))
+        and type(packed.meta) in OPTIONAL
+        and all(
+            type(event.op) is type(event.experience) is str
+            and type(event.schema) is int
+            and all(type(field) in OPTIONAL for field in (event.text, event.reason, event.evidence))
+            and all(type(field) in SEALS for field in (event.seal, event.salt))
+            for event in packed.events
+        )
+    )
+
+
+def _problem(event: PackedEvent) -> str | None:
+    """Returns what is wrong with an event by itself, if anything is."""
+    said = event.text is not None or event.reason is not None
+    if event.op not in OPS or not is_id(event.experience):
+        return "is no operation on an experience"
+    if event.seal is None:
+        if said or event.salt is not None:
+            return "its text has no seal"
+        if event.op in ("ADD", "MODIFY"):
+            return "it has no text"
+    elif event.salt is None:
+        if said:
+            return "its text has no salt"
+        if not event.redactions:
+            return "its text is gone, and no redaction says why"
+    else:
+        if len(event.salt) != SALT_BYTES or event.seal != seal(
+            event.salt, event.text, event.reason
+        ):
+            return "its text is not what was sealed"
+        if event.op in ("ADD", "MODIFY"):
+            if event.text is None or not event.text.strip():
+                return "it has no text"
+        elif event.text is not None:
+            return "it has a text"
+    if event.redactions and event.salt is not None:
+        return "it is called redacted, and its text is here"
+    if _json(event.evidence) is None:
+        return "its evidence is not the canonical JSON of an object"
+    return None
+
+
+def _follow(
+    port: Port, position: int, live: dict[str, Place], events: Sequence[PackedEvent]
+) -> tuple[list[EventRow], dict[str, Place | None]]:
+    """Returns events as rows after `position`, each with the one it follows on; what changes."""
+    changed: dict[str, Place | None] = {}
+    rows: list[EventRow] = []
+    for row, event in enumerate(events, position + 1):
+        id = event.experience
+        if event.op == "ADD":
+            _, replaces, birth = add_follows(port, position, live, changed, id)
+        else:
+            place = changed[id] if id in changed else live.get(id)
+            if place is None:
+                raise InvalidOperation(f"{event.op} of {id}: the library has no such experience")
+            replaces, birth = place
+        rows.append(
+            EventRow(
+                row=row,
+                op=event.op,
+                experience=id,
+                text=event.text,
+                reason=event.reason,
+                evidence=event.evidence,
+                replaces=replaces,
+                birth=birth,
+                seal=event.seal,
+                salt=event.salt,
+                schema=event.schema,
+            )
+        )
+        if event.op == "DELETE":
+            changed[id] = None
+        elif event.op != "KEEP":
+            changed[id] = Place(row, birth or row)
+    return rows, changed
+
+
+def _json(text: str | None) -> Json | None:
+    """Returns the object that a stored text is, {} for none; None when it is not canonical."""
+    if text is None:
+        return {}
+    try:
+        value = json.loads(text)
+        same = canonical(value).decode() == text
+    except (ValueError, RecursionError):
+        return None
+    return value if same and isinstance(value, dict) else None
+
+
+def _refused(packed: PackedVersion, what: str) -> TransferError:
+    return TransferError(
+        f"version {packed.digest.hex()[:12]} {what}; nothing was recorded",
+        hint=FSCK_THERE,
+    )

@@ -1,0 +1,174 @@
+"""A store on another machine, reached through `ssh HOST tfgrpo serve`.
+
+The command line that the other machine's shell reads is always the same: the store's path goes
+over standard input, so nothing that a user typed meets a shell.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import IO
+
+from tfgrpo.store.errors import TransferError
+from tfgrpo.store.transfer.pack import Known, Link, PackedVersion, boundary
+from tfgrpo.store.transfer.serve import PROTOCOL
+from tfgrpo.store.transfer.sync import NameMove
+from tfgrpo.store.transfer.wire import (
+    ERROR,
+    Fields,
+    Header,
+    Names,
+    Pack,
+    damaged,
+    decoded,
+    line,
+    lines,
+    printable,
+    raise_error,
+)
+
+SSH = ("ssh",)
+SERVE = "tfgrpo serve"
+NOT_FOUND, UNREACHED = 127, 255
+"""Exit codes: of a shell that has no such command, and of ssh when it cannot connect."""
+
+
+class SshPeer:
+    """A store on another machine. Close it when done."""
+
+    def __init__(
+        self, host: str, path: str, *, port: int | None = None, ssh: Sequence[str] = SSH
+    ) -> None:
+        """Connects. `ssh` is the command to run; raises TransferError when there is no answer."""
+        self._host = host
+        arguments = [*ssh, *(["-p", str(port)] if port is not None else []), host, SERVE]
+        self._said: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed in `close`
+        try:
+            self._process = subprocess.Popen(
+                arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said
+            )
+        except OSError as error:
+            self._said.close()
+            raise TransferError(
+                f"cannot run {arguments[0]}: {error.strerror}",
+                hint="install OpenSSH, or name another command in TFGRPO_SSH",
+            ) from error
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._requests: IO[bytes] = self._process.stdin
+        self._replies: IO[bytes] = self._process.stdout
+        try:
+            hello = self._ask({"ask": "hello", "protocol": PROTOCOL, "path": path})
+            at = hello.table("names")
+            self._names = Names(
+                hello.text_or_none("head"), {name: Fields(at, host).digest(name) for name in at}
+            )
+        except BaseException:
+            self.close()
+            raise
+
+    def names(self) -> Names:
+        """Returns its branches, tags and HEAD, as they stood when the connection was made."""
+        return self._names
+
+    def fetch(self, wants: Sequence[bytes], known: Known) -> Iterator[PackedVersion]:
+        """Returns the history of `wants` as far as `known` has not got it, once all of it has
+        arrived whole."""
+        stops = boundary(wants, self._history, known)
+        self._send({"ask": "versions", "wants": _hex(wants), "stops": _hex(stops)})
+        try:
+            return _read(Pack.from_stream(self._replies, self._host))
+        except TransferError:
+            self._check()
+            raise
+
+    def known(self, digests: Sequence[bytes]) -> set[bytes]:
+        """Returns those of these digests that are there."""
+        return set(self._ask({"ask": "known", "digests": _hex(digests)}).digests("known"))
+
+    def push(
+        self, moves: Sequence[NameMove], versions: Iterable[PackedVersion], *, force: bool
+    ) -> None:
+        """Records versions and moves names there, all or nothing. Raises PushRefused."""
+        asked = [
+            {
+                "name": move.name,
+                "before": None if move.before is None else move.before.hex(),
+                "after": None if move.after is None else move.after.hex(),
+            }
+            for move in moves
+        ]
+        self._send({"ask": "push", "force": force, "moves": asked})
+        with suppress(BrokenPipeError):  # it has refused already, and its reply says why
+            self._requests.writelines(lines(Header(Names(None, {}), ()), versions))
+            self._requests.flush()
+        self._reply().number("done")
+
+    def close(self) -> None:
+        """Ends the connection."""
+        for pipe in (self._requests, self._replies):
+            with suppress(BrokenPipeError):  # it has gone first
+                pipe.close()
+        self._process.wait()
+        self._said.close()
+
+    def _history(self, tips: Sequence[bytes], limit: int) -> list[Link]:
+        reply = self._ask({"ask": "history", "tips": _hex(tips), "limit": limit})
+        links = []
+        for item in reply.items("history"):
+            if not isinstance(item, list) or len(item) != 2:
+                raise damaged(self._host, "sent a history that is none")
+            link = Fields({"digests": [item[0]], "parents": item[1]}, self._host)
+            links.append((link.digests("digests")[0], link.digests("parents")))
+        return links
+
+    def _ask(self, request: dict[str, object]) -> Fields:
+        self._send(request)
+        return self._reply()
+
+    def _send(self, request: dict[str, object]) -> None:
+        try:
+            self._requests.write(line(request))
+            self._requests.flush()
+        except BrokenPipeError:
+            self._reply()
+            raise
+
+    def _reply(self) -> Fields:
+        encoded = self._replies.readline()
+        if not encoded:
+            self._check()
+            raise damaged(self._host, "ended the connection")
+        if encoded.startswith(ERROR):
+            raise_error(decoded(encoded, self._host))
+        return Fields(decoded(encoded, self._host), self._host)
+
+    def _check(self) -> None:
+        """Raises what the connection died of, when it did."""
+        try:
+            code = self._process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            return
+        if code == 0:
+            return
+        self._said.seek(0)
+        said = self._said.read(20_000).decode(errors="replace").strip().splitlines()
+        told = printable(said[-1]) if said else f"it ended with code {code}"
+        hint = "does `ssh " + self._host + "` work?"
+        if code == NOT_FOUND:
+            hint = "install tfgrpo there, where a login without a terminal finds it"
+        raise TransferError(f"{self._host}: {told}", hint=hint)
+
+
+def _read(pack: Pack) -> Iterator[PackedVersion]:
+    try:
+        yield from pack.versions()
+    finally:
+        pack.close()
+
+
+def _hex(digests: Iterable[bytes]) -> list[str]:
+    return [digest.hex() for digest in digests]

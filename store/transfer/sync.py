@@ -1,0 +1,459 @@
+"""Bringing two stores together: fetch, pull, push, clone.
+
+Another store is reached through a `Source` (names, and versions by their digests) or a `Peer`
+(which also takes a push). This module says what has to travel and which names move; it knows
+nothing of paths, processes and files. Each of its functions ends in one transaction, so a
+transfer that fails or is killed leaves the store as it was, and one `undo` takes back all the
+moves of names it made.
+
+What travels is what digests cover: versions with their events, the redactions of those events,
+and names. Runs, the journal, rollouts and evaluations are a store's own records and stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import nullcontext
+from typing import NamedTuple, Protocol
+
+from tfgrpo.store import merge as merges
+from tfgrpo.store import protection
+from tfgrpo.store.errors import InvalidName, PushRefused, TransferError, UnknownRevision
+from tfgrpo.store.merge import MergeConflict, Resolve
+from tfgrpo.store.records import Version
+from tfgrpo.store.revisions import BRANCH, HEAD, REMOTE, TAG, check_name
+from tfgrpo.store.store import DEFAULT_BRANCH, Store
+from tfgrpo.store.transfer.pack import (
+    Known,
+    PackedVersion,
+    among,
+    boundary,
+    exported,
+    find,
+    history,
+    known,
+    missing,
+)
+from tfgrpo.store.transfer.receive import Received, receive
+from tfgrpo.store.transfer.remotes import tracked
+from tfgrpo.store.transfer.wire import Names
+from tfgrpo.store.undo import CLONE
+
+
+class NameMove(NamedTuple):
+    """Where a name of another store has to stand before a push, and where after. None: nowhere."""
+
+    name: str
+    before: bytes | None
+    after: bytes | None
+
+
+class Source(Protocol):
+    """A store that can be read from here, or a bundle."""
+
+    def names(self) -> Names:
+        """Returns its branches, tags and HEAD."""
+
+    def fetch(self, wants: Sequence[bytes], known: Known) -> Iterator[PackedVersion]:
+        """Yields the history of `wants` as far as `known` has not got it, parents first."""
+
+
+class Peer(Source, Protocol):
+    """A store that can be pushed to from here."""
+
+    def known(self, digests: Sequence[bytes]) -> set[bytes]:
+        """Returns those of these digests that are there."""
+
+    def push(
+        self, moves: Sequence[NameMove], versions: Iterable[PackedVersion], *, force: bool
+    ) -> None:
+        """Records versions and moves names there, all or nothing. Raises PushRefused."""
+
+
+class Moved(NamedTuple):
+    """A name that moved: `origin/main`, `approved`. None: it was not there, or is no more."""
+
+    kind: str
+    name: str
+    before: Version | None
+    after: Version | None
+
+
+class Transferred(NamedTuple):
+    """What a fetch or push did. `kept`: tags that stand elsewhere on the other side, unmoved."""
+
+    received: Received
+    moved: tuple[Moved, ...]
+    kept: tuple[str, ...]
+
+
+class Pulled(NamedTuple):
+    """What a pull did: the fetch, and where the branch stood and stands."""
+
+    fetched: Transferred
+    before: Version
+    after: Version
+
+
+class StorePeer:
+    """A store in a file of this machine, as a peer. Also what `serve` answers from."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+
+    def names(self) -> Names:
+        """Returns its branches, tags and HEAD."""
+        store = self.store
+        with store.port.reading():
+            moves = [*store.port.refs(BRANCH), *store.port.refs(TAG)]
+            at = {m.name: store.version(m.version).digest for m in moves if m.version is not None}
+            return Names(store.head.branch, at)
+
+    def fetch(self, wants: Sequence[bytes], known: Known) -> Iterator[PackedVersion]:
+        """Yields the history of `wants` as far as `known` has not got it, parents first."""
+        port = self.store.port
+        stops = boundary(wants, lambda tips, limit: history(port, tips, limit), known)
+        yield from exported(port, missing(port, wants, stops))
+
+    def known(self, digests: Sequence[bytes]) -> set[bytes]:
+        """Returns those of these digests that are here."""
+        return known(self.store.port, digests)
+
+    def push(
+        self, moves: Sequence[NameMove], versions: Iterable[PackedVersion], *, force: bool
+    ) -> None:
+        """Records versions and moves names here, all or nothing. Raises PushRefused."""
+        action = "push of " + ", ".join(told(move.name)[1] for move in moves)
+        with self.store.operation(action), self.store.forced() if force else nullcontext():
+            receive(self.store.port, versions)
+            admitted = [step for move in moves for step in self._admitted(move, force)]
+            self.store.move_names(admitted, action)
+
+    def _admitted(self, move: NameMove, force: bool) -> list[tuple[str, int | None, str | None]]:
+        """Returns where a name may go, and what goes with it, or raises PushRefused."""
+        kind, name = told(move.name)
+        there = self.store.port.ref(move.name)
+        at = there.version if there else None
+        before = None if at is None else self.store.version(at)
+        if (before.digest if before else None) != move.before:
+            raise PushRefused(
+                f"{kind} {name} has moved meanwhile",
+                hint="somebody else pushed first: `tfgrpo pull`, then push again",
+            )
+        if protection.is_protected(self.store.port, move.name) and not force:
+            raise PushRefused(
+                f"{kind} {name} is protected there",
+                hint=f"--force moves it all the same; `tfgrpo {kind} --unprotect {name}` there "
+                "lifts the protection",
+            )
+        if move.after is None:
+            if self.store.head.branch == name and kind == "branch":
+                raise PushRefused(f"HEAD is on {name} there", hint="it can be deleted from there")
+            return protection.going(self.store.port, move.name)
+        after = find(self.store.port, move.after)
+        if after is None:
+            raise TransferError(f"the version for {kind} {name} did not come; nothing was recorded")
+        if before is None:
+            check_name(kind, name)
+        elif not force:
+            allow(self.store, kind, name, before, after)
+        return [(move.name, after.number, None)]
+
+
+def told(name: str) -> tuple[str, str]:
+    """Returns what kind of name it is, and what people call it. Raises TransferError."""
+    for prefix, kind in ((BRANCH, "branch"), (TAG, "tag")):
+        if name.startswith(prefix) and len(name) > len(prefix):
+            return kind, name[len(prefix) :]
+    raise TransferError(f"{name!r} is no branch and no tag", hint="only those travel")
+
+
+def allow(store: Store, kind: str, name: str, before: Version, after: Version) -> None:
+    """Raises PushRefused unless a branch moves forward, or a tag stays."""
+    if kind == "tag" and before.number != after.number:
+        raise PushRefused(
+            f"tag {name} is there already, at {before.digest.hex()[:12]}",
+            hint="choose another name, or --force to move it",
+        )
+    if not among(store.port, [after.number], {before.number}):
+        raise PushRefused(
+            f"{name} would not move forward: {before.digest.hex()[:12]} is not in its history",
+            hint="`tfgrpo pull` first; --force moves it all the same",
+        )
+
+
+def fetch(
+    store: Store, source: Source, remote: str, *, branches: Collection[str] | None = None
+) -> Transferred:
+    """Brings a remote's branches and tags here, as `<remote>/<branch>` and tags; one operation.
+
+    Without `branches` all of them, and names of branches that are gone there go here too. A tag
+    that stands elsewhere here is left there. Raises UnknownRevision for a branch that is not
+    there, TransferError for what cannot be taken.
+    """
+    names = source.names()
+    arriving = _fetched(source, names, store, branches)
+    with store.operation(f"fetch {remote}"):
+        return _land(store, names, arriving, remote, branches)
+
+
+def pull(
+    store: Store,
+    source: Source,
+    remote: str | None,
+    branch: str,
+    *,
+    into: str,
+    called: str,
+    message: str | None = None,
+    resolve: Resolve | None = None,
+) -> Pulled:
+    """Fetches one branch and brings it into a branch here, as one operation.
+
+    `into` moves forward when it has nothing of its own, else a version that merges both is
+    appended. Raises MergeConflict; what was fetched is then kept, and nothing was merged.
+    Raises ProtectedName, and then nothing was fetched, when `into` would have to move.
+    """
+    names = source.names()
+    arriving = _fetched(source, names, store, [branch])
+    conflict = None
+    with store.operation(f"pull {called}"):
+        fetched = _land(store, names, arriving, remote, [branch])
+        before = after = store.tip(into)
+        theirs = find(store.port, names.at[BRANCH + branch])
+        assert theirs is not None, "it has just landed"
+        try:
+            said = message or f"merge {called} into {into}"
+            after = merges.merge(store, into, theirs, message=said, resolve=resolve)
+        except MergeConflict as found:
+            conflict = found
+    if conflict is not None:
+        raise conflict
+    return Pulled(fetched, before, after)
+
+
+def push(
+    store: Store,
+    peer: Peer,
+    names: Sequence[str],
+    *,
+    remote: str | None,
+    force: bool = False,
+    delete: bool = False,
+) -> Transferred:
+    """Sends branches and tags to another store, with the tags in the branches' history.
+
+    The other store moves its names of the same names, all or none. `delete` makes it forget them
+    instead. Raises PushRefused for a branch that would not move forward or a tag that stands
+    elsewhere there, unless `force`; UnknownRevision for a name that is not here.
+    """
+    there = peer.names()
+    asked: dict[str, Version | None] = {}
+    for name in names:
+        if delete:
+            asked[_there(there, name)] = None
+        else:
+            whole, here = _here(store, name)
+            asked[whole] = here
+    moves: list[NameMove] = []
+    for name, version in asked.items():
+        before = there.at.get(name)
+        if version is None or before != version.digest:
+            if version is not None and before is not None and not force:
+                _check(store, name, before, version)
+            moves.append(NameMove(name, before, version.digest if version else None))
+    tags, kept = _tags(store, [v for v in asked.values() if v is not None], there, asked)
+    moves += tags
+    sent = _Counted(_outgoing(store, peer, [m.after for m in moves if m.after is not None]))
+    if moves:
+        peer.push(moves, sent, force=force)
+    return Transferred(
+        Received(sent.versions, sent.events), _note(store, peer, moves, remote), kept
+    )
+
+
+def clone(store: Store, source: Source, remote: str) -> Transferred:
+    """Fills a store that was just made: every branch and tag of `source`, HEAD on its branch."""
+    names = source.names()
+    arriving = _fetched(source, names, store, None)
+    branch = names.head if names.head and BRANCH + names.head in names.at else _some_branch(names)
+    with store.operation(f"{CLONE}{remote}"):
+        landed = _land(store, names, arriving, remote, None)
+        tip = find(store.port, names.at[BRANCH + branch])
+        assert tip is not None, "it has just landed"
+        moves: list[tuple[str, int | None, str | None]] = [
+            (BRANCH + branch, tip.number, None),
+            (HEAD, tip.number, BRANCH + branch),
+        ]
+        if branch != DEFAULT_BRANCH:
+            moves.append((BRANCH + DEFAULT_BRANCH, None, None))
+        store.move_names(moves, "clone")
+    return landed
+
+
+def _fetched(
+    source: Source, names: Names, store: Store, branches: Collection[str] | None
+) -> Iterator[PackedVersion]:
+    """Asks for what is missing here; what comes back has arrived, or is read as it is recorded."""
+    for branch in branches or ():
+        if BRANCH + branch not in names.at:
+            there = [name[len(BRANCH) :] for name in names.at if name.startswith(BRANCH)]
+            raise UnknownRevision(
+                f"there is no branch {branch!r} there", hint="there is " + ", ".join(there[:8])
+            )
+    wanted = [
+        digest
+        for name, digest in names.at.items()
+        if branches is None or name.removeprefix(BRANCH) in branches
+    ]
+    wants = [digest for digest in dict.fromkeys(wanted) if find(store.port, digest) is None]
+    return source.fetch(wants, lambda d: known(store.port, d)) if wants else iter(())
+
+
+def _land(
+    store: Store,
+    names: Names,
+    arriving: Iterable[PackedVersion],
+    remote: str | None,
+    branches: Collection[str] | None,
+) -> Transferred:
+    """Records what arrives and moves the names that follow it. Inside an operation."""
+    received = receive(store.port, arriving)
+    moves: list[tuple[str, int | None, str | None]] = []
+    moved: list[Moved] = []
+    kept = []
+    before = {} if remote is None else tracked(store.port, remote)
+    tags = store.tags()
+    for name, digest in names.at.items():
+        kind, short = told(name)
+        check_name(kind, short)
+        version = find(store.port, digest)
+        if kind == "tag":
+            if version is None or tags.get(short) == version.number:
+                continue
+            if short in tags:
+                kept.append(short)
+                continue
+            moves.append((name, version.number, None))
+            moved.append(Moved(kind, short, None, version))
+        elif remote is not None and (branches is None or short in branches):
+            if version is None:
+                raise TransferError(f"the version of branch {short} did not come")
+            was = before.pop(short, None)
+            if was != version.number:
+                moves.append((f"{REMOTE}{remote}/{short}", version.number, None))
+                moved.append(_moved(store, f"{remote}/{short}", was, version))
+    if remote is not None and branches is None:
+        for short, was in before.items():
+            moves.append((f"{REMOTE}{remote}/{short}", None, None))
+            moved.append(_moved(store, f"{remote}/{short}", was, None))
+    if moves:
+        store.move_names(moves, "fetch")
+    return Transferred(received, tuple(moved), tuple(kept))
+
+
+def _moved(store: Store, name: str, before: int | None, after: Version | None) -> Moved:
+    return Moved("branch", name, None if before is None else store.version(before), after)
+
+
+def _some_branch(names: Names) -> str:
+    branches = [name[len(BRANCH) :] for name in names.at if name.startswith(BRANCH)]
+    if not branches:
+        raise TransferError("there is no branch to clone", hint="its HEAD is detached")
+    return DEFAULT_BRANCH if DEFAULT_BRANCH in branches else min(branches)
+
+
+def _here(store: Store, name: str) -> tuple[str, Version]:
+    found = [
+        (prefix + name, names[name])
+        for prefix, names in ((BRANCH, store.branches()), (TAG, store.tags()))
+        if name in names
+    ]
+    if len(found) == 1:
+        return found[0][0], store.version(found[0][1])
+    if found:
+        raise InvalidName(f"{name} is a branch and a tag", hint="rename one of them")
+    raise UnknownRevision(
+        f"there is no branch or tag {name!r} to push",
+        hint="`tfgrpo branch` and `tfgrpo tag` list them",
+    )
+
+
+def _there(names: Names, name: str) -> str:
+    found = [prefix + name for prefix in (BRANCH, TAG) if prefix + name in names.at]
+    if len(found) != 1:
+        raise UnknownRevision(f"there is no branch or tag {name!r} there to delete")
+    return found[0]
+
+
+def _check(store: Store, name: str, before: bytes, version: Version) -> None:
+    """Refuses here what the other store would refuse, before anything is sent."""
+    kind, short = told(name)
+    standing = find(store.port, before)
+    if standing is None and kind == "branch":
+        raise PushRefused(
+            f"{short} has versions there that are not here",
+            hint="`tfgrpo pull` first; --force moves it all the same",
+        )
+    if standing is None:
+        raise PushRefused(
+            f"tag {short} is there already, at {before.hex()[:12]}",
+            hint="choose another name, or --force to move it",
+        )
+    allow(store, kind, short, standing, version)
+
+
+def _tags(
+    store: Store, tips: Sequence[Version], there: Names, asked: Collection[str]
+) -> tuple[list[NameMove], tuple[str, ...]]:
+    """Returns the tags that go along with a push, and those that stand elsewhere over there."""
+    open_tags: dict[str, Version] = {}
+    for tag, number in store.tags().items():
+        version = store.version(number)
+        if TAG + tag not in asked and there.at.get(TAG + tag) != version.digest:
+            open_tags[tag] = version
+    numbers = {version.number for version in open_tags.values()}
+    inside = among(store.port, [tip.number for tip in tips], numbers)
+    along = {tag: v for tag, v in open_tags.items() if v.number in inside}
+    moves = [
+        NameMove(TAG + tag, None, v.digest) for tag, v in along.items() if TAG + tag not in there.at
+    ]
+    return moves, tuple(tag for tag in along if TAG + tag in there.at)
+
+
+def _outgoing(store: Store, peer: Peer, wants: Sequence[bytes]) -> Iterator[PackedVersion]:
+    port = store.port
+    stops = boundary(wants, lambda tips, limit: history(port, tips, limit), peer.known)
+    return exported(port, missing(port, wants, stops))
+
+
+def _note(
+    store: Store, peer: Peer, moves: Sequence[NameMove], remote: str | None
+) -> tuple[Moved, ...]:
+    """Moves the names here that say where the remote's branches stand; returns all that moved."""
+    moved = []
+    rows: list[tuple[str, int | None, str | None]] = []
+    for name, before, after in moves:
+        kind, short = told(name)
+        was = None if before is None else find(store.port, before)
+        now = None if after is None else find(store.port, after)
+        moved.append(Moved(kind, short, was, now))
+        if kind == "branch" and remote is not None:
+            rows.append((f"{REMOTE}{remote}/{short}", now.number if now else None, None))
+    if rows:
+        store.move_names(rows, f"push to {remote}")
+    return tuple(moved)
+
+
+class _Counted:
+    """Versions on their way, counted as they go."""
+
+    def __init__(self, versions: Iterator[PackedVersion]) -> None:
+        self._sent = versions
+        self.versions = self.events = 0
+
+    def __iter__(self) -> Iterator[PackedVersion]:
+        for version in self._sent:
+            self.versions += 1
+            self.events += len(version.events)
+            yield version

@@ -1,0 +1,159 @@
+"""From the name of a model to an endpoint that answers, and back down again.
+
+`local:NAME` fetches the weights when they are missing, serves them from a child process on
+loopback, and ends it when the work is done. Any other name is asked for at `base_url`, or at
+the `openai` client's own default address.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tfgrpo.model.embeddings import EmbeddingEndpoint
+from tfgrpo.model.endpoint import Endpoint, EndpointError
+from tfgrpo.model.prices import LOCAL
+from tfgrpo.settings import ModelSettings, Settings
+
+if TYPE_CHECKING:
+    from tfgrpo.local.cache import ModelCache
+
+SLOTS = 8
+CONTEXT = 4096
+KEYS = ("TFGRPO_API_KEY", "OPENAI_API_KEY")
+MODELS_FOLDER = "TFGRPO_MODELS"
+
+Fetching = Callable[[str, int, int], None]
+"""Told how a fetch goes on: the model's name, bytes so far, bytes in all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoints:
+    """The policy model and the reflection model, and how many requests may be in flight.
+
+    `embedding` is there where a model for embeddings is named.
+    """
+
+    policy: Endpoint
+    reflection: Endpoint
+    concurrency: int
+    embedding: EmbeddingEndpoint | None = None
+
+
+@contextmanager
+def opened(
+    settings: Settings, environment: Mapping[str, str], fetching: Fetching | None = None
+) -> Iterator[Endpoints]:
+    """Opens the endpoints that settings name, for as long as the block lasts.
+
+    Keys are read from `environment`. Raises EndpointError or LocalModelError.
+    """
+    models = settings.models
+    with ExitStack() as stack:
+        served: dict[str, Endpoint] = {}
+
+        def endpoint(model: str, base_url: str | None, key_env: str | None) -> Endpoint:
+            if not model.startswith(LOCAL):
+                key = api_key(environment, key_env, needed=base_url is None)
+                return Endpoint(model, base_url, key, settings.task_timeout)
+            if model not in served:
+                served[model] = stack.enter_context(_served(model, settings, environment, fetching))
+            return served[model]
+
+        policy = endpoint(models.model, models.base_url, models.api_key_env)
+        reflection = policy
+        if models.reflection_model or models.reflection_base_url:
+            reflection = endpoint(
+                models.reflection_model or models.model,
+                models.reflection_base_url or models.base_url,
+                models.reflection_api_key_env or models.api_key_env,
+            )
+        concurrency = min(settings.concurrency, SLOTS) if served else settings.concurrency
+        yield Endpoints(policy, reflection, concurrency, _embedding(settings, environment))
+
+
+def check(models: ModelSettings, environment: Mapping[str, str]) -> None:
+    """Raises what `opened` would raise for a missing key or an unknown embedded model."""
+    from tfgrpo.local.registry import find
+
+    for model, base_url, key_env in (
+        (models.model, models.base_url, models.api_key_env),
+        (
+            models.reflection_model or models.model,
+            models.reflection_base_url or models.base_url,
+            models.reflection_api_key_env or models.api_key_env,
+        ),
+    ):
+        if model.startswith(LOCAL):
+            find(model[len(LOCAL) :])
+        else:
+            api_key(environment, key_env, needed=base_url is None)
+    if models.embedding_model:
+        _embedding_key(models, environment)
+
+
+def _embedding(settings: Settings, environment: Mapping[str, str]) -> EmbeddingEndpoint | None:
+    models = settings.models
+    if models.embedding_model is None:
+        return None
+    key = _embedding_key(models, environment)
+    address = models.embedding_base_url or models.base_url
+    return EmbeddingEndpoint(models.embedding_model, address, key, settings.task_timeout)
+
+
+def _embedding_key(models: ModelSettings, environment: Mapping[str, str]) -> str | None:
+    address = models.embedding_base_url or models.base_url
+    name = models.embedding_api_key_env or models.api_key_env
+    return api_key(environment, name, needed=address is None)
+
+
+def api_key(environment: Mapping[str, str], name: str | None, *, needed: bool) -> str | None:
+    """Returns the key from the named variable, or from the usual ones.
+
+    Raises EndpointError when it is needed and not there.
+    """
+    if name is not None:
+        if not environment.get(name):
+            raise EndpointError(f"the variable {name} is not set", hint=f"export {name}=…")
+        return environment[name]
+    for usual in KEYS:
+        if environment.get(usual):
+            return environment[usual]
+    if needed:
+        raise EndpointError(
+            "no API key",
+            hint="set OPENAI_API_KEY or TFGRPO_API_KEY, name a server with --base-url, "
+            "or use an embedded model: --model local:qwen2.5-coder-1.5b",
+        )
+    return None
+
+
+def model_cache(environment: Mapping[str, str]) -> ModelCache:
+    """Returns where the weights of embedded models are kept."""
+    from tfgrpo.local.cache import ModelCache
+
+    named = environment.get(MODELS_FOLDER)
+    return ModelCache(Path(named) if named else None)
+
+
+@contextmanager
+def _served(
+    model: str, settings: Settings, environment: Mapping[str, str], fetching: Fetching | None
+) -> Iterator[Endpoint]:
+    from tfgrpo.local.fetch import fetch
+    from tfgrpo.local.registry import find
+    from tfgrpo.local.serve import LocalServer
+
+    found = find(model[len(LOCAL) :])
+
+    def progress(done: int, total: int) -> None:
+        if fetching is not None:
+            fetching(found.name, done, total)
+
+    path = fetch(found, model_cache(environment).folder, progress)
+    slots = min(settings.concurrency, SLOTS)
+    with LocalServer(path, model, n_parallel=slots, context=CONTEXT) as server:
+        yield Endpoint(model, server.base_url, None, settings.task_timeout)

@@ -1,0 +1,1 @@
+"""Problems: datasets, the readers of their files, and checks for leakage."""

@@ -1,0 +1,155 @@
+"""Datasets by name or file, and samples of them.
+
+    problems.jsonl  data.csv  rows.parquet      a file: JSONL, JSON, CSV, TSV or parquet
+    aime24  gsm8k/train                         one of the Hugging Face hub's, and a split of it
+    gsm8k:100  data.jsonl:100@seed42            the first 100, or 100 drawn with a seed
+
+A file wins over a name. The hub is asked through the `datasets` package, which comes with
+`pip install 'tfgrpo[hub]'`, as does pyarrow.
+"""
+
+from __future__ import annotations
+
+import importlib
+import random
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from tfgrpo.data import problems
+from tfgrpo.data.problems import Problem
+from tfgrpo.data.readers import EXTRA, DatasetError, Row, read
+
+SPEC = re.compile(r"(?P<source>.+?)(?::(?P<count>\d+)(?:@seed(?P<seed>\d+))?)?\Z", re.DOTALL)
+
+
+class Known(NamedTuple):
+    """A dataset of the hub: the repository, its configuration, and the split that is meant."""
+
+    repository: str
+    configuration: str | None
+    split: str
+
+
+KNOWN = {
+    "afm-web": Known("PersonalAILab/AFM-WebAgent-RL-Dataset", None, "train"),
+    "aime24": Known("HuggingFaceH4/aime_2024", None, "train"),
+    "aime25": Known("math-ai/aime25", None, "test"),
+    "dapo-math-17k": Known("open-r1/DAPO-Math-17k-Processed", "all", "train"),
+    "gsm8k": Known("openai/gsm8k", "main", "test"),
+    "math-500": Known("HuggingFaceH4/MATH-500", None, "test"),
+    "webwalkerqa": Known("callanwu/WebWalkerQA", None, "main"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """What a dataset's name says: the source, how many problems of it, and a sample's seed."""
+
+    source: str
+    count: int | None = None
+    seed: int | None = None
+
+    @property
+    def sample(self) -> str:
+        """The part of the name that says which problems: `:100@seed42`, or nothing."""
+        count = "" if self.count is None else f":{self.count}"
+        return count + ("" if self.seed is None else f"@seed{self.seed}")
+
+    @property
+    def on_hub(self) -> bool:
+        """Whether it names a dataset of the hub: there is no such file."""
+        return self.source.partition("/")[0] in KNOWN and not Path(self.source).exists()
+
+
+def parse(name: str) -> Spec:
+    """Takes a dataset's name apart; a file whose name has a colon is a file."""
+    match = SPEC.match(name)
+    if match is None or Path(name).exists():
+        return Spec(name)
+    count, seed = match["count"], match["seed"]
+    return Spec(
+        match["source"], None if count is None else int(count), None if seed is None else int(seed)
+    )
+
+
+def stem(name: str) -> str:
+    """Returns what a run on a dataset is called: the file's or the dataset's name."""
+    spec = parse(name)
+    return spec.source.replace("/", "-") if spec.on_hub else Path(spec.source).stem
+
+
+def load(
+    name: str,
+    fields: Mapping[str, str] | None = None,
+    *,
+    extra: Sequence[str] = (),
+    ground_truth: bool = True,
+) -> tuple[Problem, ...]:
+    """Returns the problems of a dataset, named as the module says.
+
+    `fields`, `extra` and `ground_truth` are those of `problems.of_rows`. Everything is read and
+    checked before a sample is taken. Raises DatasetError.
+    """
+    spec = parse(name)
+    rows = hub_rows(spec.source) if spec.on_hub else _file_rows(spec.source)
+    found = problems.of_rows(rows, spec.source, fields, extra=extra, ground_truth=ground_truth)
+    return sample(found, spec)
+
+
+def sample(found: tuple[Problem, ...], spec: Spec) -> tuple[Problem, ...]:
+    """Returns the problems that a name asks for, in the order of the dataset.
+
+    Raises DatasetError when there are not as many.
+    """
+    if spec.count is None:
+        return found
+    if not 0 < spec.count <= len(found):
+        raise DatasetError(
+            f"{spec.source} has {len(found)} problems, not {spec.count}",
+            hint=f"write {spec.source}:{len(found)} or less",
+        )
+    if spec.seed is None:
+        return found[: spec.count]
+    chosen = random.Random(f"tfgrpo/{spec.seed}").sample(range(len(found)), spec.count)
+    return tuple(found[i] for i in sorted(chosen))
+
+
+def hub_rows(name: str) -> Iterator[Row]:
+    """Yields the rows of a dataset of the hub, `gsm8k` or `gsm8k/train`. Raises DatasetError."""
+    short, _, split = name.partition("/")
+    repository, configuration, usual = KNOWN[short]
+    try:
+        datasets = importlib.import_module("datasets")
+    except ImportError:
+        raise DatasetError(
+            f"{name} is on the Hugging Face hub, and the datasets package is not installed",
+            hint=f"{EXTRA}, or name a file",
+        ) from None
+    datasets.disable_progress_bars()
+    try:
+        rows = datasets.load_dataset(repository, configuration, split=split or usual)
+    except Exception as error:  # of many kinds: the network's, the hub's, a split's that is not
+        told = " ".join(str(error).split())[:200]
+        raise DatasetError(
+            f"cannot get {name} ({repository}) from the Hugging Face hub: {told}",
+            hint="without a network, name a file: JSONL, JSON, CSV or parquet",
+        ) from error
+    for number, row in enumerate(rows, 1):
+        yield Row(number, f"{name}:{number}", row)
+
+
+def _file_rows(source: str) -> Iterator[Row]:
+    path = Path(source)
+    if not path.exists() and not path.suffix and "/" not in source:
+        import difflib
+
+        near = difflib.get_close_matches(source, KNOWN, n=1)
+        raise DatasetError(
+            f"there is no file {source}, and no dataset of that name"
+            + (f"; did you mean {near[0]}?" if near else ""),
+            hint="datasets by name are " + ", ".join(KNOWN),
+        )
+    return read(path)

@@ -1,0 +1,188 @@
+"""Problems that stand twice: within a dataset, and in what was trained on and what is evaluated.
+
+Equal means the same text once case, white space and punctuation are gone. Near means nearly the
+same words with the same numbers, so that a problem of the same form with other numbers is
+another problem. Candidates share runs of words with an evaluation problem; only they are
+compared in full, which keeps 17,000 problems against a few hundred a matter of seconds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from tfgrpo.data.problems import Problem
+
+RUN = 4
+"""How many words in a row candidates share."""
+SHARED = 0.3
+"""The share of its runs that an evaluation problem has in common with a candidate."""
+NEAR = 90.0
+"""How alike two texts are, out of 100 (rapidfuzz's ratio), to be nearly the same."""
+CANDIDATES = 20
+COMMON = 200
+"""A run of words that stands in more problems than this is a turn of phrase and tells nothing."""
+
+
+class Duplicate(NamedTuple):
+    """Problems of one dataset with the same text. They conflict when their answers differ."""
+
+    ids: tuple[str, ...]
+    answers: tuple[str, ...]
+
+    @property
+    def conflicting(self) -> bool:
+        """Whether their ground truths are not the same."""
+        return len(self.answers) > 1
+
+
+class Leak(NamedTuple):
+    """An evaluation problem that is in the training data too; `likeness` is 100 for an equal.
+
+    Of one whose answer is another there, less can have been remembered.
+    """
+
+    evaluation: str
+    training: str
+    likeness: float
+    same_answer: bool = True
+
+
+def plain(text: str) -> str:
+    """Returns a text without what does not make it another problem."""
+    return " ".join(re.findall(r"[^\W_]+", text.casefold()))
+
+
+def duplicates(problems: Sequence[Problem]) -> list[Duplicate]:
+    """Returns the problems whose text stands more than once, in the order of the dataset."""
+    found: dict[str, list[Problem]] = defaultdict(list)
+    for problem in problems:
+        found[_key(problem)].append(problem)
+    return [
+        Duplicate(
+            tuple(p.id for p in same),
+            tuple(dict.fromkeys(" ".join(p.answer.split()) for p in same)),
+        )
+        for same in found.values()
+        if len(same) > 1
+    ]
+
+
+def leaks(training: Sequence[Problem], evaluation: Sequence[Problem]) -> list[Leak]:
+    """Returns the evaluation problems that were trained on, exactly or nearly, in their order.
+
+    Each is told once, with the training problem that is most like it.
+    """
+    from rapidfuzz import fuzz
+
+    equal: dict[str, Problem] = {}
+    for problem in reversed(training):
+        equal[_key(problem)] = problem
+    texts = [plain(problem.problem) for problem in training]
+    shared = _shared(texts, [plain(problem.problem) for problem in evaluation])
+    found = []
+    for number, problem in enumerate(evaluation):
+        there = equal.get(_key(problem))
+        if there is not None:
+            found.append(Leak(problem.id, there.id, 100.0, _same_answer(problem, there)))
+            continue
+        text, numbers = plain(problem.problem), _numbers(problem.problem)
+        nearest = max(
+            (
+                (fuzz.ratio(text, texts[other], score_cutoff=NEAR), -other)
+                for other in shared(number)
+                if _numbers(training[other].problem) == numbers
+            ),
+            default=(0.0, 0),
+        )
+        if nearest[0]:
+            there = training[-nearest[1]]
+            likeness, same = min(nearest[0], 99.9), _same_answer(problem, there)
+            found.append(Leak(problem.id, there.id, likeness, same))
+    return found
+
+
+def told_duplicates(problems: Sequence[Problem], name: str) -> list[str]:
+    """Returns what a person should know about duplicates in a dataset; nothing if all is well."""
+    found = duplicates(problems)
+    conflicting = [d for d in found if d.conflicting]
+    lines = []
+    if found:
+        count = f"{len(found)} problem{'s' if len(found) > 1 else ''}"
+        lines.append(f"{name}: {count} in it more than once ({_listed(d.ids for d in found)})")
+    if conflicting:
+        lines.append(
+            f"{name}: {len(conflicting)} of them with answers that differ, as "
+            f"{' and '.join(conflicting[0].ids[:2])}: {' and '.join(conflicting[0].answers[:2])}"
+        )
+    return lines
+
+
+def told_leaks(training: Sequence[Problem], evaluation: Sequence[Problem], name: str) -> list[str]:
+    """Returns what a person should know before trusting a figure; nothing if all is well.
+
+    `name` is what the training data is called.
+    """
+    leaked = leaks(training, evaluation)
+    if not leaked:
+        return []
+    nearly = sum(leak.likeness < 100 for leak in leaked)
+    other = sum(not leak.same_answer for leak in leaked)
+    close = f", {nearly} of them nearly" if nearly else ""
+    close += f", {other} with another answer" if other else ""
+    may = " may" if other == len(leaked) else ""
+    return [
+        f"{len(leaked)} of {len(evaluation)} evaluation problems are in {name} too{close} "
+        f"({_listed(leak[:2] for leak in leaked)}): figures on them{may} show memory"
+    ]
+
+
+def _listed(groups: Iterable[tuple[str, ...]], most: int = 3) -> str:
+    found = [" = ".join(group[:3]) for group in groups]
+    return ", ".join(found[:most]) + (", …" if len(found) > most else "")
+
+
+def _key(problem: Problem) -> str:
+    """Returns what equal problems share: signs count, as a question of mathematics may be one."""
+    return re.sub(r"[\s.,;:!?'\"$]+", "", problem.problem.casefold()) + str(problem.messages)
+
+
+def _same_answer(one: Problem, other: Problem) -> bool:
+    return one.answer.casefold().split() == other.answer.casefold().split()
+
+
+def _numbers(text: str) -> Counter[str]:
+    return Counter(re.findall(r"\d+", text))
+
+
+def _shared(training: Sequence[str], evaluation: Sequence[str]) -> Callable[[int], list[int]]:
+    """Returns what gives, for an evaluation problem, the training problems most like it."""
+    wanted: dict[int, list[int]] = defaultdict(list)
+    sizes = []
+    for number, text in enumerate(evaluation):
+        runs = _runs(text)
+        sizes.append(len(runs))
+        for run in runs:
+            wanted[run].append(number)
+    hits: list[Counter[int]] = [Counter() for _ in evaluation]
+    for other, text in enumerate(training):
+        for run in _runs(text):
+            numbers = wanted.get(run, ())
+            if len(numbers) <= COMMON:
+                for number in numbers:
+                    hits[number][other] += 1
+
+    def most(number: int) -> list[int]:
+        least = SHARED * sizes[number]
+        found = [(-n, other) for other, n in hits[number].items() if n >= least]
+        return [other for _, other in sorted(found)[:CANDIDATES]]
+
+    return most
+
+
+def _runs(text: str) -> set[int]:
+    """Returns the runs of words in a text, as hashes; a short text is one run."""
+    words = text.split()
+    return {hash(tuple(words[i : i + RUN])) for i in range(max(1, len(words) - RUN + 1))}

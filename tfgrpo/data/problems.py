@@ -1,0 +1,218 @@
+"""Problems: what the model is asked, and what the right answer is.
+
+A row of a dataset has a `problem` and an `answer`, and an `id` where there is one. Everything is
+checked when it is loaded, before a token is spent; `datasets.py` says where rows come from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import random
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from tfgrpo.data.readers import DatasetError, Row, read
+from tfgrpo.rendering.templates import Message
+from tfgrpo.store.records import Json
+
+FIELDS = ("problem", "answer", "id")
+USUAL = {
+    "problem": ("question", "prompt", "Problem", "Question", "query", "extra_info.question"),
+    "answer": (
+        *(
+            "final_answer",
+            "ground_truth",
+            "gold",
+            "target",
+            "expected_answer",
+            "Answer",
+            "groundtruth",
+        ),
+        *("reward_model.ground_truth", "extra_info.answer", "solution"),
+    ),
+    "id": ("unique_id", "ID", "uid"),
+}
+"""What others call our fields, in the order in which they are looked for."""
+FINAL = re.compile(r"\A.*####\s*", re.DOTALL)
+"""What stands before the answer where a solution is kept with it, as in GSM8K."""
+MISSING = object()
+ROLES = ("system", "user", "assistant")
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A problem, its ground truth, and an id that is unique in its dataset.
+
+    A problem may be a conversation: `messages` are its turns, and `problem` the same as text.
+    `meta` holds what else its domain needs (criteria, a persona, a level), as JSON.
+    """
+
+    id: str
+    problem: str
+    answer: str = ""
+    messages: tuple[Message, ...] = ()
+    meta: Json = field(default_factory=dict, hash=False)
+
+
+def load(
+    path: Path,
+    fields: Mapping[str, str] | None = None,
+    *,
+    extra: Sequence[str] = (),
+    ground_truth: bool = True,
+) -> tuple[Problem, ...]:
+    """Returns the problems of a file, as `of_rows` does those of its rows. Raises DatasetError."""
+    return of_rows(read(path), str(path), fields, extra=extra, ground_truth=ground_truth)
+
+
+def of_rows(
+    rows: Iterable[Row],
+    source: str,
+    fields: Mapping[str, str] | None = None,
+    *,
+    extra: Sequence[str] = (),
+    ground_truth: bool = True,
+) -> tuple[Problem, ...]:
+    """Returns the problems that rows are.
+
+    `fields` maps our names (problem, answer, id, and those in `extra`) to the rows'; `a.b` is
+    the field b of the object a. Where none is named and there is none of ours, a field that is
+    usually called so is taken (question, gold, …). Fields named in `extra` go into `meta` where
+    a row has them. A problem is a text, or a list of chat messages; an answer that ends in
+    `#### 42` is 42. Rows without an id are called after their line, `line-7`. Raises
+    DatasetError at the first row that cannot be used; without `ground_truth` one may lack an
+    answer.
+    """
+    ours = (*FIELDS, *extra)
+    names = {name: name for name in ours} | dict(fields or {})
+    unknown = set(names) - set(ours)
+    if unknown:
+        raise DatasetError(
+            f"there is no field {min(unknown)!r}", hint="map one of: " + ", ".join(ours)
+        )
+    usual = {name: aliases for name, aliases in USUAL.items() if name not in (fields or {})}
+    problems: dict[str, Problem] = {}
+    for row in rows:
+        problem = _problem(row, names, usual, ground_truth)
+        if problem.id in problems:
+            raise DatasetError(
+                f"{row.where}: the id {problem.id!r} stands twice",
+                hint="give every row its own id, or none at all",
+            )
+        problems[problem.id] = problem
+    if not problems:
+        raise DatasetError(f"{source} holds no problems", hint="one JSON object a line is expected")
+    return tuple(problems.values())
+
+
+def without(problems: Sequence[Problem], ids: Iterable[str]) -> tuple[Problem, ...]:
+    """Returns the problems that have none of these ids, in order."""
+    left_out = set(ids)
+    return tuple(problem for problem in problems if problem.id not in left_out)
+
+
+def digest(problems: Sequence[Problem]) -> str:
+    """Returns a SHA-256 in hex over the problems in order."""
+    rows = [
+        [p.id, p.problem, p.answer]
+        + ([p.messages, dict(p.meta)] if p.messages or p.meta else [])  # as it was without them
+        for p in problems
+    ]
+    return hashlib.sha256(json.dumps(rows, sort_keys=True).encode()).hexdigest()
+
+
+def batches(
+    problems: Sequence[Problem], size: int, *, epoch: int, seed: int
+) -> list[tuple[Problem, ...]]:
+    """Returns the batches of an epoch: shuffled anew for each, the last partial one included."""
+    order = list(problems)
+    random.Random(f"{seed}/{epoch}").shuffle(order)
+    return [tuple(order[i : i + size]) for i in range(0, len(order), size)]
+
+
+def _problem(
+    row: Row, names: Mapping[str, str], usual: Mapping[str, Sequence[str]], ground_truth: bool
+) -> Problem:
+    found: dict[str, object] = {}
+    for name, theirs in names.items():
+        candidates = [_field(row.fields, name) for name in (theirs, *usual.get(name, ()))]
+        present = (value for value in candidates if value is not MISSING and value is not None)
+        found[name] = next(present, candidates[0])
+    messages = _messages(found["problem"])
+    values = {}
+    for name in ("problem", "answer"):
+        value = found[name]
+        if name == "problem" and messages:
+            value = "\n\n".join(f"{role}: {content}" for role, content in messages)
+            if len(messages) == 1 and messages[0][0] == "user":  # a question like any other
+                value, messages = messages[0][1], ()
+        said = _said(value)
+        values[name] = FINAL.sub("", said) if name == "answer" else said
+        if not values[name] and (name == "problem" or ground_truth):
+            raise _lacking(row, name, names[name], value)
+    given = found["id"]
+    nameless = given is MISSING or given is None or (isinstance(given, str) and not given.strip())
+    id = f"line-{row.number}" if nameless else str(given)
+    meta = {
+        name: value for name, value in found.items() if name not in FIELDS and value is not MISSING
+    }
+    for name, value in meta.items():
+        try:
+            json.dumps(value)
+        except (TypeError, ValueError) as error:
+            raise DatasetError(
+                f"{row.where}: {names[name]!r}: {error}", hint="what JSON can hold is expected"
+            ) from None
+    return Problem(id, values["problem"], values["answer"], messages, meta)
+
+
+def _said(value: object) -> str:
+    """Returns a text, or a number as text; nothing for what is neither."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return ""  # what tables of numbers have where there is none
+    if isinstance(value, bool) or not isinstance(value, str | int | float | Decimal):
+        return ""
+    return str(value).strip()
+
+
+def _lacking(row: Row, name: str, theirs: str, value: object) -> DatasetError:
+    if value in (MISSING, None, ""):
+        return DatasetError(
+            f"{row.where}: no {theirs!r}",
+            hint=f"the row has {', '.join(map(str, row.fields)) or 'nothing'}; "
+            f"map one with --field {name}=NAME",
+        )
+    messages = f", or chat messages whose role is {', '.join(ROLES)}" if name == "problem" else ""
+    return DatasetError(
+        f"{row.where}: {theirs!r} cannot be used: {value!r}"[:200],
+        hint=f"a text or a number is expected{messages}",
+    )
+
+
+def _field(fields: Mapping[str, Any], name: str) -> Any:
+    """Returns a field of a row, `a.b` being the field b of the object a; MISSING if not there."""
+    if name in fields:
+        return fields[name]
+    first, dot, rest = name.partition(".")
+    within = fields.get(first) if dot else None
+    return _field(within, rest) if isinstance(within, dict) else MISSING
+
+
+def _messages(value: object) -> tuple[Message, ...]:
+    """Returns the turns that a problem consists of; none when it is no conversation."""
+    if not isinstance(value, list):
+        return ()
+    turns = []
+    for turn in value:
+        if not isinstance(turn, dict) or turn.get("role") not in ROLES:
+            return ()
+        if not isinstance(turn.get("content"), str) or not turn["content"].strip():
+            return ()
+        turns.append((str(turn["role"]), str(turn["content"])))
+    return tuple(turns)

@@ -1,0 +1,268 @@
+"""A domain: the one object that says what problems of a kind are and how attempts are judged.
+
+    load → render → rollout → verify, and the wording of what is asked in between
+
+Training and evaluation know nothing else of a domain, and every part but `verify` has a default,
+so most domains are a function and a name. `tfgrpo/domains/` holds ours, made the way that
+anybody's are; `tfgrpo.domains.find` resolves a name to one.
+
+A verifier comes in two forms. A plain function `(problem, response) → Verdict` runs in a worker
+process that is killed when it hangs, so it must be importable and have no side effects. An
+`async` function `(context, trajectory) → Verdict` runs on the event loop and may ask a model
+through its context: such calls are journalled like all others, so it is not paid for twice.
+"""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
+
+from tfgrpo.data import datasets
+from tfgrpo.data.problems import Problem
+from tfgrpo.model.endpoint import Request
+from tfgrpo.rendering import templates
+from tfgrpo.rendering.render import AGENT_OBJECTIVE, LEARNING_OBJECTIVE, problem_messages
+from tfgrpo.rendering.templates import Message, Template
+from tfgrpo.store.canonical import digest
+from tfgrpo.store.errors import TfgrpoError
+from tfgrpo.store.records import Json, Library
+
+if TYPE_CHECKING:
+    from tfgrpo.domains.verifier import Verifier
+    from tfgrpo.model.client import Calls, Recorded
+
+
+class DomainError(TfgrpoError):
+    """A domain that cannot be found, or that does what none may do."""
+
+
+class Verdict(NamedTuple):
+    """A judged response.
+
+    `reward` is in [0, 1], or None when the response could not be judged. `answer` is what was
+    extracted, in a normal form that equal answers share; `reason` is for people. `details` are
+    what the reward is made of, by name (a criterion's result, a judge's words): they are kept
+    with the rollout and shown to the reflection model.
+    """
+
+    reward: float | None
+    answer: str | None
+    reason: str
+    details: Mapping[str, Any] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How attempts are sampled: temperature, the most tokens of an answer, and a seed."""
+
+    temperature: float = 0.7
+    max_tokens: int = 16384
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Trajectory:
+    """What a rollout came to.
+
+    `response` is the final answer, which is judged; `calls` the journal's keys of the calls that
+    made it, in order. `messages` is all that followed the prompt where that is more than the
+    response: chat messages with a `role`, tool calls and their results among them.
+    """
+
+    response: str
+    calls: tuple[str, ...] = ()
+    truncated: bool = False
+    messages: tuple[Json, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a rollout or an asynchronous verifier works with.
+
+    `messages` is the rendered prompt; `calls` asks the policy model and `judge` the reflection
+    model; `verifier` runs plain functions in worker processes. `place` and `sample` say which
+    attempt this is. `prefix` are the messages of another attempt that this one goes on from.
+    """
+
+    problem: Problem
+    messages: tuple[Message, ...]
+    calls: Calls
+    judge: Calls
+    verifier: Verifier
+    sampling: Sampling
+    sample: int
+    place: tuple[str | int, ...]
+    prefix: tuple[Json, ...] = ()
+
+    async def ask(
+        self,
+        messages: Sequence[Message],
+        *,
+        stage: str = "rollout",
+        model: Calls | None = None,
+        turn: int = 0,
+        **request: Any,
+    ) -> Recorded:
+        """Asks the policy model, or `model`, with the sampling of this attempt.
+
+        `turn` tells apart calls that read alike; `request` overrides fields of the Request, as
+        in `temperature=0.0`. Raises CallFailed and EndpointError, which may be let through.
+        """
+        place = (*self.place, turn) if turn else self.place
+        asked = Request(
+            stage=stage,
+            messages=tuple(messages),
+            temperature=self.sampling.temperature,
+            max_tokens=self.sampling.max_tokens,
+            seed=sample_seed(self.sampling.seed, *place, self.sample),
+        )
+        asked = replace(asked, **request)
+        return await (model or self.calls).ask(asked, place=place, sample=self.sample)
+
+
+QUOTED = 2
+"""The most tokens that a token of an answer becomes in another model's prompt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """An attempt that is not made yet, as an estimate of its costs sees it.
+
+    With `most` everything is as long and as often as it can be, else as it is likely to be;
+    `length` is then the likely answer, in tokens.
+    """
+
+    problem: Problem
+    messages: tuple[Message, ...]
+    max_tokens: int
+    most: bool
+    length: float
+
+    def said(self, most: int) -> str:
+        """Returns a text that is as long as an answer of at most so many tokens."""
+        return "x" * (QUOTED * most) if self.most else "word " * round(min(self.length, most))
+
+    def times(self, most: int) -> int:
+        """Returns how often something happens that may happen `most` times: likely half."""
+        return most if self.most else (most + 1) // 2
+
+    def request(self, messages: Sequence[Message], **more: Any) -> Request:
+        """Returns a request as `Context.ask` makes it, seed and temperature apart."""
+        stage, tokens = more.pop("stage", "rollout"), more.pop("max_tokens", self.max_tokens)
+        return Request(stage, tuple(messages), 0.0, tokens, **more)
+
+
+@dataclass(frozen=True, slots=True)
+class Foreseen:
+    """What an attempt takes: requests of the policy model and of the judge, and what comes of it.
+
+    A request with a schema may be made once more.
+    """
+
+    policy: tuple[Request, ...]
+    trajectory: Trajectory
+    judge: tuple[Request, ...] = ()
+
+
+def sample_seed(*parts: str | int) -> int:
+    """Returns a seed of 31 bits that follows from `parts`, different for every sample."""
+    return int.from_bytes(digest(["tfgrpo.seed", *parts])[:4], "big") >> 1
+
+
+async def answer_once(context: Context) -> Trajectory:
+    """The plainest rollout: the prompt is asked once, and what comes is the response."""
+    recorded = await context.ask(context.messages)
+    answer = recorded.answer
+    return Trajectory(answer.content, (recorded.key,), answer.truncated)
+
+
+def asked_once(ahead: Ahead) -> Foreseen:
+    """What `answer_once` takes."""
+    return Foreseen((ahead.request(ahead.messages),), Trajectory(ahead.said(ahead.max_tokens)))
+
+
+Load: TypeAlias = Callable[[str, Mapping[str, str]], tuple[Problem, ...]]
+"""From a dataset's name and the field mapping to its problems. Raises DatasetError."""
+Render: TypeAlias = Callable[[Template, Library, Problem, str], tuple[Message, ...]]
+"""From the rollout prompt, the library, a problem and the agent objective to messages."""
+Attempt: TypeAlias = Callable[[Context], Awaitable[Trajectory]]
+Verify: TypeAlias = Callable[[Problem, str], Verdict]
+Judge: TypeAlias = Callable[[Context, Trajectory], Awaitable[Verdict]]
+Foresee: TypeAlias = Callable[[Ahead], Foreseen]
+Judgements: TypeAlias = Callable[[Problem, Trajectory], Sequence[Request]]
+"""Returns the requests that judging a trajectory makes at most. It makes none itself."""
+Check: TypeAlias = Callable[[Problem], str | None]
+"""Returns what makes a problem unusable, or None. Importable, as it runs in a worker process."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Domain:
+    """A kind of problems. Only `name` and `verify` have no default.
+
+    `extra` names the fields of a dataset's rows that go into `Problem.meta`, and `ground_truth`
+    says whether every row needs an answer; `load` takes the place of all of it. `prompts` is a
+    folder of prompt files that take the place of ours. `at_once` gives the verdicts of a plain
+    `verify` that take microseconds on any input, and None for the rest: it runs on the event
+    loop. `identity` is whatever else a score depends on, such as the digest of a file of criteria:
+    it is kept with every evaluation. `reconcile` adds a stage to reflection: what one group taught
+    is brought in line with the library before the batch is decided about. `foresee` and
+    `judgements` tell an estimate what `rollout` and an asynchronous `verify` ask at most.
+    """
+
+    name: str
+    verify: Verify | Judge
+    at_once: Callable[[Problem, str], Verdict | None] | None = None
+    check: Check | None = None
+    load: Load | None = None
+    extra: tuple[str, ...] = ()
+    ground_truth: bool = True
+    render: Render = problem_messages
+    rollout: Attempt = answer_once
+    prompts: Path | None = None
+    agent_objective: str = AGENT_OBJECTIVE
+    learning_objective: str = LEARNING_OBJECTIVE
+    identity: str = ""
+    reconcile: bool = False
+    foresee: Foresee = asked_once
+    judgements: Judgements | None = None
+
+    def problems(self, source: str, fields: Mapping[str, str] | None = None) -> tuple[Problem, ...]:
+        """Returns the problems of a dataset. Raises DatasetError."""
+        if self.load is not None:
+            return self.load(source, fields or {})
+        return datasets.load(source, fields, extra=self.extra, ground_truth=self.ground_truth)
+
+    @property
+    def judge(self) -> Judge | None:
+        """The verifier, if it is asynchronous and may ask a model."""
+        call = getattr(type(self.verify), "__call__", None)  # noqa: B004
+        if inspect.iscoroutinefunction(self.verify) or inspect.iscoroutinefunction(call):
+            return cast(Judge, self.verify)
+        return None
+
+    @property
+    def function(self) -> Verify | None:
+        """The verifier, if it is a plain function that runs in worker processes."""
+        return None if self.judge else cast(Verify, self.verify)
+
+    def __post_init__(self) -> None:
+        """Raises DomainError where a worker process could not import what it is to run."""
+        for found in (self.function, self.check):
+            try:
+                pickle.dumps(found)
+            except (pickle.PicklingError, AttributeError, TypeError) as error:
+                raise DomainError(
+                    f"domain {self.name}: a worker process cannot import its verifier: {error}",
+                    hint="define it at the top of a module, or make it async",
+                ) from None
+
+    def template(self, name: str, folder: Path | None = None) -> Template:
+        """Returns a prompt: from `folder`, else the domain's own, else ours.
+
+        Raises TemplateError.
+        """
+        return templates.load(name, folder, self.prompts)

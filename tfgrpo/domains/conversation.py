@@ -1,0 +1,124 @@
+"""Conversations: a rollout in which a simulated user answers back.
+
+A problem with a `persona` in its `meta` opens with the problem as the user's first message. After
+each answer the persona, played by the reflection model, says what such a person would say next,
+or that it is done. Everything said is in the trajectory; the last answer is the response.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tfgrpo.data import datasets
+from tfgrpo.data.problems import DatasetError, Problem
+from tfgrpo.domains.base import Ahead, Context, Foreseen, Trajectory, answer_once, asked_once
+from tfgrpo.rendering import templates
+from tfgrpo.rendering.templates import Message
+from tfgrpo.store.records import Json
+
+FIELDS = ("persona", "turns")
+HINT = "docs/conversations.md shows one"
+DONE = "[done]"
+TURNS = 4
+PERSONA_TOKENS = 300
+
+
+async def converse(context: Context) -> Trajectory:
+    """Talks to the persona for up to `turns` answers of the model; plain problems are asked once.
+
+    Raises CallFailed, EndpointError and DatasetError.
+    """
+    persona, turns = persona_of(context.problem), turns_of(context.problem)
+    if persona is None:
+        return await answer_once(context)
+    messages = list(context.messages)
+    said: list[Json] = []
+    calls: list[str] = []
+    while True:
+        recorded = await context.ask(messages, turn=len(calls))
+        answer = recorded.answer
+        calls.append(recorded.key)
+        messages.append(("assistant", answer.content))
+        said.append({"role": "assistant", "content": answer.content})
+        if len(calls) >= turns:
+            break
+        reply = await _reply(context, persona, said, len(calls))
+        if reply is None:
+            break
+        messages.append(("user", reply))
+        said.append({"role": "user", "content": reply})
+    return Trajectory(answer.content, tuple(calls), answer.truncated, tuple(said))
+
+
+def foresee(ahead: Ahead) -> Foreseen:
+    """What `converse` takes: an answer for each turn, and between them what the persona says."""
+    persona, turns = persona_of(ahead.problem), turns_of(ahead.problem)
+    if persona is None:
+        return asked_once(ahead)
+    messages, said = list(ahead.messages), list[Json]()
+    asked, replies = [ahead.request(messages)], []
+    answer, reply = ahead.said(ahead.max_tokens), ahead.said(PERSONA_TOKENS)
+    said.append({"role": "assistant", "content": answer})
+    for _ in range(ahead.times(turns) - 1):
+        prompt = _prompt(ahead.problem, persona, said)
+        replies.append(ahead.request(prompt, stage="persona", max_tokens=PERSONA_TOKENS))
+        messages += [("assistant", answer), ("user", reply)]
+        asked.append(ahead.request(messages))
+        said += [{"role": "user", "content": reply}, {"role": "assistant", "content": answer}]
+    return Foreseen(tuple(asked), Trajectory(answer, messages=tuple(said)), tuple(replies))
+
+
+def load(
+    source: str, fields: Mapping[str, str], *, extra: Sequence[str] = (), ground_truth: bool
+) -> tuple[Problem, ...]:
+    """Returns the problems of a dataset whose rows may have a persona. Raises DatasetError."""
+    found = datasets.load(source, fields, extra=(*extra, *FIELDS), ground_truth=ground_truth)
+    for problem in found:
+        persona_of(problem)
+        turns_of(problem)
+    return found
+
+
+def persona_of(problem: Problem) -> str | None:
+    """Returns the user that a problem has simulated, or None. Raises DatasetError."""
+    persona = problem.meta.get("persona")
+    if not isinstance(persona, str | None):
+        raise DatasetError(f"{problem.id}: a persona is a text, not {persona!r}"[:200], hint=HINT)
+    return persona if persona and persona.strip() else None
+
+
+def turns_of(problem: Problem) -> int:
+    """Returns how many answers a conversation has at most. Raises DatasetError."""
+    turns = problem.meta.get("turns")
+    if turns in (None, ""):
+        return TURNS
+    try:
+        number = int(turns)
+        if isinstance(turns, bool) or number < 1 or number != float(turns):
+            raise ValueError
+    except (TypeError, ValueError, OverflowError):
+        raise DatasetError(
+            f"{problem.id}: turns are a number from 1, not {turns!r}"[:200], hint=HINT
+        ) from None
+    return number
+
+
+def _prompt(problem: Problem, persona: str, said: Sequence[Json]) -> tuple[Message, ...]:
+    opening = f"You: {problem.problem}"
+    lines = [f"{'You' if m['role'] == 'user' else 'Assistant'}: {m['content']}" for m in said]
+    return templates.load("persona").render(
+        {"persona": persona, "conversation": "\n\n".join([opening, *lines]), "done": DONE}
+    )
+
+
+async def _reply(context: Context, persona: str, said: list[Json], turn: int) -> str | None:
+    """Returns what the persona says next, or None when it is done."""
+    recorded = await context.ask(
+        _prompt(context.problem, persona, said),
+        stage="persona",
+        model=context.judge,
+        turn=turn,
+        max_tokens=PERSONA_TOKENS,
+    )
+    text = recorded.answer.content.strip().removeprefix("You:").strip()
+    return None if not text or DONE in text.casefold() else text

@@ -1,0 +1,141 @@
+"""Asking a judge model: a question about an answer, a grade from 0 to 10, or which is better.
+
+Every judgement is a journalled call with a prompt of its own. Grades may be repeated with other
+seeds, which shows how much a judge wavers; comparisons are made in both orders and averaged, as
+judges favour a place (position bias; Wang et al., arXiv 2305.17926).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from statistics import fmean, pstdev
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, Field
+
+from tfgrpo.data.problems import Problem
+from tfgrpo.domains.base import Context, sample_seed
+from tfgrpo.model import structured
+from tfgrpo.model.endpoint import Request
+from tfgrpo.rendering import templates
+from tfgrpo.store.records import Json
+
+T = TypeVar("T", bound=BaseModel)
+TOKENS = 400
+GRADE = {"type": "number", "minimum": 0, "maximum": 10}
+
+
+def said(value: object) -> object:
+    """Returns a word of a judge's without case, marks and stops: `**Yes.**` is yes."""
+    return value.strip(" \n*`'\".!").casefold() if isinstance(value, str) else value
+
+
+def _number(value: object) -> object:
+    if isinstance(value, bool):
+        raise ValueError("a grade is a number")
+    return value
+
+
+class Answered(BaseModel):
+    """A judge's answer to a question."""
+
+    why: str = Field(default="", max_length=1000)
+    verdict: Annotated[Literal["yes", "no"], BeforeValidator(said)]
+
+
+class Graded(BaseModel):
+    """A judge's grade."""
+
+    why: str = Field(default="", max_length=1000)
+    grade: Annotated[float, BeforeValidator(_number)] = Field(ge=0, le=10)
+
+
+@dataclass(frozen=True, slots=True)
+class Grade:
+    """What a judge's grades come to: their mean and spread (standard deviation), 0 to 10."""
+
+    mean: float
+    spread: float
+    grades: tuple[float, ...]
+    why: str
+
+
+def questioned(problem: Problem, text: str, question: str) -> Request:
+    """Returns the request of one question about an answer."""
+    values = {"problem": problem.problem, "response": text, "question": question}
+    return _request("question", values, {"type": "string", "enum": ["yes", "no"]}, "verdict")
+
+
+async def question(context: Context, text: str, question: str, *, number: int = 0) -> Answered:
+    """Asks the judge one question about an answer. Raises CallFailed and EndpointError."""
+    request = questioned(context.problem, text, question)
+    return await _asked(context, "question", request, Answered, number)
+
+
+def graded(problem: Problem, text: str, scale: str, *, repeat: int = 1) -> list[Request]:
+    """Returns the requests of the grades of an answer."""
+    values = {"problem": problem.problem, "response": text, "scale": scale}
+    return repeat * [_request("grade", values, GRADE, "grade")]
+
+
+async def grade(context: Context, text: str, scale: str, *, repeat: int = 1) -> Grade:
+    """Grades an answer `repeat` times on a scale in words. Raises CallFailed and EndpointError."""
+    asked = graded(context.problem, text, scale, repeat=repeat)
+    return _together(
+        [await _asked(context, "grade", one, Graded, turn) for turn, one in enumerate(asked)]
+    )
+
+
+def compared(
+    problem: Problem, text: str, other: str, scale: str, *, repeat: int = 1
+) -> list[Request]:
+    """Returns the requests of comparisons: each with the answer first, and then with the other."""
+    shared = {"problem": problem.problem, "scale": scale}
+    return repeat * [
+        _request("compare", {**shared, "first": first, "second": second}, GRADE, "grade")
+        for first, second in ((text, other), (other, text))
+    ]
+
+
+async def preferred(
+    context: Context, text: str, other: str, scale: str, *, repeat: int = 1
+) -> Grade:
+    """Grades an answer beside another, 10 for far better and 5 for as good, in both orders."""
+    found = []
+    for turn, request in enumerate(compared(context.problem, text, other, scale, repeat=repeat)):
+        judged = await _asked(context, "compare", request, Graded, turn)
+        if turn % 2:
+            judged = judged.model_copy(update={"grade": 10 - judged.grade})
+        found.append(judged)
+    return _together(found)
+
+
+async def _asked(context: Context, prompt: str, request: Request, shape: type[T], turn: int) -> T:
+    place = (*context.place, context.sample, prompt, turn)
+    request = replace(
+        request,
+        temperature=0.0 if turn == 0 else context.sampling.temperature,
+        seed=sample_seed(context.sampling.seed, *place),
+    )
+    return (await structured.ask(context.judge, request, shape, place=place)).value
+
+
+def _request(prompt: str, values: Mapping[str, str], asked: Json, name: str) -> Request:
+    schema = _schema({"why": {"type": "string", "maxLength": 300}, name: asked})
+    messages = templates.load(prompt).render(values)
+    return Request("judge", messages, temperature=0.0, max_tokens=TOKENS, schema=schema)
+
+
+def _together(found: list[Graded]) -> Grade:
+    grades = tuple(one.grade for one in found)
+    return Grade(fmean(grades), pstdev(grades), grades, found[0].why)
+
+
+def _schema(properties: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "required": list(properties),
+        "properties": dict(properties),
+    }

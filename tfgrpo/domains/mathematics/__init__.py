@@ -1,0 +1,1 @@
+"""How mathematical answers are found in a response, read and compared."""

@@ -1,0 +1,161 @@
+"""Verification in worker processes, away from the event loop.
+
+Judges may hang, eat memory or fiddle with signals, so they run in a pool of processes (pebble)
+that are killed when an answer takes too long. A killed or crashed judge gives an unverifiable
+verdict, which is told apart from a wrong answer and never becomes a reward of 0.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import TimeoutError as FutureTimeout
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from tfgrpo.data.problems import DatasetError, Problem
+from tfgrpo.domains import math
+from tfgrpo.domains.base import Check, Domain, Verdict, Verify
+
+T = TypeVar("T")
+FEW = 500
+"""Fewer ground truths than this are checked sooner by one worker than two are started."""
+
+
+class Killed(Exception):
+    """A function that ran too long in a worker process, or whose process died."""
+
+
+class Verifier:
+    """Runs judges in `workers` processes, each within `seconds`. Close it when done."""
+
+    def __init__(self, *, workers: int = 2, seconds: float = 10.0) -> None:
+        from pebble import ProcessPool
+
+        self._seconds = seconds
+        self._pool = ProcessPool(
+            max_workers=workers,
+            context=multiprocessing.get_context("spawn"),
+            initializer=_step_back,
+        )
+
+    async def verdict(
+        self, problem: Problem, response: str, verify: Verify = math.verify
+    ) -> Verdict:
+        """Returns the verdict on a response to a problem, by a plain verifier."""
+        try:
+            return await self.run(verify, problem, response)
+        except Killed as error:
+            return Verdict(None, None, f"unverifiable: {error}")
+
+    async def run(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Returns what an importable function gives, in a worker process.
+
+        Raises Killed when it took too long, when its process died, and for whatever it raised.
+        """
+        future = self._pool.schedule(function, args=arguments, timeout=self._seconds)
+        try:
+            found: T = await asyncio.wrap_future(future)
+            return found
+        except (TimeoutError, FutureTimeout):
+            raise Killed(f"no verdict in {self._seconds:g} s") from None
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:  # its own, or the worker died: out of memory, or killed
+            raise Killed(_told(error)) from None
+
+    def close(self) -> None:
+        """Ends the worker processes."""
+        self._pool.stop()  # type: ignore[no-untyped-call]
+        self._pool.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def check_golds(
+    problems: Sequence[Problem],
+    source: str,
+    domain: Domain = math.DOMAIN,
+    *,
+    seconds: float = 10.0,
+    skip: bool = False,
+) -> list[tuple[Problem, str]]:
+    """Returns the problems to leave out, each with the reason: none, unless `skip`.
+
+    Raises DatasetError when there are problems that the domain cannot judge attempts at, with
+    `skip` when there are no others. It says what is wrong with the first and names the others.
+    Every one is looked at in a worker process, as a hostile ground truth may hang or kill what
+    parses it.
+    """
+    if domain.check is None or not problems:
+        return []
+    found = asyncio.run(_wrong(problems, domain.check, 1 if len(problems) < FEW else 2, seconds))
+    if found and not (skip and len(found) < len(problems)):
+        problem, wrong = found[0]
+        others = ", ".join(p.id for p, _ in found[1:9]) + (", …" if len(found) > 9 else "")
+        more = f" ({len(found)} of {len(problems)} are like that: {others})" if others else ""
+        raise DatasetError(
+            f"{source}: {objected(problem, wrong)}{more}",
+            hint="a number, LaTeX, a letter or words can be judged: correct them, "
+            "or leave them out with --skip-unverifiable",
+        )
+    return found
+
+
+def objected(problem: Problem, wrong: str) -> str:
+    """Returns what is wrong with a problem, in words."""
+    answer = f"cannot parse the answer {problem.answer!r}: " if problem.answer else ""
+    return f"{problem.id}: {answer}{wrong}"
+
+
+async def _wrong(
+    problems: Sequence[Problem], check: Check, workers: int, seconds: float
+) -> list[tuple[Problem, str]]:
+    """Returns the problems that a check objects to, in order, each with the objection."""
+    size = max(1, min(200, len(problems) // (4 * workers)))
+    batches = [problems[i : i + size] for i in range(0, len(problems), size)]
+    with Verifier(workers=workers, seconds=seconds) as verifier:
+
+        async def objections(batch: Sequence[Problem]) -> list[str | None]:
+            try:
+                return await verifier.run(_checked, check, batch)
+            except Killed as error:
+                if len(batch) == 1:
+                    return [str(error)]
+            return [o for problem in batch for o in await objections([problem])]
+
+        found = await asyncio.gather(*map(objections, batches))
+    told = [objection for batch in found for objection in batch]
+    return [(p, o) for p, o in zip(problems, told, strict=True) if o is not None]
+
+
+def _checked(check: Check, batch: Sequence[Problem]) -> list[str | None]:
+    """Returns the objection to each of a batch; runs in a worker process."""
+    return [check(problem) for problem in batch]
+
+
+def _step_back() -> None:
+    """Lets the event loop go first where cores are few: it is what keeps requests in flight.
+
+    What a verifier prints goes to standard error, as our own output may be read by a program.
+    """
+    sys.stdout.flush()
+    os.dup2(2, 1)
+    if hasattr(os, "nice"):
+        os.nice(10)
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".strip(": ")[:200]

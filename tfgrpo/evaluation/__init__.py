@@ -1,0 +1,1 @@
+"""Scores of a library, comparisons of two, and the statistics behind both."""

@@ -1,0 +1,200 @@
+"""Trying a verifier on cases, before a run is paid for: verdicts, reasons, and agreement.
+
+A case is a ground truth (`gold`), a response (`pred`) and, where it is known, what the verdict
+should be (`expected`: true, false, a reward from 0 to 1, or null for what nobody can judge; any
+other word means null too).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tfgrpo.data.problems import Problem, of_rows
+from tfgrpo.data.readers import DatasetError, Row, read
+from tfgrpo.domains.base import Context, Domain, Sampling, Trajectory, Verdict
+from tfgrpo.domains.mathematics.extract import bare
+from tfgrpo.domains.verifier import Verifier
+from tfgrpo.model.client import Calls
+from tfgrpo.model.tasks import gathered
+from tfgrpo.rollout.attempt import judged, sound
+
+FIELDS = ("gold", "pred", "expected", "problem", "id")
+ALIKE = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A response to judge. `known` says whether it is known what the verdict should be."""
+
+    problem: Problem
+    pred: str
+    known: bool = False
+    expected: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A case and the verdict on it."""
+
+    case: Case
+    verdict: Verdict
+
+    @property
+    def word(self) -> str:
+        """The verdict in a word, or its reward."""
+        return word(self.verdict.reward)
+
+    @property
+    def agrees(self) -> bool | None:
+        """Whether the verdict is the expected one; None where none is known."""
+        if not self.case.known:
+            return None
+        want, have = self.case.expected, self.verdict.reward
+        if want is None or have is None:
+            return want is have
+        return abs(want - have) < ALIKE
+
+
+def word(reward: float | None) -> str:
+    """Returns a reward as a word: right, wrong, unverifiable, or the number."""
+    if reward is None:
+        return "unverifiable"
+    return {0.0: "wrong", 1.0: "right"}.get(reward, f"{reward:g}")
+
+
+def read_cases(
+    path: Path,
+    domain: Domain,
+    fields: Mapping[str, str] | None = None,
+    *,
+    answers: bool = False,
+    pattern: str | None = None,
+) -> tuple[Case, ...]:
+    """Returns the cases of a file (JSONL, JSON, CSV or parquet).
+
+    `fields` maps our names (gold, pred, expected, problem, id) to the file's. With `answers`,
+    every `pred` is a bare answer and no response that has to say which part of it is one. With
+    `pattern`, a regular expression, what its first group found last in a `pred` is the answer.
+    Raises DatasetError.
+    """
+    names = {name: name for name in FIELDS} | dict(fields or {})
+    unknown = set(names) - set(FIELDS)
+    if unknown:
+        raise DatasetError(
+            f"there is no field {min(unknown)!r}", hint="map one of: " + ", ".join(FIELDS)
+        )
+    compiled = _compiled(pattern)
+    rows = list(read(path))
+    problems = of_rows(
+        map(_complete(names, domain.ground_truth), rows),
+        str(path),
+        {"problem": names["problem"], "answer": names["gold"], "id": names["id"]},
+        extra=domain.extra,
+        ground_truth=domain.ground_truth,
+    )
+    return tuple(
+        _case(row, problem, names, answers, compiled)
+        for row, problem in zip(rows, problems, strict=True)
+    )
+
+
+async def judge_cases(
+    cases: Sequence[Case], domain: Domain, verifier: Verifier, calls: Calls | None = None
+) -> list[Judged]:
+    """Returns the verdicts in order. A domain that asks a model does so through `calls`.
+
+    Raises DomainError for what is no verdict, EndpointError and DatasetError.
+    """
+
+    async def one(case: Case) -> Judged:
+        if domain.function is not None:
+            verdict = await verifier.verdict(case.problem, case.pred, domain.function)
+            return Judged(case, sound(domain, verdict))
+        assert calls is not None, "checked: a domain that asks a model has calls"
+        context = Context(
+            case.problem, (), calls, calls, verifier, Sampling(), 0, ("verify", case.problem.id)
+        )
+        return Judged(case, await judged(domain, context, Trajectory(case.pred)))
+
+    try:
+        return await gathered(map(one, cases))
+    finally:
+        if calls is not None:
+            await calls.endpoint.close()
+
+
+def agreement(found: Iterable[Judged]) -> tuple[int, int]:
+    """Returns how many verdicts are the expected ones, and of how many that is known."""
+    known = [judged.agrees for judged in found if judged.agrees is not None]
+    return sum(known), len(known)
+
+
+def _compiled(pattern: str | None) -> re.Pattern[str] | None:
+    if pattern is None:
+        return None
+    try:
+        found = re.compile(pattern)
+    except re.error as error:
+        raise DatasetError(
+            f"{pattern!r} is no regular expression: {error}", hint="as in 'Answer: (.*)'"
+        ) from None
+    if not found.groups:
+        raise DatasetError(
+            f"{pattern!r} has no group", hint="put the answer in parentheses: 'Answer: (.*)'"
+        )
+    return found
+
+
+def _complete(names: Mapping[str, str], ground_truth: bool) -> Callable[[Row], Row]:
+    """Returns what gives a row a question where it has none: a verifier may do without."""
+
+    def given(row: Row) -> Row:
+        if ground_truth and row.fields.get(names["gold"]) in (None, ""):
+            raise _lacking(row, names, "gold")
+        if row.fields.get(names["problem"]):
+            return row
+        return row._replace(fields={**row.fields, names["problem"]: "(not given)"})
+
+    return given
+
+
+def _lacking(row: Row, names: Mapping[str, str], name: str) -> DatasetError:
+    return DatasetError(
+        f"{row.where}: no {names[name]!r}",
+        hint=f"the row has {', '.join(map(str, row.fields)) or 'nothing'}; "
+        f"map one with --field {name}=NAME",
+    )
+
+
+def _case(
+    row: Row,
+    problem: Problem,
+    names: Mapping[str, str],
+    answers: bool,
+    pattern: re.Pattern[str] | None,
+) -> Case:
+    pred = row.fields.get(names["pred"])
+    if isinstance(pred, bool) or not isinstance(pred, str | int | float):
+        raise _lacking(row, names, "pred")
+    text = str(pred)
+    if pattern is not None:
+        matches = list(pattern.finditer(text))
+        text = f"\\boxed{{{matches[-1][1] or ''}}}" if matches else ""
+    elif answers:
+        text = bare(text)
+    if names["expected"] not in row.fields:
+        return Case(problem, text)
+    return Case(problem, text, True, _expected(row.fields[names["expected"]]))
+
+
+def _expected(value: object) -> float | None:
+    """Returns the reward that a case should have; None when it cannot be judged."""
+    words = {"true": 1.0, "right": 1.0, "false": 0.0, "wrong": 0.0}
+    if isinstance(value, str):
+        value = words.get(value.strip().casefold())
+    if not isinstance(value, bool | int | float) or not 0 <= value <= 1:
+        return None
+    return float(value)

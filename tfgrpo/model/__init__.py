@@ -1,0 +1,1 @@
+"""Everything between a request and its answer: endpoint, client, throttle, budget, prices."""

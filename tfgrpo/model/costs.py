@@ -1,0 +1,131 @@
+"""What was spent: calls, tokens, seconds and US dollars, from the journal.
+
+The journal has every call that was answered, so this is the whole truth about a run that was
+killed as well. Money is at today's prices; what a model without a known price took is named,
+never guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, TypeVar
+
+from tfgrpo.model import prices
+from tfgrpo.model.prices import Price
+from tfgrpo.store.runs import Run, Usage
+from tfgrpo.store.store import Store
+
+K = TypeVar("K", bound=Hashable)
+NOTHING = Usage()
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """The calls of one stage, with one model, in one step of one run.
+
+    `run` is None for an evaluation of its own, `step` for any evaluation. `retries` counts the
+    tries before the ones that were answered. `dollars` is None where the price is unknown.
+    """
+
+    run: str | None
+    step: int | None
+    stage: str
+    model: str
+    retries: int
+    usage: Usage
+    dollars: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """Costs, added up. `unknown` names the models that `dollars` leaves out."""
+
+    usage: Usage = NOTHING
+    retries: int = 0
+    dollars: float = 0.0
+    unknown: tuple[str, ...] = ()
+
+    def plus(self, cost: Cost) -> Total:
+        """Returns the sum with another cost."""
+        unknown = self.unknown
+        if cost.dollars is None and cost.model not in unknown:
+            unknown = (*unknown, cost.model)
+        return Total(
+            Usage._make(a + b for a, b in zip(self.usage, cost.usage, strict=True)),
+            self.retries + cost.retries,
+            self.dollars + (cost.dollars or 0.0),
+            unknown,
+        )
+
+
+def costs(
+    store: Store, overrides: Mapping[str, Any], run: Run | None = None, base_url: str | None = None
+) -> list[Cost]:
+    """Returns what a run has cost, or everything in the store, in the order of the calls.
+
+    `overrides` is the settings file's [prices]; `base_url` the address of models that no run
+    names. Raises PriceInvalid.
+    """
+    runs = {found.id: found for found in store.runs.all()}
+    known: dict[str, str | None] = {}
+    for found in runs.values():
+        known.update(addresses(found))
+    cache: dict[tuple[str, str | None], Price | None] = {}
+
+    def price(model: str, of: Run | None) -> Price | None:
+        address = addresses(of).get(model) if of else known.get(model, base_url)
+        if (model, address) not in cache:
+            cache[model, address] = prices.find(model, address, overrides)
+        return cache[model, address]
+
+    result = []
+    for spent in store.runs.spent(run):
+        of = runs[spent.run] if spent.run is not None else None
+        per = price(spent.model, of)
+        usage = spent.usage
+        dollars = (
+            None
+            if per is None
+            else per.of(usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens)
+        )
+        name = of.name if of else None
+        result.append(
+            Cost(name, spent.step, spent.stage, spent.model, spent.retries, usage, dollars)
+        )
+    return result
+
+
+def addresses(run: Run) -> dict[str, str | None]:
+    """Returns the models that a run asks, and where."""
+    models = run.config["models"]
+    policy, reflection = models["model"], models.get("reflection_model")
+    found: dict[str, str | None] = {policy: models.get("base_url")}
+    if reflection is not None and reflection not in found:
+        found[reflection] = models.get("reflection_base_url") or models.get("base_url")
+    embedding = models.get("embedding_model")
+    if embedding is not None and embedding not in found:
+        found[embedding] = models.get("embedding_base_url") or models.get("base_url")
+    return found
+
+
+def total(found: Iterable[Cost]) -> Total:
+    """Returns the sum of costs."""
+    return reduce(Total.plus, found, Total())
+
+
+def by(found: Iterable[Cost], key: Callable[[Cost], K]) -> dict[K, Total]:
+    """Returns the sums of costs that share a key, in the order in which the keys come up."""
+    sums: dict[K, Total] = {}
+    for cost in found:
+        sums[key(cost)] = sums.get(key(cost), Total()).plus(cost)
+    return sums
+
+
+def spent(store: Store, run: Run, overrides: Mapping[str, Any], *, in_tokens: bool) -> float:
+    """Returns what a budget has to count as spent by a run that goes on: tokens or dollars."""
+    found = total(costs(store, overrides, run))
+    if in_tokens:
+        return found.usage.prompt_tokens + found.usage.completion_tokens
+    return found.dollars

@@ -1,0 +1,159 @@
+"""Answers that have to be of a shape: asked for, checked, asked for again, repaired, or failed.
+
+An answer is decoded under its JSON schema where the endpoint can do that. What does not parse
+or check is sent back with the error; if that does not help either, `json-repair` has a last
+try, and the result says that it was repaired. Where an answer lists several things and some of
+them are out of shape to the end, the others count, and the result says what was lost. What is
+still unreadable raises `Unreadable`, which the caller puts on record. Nothing is dropped in
+silence.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from tfgrpo.model.client import Calls
+from tfgrpo.model.endpoint import CallFailed, Request
+
+T = TypeVar("T", bound=BaseModel)
+FENCE = re.compile(r"```(?:json)?\s*(.*?)```", re.DOTALL)
+
+
+class Unreadable(CallFailed):
+    """An answer that stayed out of shape."""
+
+
+@dataclass(frozen=True, slots=True)
+class Typed(Generic[T]):
+    """A checked answer, the journal's key of the call, and whether it had to be repaired.
+
+    `lost` says what is wrong with each item of a list that had to be left out.
+    """
+
+    value: T
+    key: str
+    repaired: bool = False
+    lost: tuple[str, ...] = ()
+
+
+async def ask(
+    calls: Calls,
+    request: Request,
+    shape: type[T],
+    *,
+    place: tuple[str | int, ...],
+    check: Callable[[T], str | None] = lambda _: None,
+    again: int = 1,
+) -> Typed[T]:
+    """Returns an answer of the given shape that `check` has no objection to.
+
+    `check` returns what is wrong with a value, or None; `again` is how often the model is asked
+    to mend its answer. Raises Unreadable, CallFailed, EndpointError.
+    """
+    asked = request
+    problem = ""
+    for turn in range(again + 1):
+        recorded = await calls.ask(asked, place=(*place, turn) if turn else place)
+        text = recorded.answer.content
+        value, problem = read(text, shape)
+        if value is not None:
+            problem = check(value) or ""
+            if not problem:
+                return Typed(value, recorded.key)
+        complaint = f"That cannot be used: {problem}\nGive the whole answer again, mended."
+        asked = replace(
+            request, messages=(*request.messages, ("assistant", text), ("user", complaint))
+        )
+    value = mended(text, shape)
+    if value is not None and check(value) is None:
+        return Typed(value, recorded.key, repaired=True)
+    value, lost = salvaged(text, shape)
+    if value is not None and check(value) is None:
+        return Typed(value, recorded.key, repaired=True, lost=lost)
+    raise Unreadable(f"{request.stage}: {problem}")
+
+
+def read(text: str, shape: type[T]) -> tuple[T | None, str]:
+    """Returns the value that a text holds, or None and what is wrong with it."""
+    try:
+        return shape.model_validate(parsed(text)), ""
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        return None, f"{where}: {first['msg']}" if where else str(first["msg"])
+    except (ValueError, RecursionError) as error:
+        return None, f"it is not JSON: {error}"[:300]
+
+
+def parsed(text: str) -> object:
+    """Returns the JSON that a text is, or that stands in a fence within it.
+
+    Raises ValueError or RecursionError.
+    """
+    try:
+        return whole(json.loads(text))
+    except json.JSONDecodeError:
+        fenced = FENCE.search(text)
+        if fenced is None:
+            raise
+        return whole(json.loads(fenced[1]))
+
+
+def whole(value: object) -> object:
+    """Returns a JSON value that can be written. Raises ValueError for half a character."""
+    json.dumps(value, ensure_ascii=False).encode()
+    return value
+
+
+def mended(text: str, shape: type[T]) -> T | None:
+    """Returns what json-repair makes of a text, if that checks."""
+    try:
+        found = repaired(text)
+        return shape.model_validate(found) if isinstance(found, dict) else None
+    except (ValueError, RecursionError):  # a ValidationError is a ValueError
+        return None
+
+
+def salvaged(text: str, shape: type[T]) -> tuple[T | None, tuple[str, ...]]:
+    """Returns what a text holds without the items of its lists that are out of shape, and what
+    was wrong with each; None where something else is wrong, or nothing would be left.
+    """
+    try:
+        found = repaired(text)
+        shape.model_validate(found)
+    except ValidationError as error:
+        wrong: dict[tuple[str, int], str] = {}
+        for one in error.errors():
+            match one["loc"]:
+                case (str(name), int(item), *rest):
+                    where = ".".join(map(str, (name, item, *rest)))
+                    wrong.setdefault((name, item), f"{where}: {one['msg']}")
+                case _:
+                    return None, ()
+    except (ValueError, RecursionError):
+        return None, ()
+    else:
+        return None, ()
+    if not isinstance(found, dict):
+        return None, ()
+    for name, item in sorted(wrong, reverse=True):
+        del found[name][item]
+    if not any(found[name] for name, _ in wrong):
+        return None, ()
+    try:
+        return shape.model_validate(found), tuple(wrong.values())
+    except ValidationError:
+        return None, ()
+
+
+def repaired(text: str) -> object:
+    """Returns the JSON that json-repair sees in a text. Raises ValueError or RecursionError."""
+    import json_repair
+
+    return whole(json_repair.loads(text))

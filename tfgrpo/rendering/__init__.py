@@ -1,0 +1,1 @@
+"""A library as text: in prompts, and as Markdown that a person edits."""

@@ -1,0 +1,205 @@
+"""A library as a Markdown file that a person edits, and what the edited file asks for.
+
+    # Library v3 (9f3a21c04d11)
+
+    <!-- … what may be done … -->
+
+    - Count both days of a hire. <!-- 3byhsb0kktx1 -->
+
+The comment with the id keeps a line the same experience, however its text changes. So a changed
+line is a MODIFY, a line without an id an ADD, a line that is gone a DELETE. A line whose id was
+cut off is matched with the experiences that are gone: one that says the same is that experience,
+one that says nearly the same is it, changed. What is still without an id and repeats a text that
+stays is a KEEP of it, as with `tfgrpo add`.
+
+A library is in the order in which its experiences were first added, so that every clone orders
+it alike. Moving a line therefore changes nothing that could be recorded; `Edited.moved` says how
+many lines were moved, so that whoever asks can be told.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tfgrpo.rendering.render import one_line
+from tfgrpo.store.canonical import is_id
+from tfgrpo.store.errors import TfgrpoError
+from tfgrpo.store.records import Library, Operation
+
+GUIDE = """\
+<!--
+Change a line to modify an experience, take it out to delete it, write a new
+line "- text" to add one. The comment with the id stays with its line.
+Saving nothing changes nothing.
+-->"""
+ITEM = re.compile(r"[-*]\s+(.*)")
+IDENTITY = re.compile(r"(.*?)\s*<!--\s*(\w+)\s*-->\s*\Z", re.DOTALL)
+HEADING = re.compile(r"#+\s+Library \S+ \(([0-9a-f]{12})\)\s*\Z")
+LIKE = 70.0
+"""How many percent a line without an id must have in common with an experience to be it."""
+
+
+class UnreadableEdit(TfgrpoError):
+    """An edited file that does not say what is meant."""
+
+
+class Line(NamedTuple):
+    """An experience's line in the file: its number there, its text, and its id if it has one."""
+
+    number: int
+    text: str
+    id: str | None
+
+
+class Edited(NamedTuple):
+    """What an edited file asks for, in library order and then that of the file.
+
+    `moved` is how many lines would have to be put back to be in the library's order.
+    """
+
+    operations: tuple[Operation, ...]
+    moved: int
+
+
+def document(library: Library) -> str:
+    """Returns the file that is edited."""
+    version = library.version
+    lines = [f"# Library {version.name} ({version.digest.hex()[:12]})", "", GUIDE, ""]
+    lines += [f"- {one_line(e.text)} <!-- {e.id} -->" for e in library]
+    return "\n".join(lines) + "\n"
+
+
+def edited(library: Library, text: str) -> Edited:
+    """Returns what an edited `document` of this very library asks for. Pure.
+
+    Raises UnreadableEdit, naming the line, for a file that was emptied or was made of another
+    version, a line that is no list item, an id that is unknown or there twice, and an item
+    without a text.
+    """
+    lines = _identified(library, parse(text, library))
+    texts = {e.id: one_line(e.text) for e in library}
+    asked = {line.id: line.text for line in lines if line.id is not None}
+    operations: list[Operation] = []
+    for id, before in texts.items():
+        if id not in asked:
+            operations.append(Operation("DELETE", id))
+        elif asked[id] != before:
+            operations.append(Operation("MODIFY", id, asked[id]))
+    holder = {said: id for id, said in asked.items()}
+    added = dict.fromkeys(line.text for line in lines if line.id is None)
+    for said in added:
+        there = holder.get(said)
+        operations.append(
+            Operation("ADD", None, said) if there is None else Operation("KEEP", there)
+        )
+    order = {id: place for place, id in enumerate(texts)}
+    places = [order[line.id] for line in lines if line.id is not None]
+    return Edited(tuple(operations), len(places) - _longest_rise(places))
+
+
+def parse(text: str, library: Library) -> list[Line]:
+    """Returns the lines that stand for experiences. Raises UnreadableEdit."""
+    if not text.strip():
+        raise UnreadableEdit(
+            "the file was emptied: nothing was changed",
+            hint="leave its heading, and take out the lines, to delete every experience",
+        )
+    raw: list[tuple[int, list[str]]] = []
+    comment = False
+    for number, line in enumerate(text.split("\n"), 1):
+        stripped = line.strip()
+        if comment or line.startswith("<!--"):
+            comment = "-->" not in stripped
+        elif not stripped:
+            continue
+        elif item := ITEM.match(stripped + " "):  # the blank is for an item without a text
+            raw.append((number, [item[1]]))
+        elif heading := HEADING.match(stripped):
+            _check_version(heading[1], library)
+        elif line[:1].isspace() and raw:
+            raw[-1][1].append(stripped)
+        elif not stripped.startswith("#"):
+            raise UnreadableEdit(
+                f"line {number} is no experience: {stripped[:40]!r}",
+                hint='an experience begins with "- "; its further lines are indented',
+            )
+    return _lines(raw, library)
+
+
+def _check_version(digest: str, library: Library) -> None:
+    version = library.version
+    if not version.digest.hex().startswith(digest):
+        raise UnreadableEdit(
+            f"the file was made of version {digest}; {version.name} is edited now",
+            hint=f"`tfgrpo checkout -b NAME {digest}` goes back there; edit with the file, switch "
+            "to this branch again and `tfgrpo merge NAME`",
+        )
+
+
+def _lines(raw: Sequence[tuple[int, Sequence[str]]], library: Library) -> list[Line]:
+    lines: list[Line] = []
+    seen: dict[str, int] = {}
+    for number, parts in raw:
+        said, id = " ".join(parts), None
+        if (match := IDENTITY.match(said)) and is_id(match[2]):
+            said, id = match[1], match[2]
+        said = one_line(said)
+        if id is not None and id not in library.by_id:
+            raise UnreadableEdit(
+                f"line {number}: {id} is not in the library",
+                hint="leave the comment out to add a new experience",
+            )
+        if id in seen:
+            raise UnreadableEdit(
+                f"line {number}: {id} stands in line {seen[id]} already",
+                hint="leave the comment out of a copied line to add a new experience",
+            )
+        if not said:
+            raise UnreadableEdit(
+                f"line {number} has no text", hint="take the whole line out to delete it"
+            )
+        if id is not None:
+            seen[id] = number
+        lines.append(Line(number, said, id))
+    return lines
+
+
+def _identified(library: Library, lines: Sequence[Line]) -> list[Line]:
+    """Gives lines whose id was cut off the experiences that they are: the same, then the like."""
+    kept = {line.id for line in lines if line.id is not None}
+    gone = {e.id: one_line(e.text) for e in library if e.id not in kept}
+    bare = {place: line.text for place, line in enumerate(lines) if line.id is None}
+    found: dict[int, str] = {}
+
+    def match(place: int, id: str) -> None:
+        found[place] = id
+        del gone[id], bare[place]
+
+    for place, text in list(bare.items()):
+        same = next((id for id, said in gone.items() if said == text), None)
+        if same is not None:
+            match(place, same)
+    if gone and bare:
+        from rapidfuzz import fuzz
+
+        likeness = sorted(
+            (-fuzz.ratio(text.casefold(), said.casefold()), place, order, id)
+            for place, text in bare.items()
+            for order, (id, said) in enumerate(gone.items())
+        )
+        for percent, place, _, id in likeness:
+            if -percent >= LIKE and place in bare and id in gone:
+                match(place, id)
+    return [line._replace(id=found.get(place, line.id)) for place, line in enumerate(lines)]
+
+
+def _longest_rise(places: Sequence[int]) -> int:
+    """Returns the length of the longest rising subsequence: the lines that stayed in order."""
+    ends: list[int] = []
+    for place in places:
+        at = bisect_left(ends, place)
+        ends[at : at + 1] = [place]
+    return len(ends)

@@ -1,0 +1,276 @@
+"""The agent: a rollout that thinks, acts and looks until it can answer (ReAct, arXiv 2210.03629).
+
+Each turn the model either calls tools, whose results go into the next turn, or gives its
+answer. Turns, tokens and seconds are limited; at a limit the model is asked once more, without
+tools, for the answer it has. Seconds are those of the record, so a run that is resumed comes to
+its limits at the same turn. Every message is in the trajectory; a result that was answered from
+the record is marked `cached`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from tfgrpo.domains.base import Ahead, Context, Domain, Foreseen, Trajectory
+from tfgrpo.model.endpoint import Answer, NoTools, Request
+from tfgrpo.model.prices import LOCAL
+from tfgrpo.settings import Settings
+from tfgrpo.store.journal import Journal
+from tfgrpo.store.records import Json
+from tfgrpo.store.runs import Run, Runs
+from tfgrpo.tools import protocol, toolbox
+from tfgrpo.tools.protocol import Wanted
+from tfgrpo.tools.record import ToolRecord
+from tfgrpo.tools.tool import Result, Tool
+from tfgrpo.tools.toolbox import Toolbox
+
+Protocol: TypeAlias = Literal["auto", "api", "text"]
+FINISH = "No more tools. Give the answer now, with what you know."
+LOGPROBS = 10
+CALLS = 8
+"""The most tool calls of a turn that are made; what a model wants beyond is left out."""
+GLANCE = 32
+"""The tokens of a cheap next action."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one attempt may take: turns, tokens of the model, and seconds."""
+
+    turns: int = 10
+    tokens: int = 32_000
+    seconds: float = 900.0
+
+
+class Agent:
+    """Makes rollouts with the tools of a toolbox."""
+
+    def __init__(
+        self,
+        toolbox: Toolbox,
+        record: ToolRecord,
+        *,
+        limits: Limits | None = None,
+        protocol: Protocol = "auto",
+        uncertain: bool = False,
+    ) -> None:
+        self._toolbox = toolbox
+        self._record = record
+        self._limits = limits or Limits()
+        self._by_api = protocol != "text"
+        self._forced = protocol == "api"
+        self._uncertain = uncertain
+
+    def of(self, domain: Domain) -> Domain:
+        """Returns a domain whose attempts are this agent's."""
+        return replace(domain, rollout=self.rollout)
+
+    async def rollout(self, context: Context) -> Trajectory:
+        """Makes one attempt, from the prompt or from what `context.prefix` says was done so far.
+
+        Raises CallFailed, EndpointError and ToolError.
+        """
+        prefix = context.prefix
+        tools = {tool.spec.name: tool for tool in self._toolbox.tools()}
+        try:
+            if self._by_api:
+                try:
+                    return await self._attempt(context, tools, list(prefix), by_api=True)
+                except NoTools:
+                    if self._forced:
+                        raise
+                    self._by_api = False  # and from now on
+            return await self._attempt(context, tools, list(prefix), by_api=False)
+        finally:
+            await asyncio.gather(*(tool.close() for tool in tools.values()))
+
+    async def _attempt(
+        self, context: Context, tools: dict[str, Tool], turns: list[Json], *, by_api: bool
+    ) -> Trajectory:
+        limits = self._limits
+        specs = [tool.spec for tool in tools.values()]
+        messages = context.messages if by_api else protocol.described(context.messages, specs)
+        for message in turns:  # tools come to where the prefix left them
+            await self._relive(tools, message)
+        done = sum(message["role"] == "assistant" for message in turns)
+        calls: list[str] = []
+        tokens, seconds = 0, 0.0
+        while True:
+            last = done + 1 >= limits.turns or tokens >= limits.tokens or seconds >= limits.seconds
+            asked = [*turns, {"role": "user", "content": FINISH}] if last and turns else turns
+            recorded = await context.ask(
+                messages,
+                turn=done,
+                turns=tuple(map(_sent, asked)),
+                tools=() if last or not by_api else protocol.functions(specs),
+                top_logprobs=LOGPROBS if self._uncertain else 0,
+            )
+            answer = recorded.answer
+            calls.append(recorded.key)
+            done += 1
+            tokens += answer.completion_tokens
+            seconds += answer.seconds
+            read = protocol.by_api if by_api else protocol.in_text
+            wanted = [] if last else read(answer)[:CALLS]
+            turns.append(_said(answer, by_api=by_api, more=bool(wanted)))
+            if not wanted:
+                return Trajectory(answer.content, tuple(calls), answer.truncated, tuple(turns))
+            for one in wanted:
+                message, took = await self._use(tools, one, context, by_api=by_api)
+                seconds += took
+                turns.append(message)
+
+    async def _use(
+        self, tools: dict[str, Tool], wanted: Wanted, context: Context, *, by_api: bool
+    ) -> tuple[Json, float]:
+        """Makes a call; returns the message that tells the model of it, and the seconds it took."""
+        tool, cached, seconds = tools.get(wanted.name), False, 0.0
+        if tool is None:
+            result = Result(f"there is no tool {wanted.name!r}: {', '.join(tools)}", failed=True)
+        elif wanted.arguments is None:
+            result = Result("the arguments cannot be read: write a JSON object", failed=True)
+        else:
+            step = context.place[0] if isinstance(context.place[0], int) else None
+            result, cached, seconds = await self._record.call(tool, wanted.arguments, step=step)
+        text = result.text[: self._toolbox.settings.output]
+        message: dict[str, object] = {
+            "role": "tool" if by_api else "user",
+            "content": text if by_api else f"Result:\n{text}",
+            "name": wanted.name,
+            "arguments": wanted.arguments,
+            "failed": result.failed,
+            "cached": cached,
+            "seconds": round(seconds, 3),
+        }
+        if by_api:
+            message["tool_call_id"] = wanted.id
+        return message, seconds
+
+    async def _relive(self, tools: dict[str, Tool], message: Json) -> None:
+        tool, arguments = tools.get(str(message.get("name"))), message.get("arguments")
+        if tool is not None and isinstance(arguments, dict):
+            text = str(message["content"]).removeprefix("Result:\n")
+            tool.recall(arguments, Result(text, bool(message.get("failed"))))
+
+    async def next_actions(
+        self, context: Context, turns: Sequence[Json], *, count: int = 3
+    ) -> list[str]:
+        """Returns the beginnings of what the model might do next, cheaply."""
+        messages = context.messages
+        by_api = any(message["role"] == "tool" for message in turns)
+        specs = [tool.spec for tool in self._toolbox.tools()]
+        found = []
+        for number in range(count):
+            recorded = await context.ask(
+                messages if by_api else protocol.described(messages, specs),
+                stage="next action",
+                turn=1000 * len(turns) + number,
+                turns=tuple(map(_sent, turns)),
+                tools=protocol.functions(specs) if by_api else (),
+                max_tokens=GLANCE,
+                temperature=1.0,
+            )
+            made = recorded.answer.tool_calls
+            found.append(str(made[0]["function"]) if made else recorded.answer.content)
+        return found
+
+
+@asynccontextmanager
+async def equipped(
+    domain: Domain,
+    settings: Settings,
+    journal: Journal,
+    runs: Runs,
+    *,
+    scope: str,
+    folder: Path,
+    run: Run | None = None,
+    uncertain: bool = False,
+) -> AsyncIterator[tuple[Domain, Agent | None]]:
+    """Yields a domain whose attempts are made as the settings say: by an agent, or as they were.
+
+    Paths of tools are relative to `folder`. Raises ToolError.
+    """
+    if settings.mode == "prompt":
+        yield domain, None
+        return
+    async with toolbox.opened(settings.tools, folder) as box:
+        record = ToolRecord(journal, runs, scope=scope, run=run)
+        limits = Limits(turns=settings.turns, seconds=settings.task_timeout)
+        agent = Agent(box, record, limits=limits, protocol=_way(settings), uncertain=uncertain)
+        yield agent.of(domain), agent
+
+
+def foresee(ahead: Ahead, settings: Settings, *, branches: bool = False) -> Foreseen:
+    """What an attempt takes with these settings, where tools are those that need no opening.
+
+    At most it takes every turn, with as many calls as are made in one, each result as long as it
+    may be. With `branches` it may go on from another attempt, whose tokens are not its own.
+    """
+    specs, text = toolbox.specs(settings.tools), _way(settings) == "text"
+    messages = ahead.messages
+    if text or ahead.most:  # an endpoint may yet refuse tools
+        messages = protocol.described(messages, specs)
+    functions = () if text else protocol.functions(specs)
+    output = settings.tools.output
+    result = "x" * 4 * output if ahead.most else "word " * (output // 16)
+    limited = ahead.most and not branches
+    left = Limits().tokens + ahead.max_tokens if limited else 1 << 62
+    turns, asked = list[Json](), list[Request]()
+    for number in range(ahead.times(settings.turns)):
+        if asked:
+            calls = CALLS if ahead.most else 1
+            turns += _turn(ahead.said(asked[-1].max_tokens), result, number, calls=calls)
+        tokens = min(ahead.max_tokens, left)
+        left -= tokens
+        sent = (*turns, {"role": "user", "content": FINISH}) if turns else ()
+        asked.append(ahead.request(messages, turns=sent, tools=functions, max_tokens=tokens))
+    asked[-1] = replace(asked[-1], max_tokens=ahead.max_tokens)
+    answer = ahead.said(ahead.max_tokens)
+    said = (*turns, {"role": "assistant", "content": answer})
+    return Foreseen(tuple(asked), Trajectory(answer, messages=said))
+
+
+def _turn(answer: str, result: str, number: int, *, calls: int) -> list[Json]:
+    """Returns the messages of a turn that makes so many calls, by the API: no form is longer."""
+    size = len(answer) // calls
+    made = [
+        {
+            "id": f"call_{number:027}{call:032}",
+            "type": "function",
+            "function": {"name": "", "arguments": answer[call * size : (call + 1) * size]},
+        }
+        for call in range(calls)
+    ]
+    said = {"role": "assistant", "content": answer[calls * size :], "tool_calls": made}
+    return [
+        said,
+        *({"role": "tool", "content": result, "tool_call_id": call["id"]} for call in made),
+    ]
+
+
+def _way(settings: Settings) -> Protocol:
+    """Returns how tools are called: small models follow plain text better."""
+    return "text" if settings.models.model.startswith(LOCAL) else "auto"
+
+
+def _said(answer: Answer, *, by_api: bool, more: bool) -> Json:
+    """Returns an answer as a chat message."""
+    content = protocol.until_call(answer.content) if more and not by_api else answer.content
+    message: dict[str, object] = {"role": "assistant", "content": content}
+    if by_api and more:
+        message["tool_calls"] = list(answer.tool_calls)[:CALLS]
+    if answer.uncertainty is not None:
+        message["uncertainty"] = round(answer.uncertainty, 4)
+    return message
+
+
+def _sent(message: Json) -> Json:
+    """Returns a message of the trajectory as the API takes it."""
+    ours = ("name", "arguments", "failed", "cached", "seconds", "uncertainty")
+    return {key: value for key, value in message.items() if key not in ours}

@@ -1,0 +1,197 @@
+"""Rollouts: attempts at a problem, verified; those at one problem in one step are a group."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from statistics import fmean, median
+from typing import Any
+
+from tfgrpo.data.problems import Problem
+from tfgrpo.domains.base import Context, Domain, DomainError, Trajectory, Verdict
+from tfgrpo.model.endpoint import CallFailed
+from tfgrpo.rollout.branching import Place
+from tfgrpo.store.canonical import canonical
+from tfgrpo.store.records import Json
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """One attempt. `reward` is None when it failed or could not be judged: it teaches nothing.
+
+    `outcome` is answered, truncated (at the token limit), unverifiable or failed; `calls` the
+    journal's keys of the attempt; `reason` the verifier's, or what failed; `details` what the
+    reward is made of. `messages` is what followed the prompt where that is more than a response.
+    `hint` is the strategy it was made under, `without` the experiences left out of its prompt,
+    and `branch` where it leaves the attempt whose messages before that it shares.
+    """
+
+    problem: Problem
+    sample: int
+    response: str
+    outcome: str
+    reward: float | None
+    answer: str | None
+    reason: str
+    calls: tuple[str, ...] = ()
+    details: Json = field(default_factory=dict, hash=False)
+    messages: tuple[Json, ...] = field(default=(), hash=False)
+    hint: str | None = None
+    without: frozenset[str] = frozenset()
+    branch: Place | None = None
+
+    @property
+    def call(self) -> str | None:
+        """The call that gave the response."""
+        return self.calls[-1] if self.calls else None
+
+    @property
+    def transcript(self) -> str:
+        """The attempt as the reflection model reads it: every message, or the response."""
+        return "\n\n".join(map(_said, self.messages)) or self.response
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The attempts at one problem in one step, in sample order, and the version they ran under.
+
+    Winners are above the pivot and losers below it, and none are either when all are alike. The
+    pivot is the mean where rewards are right or wrong alone, and the median where they are
+    graded, so that one outlier makes no losers of all others (MC-GRPO, arXiv 2601.22582).
+    """
+
+    problem: Problem
+    rollouts: tuple[Rollout, ...]
+    version: int = 0
+
+    @property
+    def rewards(self) -> tuple[float, ...]:
+        """The rewards of the attempts that have one."""
+        return tuple(r.reward for r in self.rollouts if r.reward is not None)
+
+    @property
+    def winners(self) -> tuple[Rollout, ...]:
+        """The attempts above the pivot."""
+        pivot = self._pivot
+        return tuple(r for r in self._scored if r.reward is not None and r.reward > pivot)
+
+    @property
+    def losers(self) -> tuple[Rollout, ...]:
+        """The attempts below the pivot."""
+        pivot = self._pivot
+        return tuple(r for r in self._scored if r.reward is not None and r.reward < pivot)
+
+    @property
+    def mixed(self) -> bool:
+        """Whether it holds both: only such a group has an advantage to speak of."""
+        return len(set(self.rewards)) > 1
+
+    @property
+    def _scored(self) -> tuple[Rollout, ...]:
+        return self.rollouts if self.mixed else ()
+
+    @property
+    def _pivot(self) -> float:
+        rewards = self.rewards
+        if not rewards:
+            return 0.0
+        middle = median(rewards)
+        graded = not set(rewards) <= {0.0, 1.0}
+        return middle if graded and min(rewards) < middle < max(rewards) else fmean(rewards)
+
+
+async def attempt(domain: Domain, context: Context) -> Rollout:
+    """Makes one attempt at a problem and judges it, as the domain does both.
+
+    A request that cannot be answered gives a failed rollout; EndpointError is let through.
+    """
+    problem, sample = context.problem, context.sample
+    try:
+        trajectory = await domain.rollout(context)
+    except CallFailed as error:
+        return Rollout(problem, sample, "", "failed", None, None, str(error))
+    verdict = await judged(domain, context, trajectory)
+    if verdict.reward is None:
+        outcome = "unverifiable"
+    else:
+        outcome = "truncated" if trajectory.truncated else "answered"
+    return Rollout(
+        problem=problem,
+        sample=sample,
+        response=trajectory.response,
+        outcome=outcome,
+        reward=verdict.reward,
+        answer=verdict.answer,
+        reason=verdict.reason,
+        calls=trajectory.calls,
+        details=verdict.details,
+        messages=tuple(as_recorded(list(trajectory.messages))),
+    )
+
+
+async def judged(domain: Domain, context: Context, trajectory: Trajectory) -> Verdict:
+    """Returns the domain's verdict on a trajectory, in a worker process or by asking a model.
+
+    A judge that cannot be reached gives an unverifiable verdict. Raises DomainError for a
+    reward out of [0, 1] and for what is no verdict, and EndpointError.
+    """
+    if domain.judge is not None:
+        try:
+            verdict = await domain.judge(context, trajectory)
+        except CallFailed as error:
+            return Verdict(None, None, f"unverifiable: {error}")
+    else:
+        assert domain.function is not None
+        problem, response = context.problem, trajectory.response
+        quick = domain.at_once(problem, response) if domain.at_once else None
+        verdict = quick or await context.verifier.verdict(problem, response, domain.function)
+    return sound(domain, verdict)
+
+
+def sound(domain: Domain, verdict: Verdict) -> Verdict:
+    """Returns a verdict as its record will give it back. Raises DomainError where none could,
+    and for a reward out of [0, 1]."""
+    verdict = _kept(domain, verdict)
+    if verdict.reward is not None and not 0.0 <= verdict.reward <= 1.0:
+        raise DomainError(
+            f"domain {domain.name} gave the reward {verdict.reward}",
+            hint="a reward is a number from 0 to 1, or None for what cannot be judged",
+        )
+    return verdict
+
+
+def _kept(domain: Domain, verdict: Verdict) -> Verdict:
+    try:
+        reward, answer, reason, details = verdict
+        told = as_recorded([None if reward is None else float(reward), answer, reason, details])
+        return Verdict(*told)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise DomainError(
+            f"domain {domain.name} gave {verdict!r:.200}, which cannot be kept: {error}",
+            hint="a verifier returns a Verdict of numbers, texts, lists and dicts",
+        ) from None
+
+
+def as_recorded(value: list[Any]) -> list[Any]:
+    """Returns a list of JSON values as it comes back from the record, where names are in order.
+
+    What models are shown of an attempt is so the same when its run goes on. Raises TypeError,
+    ValueError and RecursionError for what is no JSON.
+    """
+    found: list[Any] = json.loads(canonical(value))
+    return found
+
+
+def _said(message: Json) -> str:
+    """Returns a chat message as text, tool calls included."""
+    said = str(message.get("content") or "")
+    for call in message.get("tool_calls") or ():
+        said += "\n" + json.dumps(call.get("function", call), ensure_ascii=False)
+    return f"{message.get('role')}: {said.strip()}"
+
+
+def mean_reward(groups: Sequence[Group]) -> float | None:
+    """Returns the mean reward over all attempts that have one."""
+    rewards = [reward for group in groups for reward in group.rewards]
+    return sum(rewards) / len(rewards) if rewards else None

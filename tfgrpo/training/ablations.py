@@ -1,0 +1,162 @@
+"""The paper's ablations (arXiv 2510.08191, table 3): what is left when a part is taken away.
+
+No ground truth: a group's majority answer stands in for it. Groups of one: each attempt is
+reflected on by itself, with nothing to compare it with. No rollouts: experiences are written
+directly, from the problems alone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from tfgrpo.data.problems import Problem
+from tfgrpo.domains.base import sample_seed
+from tfgrpo.model import structured
+from tfgrpo.model.client import Calls
+from tfgrpo.model.endpoint import CallFailed, Request
+from tfgrpo.rendering.render import prompt_text
+from tfgrpo.rollout.attempt import Group
+from tfgrpo.store.canonical import derived_id
+from tfgrpo.store.records import Library, Operation
+from tfgrpo.training.controller import Plan
+from tfgrpo.training.draft import plain, words
+from tfgrpo.training.reflection import (
+    COMPARISON_TOKENS,
+    RECONCILED,
+    UNKNOWN,
+    Comparison,
+    Failure,
+    Lessons,
+    Reflection,
+    summarised,
+    verdict_words,
+)
+
+SHOWN = 20
+"""The problems that are shown when experiences are written directly."""
+TOKENS = 2000
+
+
+class _Written(BaseModel):
+    experiences: list[str] = Field(min_length=1)
+
+
+def by_majority(group: Group) -> Group:
+    """Returns a group whose rewards are votes: 1 for the answer that most attempts gave, else 0.
+
+    Attempts without an answer get 0. Where answers tie for the most, nothing can be told, and no
+    attempt has a reward.
+    """
+    votes = Counter(r.answer for r in group.rollouts if r.answer is not None).most_common(2)
+    tied = not votes or (len(votes) > 1 and votes[0][1] == votes[1][1])
+    return replace(
+        group,
+        rollouts=tuple(
+            r
+            if r.outcome == "failed"
+            else replace(r, reward=None if tied else float(r.answer == votes[0][0]))
+            for r in group.rollouts
+        ),
+    )
+
+
+async def alone(
+    calls: Calls, reflection: Reflection, group: Group, library: Library, *, step: int
+) -> Comparison:
+    """Reflects on the one attempt of a group. EndpointError is let through."""
+    assert reflection.single is not None
+    (rollout,) = group.rollouts
+    said = await summarised(calls, reflection, rollout, step)
+    if isinstance(said, Failure):
+        return Comparison(group, (), (said,))
+    truth = (reflection.ground_truth and group.problem.answer) or UNKNOWN
+    request = Request(
+        stage="comparison",
+        messages=reflection.single.render(
+            {
+                "agent_objective": reflection.agent_objective,
+                "learning_objective": reflection.learning_objective,
+                "max_words": str(reflection.max_words),
+                "library": prompt_text(library),
+                "problem": group.problem.problem,
+                "ground_truth": truth,
+                "attempt": said,
+                "verdict": verdict_words(rollout),
+            }
+        ),
+        temperature=reflection.temperature,
+        max_tokens=COMPARISON_TOKENS,
+        seed=sample_seed(reflection.seed, "single", step, group.problem.id),
+        schema=RECONCILED,
+    )
+    try:
+        place = (step, group.problem.id)
+        typed = await structured.ask(calls, request, Lessons, place=place)
+    except CallFailed as error:
+        return Comparison(group, (), (Failure("comparison", group.problem.id, str(error)),))
+    lessons, beyond = typed.value.of("comparison", group, (typed.key,))
+    return Comparison(group, lessons, beyond, typed.repaired)
+
+
+async def directly(
+    calls: Calls,
+    reflection: Reflection,
+    problems: Sequence[Problem],
+    library: Library,
+    count: int,
+    *,
+    uid: str,
+    evidence: Mapping[str, Any],
+) -> Plan:
+    """Has up to `count` experiences written from the problems alone, as ADDs.
+
+    Texts that are too long or there already are left out. Raises CallFailed where the answer
+    cannot be read, and EndpointError.
+    """
+    assert reflection.direct is not None
+    listed = "\n".join(f"- {' '.join(p.problem.split())}" for p in problems[:SHOWN])
+    request = Request(
+        stage="direct",
+        messages=reflection.direct.render(
+            {
+                "agent_objective": reflection.agent_objective,
+                "learning_objective": reflection.learning_objective,
+                "max_words": str(reflection.max_words),
+                "count": str(count),
+                "library": prompt_text(library),
+                "problems": listed,
+            }
+        ),
+        temperature=reflection.temperature,
+        max_tokens=TOKENS,
+        seed=sample_seed(reflection.seed, "direct"),
+        schema={
+            "type": "object",
+            "additionalProperties": False,
+            "required": ["experiences"],
+            "properties": {
+                "experiences": {
+                    "type": "array",
+                    "maxItems": count,
+                    "items": {"type": "string", "maxLength": 240},
+                }
+            },
+        },
+    )
+    typed = await structured.ask(calls, request, _Written, place=(0, "direct"))
+    known = {plain(experience.text) for experience in library}
+    operations = []
+    for number, text in enumerate(typed.value.experiences[:count]):
+        text = " ".join(text.split())
+        if not text or plain(text) in known or words(text) > reflection.max_words:
+            continue
+        known.add(plain(text))
+        id = derived_id(uid, "direct", number)
+        told = {**evidence, "direct": True, "calls": [typed.key[:16]]}
+        operations.append(Operation("ADD", id, text, "written without rollouts", told))
+    return Plan(tuple(operations), (), int(typed.repaired))

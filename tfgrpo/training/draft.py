@@ -1,0 +1,73 @@
+"""The library while a batch is decided: what stands after the operations so far."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tfgrpo.model.tokens import count
+from tfgrpo.rendering.render import EMPTY, prompt_text
+from tfgrpo.store.records import Experience, Library, Operation
+
+
+class Draft:
+    """A library that operations are tried on, in library order. Nothing is recorded."""
+
+    def __init__(self, library: Library) -> None:
+        self._version = library.version
+        self._held = {e.id: e for e in library}
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """Id → text, of what can be read."""
+        return {e.id: e.text for e in self._held.values() if not e.redacted}
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Label → id, for the next prompt."""
+        return {f"G{i}": id for i, id in enumerate(self.texts)}
+
+    @property
+    def library(self) -> Library:
+        """The draft as a library."""
+        return Library(self._version, tuple(self._held.values()))
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of the draft as prompts will show it (`tokens.py` says how they are counted)."""
+        return count(prompt_text(self.library))
+
+    def prompt(self) -> str:
+        """Returns the draft as prompt text."""
+        return "\n".join(f"[G{i}] {t}" for i, t in enumerate(self.texts.values())) or EMPTY
+
+    def same(self, text: str) -> str | None:
+        """Returns the experience that says just this, give or take case and white space."""
+        wanted = plain(text)
+        return next((id for id, there in self.texts.items() if plain(there) == wanted), None)
+
+    def apply(self, operation: Operation) -> None:
+        """Applies an operation that names its experience."""
+        id, text = operation.experience, operation.text
+        assert id is not None
+        if operation.op == "DELETE":
+            del self._held[id]
+        elif operation.op != "KEEP":
+            assert text is not None
+            self._held[id] = Experience(id, text, 0)
+
+    def after(self, operations: Iterable[Operation]) -> Draft:
+        """Returns a draft of its own, with operations applied to it."""
+        found = Draft(self.library)
+        for operation in operations:
+            found.apply(operation)
+        return found
+
+
+def plain(text: str) -> str:
+    """Returns a text without what does not matter when it is compared."""
+    return " ".join(text.casefold().split()).rstrip(".! ")
+
+
+def words(text: str) -> int:
+    """Returns how many words a text has."""
+    return len(text.split())

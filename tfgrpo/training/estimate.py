@@ -1,0 +1,428 @@
+"""What a run will take, before anything is spent: calls, tokens and US dollars, by stage.
+
+Prompts are rendered for real, every problem with the run's own templates and the library the
+branch stands at. Two figures are given. The *upper* one holds whatever the models say, as long
+as the server keeps to `max_tokens`: every group is mixed, every attempt takes all its turns,
+every answer is as long as it may be, every lesson becomes an experience, everything that can be
+asked again is. The *expected* one takes answers to be as long as this store has seen them from
+the same model, or else as `ANSWER` says, half the groups mixed, half the turns taken, and half
+the lessons new.
+
+The stages are those of `tfgrpo cost`. Tokens are counted by `tokens.py`, for a provider's own
+tokenizer is not at hand for most models; upper figures count a prompt's bytes, of which a
+byte-level token has at least one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+
+from tfgrpo.data.problems import Problem
+from tfgrpo.domains.base import QUOTED, Domain, answer_once, asked_once
+from tfgrpo.model.prices import Price
+from tfgrpo.model.tokens import count
+from tfgrpo.rendering.render import prompt_text
+from tfgrpo.rendering.templates import Template
+from tfgrpo.settings import TrainSettings
+from tfgrpo.store.records import Library
+from tfgrpo.store.store import Store
+from tfgrpo.training import ablations, adaptive, rollouts, strategies
+from tfgrpo.training.attempt_cost import Attempt, Measure, Model, Taken, attempts
+from tfgrpo.training.controller import CONTROLLER_TOKENS
+from tfgrpo.training.gate import TOLD
+from tfgrpo.training.loop import plan_steps
+from tfgrpo.training.notes import prompts_of
+from tfgrpo.training.pruning import PRUNE_TOKENS, TURNS
+from tfgrpo.training.reflection import (
+    ANSWER_SHOWN,
+    COMPARISON_TOKENS,
+    MOST_LESSONS,
+    SUMMARY_TOKENS,
+    Reflection,
+)
+
+ANSWER = {
+    "rollout": 800.0,
+    "next action": 32.0,
+    "persona": 60.0,
+    "judge": 80.0,
+    "strategies": 150.0,
+    "summary": 200.0,
+    "comparison": 250.0,
+    "reconcile": 150.0,
+    "direct": 400.0,
+    "controller": 80.0,
+    "embedding": 0.0,
+    "prune": 80.0,
+}
+"""Tokens of an answer, before this store has seen any from the model."""
+STAGES = (*ANSWER, "evaluation")
+MIXED, NEW = 0.5, 0.5
+UNSOLVED = 0.25
+"""The share of problems that no attempt solves, as expected."""
+LESSONS = 1.5
+"""Lessons of one comparison, as expected."""
+WORD_TOKENS = 1.4
+LABEL = 8.0
+SIMILAR = 250.0
+"""The most that is said of what is like a lesson, in bytes."""
+SCHEMA = 2_000.0
+"""The most bytes of a schema, but for the labels in it."""
+LABELLED = 32.0
+"""The most bytes of a label in a schema and in a complaint."""
+CREDIT = 100.0
+"""The most that is said of an experience's credit, in bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class StageEstimate:
+    """What one stage takes in all steps. `dollars` is None where the price is unknown."""
+
+    stage: str
+    calls: float
+    prompt_tokens: float
+    completion_tokens: float
+    dollars: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A run's stages, expected and at most, and what is in neither, in words."""
+
+    expected: tuple[StageEstimate, ...]
+    upper: tuple[StageEstimate, ...]
+    left_out: tuple[str, ...] = ()
+
+
+def answer_lengths(store: Store, model: str) -> dict[str, float]:
+    """Returns stage → mean tokens of the answers that a model has given so far."""
+    sums: dict[str, tuple[int, int]] = {}
+    for spent in store.runs.spent():
+        if spent.model == model:
+            calls, tokens = sums.get(spent.stage, (0, 0))
+            usage = spent.usage
+            sums[spent.stage] = calls + usage.calls, tokens + usage.completion_tokens
+    means = {stage: tokens / calls for stage, (calls, tokens) in sums.items() if tokens}
+    if "evaluation" in means:
+        means.setdefault("rollout", means["evaluation"])
+    return means
+
+
+def estimate(
+    dataset: Sequence[Problem],
+    settings: TrainSettings,
+    library: Library,
+    domain: Domain,
+    template: Template,
+    reflection: Reflection,
+    *,
+    heldout: Sequence[Problem] = (),
+    gate: Sequence[Problem] = (),
+    sealed: Sequence[Problem] = (),
+    price: Price | None,
+    reflection_price: Price | None,
+    embedding_price: Price | None = None,
+    lengths: Mapping[str, float] | None = None,
+    rejected: Sequence[str] = (),
+) -> Estimate:
+    """Returns what training on a dataset will take, from the library that it starts at.
+
+    `heldout` and `sealed` are the problems that it is compared on at the end, against the empty
+    library, and `gate` those on which each step's candidate is tried;
+    `lengths` gives the mean answer of each stage in tokens, where it is known, and `rejected`
+    what the controller is told of changes that were turned down before.
+    """
+    prices: dict[Model, Price | None] = {
+        "policy": price,
+        "reflection": reflection_price,
+        "embedding": embedding_price,
+    }
+    sizes = [len(batch) for _, batch in plan_steps(dataset, settings)]
+    found = []
+    for upper in (False, True):
+        measure = Measure(upper, {**ANSWER, **(lengths or {})})
+        work = _Work(measure, settings, library, domain, reflection, dataset, rejected)
+        length = measure.answer("rollout", settings.max_tokens) if not upper else 0.0
+        trained, tried, last = (
+            attempts(measure, asked, settings, library, domain, template, length)
+            for asked in (dataset, gate, (*heldout, *sealed))
+        )
+        if upper and settings.quorum < 1:  # who is late may be reflected on at the very end
+            for size in sizes:
+                work.step(size, trained)
+            work = work.again()
+        for size in sizes:
+            if settings.direct:
+                work.direct(dataset)
+            else:
+                work.step(size, trained)
+            work.gate(len(gate), tried)
+        work.comparison_at_the_end(len(heldout) + len(sealed), last)
+        found.append(work.stages(prices))
+    expected, most = found
+    return Estimate(expected, most, tuple(_left_out(domain, settings)))
+
+
+def _left_out(domain: Domain, settings: TrainSettings) -> list[str]:
+    told = []
+    if domain.judge is not None and domain.judgements is None:
+        told.append(f"the domain {domain.name} may ask a judge, and does not say how often")
+    alone = domain.rollout is not answer_once and domain.foresee is asked_once
+    if alone and settings.mode == "prompt":
+        told.append(f"the domain {domain.name} does not say what an attempt takes, beside a call")
+    if settings.mode == "agent" and settings.tools.mcp:
+        told.append("what MCP servers say of their tools is known once they are asked")
+    return told
+
+
+class _Work:
+    """Adds up calls and tokens, as expected or as an upper bound."""
+
+    def __init__(
+        self,
+        measure: Measure,
+        settings: TrainSettings,
+        library: Library,
+        domain: Domain,
+        reflection: Reflection,
+        dataset: Sequence[Problem],
+        rejected: Sequence[str],
+    ) -> None:
+        self._given = (measure, settings, library, domain, reflection, dataset, rejected)
+        self._measure, self._settings, self._library = measure, settings, library
+        self._reflection, self._reconciles = reflection, reflection.reconcile is not None
+        self._upper = measure.upper
+        self._sums: dict[tuple[str, Model], Taken] = {}
+        self._prompts = self._rendered(domain, dataset)
+        tokens = count(prompt_text(library))
+        self._room = max(0.0, float(settings.library_tokens or 0) - tokens)
+        over = settings.library_tokens is not None and tokens > settings.library_tokens
+        self._over = len(library) if over else 0
+        self._grown, self._experiences = 0.0, float(len(library))
+        self._embedded = False
+        self._gated = False
+        self._told = [measure.text("\n".join(rejected))]
+
+    def again(self) -> _Work:
+        """Returns work that begins with all that this one has come to know."""
+        work = _Work(*self._given)
+        work._grown, work._experiences = self._grown, self._experiences
+        return work
+
+    def _rendered(self, domain: Domain, dataset: Sequence[Problem]) -> dict[str, float]:
+        """Returns stage → the mean size of its prompt, without what the run will have said."""
+        reflection, settings = self._reflection, self._settings
+        objectives = {
+            "agent_objective": reflection.agent_objective,
+            "learning_objective": reflection.learning_objective,
+            "max_words": str(reflection.max_words),
+            "library": prompt_text(self._library),
+            "verdict": "reward 0.12345 of 1",
+            "count": "100",
+            **dict.fromkeys(("response", "winners", "losers", "lesson", "lessons", "reason"), ""),
+            **dict.fromkeys(("similar", "attempt", "problems"), ""),
+            **dict.fromkeys(("tokens", "cap", "over"), "100000"),
+        }
+        used = {
+            "summary": reflection.summary,
+            "comparison": reflection.single or reflection.comparison,
+            "controller": reflection.controller,
+            "strategies": reflection.strategies,
+            "prune": reflection.prune,
+            "reconcile": reflection.reconcile,
+            "direct": reflection.direct,
+        }
+        measure = self._measure
+        found = {
+            stage: fmean(
+                measure.messages(
+                    prompt.render(
+                        {"problem": p.problem, "ground_truth": p.answer or "(not given)"}
+                        | objectives
+                    )
+                )
+                for p in dataset
+            )
+            for stage, prompt in used.items()
+            if prompt is not None
+        }
+        notes = prompts_of(domain, Path(settings.prompts) if settings.prompts else None)
+        for name, prompt in notes.items():
+            found[name] = measure.messages(prompt.render({name: ""}))
+        return found
+
+    # a step:
+
+    def step(self, batch: int, one: Attempt) -> None:
+        """Adds one step."""
+        settings, upper = self._settings, self._upper
+        plain = max(1, settings.group_size - settings.hints)
+        size = float(plain + settings.hints)
+        made = size
+        if settings.rollouts == "adaptive" and not upper:
+            made = (min(adaptive.FIRST, size) + size) / 2
+        unsolved = batch * (1.0 if upper else UNSOLVED) * bool(settings.hints)
+        strategy = strategies.TOKENS * self._measure.quoted if upper else 40.0
+        hinted = unsolved * settings.hints
+        self._attempts(batch * made - hinted, one)
+        self._attempts(hinted, one, strategy / (settings.hints if upper and hinted else 1) + 32)
+        if settings.rollouts == "branch":
+            roots = max(1, settings.group_size - 1)
+            self._add("next action", "policy", one.glances.longer(self._grown), batch * roots)
+        if unsolved:
+            shown = plain * (4.0 * strategies.SHOWN + 16 if upper else 150.0)
+            self._typed("strategies", unsolved, shown, strategies.TOKENS)
+        alone = self._reflection.single is not None
+        groups = batch * (1.0 if upper or alone else MIXED)
+        if alone or size > 1:
+            lessons = self._reflect(groups, made, one)
+            confirmed = unsolved * (MOST_LESSONS if upper else LESSONS * MIXED)
+            self._attempts(rollouts.CONFIRMATIONS * confirmed, one, self._text)
+            self._control(lessons)
+
+    def _attempts(
+        self, number: float, one: Attempt, longer: float = 0.0, *, evaluation: bool = False
+    ) -> None:
+        """Adds attempts, whose prompts are so much longer than with the opening library alone."""
+        for (stage, model), taken in one.stages.items():
+            more = taken.longer(self._grown + longer) if model == "policy" else taken
+            self._add("evaluation" if evaluation else stage, model, more, number)
+
+    def _reflect(self, groups: float, size: float, one: Attempt) -> float:
+        """Adds what mixed groups take until they have lessons, and returns how many."""
+        upper, quoted = self._upper, self._measure.quoted
+        self._plain("summary", groups * size, one.transcript + one.details, SUMMARY_TOKENS)
+        said = self._measure.answer("summary", SUMMARY_TOKENS) * quoted
+        if upper:  # an attempt may stand as it is, and an empty summary gives way to its beginning
+            as_it_is = 4.0 * max(600, self._settings.summarise_over)
+            said = max(said, min(one.transcript, as_it_is))
+        beside = 4.0 * ANSWER_SHOWN + 64 if upper else 20.0
+        listed = size * (said + one.details + beside)
+        self._typed("comparison", groups, self._grown + listed, COMPARISON_TOKENS)
+        lessons = groups * (MOST_LESSONS if upper else LESSONS)
+        if self._reconciles:
+            self._typed(
+                "reconcile", groups, self._grown + MOST_LESSONS * self._text, COMPARISON_TOKENS
+            )
+        return lessons
+
+    @property
+    def _text(self) -> float:
+        """The tokens of an experience: at most an answer is nothing but lessons."""
+        if self._upper:
+            return QUOTED * COMPARISON_TOKENS / MOST_LESSONS + LABEL
+        return self._settings.max_words * WORD_TOKENS + LABEL
+
+    def _control(self, lessons: float) -> None:
+        """Adds the decisions about a step's lessons, and lets the library grow by them."""
+        upper, text = self._upper, self._text
+        new = lessons * text * (1.0 if upper else NEW)
+        seen = self._grown + (new if upper else new / 2)
+        self._experiences += lessons * (1.0 if upper else NEW)
+        prompt = seen + 2 * text + (SIMILAR if upper else 0.0) + self._notes()
+        self._typed("controller", lessons, prompt, CONTROLLER_TOKENS)
+        if self._settings.models.embedding_model:
+            self._embed(lessons)
+        if self._settings.library_tokens:
+            self._prune(lessons, new, seen + text)
+        else:
+            self._grown += new
+        if self._settings.gate and upper:
+            pruned = self._measure.text(prompt_text(self._library)) + self._grown
+            changed = lessons * (2 * text + 64) + (pruned if self._settings.library_tokens else 0)
+            self._told.append(changed)
+
+    def _notes(self) -> float:
+        """Returns the tokens of what the controller is told of rejections and credit."""
+        told = self._told[0] + sum(self._told[1:][-TOLD:])
+        found = told + self._prompts["rejected"] if told else 0.0
+        if self._settings.controller_sees_credit:
+            each = CREDIT if self._upper else CREDIT / 4
+            found += self._prompts["credit"] + self._experiences * each
+        return found
+
+    def _embed(self, lessons: float) -> None:
+        """Adds embeddings: of each text once, the opening library's and those that come."""
+        texts = lessons * (2.0 if self._upper else 1.0)
+        opening = 0 if self._embedded else len(self._library)
+        self._embedded = True
+        mean = self._measure.text(prompt_text(self._library)) / max(1, len(self._library))
+        self._add("embedding", "embedding", Taken(1.0, mean + LABEL * 3), opening)
+        self._add("embedding", "embedding", Taken(1.0, self._text + LABEL * 3), texts)
+
+    def _prune(self, lessons: float, new: float, prompt: float) -> None:
+        """Adds what a capped library takes: at most every lesson needs all its turns; expected
+        is a turn for each new one once the library is full."""
+        if self._upper:
+            self._typed("prune", lessons * TURNS + self._over, prompt, PRUNE_TOKENS)
+            self._over = 0
+            self._grown += new
+            return
+        over = max(0.0, self._grown + new - self._room)
+        share = min(1.0, over / new) if new else 0.0
+        self._plain("prune", lessons * NEW * share, prompt, PRUNE_TOKENS)
+        self._grown = min(self._grown + new, self._room)
+
+    def direct(self, dataset: Sequence[Problem]) -> None:
+        """Adds a library that is written without rollouts."""
+        listed = (" ".join(p.problem.split()) for p in dataset[: ablations.SHOWN])
+        shown = sum(self._measure.text(problem) + 3 for problem in listed)
+        self._typed("direct", 1.0, shown, ablations.TOKENS)
+        most = self._settings.direct
+        self._grown += most * self._text if not self._upper else QUOTED * ablations.TOKENS
+        self._grown += most * LABEL
+        self._experiences += most
+
+    # evaluation:
+
+    def gate(self, problems: int, one: Attempt) -> None:
+        """Adds a step's candidate and the library in force, which only the first is new to."""
+        number = float(problems * self._settings.gate_samples)
+        self._attempts(number, one, evaluation=True)
+        if not self._gated:
+            self._attempts(number, one, -self._grown, evaluation=True)
+        self._gated = True
+
+    def comparison_at_the_end(self, problems: int, one: Attempt) -> None:
+        """Adds the held-out attempts, with what was learned and with the empty library."""
+        number = float(problems * self._settings.heldout_samples)
+        self._attempts(number, one, evaluation=True)
+        self._attempts(number, one, -self._grown, evaluation=True)
+
+    # sums:
+
+    def stages(self, prices: Mapping[Model, Price | None]) -> tuple[StageEstimate, ...]:
+        """Returns what the stages come to, in the order of `STAGES`."""
+        known = {stage: number for number, stage in enumerate(STAGES)}
+        names = sorted({stage for stage, _ in self._sums}, key=lambda s: (known.get(s, -1), s))
+        found = []
+        for name in names:
+            parts = {model: t for (stage, model), t in self._sums.items() if stage == name}
+            taken = sum(parts.values(), Taken())
+            costs = [
+                None if price is None else price.of(t.prompt, 0, t.completion)
+                for price, t in ((prices[model], t) for model, t in parts.items())
+            ]
+            dollars = None if None in costs else sum(cost for cost in costs if cost is not None)
+            if taken.calls:
+                found.append(
+                    StageEstimate(name, taken.calls, taken.prompt, taken.completion, dollars)
+                )
+        return tuple(found)
+
+    def _add(self, stage: str, model: Model, taken: Taken, number: float) -> None:
+        self._sums[stage, model] = self._sums.get((stage, model), Taken()) + taken.times(number)
+
+    def _plain(self, stage: str, number: float, more: float, most: int) -> None:
+        prompt = self._prompts[stage] + more
+        self._add(stage, "reflection", self._measure.asked(stage, prompt, most), number)
+
+    def _typed(self, stage: str, number: float, more: float, most: int) -> None:
+        """Adds structured calls with so much in the prompt beside its template."""
+        labels = LABELLED * self._experiences
+        prompt = self._prompts[stage] + more + (SCHEMA + labels if self._upper else 0.0)
+        taken = self._measure.typed(stage, prompt, most, complaint=labels)
+        self._add(stage, "reflection", taken, number)

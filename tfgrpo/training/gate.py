@@ -1,0 +1,222 @@
+"""The gate: a candidate library grows the branch only if held-out problems do not speak against it.
+
+The library in force and the candidate are put to the same held-out problems, sample by sample
+side by side, and compared by problem. The candidate is *rejected* when the 95 % interval of the
+difference lies below 0, *accepted* when it lies above, else *undecided*. An undecided candidate
+enters: the gate keeps out what is worse, and what has shown nothing yet may still be built on.
+
+A candidate is judged before it is a version, from answers that are in the journal. So a run
+that is killed in between asks for nothing twice and comes to the same verdict, and the verdict
+stands in the version's record, which its digest covers. A rejected one becomes a version of a
+side branch, in the transaction that gives its own branch a version without events: `step_N`
+names the library in force whatever the gate said.
+
+A cap on the library is kept whatever the gate says. So what brought a library under it before
+anything was learnt is not on trial: both sides have it, and it stays where the rest is rejected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from tfgrpo.connect import Endpoints
+from tfgrpo.data import problems
+from tfgrpo.data.problems import Problem
+from tfgrpo.domains.base import Domain
+from tfgrpo.domains.verifier import Verifier
+from tfgrpo.evaluation import evaluate, statistics
+from tfgrpo.evaluation.evaluate import EvalProgress
+from tfgrpo.evaluation.statistics import Difference
+from tfgrpo.model.budget import Budget
+from tfgrpo.model.client import Meter
+from tfgrpo.model.prices import Price
+from tfgrpo.settings import EvalSettings
+from tfgrpo.store.canonical import digest
+from tfgrpo.store.errors import UnknownRevision
+from tfgrpo.store.journal import Journal
+from tfgrpo.store.records import Json, Library, Operation, Version
+from tfgrpo.store.revisions import first_parents
+from tfgrpo.store.runs import Run, Score
+from tfgrpo.store.store import Store
+from tfgrpo.training.draft import Draft
+from tfgrpo.training.pruning import opens
+
+Verdict: TypeAlias = Literal["accepted", "rejected", "undecided"]
+VERDICTS: dict[str, Verdict] = {"better": "accepted", "worse": "rejected"}
+TOLD = 5
+"""The most rejected candidates that the controller is told of, newest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A candidate's scores on the held-out problems, beside those of the library in force, as it
+    is under the cap."""
+
+    library: Library
+    candidate: Library
+    scores: tuple[Score, ...]
+    candidate_scores: tuple[Score, ...]
+    difference: Difference
+
+    @property
+    def verdict(self) -> Verdict:
+        """Rejected when worse, accepted when better, else undecided."""
+        return VERDICTS.get(self.difference.verdict, "undecided")
+
+
+class Gate:
+    """Tries candidates of one run on its held-out problems."""
+
+    def __init__(
+        self,
+        store: Store,
+        run: Run,
+        settings: EvalSettings,
+        dataset: Sequence[Problem],
+        endpoints: Endpoints,
+        verifier: Verifier,
+        journal: Journal,
+        *,
+        domain: Domain,
+        price: Price | None = None,
+        reflection_price: Price | None = None,
+        budget: Budget | None = None,
+        meter: Meter | None = None,
+    ) -> None:
+        self._store, self._run, self._settings, self._dataset = store, run, settings, dataset
+        self._endpoints, self._verifier, self._journal = endpoints, verifier, journal
+        self._domain, self._price, self._reflection_price = domain, price, reflection_price
+        self._budget, self._meter = budget, meter or Meter()
+
+    async def trial(self, library: Library, operations: Sequence[Operation]) -> Trial | None:
+        """Returns how the library fares with these operations; None where they change no text
+        but to bring it under the cap."""
+        before = applied(library, (o for o in operations if opens(o.evidence)))
+        candidate = applied(library, operations)
+        if candidate == before:
+            return None
+        known = self._recorded(library.version) if before == library else None
+        library = before
+        asked = [candidate] if known else [library, candidate]
+        found = await evaluate.examine(
+            self._store,
+            asked,
+            self._dataset,
+            self._settings,
+            self._endpoints,
+            self._verifier,
+            self._journal,
+            domain=self._domain,
+            price=self._price,
+            reflection_price=self._reflection_price,
+            budget=self._budget,
+            run=self._run,
+            progress=EvalProgress(0, meter=self._meter),
+        )
+        scores, after = known or found[0], found[-1]
+        rewards = evaluate.rewards(scores), evaluate.rewards(after)
+        if rewards[0].keys() & rewards[1].keys():
+            difference = statistics.paired(*rewards)
+        else:  # no problem could be judged under both: nothing speaks against it
+            none = statistics.Estimate(0.0, float("-inf"), float("inf"), 0)
+            difference = Difference(none, "undecided")
+        return Trial(library, candidate, tuple(scores), tuple(after), difference)
+
+    def record(self, trial: Trial) -> Json:
+        """Returns a trial as it stands in a version's record."""
+        estimate = trial.difference.estimate
+        bounds = [estimate.mean, estimate.low, estimate.high]
+        return {
+            "verdict": trial.verdict,
+            "dataset": self._settings.data,
+            "digest": problems.digest(self._dataset),
+            "problems": estimate.problems,
+            "samples": self._settings.samples,
+            "before": _mean(trial.scores),
+            "after": _mean(trial.candidate_scores),
+            "difference": [None if abs(v) == float("inf") else round(v, 6) for v in bounds],
+            "p": round(trial.difference.p, 6),
+            "problems_needed": trial.difference.problems_needed,
+        }
+
+    def keep(self, trial: Trial, version: Version) -> None:
+        """Keeps a trial's scores with the versions that they are scores of.
+
+        `version` is the candidate's, unless somebody moved the branch and it became another.
+        """
+        kept = [(trial.library.version, trial.library, trial.scores)]
+        kept.append((version, trial.candidate, trial.candidate_scores))
+        for at, library, scores in kept:
+            if _texts(self._store.library(at)) == _texts(library):
+                what = (at, self._dataset, self._settings, scores, self._domain)
+                evaluate.record(self._store, *what)
+
+    def _recorded(self, version: Version) -> list[Score] | None:
+        asked = evaluate.conditions(self._dataset, self._settings, self._domain)
+        found = self._store.runs.evaluation(version.number, digest(asked).hex())
+        return None if found is None else self._store.runs.scores(found)
+
+
+def applied(library: Library, operations: Iterable[Operation]) -> Library:
+    """Returns a library with operations applied, before they are events."""
+    draft = Draft(library)
+    for operation in operations:
+        draft.apply(operation)
+    return draft.library
+
+
+def side_branch(store: Store, run: Run, step: int) -> str:
+    """Returns the name of a branch, not taken yet, for a step's rejected candidate."""
+    stem = f"rejected/{run.name}/step_{step + 1}"
+    names = (stem if n == 1 else f"{stem}-{n}" for n in range(1, 1000))
+    return next(name for name in names if name not in store.branches())
+
+
+def rejections(store: Store, version: Version) -> list[str]:
+    """Returns what the gate rejected on a version's history, newest first, in words."""
+    told: list[str] = []
+    for ancestor in first_parents(store, version):
+        gate = ancestor.meta.get("gate")
+        if len(told) == TOLD:
+            break
+        if isinstance(gate, dict) and gate.get("verdict") == "rejected" and "candidate" in gate:
+            try:
+                candidate = store.resolve(str(gate["candidate"]))
+            except UnknownRevision:  # a clone has the versions of the names it fetched
+                continue
+            changes = " ".join(_changes(store, candidate))
+            told.append(f"- {changes} (reward {words(gate)})")
+    return told
+
+
+def words(gate: Json) -> str:
+    """Returns a record's numbers: `0.812 → 0.604, -0.208 [-0.301, -0.115]`."""
+    mean, low, high = gate["difference"]
+    bounds = "" if low is None else f" [{low:+.3f}, {high:+.3f}]"
+    return f"{gate['before']:.3f} → {gate['after']:.3f}, {mean:+.3f}{bounds}"
+
+
+def _changes(store: Store, candidate: Version) -> Iterator[str]:
+    before: dict[str, Any] = {}
+    if candidate.parent is not None:
+        before = {e.id: e.text for e in store.library(store.version(candidate.parent))}
+    for event in store.events(candidate):
+        if event.redacted or event.op == "KEEP" or opens(event.evidence):
+            continue
+        old = before.get(event.experience, "")
+        if event.op == "ADD":
+            yield f'added: "{event.text}"'
+        elif event.op == "MODIFY":
+            yield f'changed "{old}" to: "{event.text}"'
+        else:
+            yield f'deleted: "{old}"'
+
+
+def _texts(library: Library) -> list[str]:
+    return [experience.text for experience in library.readable]
+
+
+def _mean(scores: Sequence[Score]) -> float:
+    return round(evaluate.figures(scores).mean.mean, 6)

@@ -1,0 +1,510 @@
+"""Training: batches of problems in, versions of the library out.
+
+    problem → rollout → reward → semantic advantage → operation → event → version
+
+A step takes a batch, rolls out a group for each problem under the library in force, compares
+the mixed groups, lets the controller decide, and appends one version tagged `<run>/step_N`.
+Every call is journalled, every rollout recorded as it is judged, and a version lands whole, so
+a run that was killed goes on from the call it was in. What is decided follows from the answers
+in the order of the batch, never from the order in which they came.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tfgrpo import domains
+from tfgrpo.connect import Endpoints
+from tfgrpo.data import datasets, problems
+from tfgrpo.data.problems import Problem
+from tfgrpo.domains import math
+from tfgrpo.domains.base import Domain
+from tfgrpo.domains.verifier import Verifier
+from tfgrpo.model.budget import Budget
+from tfgrpo.model.client import Calls
+from tfgrpo.model.embeddings import SCOPE, Embeddings
+from tfgrpo.model.endpoint import Endpoint
+from tfgrpo.model.prices import Price
+from tfgrpo.model.tasks import gathered
+from tfgrpo.rendering.render import AGENT_OBJECTIVE
+from tfgrpo.rollout.agent import equipped
+from tfgrpo.rollout.attempt import Group, mean_reward
+from tfgrpo.settings import EvalSettings, TrainSettings
+from tfgrpo.store.errors import StaleVersion, StoreError, TfgrpoError
+from tfgrpo.store.find import project_root
+from tfgrpo.store.journal import Journal
+from tfgrpo.store.protection import check_branch
+from tfgrpo.store.records import Library, Operation, Version
+from tfgrpo.store.runs import Run
+from tfgrpo.store.store import Store
+from tfgrpo.training import ablations, controller, pruning
+from tfgrpo.training.gate import Gate, Trial, rejections, side_branch
+from tfgrpo.training.gate import words as gate_words
+from tfgrpo.training.notes import Notes, prompts_of
+from tfgrpo.training.progress import Progress
+from tfgrpo.training.rebase import still_apply
+from tfgrpo.training.reflection import Comparison, Failure, Lesson, Reflection, compare
+from tfgrpo.training.rollouts import Collector
+
+T = TypeVar("T")
+Watch = Callable[[Version], None]
+"""Told of every version as it is made."""
+
+
+def plan_steps(
+    dataset: Sequence[Problem], settings: TrainSettings
+) -> list[tuple[int, tuple[Problem, ...]]]:
+    """Returns the run's steps: the epoch (from 1) and the batch of each."""
+    if settings.direct:
+        return [(1, tuple(dataset))]
+    return [
+        (epoch, batch)
+        for epoch in range(1, settings.epochs + 1)
+        for batch in problems.batches(dataset, settings.batch_size, epoch=epoch, seed=settings.seed)
+    ]
+
+
+def begin(
+    store: Store,
+    settings: TrainSettings,
+    *,
+    name: str | None = None,
+    stem: str | None = None,
+    resume: str | None = None,
+    new: bool = False,
+) -> tuple[Run, bool]:
+    """Returns the run to work on, and whether it goes on from where it was.
+
+    An unfinished run with the very same settings is gone on with, unless `new`; `resume` names
+    one, whose frozen settings then count. Otherwise a run is made on the branch that the
+    settings name, which is made at HEAD when there is none. Without a `name` it is called after
+    `stem`, or the data, with a number where that is taken.
+    """
+    if resume is not None:
+        return store.runs.get(resume), True
+    config = settings.model_dump(mode="json")
+    if not new:
+        unfinished = [r for r in store.runs.like(config) if store.runs.state(r) != "finished"]
+        if unfinished and name in (None, unfinished[-1].name):
+            return unfinished[-1], True
+    check_branch(store, settings.branch)
+    name = name or _free_name(store, stem or datasets.stem(settings.data))
+    with store.port.transaction():
+        if settings.branch not in store.branches():
+            store.create_branch(settings.branch)
+        base = store.tip(settings.branch)
+        run = store.runs.create(
+            name, uuid.uuid4().hex, settings.branch, base.number, config, store.author
+        )
+        store.create_tag(f"{name}/step_0", base)
+    return run, False
+
+
+def _free_name(store: Store, stem: str) -> str:
+    stem = re.sub(r"[^A-Za-z0-9_+-]+", "-", stem).strip("-") or "run"
+    taken = {run.name for run in store.runs.all()}
+    taken |= {tag.rpartition("/step_")[0] for tag in store.tags()}  # of runs made elsewhere
+    numbers = (f"{stem}-{n}" for n in range(2, len(taken) + 3))
+    return next(name for name in (stem, *numbers) if name not in taken)
+
+
+def _rendering(settings: TrainSettings) -> dict[str, str]:
+    """Returns how a library is put into prompts where that is not the usual way: a clone has no
+    record of the run, and reads it from the version."""
+    found = {"domain": settings.domain, "agent_objective": settings.agent_objective}
+    usual = {"domain": domains.DEFAULT, "agent_objective": AGENT_OBJECTIVE}
+    return {key: value for key, value in found.items() if value != usual[key]}
+
+
+def reflection_of(settings: TrainSettings, domain: Domain, prompts: Path | None) -> Reflection:
+    """Returns how a run with these settings reflects; `prompts` is a folder of other prompts."""
+    alone = settings.group_size == 1 and not settings.hints  # which would make it a group
+    return Reflection(
+        summary=domain.template("summary", prompts),
+        comparison=domain.template("comparison", prompts),
+        controller=domain.template("controller", prompts),
+        strategies=domain.template("strategies", prompts),
+        agent_objective=settings.agent_objective,
+        learning_objective=settings.learning_objective,
+        max_words=settings.max_words,
+        ground_truth=settings.ground_truth and settings.reward == "verifier",
+        summarise_over=settings.summarise_over,
+        temperature=settings.reflection_temperature,
+        seed=settings.seed,
+        reconcile=domain.template("reconcile", prompts) if domain.reconcile else None,
+        single=domain.template("single", prompts) if alone else None,
+        direct=domain.template("direct", prompts) if settings.direct else None,
+        prune=domain.template("prune", prompts) if settings.library_tokens else None,
+        library_tokens=settings.library_tokens,
+    )
+
+
+class Training:
+    """One run at work. `run()` does what is left of it and returns the versions it made."""
+
+    def __init__(
+        self,
+        store: Store,
+        run: Run,
+        dataset: Sequence[Problem],
+        endpoints: Endpoints,
+        verifier: Verifier,
+        journal: Journal,
+        *,
+        domain: Domain = math.DOMAIN,
+        prompts: Path | None = None,
+        price: Price | None = None,
+        reflection_price: Price | None = None,
+        embedding_price: Price | None = None,
+        budget: Budget | None = None,
+        gate: Sequence[Problem] = (),
+    ) -> None:
+        self.settings = TrainSettings(**run.config)
+        self.steps = plan_steps(dataset, self.settings)
+        self.progress = Progress(run.name, len(self.steps), self.settings.epochs)
+        self._store, self._run, self._domain, self._journal = store, run, domain, journal
+        self.watch: Watch = lambda _: None
+        if prompts is None and self.settings.prompts:
+            prompts = Path(self.settings.prompts)
+        self._template = domain.template("rollout", prompts)
+        self._reflection = reflection_of(self.settings, domain, prompts)
+        self._note_prompts = prompts_of(domain, prompts)
+        self._gate: Gate | None = None
+        if self.settings.gate is not None:
+            how = EvalSettings.of_run(self.settings, "gate", self.settings.gate_samples).model_copy(
+                update={"prompts": str(prompts) if prompts else None}
+            )
+            self._gate = Gate(
+                store,
+                run,
+                how,
+                gate[: self.settings.gate_problems],
+                endpoints,
+                verifier,
+                journal,
+                domain=domain,
+                price=price,
+                reflection_price=reflection_price,
+                budget=budget,
+                meter=self.progress.meter,
+            )
+
+        def calls(endpoint: Endpoint, price: Price | None, scope: str = run.uid) -> Calls:
+            return Calls(
+                endpoint,
+                journal,
+                store.runs,
+                scope=scope,
+                run=run,
+                concurrency=endpoints.concurrency,
+                timeout=self.settings.task_timeout,
+                price=price,
+                meter=self.progress.meter,
+                budget=budget,
+            )
+
+        self._policy = calls(endpoints.policy, price)
+        self._reflector = (
+            self._policy
+            if endpoints.reflection is endpoints.policy
+            else calls(endpoints.reflection, reflection_price)
+        )
+        asked, self._embeddings = [self._policy, self._reflector], None
+        if endpoints.embedding is not None:
+            embedder = calls(endpoints.embedding, embedding_price, SCOPE)
+            asked, self._embeddings = [*asked, embedder], Embeddings(embedder)
+        self._asked = asked
+        self._collector = Collector(
+            store,
+            run,
+            self.settings,
+            domain,
+            self._template,
+            self._reflection,
+            self._policy,
+            self._reflector,
+            verifier,
+            journal,
+            self.progress,
+        )
+
+    async def run(self, *, finish: bool = True) -> list[Version]:
+        """Does the steps that are left. The run's last state says how it ended, whatever comes.
+
+        Without `finish` it is left to the caller to note that the run is finished, after the
+        comparison that still belongs to it.
+        """
+        runs, run = self._store.runs, self._run
+        check_branch(self._store, run.branch)  # before a call is paid for
+        self.progress.first = self._done()
+        runs.note(run, "resumed" if runs.states(run) else "started")
+        try:
+            async with equipped(
+                self._domain,
+                self.settings,
+                self._journal,
+                runs,
+                scope=run.uid,
+                folder=project_root(self._store.path),
+                run=run,
+                uncertain=self.settings.rollouts == "branch",
+            ) as (domain, agent):
+                self._collector.equip(domain, agent)
+                left = range(self._done(), len(self.steps))
+                versions = [await self._step(number) for number in left]
+        except BaseException as error:
+            told = error if isinstance(error, TfgrpoError) else None
+            self.progress.stopping = True
+            await self._collector.close()
+            await asyncio.gather(*(calls.settle() for calls in self._asked))
+            with suppress(StoreError):  # the disk may be full; `error` is what matters
+                runs.note(run, "stopped" if told else "interrupted", str(told) if told else None)
+            raise
+        finally:
+            for calls in self._asked:
+                await calls.endpoint.close()
+        if finish:
+            runs.note(run, "finished")
+        self.progress.phase = "finished"
+        return versions
+
+    def _done(self) -> int:
+        tags = self._store.tags()
+        return next(
+            n for n in range(len(self.steps) + 1) if f"{self._run.name}/step_{n + 1}" not in tags
+        )
+
+    async def _step(self, step: int) -> Version:
+        epoch, batch = self.steps[step]
+        progress = self.progress
+        base = self._in_force(step)
+        library = self._store.library(base)
+        progress.step, progress.epoch, progress.library = step, epoch, len(library)
+        progress.reflected = 0
+        evidence = self._evidence(step)
+        opening = await pruning.bring_under(
+            self._reflector, self._reflection, library, step=step, evidence=evidence
+        )
+
+        self._enter("rollouts")
+        started = time.monotonic()
+        last = step == len(self.steps) - 1
+        direct = self.settings.direct
+        groups = [] if direct else await self._collector.groups(step, batch, library, last=last)
+        self._enter("reflection", started)
+        started = time.monotonic()
+        telling = [group for group in groups if self._telling(group)]
+        comparisons = await gathered(self._compare(group, library, step) for group in telling)
+        self._enter("controller", started)
+        started = time.monotonic()
+        notes = self._notes(base, step)
+        evidence = self._evidence(step, notes)
+        if direct:
+            uid = self._run.uid
+            asked = (self._reflector, self._reflection, batch, library, direct)
+            plan = await ablations.directly(*asked, uid=uid, evidence=evidence)
+        else:
+            plan = await controller.plan(
+                self._reflector,
+                self._reflection,
+                [lesson for comparison in comparisons for lesson in comparison.lessons],
+                library,
+                step=step,
+                uid=self._run.uid,
+                evidence=evidence,
+                opening=opening,
+                embeddings=self._embeddings,
+                notes=notes,
+            )
+        self._enter("gate", started)
+        started = time.monotonic()
+        trial = await self._gate.trial(library, plan.operations) if self._gate else None
+        for rollout in (r for group in groups for r in group.rollouts if r.outcome == "failed"):
+            await self._collector.record(step, rollout, library)
+        version = self._commit(step, base, groups, comparisons, plan, trial)
+        self._enter("rollouts", started, after="gate")
+        self.progress.step = step + 1
+        return version
+
+    def _enter(self, phase: str, since: float | None = None, *, after: str | None = None) -> None:
+        if since is not None:
+            self.progress.seconds[after or self.progress.phase] += time.monotonic() - since
+        self.progress.phase = phase
+
+    def _in_force(self, step: int) -> Version:
+        """Returns the library this step works under, and makes sure that `step_N` names it.
+
+        A person may have moved the branch since the last step; their version is then the one
+        that this step is about, unless the step had already begun.
+        """
+        tag = f"{self._run.name}/step_{step}"
+        if tag not in self._store.tags():  # somebody deleted the name
+            self._store.create_tag(tag, self._store.version(self._run.base))
+        tagged = self._store.version(self._store.tags()[tag])
+        tip = self._store.tip(self._run.branch)
+        if tagged.number != tip.number and not self._store.runs.rollouts(self._run, step):
+            return self._store.create_tag(tag, tip, force=True)
+        return tagged
+
+    def _telling(self, group: Group) -> bool:
+        """Returns whether a group teaches: it is mixed, or its one attempt is looked at alone."""
+        return group.mixed or (self._reflection.single is not None and bool(group.rewards))
+
+    async def _compare(self, group: Group, library: Library, step: int) -> Comparison:
+        if self._reflection.single is not None:
+            asked = (self._reflector, self._reflection, group, library)
+            return await ablations.alone(*asked, step=step)
+        comparison = await compare(self._reflector, self._reflection, group, library, step=step)
+        if comparison.lessons and all(winner.hint for winner in group.winners):
+            comparison = await self._confirmed(comparison, library, step)
+        self.progress.reflected += 1
+        return comparison
+
+    async def _confirmed(self, comparison: Comparison, library: Library, step: int) -> Comparison:
+        """Returns a comparison with the lessons that made an attempt succeed without a strategy."""
+        group = comparison.group
+        kept: list[Lesson] = []
+        failures = list(comparison.failures)
+        for number, lesson in enumerate(comparison.lessons):
+            if await self._collector.confirms(step, group, number, lesson.text, library):
+                kept.append(lesson)
+            else:
+                why = f"no success without a strategy followed: {lesson.text}"
+                failures.append(Failure("confirmation", group.problem.id, why))
+        return replace(comparison, lessons=tuple(kept), failures=tuple(failures))
+
+    def _notes(self, base: Version, step: int) -> Notes:
+        credit: dict[str, str] = {}
+        if self.settings.controller_sees_credit:
+            from tfgrpo.training.credit import credits
+
+            known = credits(self._store, base, upto=(self._run, step))
+            credit = {one.experience.id: str(one) for one in known if one.credit}
+        return Notes(self._note_prompts, tuple(rejections(self._store, base)), credit)
+
+    def _evidence(self, step: int, notes: Notes = controller.NOTHING) -> dict[str, Any]:
+        reflection = self._reflection
+        used = [self._template, reflection.summary, reflection.comparison, reflection.controller]
+        used += notes.used()
+        return {
+            "run": self._run.name,
+            "step": step,
+            "model": self._policy.endpoint.model,
+            "reflection_model": self._reflector.endpoint.model,
+            "prompts": {template.name: template.digest[:16] for template in used},
+        }
+
+    def _commit(
+        self,
+        step: int,
+        base: Version,
+        groups: Sequence[Group],
+        comparisons: Sequence[Comparison],
+        plan: controller.Plan,
+        trial: Trial | None,
+    ) -> Version:
+        """Appends the step's version.
+
+        When somebody else has moved the branch meanwhile, operations that no longer apply are
+        refused on record, and the others go onto what is there now. A candidate that the gate
+        rejects goes onto a side branch, and the step's version has no events but those that
+        brought the library under its cap.
+        """
+        store, run = self._store, self._run
+        failed = [*self._collector.failures(), *(f for c in comparisons for f in c.failures)]
+        failed += plan.failures
+        failures = [asdict(failure) for failure in failed]
+        refused = [asdict(refusal) for refusal in plan.refused]
+        while True:
+            tip = store.tip(run.branch)
+            operations = list(plan.operations)
+            lost: list[dict[str, Any]] = []
+            if tip.number != base.number:
+                there, cap = store.library(tip), self.settings.library_tokens
+                operations = [o for o in operations if not pruning.prunes(o)]
+                operations, lost = still_apply(operations, store.library(base), there)
+                operations, crowded = pruning.within(operations, there, cap)
+                lost += crowded
+            meta: dict[str, Any] = {
+                "run": run.name,
+                "step": step,
+                "epoch": self.steps[step][0],
+                "stats": self._stats([g for g in groups if g.version == base.number]),
+            }
+            rendering = _rendering(self.settings)
+            if rendering:
+                meta["rendering"] = rendering
+            if refused or lost:
+                meta["refused"] = refused + lost
+            if failures:
+                meta["failed"] = failures
+            repaired = plan.repaired + sum(c.repaired for c in comparisons)
+            if repaired:
+                meta["repaired"] = repaired
+            message = _message(step, len(self.steps), groups, operations)
+            if trial is not None and self._gate is not None:
+                meta["gate"] = self._gate.record(trial)
+                message += f"; {trial.verdict} by the gate, {gate_words(meta['gate'])}"
+            author = f"tfgrpo ({self._reflector.endpoint.model})"
+            try:
+                with store.operation(f"commit: {message}"):
+                    if trial is not None and trial.verdict == "rejected":
+                        side = side_branch(store, run, step)
+                        store.create_branch(side, tip)
+                        rejected = store.commit(
+                            side, operations, message=message, author=author, meta=meta
+                        )
+                        here = {"branch": side, "candidate": rejected.digest.hex()}
+                        meta = {**meta, "gate": {**meta["gate"], **here}}
+                        operations = [o for o in operations if pruning.opens(o.evidence)]
+                    version = store.commit(
+                        run.branch,
+                        operations,
+                        message=message,
+                        author=author,
+                        meta=meta,
+                        expected=tip,
+                        tags=[f"{run.name}/step_{step + 1}"],
+                    )
+                    if trial is not None and self._gate is not None:
+                        tried = rejected if trial.verdict == "rejected" else version
+                        self._gate.keep(trial, tried)
+            except StaleVersion:
+                continue
+            self.progress.library = len(store.library(version))
+            self.watch(version)
+            return version
+
+    def _stats(self, groups: Sequence[Group]) -> dict[str, Any]:
+        rollouts = [rollout for group in groups for rollout in group.rollouts]
+        counts = {
+            outcome: sum(rollout.outcome == outcome for rollout in rollouts)
+            for outcome in ("truncated", "unverifiable", "failed")
+        }
+        mean = mean_reward(groups)
+        hinted = sum(rollout.hint is not None for rollout in rollouts)
+        return {
+            "problems": len(groups),
+            "rollouts": len(rollouts),
+            "mixed": sum(group.mixed for group in groups),
+            "mean_reward": None if mean is None else round(mean, 6),
+        } | {name: count for name, count in (counts | {"hinted": hinted}).items() if count}
+
+
+def _message(
+    step: int, steps: int, groups: Sequence[Group], operations: Sequence[Operation]
+) -> str:
+    mean, mixed = mean_reward(groups), sum(group.mixed for group in groups)
+    scored = "nothing could be scored" if mean is None else f"mean reward {mean:.2f}"
+    told = f"step {step + 1} of {steps}: {scored}, {mixed} of {len(groups)} groups mixed"
+    if not groups and operations:
+        return f"{len(operations)} experiences written without rollouts"
+    return told if operations else told + "; nothing learned"

@@ -1,0 +1,42 @@
+"""What the controller is told beside library and lesson, where there is something to tell."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tfgrpo.domains.base import Domain
+from tfgrpo.rendering.templates import Message, Template
+
+
+@dataclass(frozen=True, slots=True)
+class Notes:
+    """`rejected` are the changes that the gate turned down, in words; `credit` gives, for the id
+    of an experience, what its presence did to the reward."""
+
+    prompts: Mapping[str, Template] = field(default_factory=dict)
+    rejected: tuple[str, ...] = ()
+    credit: Mapping[str, str] = field(default_factory=dict)
+
+    def used(self) -> list[Template]:
+        """Returns the prompts that something is told by."""
+        told = {"rejected": bool(self.rejected), "credit": bool(self.credit)}
+        return [self.prompts[name] for name, there in told.items() if there]
+
+    def added(
+        self, messages: tuple[Message, ...], labels: Mapping[str, str]
+    ) -> tuple[Message, ...]:
+        """Returns messages with the notes at the end of the last; `labels` are label → id."""
+        known = [f"[{at}] {self.credit[id]}" for at, id in labels.items() if id in self.credit]
+        values = {"rejected": "\n".join(self.rejected), "credit": "\n".join(known)}
+        parts = [
+            template.render(values)[-1][1] for template in self.used() if values[template.name]
+        ]
+        role, text = messages[-1]
+        return (*messages[:-1], (role, "\n\n".join([text, *parts])))
+
+
+def prompts_of(domain: Domain, folder: Path | None) -> dict[str, Template]:
+    """Returns the prompts of notes: from `folder`, else the domain's, else ours."""
+    return {name: domain.template(name, folder) for name in ("rejected", "credit")}

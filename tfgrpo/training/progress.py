@@ -1,0 +1,70 @@
+"""Where a run is, for whoever wants to show it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+from tfgrpo.model.client import Meter
+
+PHASES = {"rollouts": 0.6, "reflection": 0.3, "controller": 0.1, "gate": 0.0}
+"""The shares of a step's time, before one has been measured."""
+
+
+@dataclass(slots=True)
+class Progress:
+    """Where a run is. The training updates it in place; a view reads it whenever it likes."""
+
+    run: str
+    steps: int
+    epochs: int
+    meter: Meter = field(default_factory=Meter)
+    step: int = 0
+    epoch: int = 0
+    phase: str = "starting"
+    stopping: bool = False
+    groups: int = 0
+    groups_done: int = 0
+    mixed: int = 0
+    attempts: int = 0
+    attempts_done: int = 0
+    reflected: int = 0
+    rewards: list[float] = field(default_factory=list)
+    library: int = 0
+    late: int = 0
+    started: float = field(default_factory=time.monotonic)
+    first: int = 0
+    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PHASES, 0.0))
+
+    @property
+    def mean_reward(self) -> float | None:
+        """The mean reward of the present step so far."""
+        return sum(self.rewards) / len(self.rewards) if self.rewards else None
+
+    @property
+    def fraction(self) -> float:
+        """The share of the run's work that is done, from 0 to 1."""
+        known = sum(self.seconds.values())
+        shares = {p: s / known for p, s in self.seconds.items()} if known else PHASES
+        within = 0.0
+        for phase, share in shares.items():
+            if phase == self.phase:
+                within += share * self._phase_done()
+                break
+            if self.phase in PHASES:
+                within += share
+        return min(1.0, (self.step + within) / self.steps)
+
+    @property
+    def seconds_left(self) -> float | None:
+        """How long the rest may take, going by what this session has done; None at the start."""
+        done = self.fraction - self.first / self.steps
+        elapsed = time.monotonic() - self.started
+        return elapsed * (1 - self.fraction) / done if done > 0.01 else None
+
+    def _phase_done(self) -> float:
+        if self.phase == "rollouts":
+            return self.attempts_done / self.attempts if self.attempts else 0.0
+        if self.phase == "reflection":
+            return self.reflected / self.mixed if self.mixed else 0.0
+        return 0.0

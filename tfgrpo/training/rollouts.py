@@ -1,0 +1,489 @@
+"""Collecting: the rollouts of a step, recorded as they are judged, recalled when they were before.
+
+Which attempts are made follows from the settings, a seed and the rewards of a problem's own
+attempts, never from the order in which answers arrive, so a run that is resumed makes the same
+ones. The exception is a quorum: who is late is a matter of time, so it is put on record.
+
+Attempts at one problem are numbered. In a fixed group they are 0 to n-1 at once. An adaptive one
+begins with two and goes on one by one (`adaptive.py`). A problem that nothing has solved yet
+gets its later attempts under strategies that the reflection model proposes (`strategies.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tfgrpo.data.problems import Problem
+from tfgrpo.domains.base import Context, Domain, Sampling
+from tfgrpo.domains.verifier import Verifier
+from tfgrpo.model.client import Calls
+from tfgrpo.model.endpoint import Answer, CallFailed, EndpointError
+from tfgrpo.model.tasks import gathered
+from tfgrpo.rendering.retrieve import relevant
+from tfgrpo.rendering.templates import Template
+from tfgrpo.rollout import branching
+from tfgrpo.rollout.agent import Agent
+from tfgrpo.rollout.attempt import Group, Rollout, attempt
+from tfgrpo.rollout.branching import Place
+from tfgrpo.settings import TrainSettings
+from tfgrpo.store.journal import Journal
+from tfgrpo.store.records import Experience, Json, Library
+from tfgrpo.store.runs import RolloutRow, Run
+from tfgrpo.store.store import Store
+from tfgrpo.training import adaptive, strategies
+from tfgrpo.training.ablations import by_majority
+from tfgrpo.training.adaptive import Belief
+from tfgrpo.training.dropout import left_out
+from tfgrpo.training.progress import Progress
+from tfgrpo.training.reflection import Failure, Reflection
+
+CONFIRMATIONS = 2
+GLANCES = 4
+"""The tool results of an attempt at which next actions are looked at."""
+CONFIRMING = 1 << 20
+"""The sample numbers from which on attempts confirm a lesson instead of filling a group."""
+TRIAL = "lesson"
+"""Stands for the id of a lesson that attempts are to confirm."""
+
+Recorded = Mapping[tuple[str, int], RolloutRow]
+"""The rollouts of a step that are recorded already, by problem and sample."""
+
+
+@dataclass(eq=False, slots=True)
+class Gathering:
+    """A group that is being filled: the attempts at a problem that are in so far."""
+
+    problem: Problem
+    library: Library
+    rollouts: dict[int, Rollout] = field(default_factory=dict)
+    task: asyncio.Task[None] | None = None
+    was_mixed: bool = False
+
+    @property
+    def group(self) -> Group:
+        """The group as it stands, in sample order."""
+        rollouts = tuple(self.rollouts[sample] for sample in sorted(self.rollouts))
+        return Group(self.problem, rollouts, self.library.version.number)
+
+    @property
+    def rewards(self) -> list[float]:
+        """The rewards of the attempts that are in and have one, in sample order."""
+        return list(self.group.rewards)
+
+    @property
+    def done(self) -> bool:
+        """Whether no attempt is out any more."""
+        return self.task is None or self.task.done()
+
+
+class Collector:
+    """Makes the rollouts of a run, step by step. Close it when the run is done."""
+
+    def __init__(
+        self,
+        store: Store,
+        run: Run,
+        settings: TrainSettings,
+        domain: Domain,
+        template: Template,
+        reflection: Reflection,
+        policy: Calls,
+        reflector: Calls,
+        verifier: Verifier,
+        journal: Journal,
+        progress: Progress,
+    ) -> None:
+        self._store, self._run, self._settings, self._domain = store, run, settings, domain
+        self._template, self._reflection = template, reflection
+        self._policy, self._reflector = policy, reflector
+        self._verifier, self._journal = verifier, journal
+        self._progress = progress
+        self._late: list[Gathering] = []
+        self._failures: list[Failure] = []
+        self._agent: Agent | None = None
+
+    def equip(self, domain: Domain, agent: Agent | None) -> None:
+        """Has attempts made by an agent from now on; `domain` is the run's with its rollout."""
+        self._domain, self._agent = domain, agent
+
+    async def groups(
+        self, step: int, batch: Sequence[Problem], library: Library, *, last: bool = False
+    ) -> list[Group]:
+        """Returns a group for each problem of the batch that was attempted, in its order.
+
+        With a quorum, attempts that are late are left out; groups that they make mixed come
+        after those of a later step, with the version they ran under in `Group.version`. The
+        last step waits for all. Raises EndpointError when every attempt failed.
+        """
+        settings, progress = self._settings, self._progress
+        rows = self._store.runs.rollouts(self._run)
+        recorded = {(r.problem, r.sample): r for r in rows if r.step == step}
+        wants_beliefs = settings.rollouts == "adaptive" or settings.hints > 0
+        beliefs = self._beliefs(rows, step) if wants_beliefs else {}
+        if settings.rollouts == "adaptive":
+            names = [problem.id for problem in batch]
+            seed = f"{settings.seed}/{step}"
+            chosen = set(adaptive.chosen(names, beliefs, settings.group_size, seed=seed))
+            batch = [problem for problem in batch if problem.id in chosen]
+        progress.groups, progress.groups_done, progress.mixed = len(batch), 0, 0
+        progress.attempts, progress.attempts_done = len(batch) * settings.group_size, 0
+        progress.rewards = []
+
+        async def fill(gathering: Gathering) -> None:
+            await self._fill(step, gathering, recorded, beliefs)
+            progress.groups_done += 1
+            progress.mixed += gathering.group.mixed
+
+        gatherings = [Gathering(problem, library) for problem in batch]
+        for gathering in gatherings:
+            gathering.task = asyncio.create_task(fill(gathering))
+        await self._until_quorum(gatherings, last)
+        if settings.rollouts == "adaptive":
+            await self._spend_saved(step, gatherings, recorded, beliefs)
+        groups = [gathering.group for gathering in gatherings]
+        rollouts = [rollout for group in groups for rollout in group.rollouts]
+        if rollouts and all(rollout.outcome == "failed" for rollout in rollouts):
+            raise EndpointError(
+                f"every attempt of step {step} failed: {rollouts[0].reason}",
+                hint="check --max-tokens, --task-timeout and the model; nothing was learned",
+            )
+        groups += self._arrived(gatherings)
+        return [by_majority(g) for g in groups] if settings.reward == "majority" else groups
+
+    async def confirms(
+        self, step: int, group: Group, number: int, lesson: str, library: Library
+    ) -> bool:
+        """Returns whether an attempt with a lesson in the library, and no strategy, succeeds.
+
+        `number` is the lesson's among those of its group. Up to CONFIRMATIONS attempts are made,
+        one after the other; they are on record like all others, and part of no group.
+        """
+        trial = Library(library.version, (*library, Experience(TRIAL, lesson, 0)))
+        rows = self._store.runs.rollouts(self._run, step)
+        recorded = {(r.problem, r.sample): r for r in rows}
+        gathering = Gathering(group.problem, trial)
+        for attempt_number in range(CONFIRMATIONS):
+            sample = CONFIRMING + number * CONFIRMATIONS + attempt_number
+            await self._rollout(step, gathering, sample, recorded)
+            if any(gathering.rewards):
+                return True
+        return False
+
+    async def close(self) -> None:
+        """Ends the attempts that are still out."""
+        await _cancelled(self._late)
+        self._late.clear()
+
+    # how groups are filled:
+
+    async def _fill(
+        self,
+        step: int,
+        gathering: Gathering,
+        recorded: Recorded,
+        beliefs: Mapping[str, Belief],
+    ) -> None:
+        settings, problem = self._settings, gathering.problem
+        hints = settings.hints if beliefs.get(problem.id, Belief()).wins == 0 else 0
+        plain = max(1, settings.group_size - hints)
+
+        if settings.rollouts == "branch":
+            await self._branch(step, gathering, recorded)
+            return
+
+        async def one(sample: int, hint: str | None = None) -> None:
+            await self._rollout(step, gathering, sample, recorded, hint)
+
+        if settings.rollouts == "adaptive":
+            await gathered(one(sample) for sample in range(min(adaptive.FIRST, plain)))
+            while not self._enough(gathering, plain):
+                await one(len(gathering.rollouts))
+            self._progress.attempts -= plain - len(gathering.rollouts)
+        else:
+            await gathered(one(sample) for sample in range(plain))
+        if hints and not any(gathering.rewards):
+            failed = gathering.group.rollouts
+            proposed = await self._strategies(step, problem, failed, hints)
+            await gathered(one(plain + n, hint) for n, hint in enumerate(proposed))
+        elif hints and settings.rollouts == "fixed":
+            await gathered(one(sample) for sample in range(plain, settings.group_size))
+
+    async def _strategies(
+        self, step: int, problem: Problem, failed: Sequence[Rollout], count: int
+    ) -> list[str]:
+        try:
+            return await strategies.propose(
+                self._reflector, self._reflection, problem, failed, count, step=step
+            )
+        except CallFailed as error:
+            self._failures.append(Failure("strategies", problem.id, str(error)))
+            return []
+
+    def failures(self) -> list[Failure]:
+        """Returns what could not be had since this was last asked, by problem."""
+        found, self._failures = self._failures, []
+        return sorted(found, key=lambda failure: (failure.problem, failure.stage))
+
+    async def _spend_saved(
+        self,
+        step: int,
+        gatherings: Sequence[Gathering],
+        recorded: Recorded,
+        beliefs: Mapping[str, Belief],
+    ) -> None:
+        """Gives the attempts that mixed groups saved to groups that are still all alike."""
+        size = self._settings.group_size
+        saved = sum(max(0, size - len(gathering.rollouts)) for gathering in gatherings)
+        alike = {g.problem.id: g.rewards for g in gatherings if not g.group.mixed}
+        given = adaptive.extra(alike, beliefs, saved, size)
+        self._progress.attempts += sum(given.values())
+
+        async def more(gathering: Gathering) -> None:
+            most = len(gathering.rollouts) + given.get(gathering.problem.id, 0)
+            while not self._enough(gathering, most):
+                await self._rollout(step, gathering, len(gathering.rollouts), recorded)
+            self._progress.attempts -= most - len(gathering.rollouts)
+
+        await gathered(map(more, gatherings))
+
+    async def _branch(self, step: int, gathering: Gathering, recorded: Recorded) -> None:
+        """Fills a group by attempts from the prompt, and others that branch off those."""
+        size, agent = self._settings.group_size, self._agent
+        assert agent is not None, "settings see to it"
+
+        async def root(sample: int) -> None:
+            await self._rollout(step, gathering, sample, recorded)
+
+        await root(0)
+        first = gathering.rollouts[0].messages
+        after_tools = [uncertainty for _, uncertainty in branching.places(first)]
+        count = branching.roots(size, branching.at_start(first), after_tools)
+        await gathered(root(sample) for sample in range(1, count))
+        made = {sample: rollout.messages for sample, rollout in gathering.rollouts.items()}
+        uncertainty: dict[Place, float] = {}
+        for sample, messages in sorted(made.items()):
+            start = branching.at_start(messages) or 0.0
+            for at, found in branching.places(messages) or await self._glances(
+                step, gathering, sample, recorded
+            ):
+                uncertainty[Place(sample, at)] = found - start
+        places = branching.chosen(made, size - count, uncertainty)
+        self._progress.attempts -= size - count - len(places)
+        await gathered(
+            self._rollout(step, gathering, count + number, recorded, branch=place)
+            for number, place in enumerate(places)
+        )
+
+    async def _glances(
+        self, step: int, gathering: Gathering, sample: int, recorded: Recorded
+    ) -> list[tuple[int, float]]:
+        """Returns how much cheap next actions disagree after each tool result of an attempt."""
+        assert self._agent is not None
+        messages = gathering.rollouts[sample].messages
+        place = (step, gathering.problem.id)
+        context = self._context(gathering.problem, gathering.library, sample, place, None)
+        found: list[tuple[int, float]] = []
+        for at, message in enumerate(messages):
+            if "cached" in message and len(found) < GLANCES:
+                try:
+                    actions = await self._agent.next_actions(context, messages[: at + 1])
+                except CallFailed as error:
+                    problem = gathering.problem.id
+                    self._failures.append(Failure("next actions", problem, str(error)))
+                    continue
+                found.append((at, branching.disagreement(actions)))
+        return found
+
+    def _enough(self, gathering: Gathering, most: int) -> bool:
+        return len(gathering.rollouts) >= most or gathering.group.mixed
+
+    # a quorum, and who comes late:
+
+    async def _until_quorum(self, gatherings: Sequence[Gathering], last: bool) -> None:
+        """Waits until the share of attempts that is asked for is in; on an error ends the rest."""
+        share = 1.0 if last else self._settings.quorum
+        waited = [*gatherings, *(self._late if last else ())]
+        try:
+            while tasks := {g.task for g in waited if g.task is not None and not g.done}:
+                self._raise_errors(waited)
+                if share < 1.0 and self._progress.attempts_done >= share * self._progress.attempts:
+                    break
+                await asyncio.wait(
+                    tasks,
+                    timeout=0.05 if share < 1.0 else None,
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+            self._raise_errors(waited)
+        except BaseException:
+            await _cancelled([*gatherings, *self._late])
+            raise
+
+    def _raise_errors(self, gatherings: Iterable[Gathering]) -> None:
+        for gathering in gatherings:
+            if gathering.task is not None and gathering.task.done():
+                gathering.task.result()
+
+    def _arrived(self, gatherings: Sequence[Gathering]) -> list[Group]:
+        """Returns groups of earlier steps that late attempts have made mixed since; notes who is
+        late now."""
+        found = [g.group for g in self._late if g.group.mixed and not g.was_mixed]
+        self._late = [g for g in (*self._late, *gatherings) if not g.done]
+        for gathering in self._late:
+            gathering.was_mixed = gathering.group.mixed
+        self._progress.late = len(self._late)
+        return found
+
+    # what is known of problems from earlier steps:
+
+    def _beliefs(self, rows: Iterable[RolloutRow], step: int) -> dict[str, Belief]:
+        """Returns what the run's earlier steps tell of each problem, fading as libraries change."""
+        beliefs: dict[str, Belief] = {}
+        library: Library | None = None
+        seen: dict[int, dict[str, list[float]]] = {}
+        versions: dict[int, int] = {}
+        for row in rows:
+            plain = row.sample < CONFIRMING and "hint" not in row.verdict
+            if row.step < step and row.reward is not None and plain:
+                seen.setdefault(row.step, {}).setdefault(row.problem, []).append(row.reward)
+                versions[row.step] = row.version
+        for earlier in sorted(seen):
+            found = self._store.library(self._store.version(versions[earlier]))
+            if library is not None and library != found:
+                beliefs = {problem: belief.faded() for problem, belief in beliefs.items()}
+            library = found
+            for problem, rewards in seen[earlier].items():
+                beliefs[problem] = beliefs.get(problem, Belief()).after(rewards)
+        return beliefs
+
+    # one rollout:
+
+    async def _rollout(
+        self,
+        step: int,
+        gathering: Gathering,
+        sample: int,
+        recorded: Recorded,
+        hint: str | None = None,
+        branch: Place | None = None,
+    ) -> None:
+        """Makes or recalls one attempt, records it and adds it to its group."""
+        problem, library = gathering.problem, gathering.library
+        shared = gathering.rollouts[branch.sample].messages[: branch.at + 1] if branch else ()
+        row = recorded.get((problem.id, sample))
+        rollout = self._recalled(problem, row, shared) if row else None
+        if rollout is None:
+            place = (step, problem.id)
+            ids = [experience.id for experience in library]
+            absent = left_out(ids, self._settings.dropout, self._settings.seed, (*place, sample))
+            context = self._context(problem, library.less(absent), sample, place, hint)
+            rollout = await attempt(self._domain, replace(context, prefix=shared))
+            rollout = replace(rollout, hint=hint, without=absent, branch=branch)
+            if rollout.outcome != "failed":  # what failed may succeed when the run goes on
+                await self.record(step, rollout, library)
+        gathering.rollouts[sample] = rollout
+        self._progress.attempts_done += 1
+        if rollout.reward is not None:
+            self._progress.rewards.append(rollout.reward)
+
+    async def record(self, step: int, rollout: Rollout, library: Library) -> None:
+        """Puts a rollout on record, with the library it ran under."""
+        await self._journal.rollout(_row(self._run, step, rollout, library.version.number))
+
+    def _context(
+        self,
+        problem: Problem,
+        library: Library,
+        sample: int,
+        place: tuple[str | int, ...],
+        hint: str | None,
+    ) -> Context:
+        settings = self._settings
+        library = relevant(library, problem.problem, settings.injected, always=(TRIAL,))
+        messages = self._domain.render(self._template, library, problem, settings.agent_objective)
+        return Context(
+            problem=problem,
+            messages=strategies.hinted(messages, hint) if hint else messages,
+            calls=self._policy,
+            judge=self._reflector,
+            verifier=self._verifier,
+            sampling=Sampling(settings.temperature, settings.max_tokens, settings.seed),
+            sample=sample,
+            place=place,
+        )
+
+    def _recalled(
+        self, problem: Problem, row: RolloutRow, shared: tuple[Json, ...]
+    ) -> Rollout | None:
+        """Returns a rollout that was recorded before the run was interrupted.
+
+        `shared` are the messages it has from the attempt that it branches off.
+
+        One that failed is not: what failed then may well succeed now.
+        """
+        if row.outcome == "failed":
+            return None
+        calls = [self._store.runs.call(bytes.fromhex(key)) for key in row.calls]
+        response = ""
+        for call in calls:
+            if call is None:
+                return None
+            answer = Answer(**call.answer)
+            response = answer.content
+            self._policy.recount("rollout", answer)
+        verdict = row.verdict
+        return Rollout(
+            problem=problem,
+            sample=row.sample,
+            response=verdict.get("response", response),
+            outcome=row.outcome,
+            reward=row.reward,
+            answer=verdict.get("answer"),
+            reason=verdict.get("reason", ""),
+            calls=row.calls,
+            details=verdict.get("details", {}),
+            messages=(*shared, *verdict.get("messages", ())),
+            branch=Place(*verdict["branch"]) if "branch" in verdict else None,
+            hint=verdict.get("hint"),
+            without=frozenset(verdict.get("without", ())),
+        )
+
+
+async def _cancelled(gatherings: Iterable[Gathering]) -> None:
+    """Ends the attempts that are out, and waits until they have ended."""
+    tasks = [gathering.task for gathering in gatherings if gathering.task is not None]
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _row(run: Run, step: int, rollout: Rollout, version: int) -> RolloutRow:
+    verdict: dict[str, Any] = {"answer": rollout.answer, "reason": rollout.reason}
+    if rollout.details:
+        verdict["details"] = dict(rollout.details)
+    if rollout.messages:
+        shared = 0 if rollout.branch is None else rollout.branch.at + 1
+        verdict["messages"] = list(rollout.messages[shared:])
+    if rollout.messages or len(rollout.calls) > 1:  # else it is what the call says
+        verdict["response"] = rollout.response
+    if rollout.branch is not None:
+        verdict["branch"] = list(rollout.branch)
+    if rollout.hint is not None:
+        verdict["hint"] = rollout.hint
+    if rollout.without:
+        verdict["without"] = sorted(rollout.without)
+    return RolloutRow(
+        run=run.id,
+        step=step,
+        problem=rollout.problem.id,
+        sample=rollout.sample,
+        version=version,
+        calls=rollout.calls,
+        outcome=rollout.outcome,
+        reward=rollout.reward,
+        verdict=verdict,
+        time=time.time_ns() // 1000,
+    )
