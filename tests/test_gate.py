@@ -22,6 +22,7 @@ from tfgrpo.domains.verifier import Verifier
 from tfgrpo.evaluation.sealed import seal
 from tfgrpo.settings import TrainSettings
 from tfgrpo.store import Operation, Store
+from tfgrpo.store.fsck import fsck
 from tfgrpo.store.merge import merge
 from tfgrpo.training.gate import applied, rejections
 
@@ -79,6 +80,7 @@ def test_a_library_that_is_worse_does_not_become_the_next_version(gated: Gated) 
         (scored,) = store.runs.evaluations(side.number)
         assert scored.summary["mean"][0] == gate["after"]
         assert "rejected by the gate" in first.message
+        assert fsck(store).problems == ()
     assert "gate" not in second.meta, "the controller dropped the lesson: nothing to try"
 
 

@@ -218,6 +218,17 @@ def test_fsck_names_what_was_changed_behind_its_back(
     assert where in [problem.where for problem in fsck(store).problems]
 
 
+def test_a_branch_made_in_the_operation_that_commits_to_it_is_sound(store: Store) -> None:
+    with store.operation("commit: tried and rejected"):
+        store.create_branch("side", "main")
+        store.commit("side", [Operation("DELETE", A)], message="tried and rejected")
+        store.commit("main", [], message="tried and rejected")
+    assert fsck(store).problems == ()
+    (made,) = [m for m in store.port.ref_log("heads/side") if m.previous is None]
+    damaged(store, f"update reflog set action = 'commit: forged' where row = {made.row}")
+    assert [p.where for p in fsck(store).problems] == [f"move {made.row}"]
+
+
 def test_repair_rebuilds_what_is_derived_alone(store: Store) -> None:
     damaged(store, "insert into snapshots values (2, x'00')")
     (problem,) = fsck(store).problems

@@ -110,7 +110,11 @@ def _births(port: SqlitePort) -> Iterator[Problem]:
 
 
 def _names(port: SqlitePort) -> Iterator[Problem]:
-    """A move repeats where the name stood; a commit's move says its version's message."""
+    """A move repeats where the name stood; a commit's move says its version's message.
+
+    The operation of a commit may make the branch first: that move stands at the parent, and the
+    commit's own move, of the same operation, leaves from there.
+    """
     wrong = port.rows(
         """
         select row, name from (
@@ -128,7 +132,10 @@ def _names(port: SqlitePort) -> Iterator[Problem]:
         where r.action like 'commit: %' and (
             v.message is not substr(r.action, 9) or v.author is not r.author
             or r.name like 'heads/%' and v.parent is not r.previous
-        )
+        ) and not (r.previous is null and exists (
+            select 1 from reflog c where c.batch = r.batch and c.row > r.row
+                and c.name = r.name and c.previous is r.version and c.action = r.action
+        ))
         """
     )
     for row, name in wrong:
