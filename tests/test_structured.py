@@ -6,18 +6,18 @@ import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from scripted import Numbered, ScriptedEndpoint, opened_calls
 
 from tfgrpo.model import structured
 from tfgrpo.model.client import Calls
 from tfgrpo.model.endpoint import Request
-from tfgrpo.model.structured import Typed, Unreadable, mended, read
+from tfgrpo.model.structured import Typed, Unreadable, mended, read, text_field
 
 
 class Shape(BaseModel):
@@ -184,3 +184,40 @@ def test_one_bad_item_of_a_list_does_not_cost_the_others_and_is_told(
 )
 def test_where_nothing_is_left_nothing_is_salvaged(text: str) -> None:
     assert structured.salvaged(text, Listed) == (None, ())
+
+
+class Inner(BaseModel):
+    text: str = text_field(20, 100, min_length=1)
+
+
+class Outer(BaseModel):
+    """What a model knows of itself, and an endpoint need not."""
+
+    why: str = text_field(10, 50, default="")
+    kind: Literal["a", "b"]
+    parts: list[Inner] = Field(json_schema_extra={"maxItems": 2})
+    label: str | None = None
+
+
+def test_the_schema_that_is_asked_for_comes_from_the_model_that_checks() -> None:
+    assert structured.schema(Outer, label={"enum": ["G0", None]}) == {
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["why", "kind", "parts", "label"],
+        "properties": {
+            "why": {"type": "string", "maxLength": 10},
+            "kind": {"type": "string", "enum": ["a", "b"]},
+            "parts": {
+                "type": "array",
+                "maxItems": 2,
+                "items": {
+                    "type": "object",
+                    "additionalProperties": False,
+                    "required": ["text"],
+                    "properties": {"text": {"type": "string", "maxLength": 20}},
+                },
+            },
+            "label": {"enum": ["G0", None]},
+        },
+    }
+    assert "G0" not in json.dumps(structured.schema(Outer)), "what is narrowed is for one request"

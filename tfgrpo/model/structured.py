@@ -6,6 +6,8 @@ try, and the result says that it was repaired. Where an answer lists several thi
 them are out of shape to the end, the others count, and the result says what was lost. What is
 still unreadable raises `Unreadable`, which the caller puts on record. Nothing is dropped in
 silence.
+
+The schema that is asked for comes from the pydantic model that checks the answer (`schema`).
 """
 
 from __future__ import annotations
@@ -14,15 +16,62 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
+from functools import cache
+from typing import Any, Generic, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from tfgrpo.model.client import Calls
 from tfgrpo.model.endpoint import CallFailed, Request
+from tfgrpo.store.records import Json
 
 T = TypeVar("T", bound=BaseModel)
 FENCE = re.compile(r"```(?:json)?\s*(.*?)```", re.DOTALL)
+UNASKED = frozenset({"title", "description", "default", "minLength"})
+"""What pydantic says of a field that an endpoint is not told: strict ones refuse the last."""
+
+
+def text_field(target: int, limit: int, **more: Any) -> Any:
+    """Returns a model's field for a text: the schema asks for at most `target` characters, and
+    up to `limit` check, for an endpoint that takes no schema has nothing to count by.
+
+    `more` goes to pydantic's `Field`.
+    """
+    return Field(max_length=limit, json_schema_extra={"maxLength": target}, **more)
+
+
+def schema(shape: type[BaseModel], **narrowed: Json) -> Json:
+    """Returns the JSON schema that an answer of a shape is asked for under.
+
+    Every field is required, in the order of the model, and no other is allowed, as strict
+    endpoints want it. `narrowed` gives, for the name of a field, what this request alone knows of
+    it (such as the labels there are) in place of what the model says.
+    """
+    whole = _schema(shape)
+    return {**whole, "properties": {**whole["properties"], **narrowed}}
+
+
+@cache
+def _schema(shape: type[BaseModel]) -> Json:
+    whole = shape.model_json_schema()
+
+    def strict(part: Json) -> Json:
+        if "$ref" in part:
+            part = whole["$defs"][part["$ref"].rpartition("/")[2]]
+        found = {name: value for name, value in part.items() if name not in UNASKED}
+        if "items" in found:
+            found["items"] = strict(found["items"])
+        if "properties" in found:
+            fields = {name: strict(field) for name, field in found["properties"].items()}
+            return {
+                "type": "object",
+                "additionalProperties": False,
+                "required": list(fields),
+                "properties": fields,
+            }
+        return found
+
+    return strict(whole)
 
 
 class Unreadable(CallFailed):
