@@ -122,7 +122,7 @@ def _judged(
             return asyncio.run(judge_cases(cases, domain, verifier))
         from tfgrpo.cli import cost
         from tfgrpo.connect import opened
-        from tfgrpo.model.client import Calls
+        from tfgrpo.model.client import CallConditions, Calls
         from tfgrpo.settings import Settings, build
         from tfgrpo.store.journal import Journal
 
@@ -135,9 +135,11 @@ def _judged(
                     endpoints.reflection,
                     journal,
                     app.store.runs,
-                    scope=f"verify/{domain.name}/{domain.identity}",
-                    concurrency=endpoints.concurrency,
-                    price=cost.prices(app, config, settings.models)[1],
+                    CallConditions(
+                        f"verify/{domain.name}/{domain.identity}",
+                        concurrency=endpoints.concurrency,
+                        price=cost.prices(app, config, settings.models)[1],
+                    ),
                 )
                 return asyncio.run(judge_cases(cases, domain, verifier, calls))
         finally:

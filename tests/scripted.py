@@ -267,9 +267,10 @@ def write_problems(path: Path, count: int, *, start: int = 1) -> Path:
 def opened_calls(folder: Path, base_url: str, **options: Any) -> Iterator[Calls]:
     """Opens calls to an endpoint, with a store and a journal at `folder/store.db`.
 
-    `options` are those of `Calls`, and `model`, `api_key` and `request_timeout` of the endpoint.
+    `options` are those of `CallConditions`, and `model`, `api_key` and `request_timeout` of the
+    endpoint.
     """
-    from tfgrpo.model.client import Calls
+    from tfgrpo.model.client import CallConditions, Calls
     from tfgrpo.model.endpoint import Endpoint
     from tfgrpo.store.journal import Journal
     from tfgrpo.store.store import Store
@@ -283,6 +284,6 @@ def opened_calls(folder: Path, base_url: str, **options: Any) -> Iterator[Calls]
     with Store.init(folder / "store.db") as store:
         journal = Journal(store.port.writer())
         try:
-            yield Calls(endpoint, journal, store.runs, scope="tests", **options)
+            yield Calls(endpoint, journal, store.runs, CallConditions("tests", **options))
         finally:
             journal.close()

@@ -102,7 +102,7 @@ def rolled(
             verifier=verifier,
             sampling=Sampling(0.7, 100, 0),
             sample=sample,
-            place=(0, "p"),
+            call_path=(0, "p"),
             prefix=prefix,
         )
         return asyncio.run(agent.rollout(context)), server.requests

@@ -58,7 +58,7 @@ def test_an_answer_from_the_journal_is_not_asked_for_again(tmp_path: Path) -> No
 def test_what_is_journalled_is_the_call_whole(tmp_path: Path) -> None:
     with ScriptedEndpoint(lambda _: "fïne\x00 🙂") as server:
         with opened_calls(tmp_path, server.base_url) as calls:
-            (recorded,) = together(calls, calls.ask(request("ä"), place=(3, "p1"), sample=2))
+            (recorded,) = together(calls, calls.ask(request("ä"), call_path=(3, "p1"), sample=2))
         with opened_calls(tmp_path, server.base_url) as calls:
             call = calls._runs.call(bytes.fromhex(recorded.key))
     assert call is not None
@@ -74,9 +74,9 @@ def test_samples_places_and_requests_that_differ_are_separate_calls(tmp_path: Pa
         asking = [
             calls.ask(request()),
             calls.ask(request(), sample=1),
-            calls.ask(request(), place=(1,)),
-            calls.ask(request(), place=(1, "p")),
-            calls.ask(request(), place=(2, "p")),
+            calls.ask(request(), call_path=(1,)),
+            calls.ask(request(), call_path=(1, "p")),
+            calls.ask(request(), call_path=(2, "p")),
             calls.ask(request(seed=1)),
             calls.ask(request("other")),
             calls.ask(request(stage="summary")),

@@ -98,7 +98,7 @@ def rolled(
             verifier=verifier,
             sampling=Sampling(0.7, 100, 0),
             sample=0,
-            place=(0, problem.id),
+            call_path=(0, problem.id),
         )
         return asyncio.run(attempt(domain, context)), server.requests
 

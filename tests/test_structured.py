@@ -40,7 +40,7 @@ def asked(
 
 async def _ask(calls: Calls, check: Callable[[Shape], str | None]) -> Typed[Shape] | Unreadable:
     try:
-        return await structured.ask(calls, ASKED, Shape, place=(1, "p"), check=check)
+        return await structured.ask(calls, ASKED, Shape, call_path=(1, "p"), check=check)
     except Unreadable as error:
         return error
     finally:

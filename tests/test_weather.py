@@ -163,12 +163,12 @@ def test_concurrency_falls_to_what_the_endpoint_bears_and_rises_again(tmp_path: 
         assert [one for one in found if isinstance(one, Exception)] == []
         assert limited.peak > 8
         assert limited.refused < 600 * 0.4, limited.refused
-        assert calls.pacing.limit < 32
+        assert calls.throttle.limit < 32
         limited.most = 1000
-        before = calls.pacing.limit
+        before = calls.throttle.limit
         found = asked(calls, 900)[600:]
         assert [one for one in found if isinstance(one, Exception)] == []
-        assert calls.pacing.limit > before + 8
+        assert calls.throttle.limit > before + 8
 
 
 @pytest.mark.parametrize("form", ["seconds", "date", "milliseconds"])

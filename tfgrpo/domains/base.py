@@ -33,7 +33,7 @@ from tfgrpo.store.records import Json, Library
 
 if TYPE_CHECKING:
     from tfgrpo.domains.verifier import Verifier
-    from tfgrpo.model.client import Calls, Recorded
+    from tfgrpo.model.client import CallPath, Calls, Recorded
 
 
 class DomainError(TfgrpoError):
@@ -84,7 +84,7 @@ class Context:
     """What a rollout or an asynchronous verifier works with.
 
     `messages` is the rendered prompt; `calls` asks the policy model and `judge` the reflection
-    model; `verifier` runs plain functions in worker processes. `place` and `sample` say which
+    model; `verifier` runs plain functions in worker processes. `call_path` and `sample` say which
     attempt this is. `prefix` are the messages of another attempt that this one goes on from.
     """
 
@@ -95,7 +95,7 @@ class Context:
     verifier: Verifier
     sampling: Sampling
     sample: int
-    place: tuple[str | int, ...]
+    call_path: CallPath
     prefix: tuple[Json, ...] = ()
 
     async def ask(
@@ -112,16 +112,16 @@ class Context:
         `turn` tells apart calls that read alike; `request` overrides fields of the Request, as
         in `temperature=0.0`. Raises CallFailed and EndpointError, which may be let through.
         """
-        place = (*self.place, turn) if turn else self.place
+        call_path = (*self.call_path, turn) if turn else self.call_path
         asked = Request(
             stage=stage,
             messages=tuple(messages),
             temperature=self.sampling.temperature,
             max_tokens=self.sampling.max_tokens,
-            seed=sample_seed(self.sampling.seed, *place, self.sample),
+            seed=sample_seed(self.sampling.seed, *call_path, self.sample),
         )
         asked = replace(asked, **request)
-        return await (model or self.calls).ask(asked, place=place, sample=self.sample)
+        return await (model or self.calls).ask(asked, call_path=call_path, sample=self.sample)
 
 
 QUOTED = 2

@@ -112,13 +112,13 @@ async def preferred(
 
 
 async def _asked(context: Context, prompt: str, request: Request, shape: type[T], turn: int) -> T:
-    place = (*context.place, context.sample, prompt, turn)
+    call_path = (*context.call_path, context.sample, prompt, turn)
     request = replace(
         request,
         temperature=0.0 if turn == 0 else context.sampling.temperature,
-        seed=sample_seed(context.sampling.seed, *place),
+        seed=sample_seed(context.sampling.seed, *call_path),
     )
-    return (await structured.ask(context.judge, request, shape, place=place)).value
+    return (await structured.ask(context.judge, request, shape, call_path=call_path)).value
 
 
 def _request(prompt: str, values: Mapping[str, str], asked: Json, name: str) -> Request:

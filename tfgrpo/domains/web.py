@@ -55,10 +55,10 @@ async def verify(context: Context, trajectory: Trajectory) -> Verdict:
     known = golds(problem)
     if plain(answer) in map(plain, known):
         return Verdict(1.0, plain(answer), "the ground truth, word for word", {"judge": "none"})
-    place = (*context.place, context.sample, "answer")
+    call_path = (*context.call_path, context.sample, "answer")
     (request,) = judgements(problem, trajectory)
-    request = replace(request, seed=sample_seed(context.sampling.seed, *place))
-    judged = (await structured.ask(context.judge, request, Judged, place=place)).value
+    request = replace(request, seed=sample_seed(context.sampling.seed, *call_path))
+    judged = (await structured.ask(context.judge, request, Judged, call_path=call_path)).value
     details = {
         "judge": context.judge.endpoint.model,
         "prompt": templates.load("answer").digest[:16],

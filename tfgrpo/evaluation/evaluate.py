@@ -22,7 +22,7 @@ from tfgrpo.domains.base import Context, Domain, Sampling
 from tfgrpo.domains.verifier import Verifier
 from tfgrpo.evaluation import statistics
 from tfgrpo.model.budget import Budget
-from tfgrpo.model.client import Calls, Meter
+from tfgrpo.model.client import CallConditions, Calls, Meter
 from tfgrpo.model.endpoint import Endpoint, EndpointError
 from tfgrpo.model.prices import Price
 from tfgrpo.model.tasks import gathered
@@ -179,13 +179,15 @@ async def examine(
             endpoint,
             journal,
             store.runs,
-            scope=scope,
-            run=run,
-            concurrency=endpoints.concurrency,
-            timeout=settings.task_timeout,
-            price=price,
-            meter=progress.meter,
-            budget=budget,
+            CallConditions(
+                scope,
+                run=run,
+                concurrency=endpoints.concurrency,
+                timeout=settings.task_timeout,
+                price=price,
+                meter=progress.meter,
+                budget=budget,
+            ),
         )
 
     calls = asking(endpoints.policy, price)
@@ -204,7 +206,7 @@ async def examine(
             verifier=verifier,
             sampling=Sampling(settings.temperature, settings.max_tokens, settings.seed),
             sample=sample,
-            place=(problem.id,),
+            call_path=(problem.id,),
         )
         rollout = await attempt(acting, context)
         progress.done += 1

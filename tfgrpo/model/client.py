@@ -5,7 +5,7 @@ is on the disk before anybody sees it, so a run that is killed at any instant an
 repeats no completed call. The key of a call holds its sample index: two samples of one prompt
 are two samples, never one cached twice.
 
-Transient trouble is waited out here and nowhere else: `pacing.py` decides when the next request
+Transient trouble is waited out here and nowhere else: `throttle.py` decides when the next request
 goes out. A request that keeps failing while others are answered fails alone; when nothing is
 answered any more the run stops, for an outage teaches nothing. A call that is under way when
 its run stops is let finish, for a moment: its answer is paid for.
@@ -16,14 +16,18 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from tfgrpo.model.budget import Budget
 from tfgrpo.model.endpoint import Answer, CallFailed, Endpoint, Request, Transient
 from tfgrpo.model.prices import Price
-from tfgrpo.model.throttle import LONGEST_WAIT, TRIES, Pacing
+from tfgrpo.model.throttle import LONGEST_WAIT, TRIES, Throttle
 from tfgrpo.store.canonical import canonical, digest
 from tfgrpo.store.journal import Journal
 from tfgrpo.store.runs import Call, Run, Runs
+
+CallPath: TypeAlias = tuple[str | int, ...]
+"""Where in the work a call stands: the step first, then a problem's id or what else tells it."""
 
 LATE_TRIES = 2
 """A request without an answer in time is made once more; a second one would end alike."""
@@ -74,48 +78,54 @@ class Recorded:
     key: str
 
 
+@dataclass(frozen=True, slots=True)
+class CallConditions:
+    """Under what conditions an endpoint is asked.
+
+    `scope` enters the journal's keys: calls of different scopes are never one. `run` is whose
+    calls they are, `concurrency` the most requests in flight, `timeout` the seconds that one may
+    take, and `tries` how often a failing request is sent. `meter` counts what is answered, at
+    `price`, and `budget` bounds it.
+    """
+
+    scope: str
+    run: Run | None = None
+    concurrency: int = 128
+    timeout: float = 1800.0
+    price: Price | None = None
+    meter: Meter = field(default_factory=Meter)
+    budget: Budget | None = None
+    tries: int = TRIES
+
+
 class Calls:
-    """Asks one endpoint, with at most `concurrency` requests in flight."""
+    """Asks one endpoint under the given conditions."""
 
     def __init__(
-        self,
-        endpoint: Endpoint,
-        journal: Journal,
-        runs: Runs,
-        *,
-        scope: str,
-        run: Run | None = None,
-        concurrency: int = 128,
-        timeout: float = 1800.0,
-        price: Price | None = None,
-        meter: Meter | None = None,
-        budget: Budget | None = None,
-        tries: int = TRIES,
+        self, endpoint: Endpoint, journal: Journal, runs: Runs, conditions: CallConditions
     ) -> None:
         self.endpoint = endpoint
-        self.meter = meter or Meter()
+        self.meter = conditions.meter
+        self.throttle = Throttle(conditions.concurrency, tries=conditions.tries)
         self._journal = journal
         self._runs = runs
-        self._scope = scope
-        self._run = run
-        self.pacing = Pacing(concurrency, tries=tries)
-        self._timeout = timeout
-        self._price = price
-        self._budget = budget
-        self._tries = tries
+        self._scope = conditions.scope
+        self._run = conditions.run
+        self._timeout = conditions.timeout
+        self._price = conditions.price
+        self._budget = conditions.budget
+        self._tries = conditions.tries
         self._asking: dict[bytes, asyncio.Future[None]] = {}
         self._sent: set[asyncio.Task[Answer]] = set()
 
-    async def ask(
-        self, request: Request, *, place: tuple[str | int, ...] = (), sample: int = 0
-    ) -> Recorded:
+    async def ask(self, request: Request, *, call_path: CallPath = (), sample: int = 0) -> Recorded:
         """Returns the answer to a request, from the journal when it was answered before.
 
-        `place` and `sample` tell apart requests that read alike; a number at the head of `place`
-        is the step. Raises CallFailed when this request cannot be answered in time or at all,
-        EndpointError when the endpoint cannot serve the run, and BudgetReached.
+        `call_path` and `sample` tell apart requests that read alike; a number at the head of
+        `call_path` is the step. Raises CallFailed when this request cannot be answered in time
+        or at all, EndpointError when the endpoint cannot serve the run, and BudgetReached.
         """
-        key = self.key(request, place, sample)
+        key = self.key(request, call_path, sample)
         while key in self._asking:  # the very same call is under way: its answer will do
             await asyncio.wait([self._asking[key]])
         call = self._runs.call(key)
@@ -128,13 +138,13 @@ class Calls:
                 )
             self.meter.replayed += 1
         else:
-            answer = await self._asked(key, request, place)
+            answer = await self._asked(key, request, call_path)
         self.meter.count(request.stage, answer, self._price)
         return Recorded(answer, key.hex())
 
-    async def _asked(self, key: bytes, request: Request, place: tuple[str | int, ...]) -> Answer:
+    async def _asked(self, key: bytes, request: Request, call_path: CallPath) -> Answer:
         done = self._asking[key] = asyncio.get_running_loop().create_future()
-        step = place[0] if place and isinstance(place[0], int) else None
+        step = call_path[0] if call_path and isinstance(call_path[0], int) else None
         try:
             return await self._persist(key, request, step)
         finally:
@@ -157,9 +167,9 @@ class Calls:
             task.cancel()
         await asyncio.gather(*self._sent, return_exceptions=True)
 
-    def key(self, request: Request, place: tuple[str | int, ...], sample: int) -> bytes:
+    def key(self, request: Request, call_path: CallPath, sample: int) -> bytes:
         """Returns the journal's key of a request (32 bytes)."""
-        parts = [self._scope, self.endpoint.model, request.asked(), place, sample]
+        parts = [self._scope, self.endpoint.model, request.asked(), call_path, sample]
         return digest(["tfgrpo.call", *parts])
 
     async def _persist(self, key: bytes, request: Request, step: int | None) -> Answer:
@@ -167,11 +177,11 @@ class Calls:
         attempt, counted, late = 0, 0, 0
         while True:
             attempt += 1
-            entered = await self.pacing.enter(again=attempt > 1)
+            entered = await self.throttle.enter(again=attempt > 1)
             try:
                 worst = await self._budget.reserve(request, self._price) if self._budget else 0.0
             except BaseException:
-                self.pacing.leave()
+                self.throttle.leave()
                 raise
             task = asyncio.create_task(self._send(key, request, step, attempt, entered, worst))
             self._sent.add(task)
@@ -183,10 +193,10 @@ class Calls:
                 counted += trouble.kind != "limit"
                 if late >= LATE_TRIES:
                     raise CallFailed(str(trouble)) from None
-                if counted >= self._tries and self.pacing.healthy:
+                if counted >= self._tries and self.throttle.healthy:
                     raise CallFailed(f"gave up after {attempt} tries: {trouble}") from None
                 if trouble.kind != "limit" or trouble.after is None:
-                    wait = self.pacing.pause(attempt) if trouble.after is None else trouble.after
+                    wait = self.throttle.pause(attempt) if trouble.after is None else trouble.after
                     await asyncio.sleep(min(wait, LONGEST_WAIT))
 
     def _received(self, task: asyncio.Task[Answer]) -> None:
@@ -210,15 +220,15 @@ class Calls:
             answer = await self._ask_in_time(request)
             if self._budget:
                 cost = self._budget.cost(answer, self._price)
-            self.pacing.answered(entered)
+            self.throttle.answered(entered)
         except Transient as trouble:
             self.meter.retries += 1
             self.meter.trouble = str(trouble)
-            self.pacing.troubled(entered, trouble)
+            self.throttle.troubled(entered, trouble)
             raise
         finally:
             self.meter.in_flight -= 1
-            self.pacing.leave()
+            self.throttle.leave()
             if self._budget:
                 self._budget.settle(worst, cost)
         await self._journal.append(self._call(key, request, answer, attempt, step))

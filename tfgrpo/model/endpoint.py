@@ -1,6 +1,6 @@
 """One OpenAI-compatible endpoint: a request in, an answer out, or an error that says what to do.
 
-The client's own retries are off; `calls.py` retries, and nothing else does. Servers differ in
+The client's own retries are off; `client.py` retries, and nothing else does. Servers differ in
 what they take: a parameter that one refuses (a JSON schema, a seed, a temperature, the older
 name of the token limit) is left out from then on and the request made again, so that a plan is
 asked for as a schema wherever that is possible and as JSON in text where it is not.

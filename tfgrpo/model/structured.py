@@ -21,7 +21,7 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, Field, ValidationError
 
-from tfgrpo.model.client import Calls
+from tfgrpo.model.client import CallPath, Calls
 from tfgrpo.model.endpoint import CallFailed, Request
 from tfgrpo.store.records import Json
 
@@ -96,7 +96,7 @@ async def ask(
     request: Request,
     shape: type[T],
     *,
-    place: tuple[str | int, ...],
+    call_path: CallPath,
     check: Callable[[T], str | None] = lambda _: None,
     again: int = 1,
 ) -> Typed[T]:
@@ -108,7 +108,7 @@ async def ask(
     asked = request
     problem = ""
     for turn in range(again + 1):
-        recorded = await calls.ask(asked, place=(*place, turn) if turn else place)
+        recorded = await calls.ask(asked, call_path=(*call_path, turn) if turn else call_path)
         text = recorded.answer.content
         value, problem = read(text, shape)
         if value is not None:

@@ -29,7 +29,7 @@ LONGEST_WAIT = 600.0
 KEPT = "everything answered so far is kept; the same command goes on from there"
 
 
-class Pacing:
+class Throttle:
     """The gate before one endpoint: at most `most` requests in flight, fewer when it says so."""
 
     def __init__(self, most: int, *, tries: int = TRIES) -> None:

@@ -135,7 +135,7 @@ class Agent:
         elif wanted.arguments is None:
             result = Result("the arguments cannot be read: write a JSON object", failed=True)
         else:
-            step = context.place[0] if isinstance(context.place[0], int) else None
+            step = context.call_path[0] if isinstance(context.call_path[0], int) else None
             result, cached, seconds = await self._record.call(tool, wanted.arguments, step=step)
         text = result.text[: self._toolbox.settings.output]
         message: dict[str, object] = {

@@ -95,8 +95,8 @@ async def alone(
         schema=RECONCILED,
     )
     try:
-        place = (step, group.problem.id)
-        typed = await structured.ask(calls, request, Lessons, place=place)
+        call_path = (step, group.problem.id)
+        typed = await structured.ask(calls, request, Lessons, call_path=call_path)
     except CallFailed as error:
         return Comparison(group, (), (Failure("comparison", group.problem.id, str(error)),))
     lessons, beyond = typed.value.of("comparison", group, (typed.key,))
@@ -148,7 +148,7 @@ async def directly(
             },
         },
     )
-    typed = await structured.ask(calls, request, _Written, place=(0, "direct"))
+    typed = await structured.ask(calls, request, _Written, call_path=(0, "direct"))
     known = {plain(experience.text) for experience in library}
     operations = []
     for number, text in enumerate(typed.value.experiences[:count]):

@@ -194,7 +194,7 @@ async def _decide(
             return f"the text has {count} words, and {reflection.max_words} are the most"
         return None
 
-    return await structured.ask(calls, request, Decision, place=(step, number), check=check)
+    return await structured.ask(calls, request, Decision, call_path=(step, number), check=check)
 
 
 def schema(labels: Sequence[str], *, drop: bool = False) -> dict[str, Any]:

@@ -63,17 +63,17 @@ class Credit(NamedTuple):
 
 
 def left_out(
-    library: Iterable[str], rate: float, seed: int, place: tuple[str | int, ...]
+    library: Iterable[str], rate: float, seed: int, call_path: tuple[str | int, ...]
 ) -> frozenset[str]:
     """Returns the ids that one rollout goes without: each with chance `rate`, by a coin of its own.
 
-    The coins follow from seed, place and id, so a run that is resumed throws the same ones.
+    The coins follow from seed, call path and id, so a run that is resumed throws the same ones.
     """
     limit = int(rate * 2**32)
     return frozenset(
         id
         for id in library
-        if int.from_bytes(digest(["tfgrpo.dropout", seed, *place, id])[:4], "big") < limit
+        if int.from_bytes(digest(["tfgrpo.dropout", seed, *call_path, id])[:4], "big") < limit
     )
 
 

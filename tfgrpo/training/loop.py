@@ -29,7 +29,7 @@ from tfgrpo.domains import math
 from tfgrpo.domains.base import Domain
 from tfgrpo.domains.verifier import Verifier
 from tfgrpo.model.budget import Budget
-from tfgrpo.model.client import Calls
+from tfgrpo.model.client import CallConditions, Calls
 from tfgrpo.model.embeddings import SCOPE, Embeddings
 from tfgrpo.model.endpoint import Endpoint
 from tfgrpo.model.prices import Price
@@ -202,13 +202,15 @@ class Training:
                 endpoint,
                 journal,
                 store.runs,
-                scope=scope,
-                run=run,
-                concurrency=endpoints.concurrency,
-                timeout=self.settings.task_timeout,
-                price=price,
-                meter=self.progress.meter,
-                budget=budget,
+                CallConditions(
+                    scope,
+                    run=run,
+                    concurrency=endpoints.concurrency,
+                    timeout=self.settings.task_timeout,
+                    price=price,
+                    meter=self.progress.meter,
+                    budget=budget,
+                ),
             )
 
         self._policy = calls(endpoints.policy, price)

@@ -18,7 +18,7 @@ from pydantic import BaseModel, Field
 
 from tfgrpo.domains.base import sample_seed
 from tfgrpo.model import structured
-from tfgrpo.model.client import Calls
+from tfgrpo.model.client import CallPath, Calls
 from tfgrpo.model.endpoint import CallFailed, Request
 from tfgrpo.rendering.render import one_line
 from tfgrpo.store.errors import TfgrpoError
@@ -120,8 +120,8 @@ async def make_room(
     repaired = 0
     for turn in range(TURNS):
         now = draft.after(made)
-        place = (step, "prune", number, turn)
-        room = await _act(calls, reflection, now, coming, place, evidence)
+        call_path = (step, "prune", number, turn)
+        room = await _act(calls, reflection, now, coming, call_path, evidence)
         made += room.operations
         repaired += room.repaired
         if fits(draft.after(made), coming, cap):
@@ -148,8 +148,8 @@ async def bring_under(
     repaired = 0
     while cap is not None and draft.tokens > cap:
         try:
-            place = (step, "prune", "library", len(made))
-            room = await _act(calls, reflection, draft, None, place, evidence)
+            call_path = (step, "prune", "library", len(made))
+            room = await _act(calls, reflection, draft, None, call_path, evidence)
         except CallFailed as error:
             raise LibraryTooLong(
                 f"the library has {draft.tokens} tokens, {draft.tokens - cap} over the cap, and "
@@ -168,7 +168,7 @@ async def _act(
     reflection: Reflection,
     draft: Draft,
     coming: Operation | None,
-    place: tuple[str | int, ...],
+    call_path: CallPath,
     evidence: Mapping[str, Any],
 ) -> Room:
     """Asks for one action, and returns the operations it stands for: they shorten the library."""
@@ -193,7 +193,7 @@ async def _act(
         ),
         temperature=reflection.temperature,
         max_tokens=PRUNE_TOKENS,
-        seed=sample_seed(reflection.seed, *place),
+        seed=sample_seed(reflection.seed, *call_path),
         schema=schema(labels),
     )
 
@@ -216,7 +216,7 @@ async def _act(
             return "the text is no shorter than what it takes the place of"
         return None
 
-    typed = await structured.ask(calls, request, Action, place=place, check=check)
+    typed = await structured.ask(calls, request, Action, call_path=call_path, check=check)
     told = {
         **evidence,
         "prompts": {**evidence.get("prompts", {}), prompt.name: prompt.digest[:16]},

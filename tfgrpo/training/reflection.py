@@ -192,7 +192,9 @@ async def compare(
         schema=SCHEMA,
     )
     try:
-        typed = await structured.ask(calls, request, _Comparison, place=(step, group.problem.id))
+        typed = await structured.ask(
+            calls, request, _Comparison, call_path=(step, group.problem.id)
+        )
     except CallFailed as error:
         failure = Failure("comparison", group.problem.id, str(error))
         return Comparison(group, (), (*failures, failure))
@@ -238,7 +240,7 @@ async def _reconciled(
         seed=sample_seed(reflection.seed, "reconcile", step, group.problem.id),
         schema=RECONCILED,
     )
-    return await structured.ask(calls, request, Lessons, place=(step, group.problem.id))
+    return await structured.ask(calls, request, Lessons, call_path=(step, group.problem.id))
 
 
 async def summarised(
@@ -261,7 +263,9 @@ async def summarised(
         seed=sample_seed(reflection.seed, "summary", step, rollout.problem.id, rollout.sample),
     )
     try:
-        recorded = await calls.ask(request, place=(step, rollout.problem.id), sample=rollout.sample)
+        recorded = await calls.ask(
+            request, call_path=(step, rollout.problem.id), sample=rollout.sample
+        )
     except CallFailed as error:
         return Failure("summary", rollout.problem.id, str(error))
     return recorded.answer.content.strip() or rollout.transcript[:600]

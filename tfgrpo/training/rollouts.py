@@ -20,7 +20,7 @@ from typing import Any
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains.base import Context, Domain, Sampling
 from tfgrpo.domains.verifier import Verifier
-from tfgrpo.model.client import Calls
+from tfgrpo.model.client import CallPath, Calls
 from tfgrpo.model.endpoint import Answer, CallFailed, EndpointError
 from tfgrpo.model.tasks import gathered
 from tfgrpo.rendering.retrieve import relevant
@@ -284,8 +284,8 @@ class Collector:
         """Returns how much cheap next actions disagree after each tool result of an attempt."""
         assert self._agent is not None
         messages = gathering.rollouts[sample].messages
-        place = (step, gathering.problem.id)
-        context = self._context(gathering.problem, gathering.library, sample, place, None)
+        call_path = (step, gathering.problem.id)
+        context = self._context(gathering.problem, gathering.library, sample, call_path, None)
         found: list[tuple[int, float]] = []
         for at, message in enumerate(messages):
             if "cached" in message and len(found) < GLANCES:
@@ -376,10 +376,12 @@ class Collector:
         row = recorded.get((problem.id, sample))
         rollout = self._recalled(problem, row, shared) if row else None
         if rollout is None:
-            place = (step, problem.id)
+            call_path = (step, problem.id)
             ids = [experience.id for experience in library]
-            absent = left_out(ids, self._settings.dropout, self._settings.seed, (*place, sample))
-            context = self._context(problem, library.less(absent), sample, place, hint)
+            absent = left_out(
+                ids, self._settings.dropout, self._settings.seed, (*call_path, sample)
+            )
+            context = self._context(problem, library.less(absent), sample, call_path, hint)
             rollout = await attempt(self._domain, replace(context, prefix=shared))
             rollout = replace(rollout, hint=hint, without=absent, branch=branch)
             if rollout.outcome != "failed":  # what failed may succeed when the run goes on
@@ -398,7 +400,7 @@ class Collector:
         problem: Problem,
         library: Library,
         sample: int,
-        place: tuple[str | int, ...],
+        call_path: CallPath,
         hint: str | None,
     ) -> Context:
         settings = self._settings
@@ -412,7 +414,7 @@ class Collector:
             verifier=self._verifier,
             sampling=Sampling(settings.temperature, settings.max_tokens, settings.seed),
             sample=sample,
-            place=place,
+            call_path=call_path,
         )
 
     def _recalled(

@@ -68,7 +68,7 @@ async def propose(
             },
         },
     )
-    typed = await structured.ask(calls, request, _Strategies, place=(step, problem.id))
+    typed = await structured.ask(calls, request, _Strategies, call_path=(step, problem.id))
     texts = (" ".join(text.split()) for text in typed.value.strategies)
     return list(dict.fromkeys(text for text in texts if text))[:count]
 
