@@ -185,6 +185,7 @@ def judged(base_url: str, rollouts: int) -> dict[str, float]:
     A while with nothing to judge comes first, for comparison.
     """
     from tfgrpo.data.problems import Problem
+    from tfgrpo.domains import math
     from tfgrpo.domains.verifier import Verifier
 
     async def tick(late: list[float]) -> None:
@@ -208,8 +209,9 @@ def judged(base_url: str, rollouts: int) -> dict[str, float]:
         async def one(n: int) -> None:
             problem = Problem(f"p{n}", "What is it?", f"\\frac{{{n}}}{{{n + 1}}}")
             async with slots:
-                found = await verifier.verdict(problem, f"\\boxed{{1-\\frac{{1}}{{{n + 1}}}}}")
-            assert found.reward == 1.0, found
+                answer = f"\\boxed{{1-\\frac{{1}}{{{n + 1}}}}}"
+                verdict = await verifier.verdict(problem, answer, math.verify)
+            assert verdict.reward == 1.0, verdict
 
         await one(1)  # the workers' imports
         _, idle = await p99(asyncio.sleep(rollouts / 500))

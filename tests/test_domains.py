@@ -31,11 +31,19 @@ from tfgrpo import domains
 from tfgrpo.data import problems
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains import math
-from tfgrpo.domains.base import Context, Domain, DomainError, Sampling, Trajectory, Verdict
+from tfgrpo.domains.base import (
+    Context,
+    Domain,
+    DomainError,
+    Sampling,
+    Trajectory,
+    Verdict,
+    problem_messages,
+)
+from tfgrpo.domains.prompt_library import PromptLibrary
 from tfgrpo.domains.verifier import Verifier
 from tfgrpo.evaluation.evaluate import conditions
 from tfgrpo.model.endpoint import CallFailed, EndpointError
-from tfgrpo.rendering.render import Library, problem_messages
 from tfgrpo.rendering.templates import load
 from tfgrpo.rollout.attempt import Rollout, attempt
 from tfgrpo.settings import EvalSettings, TrainSettings, build
@@ -46,7 +54,7 @@ PAGE = ROOT / "docs" / "domains.md"
 EMPTY = StoredLibrary(FIRST, ())
 
 CASE = """
-from tfgrpo.domain import Domain, Verdict
+from tfgrpo.domains import Domain, Verdict
 
 def verify(problem, response):
     return Verdict(float(response.isupper()), response, "upper case or not")
@@ -169,7 +177,9 @@ def test_a_domains_prompts_stand_between_the_users_and_ours(tmp_path: Path) -> N
     assert domain.template("rollout", users).parts == (("user", "the user's"),)
     assert domain.template("summary", users).parts == (("user", "their summary"),)
     assert domain.template("comparison", users) == load("comparison")
-    assert Library(EMPTY, domain=domain).render("q") == [{"role": "user", "content": "theirs"}]
+    assert PromptLibrary(EMPTY, domain=domain).render("q") == [
+        {"role": "user", "content": "theirs"}
+    ]
 
 
 def test_extra_fields_go_into_meta_and_answers_may_be_missing(tmp_path: Path) -> None:
@@ -340,7 +350,7 @@ def test_a_rollout_of_several_calls_keeps_them_all_and_its_messages(
 
 
 TWICE = """
-from tfgrpo.domain import Domain, Trajectory, Verdict
+from tfgrpo.domains import Domain, Trajectory, Verdict
 
 async def rollout(context):
     first = await context.ask(context.messages)

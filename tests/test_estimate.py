@@ -324,9 +324,7 @@ def test_json_is_for_an_estimate_alone(cli: Cli, tmp_path: Path) -> None:
 
 
 JUDGED = """
-from tfgrpo.conversation import converse
-from tfgrpo.domain import Domain, Foreseen, Trajectory, Verdict
-from tfgrpo.endpoint import Request
+from tfgrpo.domains import Domain, PlannedCalls, Request, Trajectory, Verdict, converse
 
 
 async def verify(context, trajectory):

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import strategies as st
 
 from tfgrpo.api import read_library
+from tfgrpo.domains.prompt_library import PromptLibrary
 from tfgrpo.rendering import templates
-from tfgrpo.rendering.render import EMPTY, Library, prompt_text, rollout_messages
+from tfgrpo.rendering.render import EMPTY, prompt_text, rollout_messages
 from tfgrpo.store import ROOT, Experience, Operation, Store, UnknownRevision, derived_id
 from tfgrpo.store.records import Library as StoredLibrary
 
@@ -45,7 +46,9 @@ def test_the_empty_library_stands_in_the_same_prompt() -> None:
 
 
 def test_messages_are_what_the_openai_client_takes() -> None:
-    found = Library(library("Add one."), agent_objective="Solve it.").render("What is 1 op 2?")
+    found = PromptLibrary(library("Add one."), agent_objective="Solve it.").render(
+        "What is 1 op 2?"
+    )
     assert [message["role"] for message in found] == ["system", "user"]
     assert "Solve it." in found[0]["content"]
     assert "[G0] Add one." in found[0]["content"]
@@ -54,7 +57,7 @@ def test_messages_are_what_the_openai_client_takes() -> None:
 
 def test_a_prompt_of_the_users_own_is_used(tmp_path: Path) -> None:
     (tmp_path / "rollout.md").write_text("<!-- user -->\n{{library}}\n{{problem}}\n")
-    found = Library(library("Add one."), prompts=tmp_path).render("Q?")
+    found = PromptLibrary(library("Add one."), prompts=tmp_path).render("Q?")
     assert found == [{"role": "user", "content": "[G0] Add one.\nQ?"}]
 
 

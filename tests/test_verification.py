@@ -119,7 +119,7 @@ def test_a_hanging_case_is_unverifiable_and_holds_up_no_other(cli: Cli, tmp_path
 
 
 JUDGE = """
-from tfgrpo.domain import Domain, Verdict
+from tfgrpo.domains import Domain, Verdict
 
 async def verify(context, trajectory):
     question = f"Is {trajectory.response} kind? {context.problem.answer}"

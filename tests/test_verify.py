@@ -46,7 +46,9 @@ def test_verdicts_come_from_worker_processes_which_end_with_the_verifier() -> No
         answers = [r"\boxed{5}", r"\boxed{6}", r"\boxed{\frac{10}{2}}", "nothing"]
 
         async def ask() -> list[Verdict]:
-            return await asyncio.gather(*(verifier.verdict(problem("5"), a) for a in answers))
+            return await asyncio.gather(
+                *(verifier.verdict(problem("5"), a, math.verify) for a in answers)
+            )
 
         assert [v.reward for v in asyncio.run(ask())] == [1.0, 0.0, 1.0, 0.0]
         assert children() - before
@@ -55,11 +57,11 @@ def test_verdicts_come_from_worker_processes_which_end_with_the_verifier() -> No
 
 def test_a_judge_that_hangs_is_killed_in_time_and_the_pool_goes_on_serving() -> None:
     async def ask(verifier: Verifier) -> tuple[Verdict, float, Verdict]:
-        await verifier.verdict(problem("5"), r"\boxed{5}")  # the worker is up
+        await verifier.verdict(problem("5"), r"\boxed{5}", math.verify)  # the worker is up
         started = time.monotonic()
-        hung = await verifier.verdict(problem("5"), ENDLESS)
+        hung = await verifier.verdict(problem("5"), ENDLESS, math.verify)
         took = time.monotonic() - started
-        return hung, took, await verifier.verdict(problem("5"), r"\boxed{5}")
+        return hung, took, await verifier.verdict(problem("5"), r"\boxed{5}", math.verify)
 
     with Verifier(workers=1, seconds=1.5) as verifier:
         hung, took, after = asyncio.run(ask(verifier))
@@ -72,12 +74,12 @@ def test_a_judge_that_hangs_is_killed_in_time_and_the_pool_goes_on_serving() -> 
 @linux
 def test_a_worker_that_is_killed_leaves_an_unverifiable_verdict_and_no_0() -> None:
     async def ask(verifier: Verifier, before: set[int]) -> tuple[Verdict, Verdict]:
-        await verifier.verdict(problem("5"), r"\boxed{5}")
-        hanging = asyncio.create_task(verifier.verdict(problem("5"), ENDLESS))
+        await verifier.verdict(problem("5"), r"\boxed{5}", math.verify)
+        hanging = asyncio.create_task(verifier.verdict(problem("5"), ENDLESS, math.verify))
         await asyncio.sleep(0.5)
         (worker,) = children() - before
         os.kill(worker, signal.SIGKILL)
-        return await hanging, await verifier.verdict(problem("5"), r"\boxed{6}")
+        return await hanging, await verifier.verdict(problem("5"), r"\boxed{6}", math.verify)
 
     before = children()
     with Verifier(workers=1, seconds=20) as verifier:
@@ -99,10 +101,10 @@ def test_the_event_loop_stays_responsive_while_judges_are_busy() -> None:
             last = now
 
     async def ask(verifier: Verifier) -> list[Verdict]:
-        await verifier.verdict(problem("5"), r"\boxed{5}")
+        await verifier.verdict(problem("5"), r"\boxed{5}", math.verify)
         ticking = asyncio.create_task(tick())
-        hard = [verifier.verdict(problem("5"), ENDLESS) for _ in range(2)]
-        easy = [verifier.verdict(problem("5"), r"\boxed{5}") for _ in range(50)]
+        hard = [verifier.verdict(problem("5"), ENDLESS, math.verify) for _ in range(2)]
+        easy = [verifier.verdict(problem("5"), r"\boxed{5}", math.verify) for _ in range(50)]
         found = await asyncio.gather(*hard, *easy)
         ticking.cancel()
         return found
@@ -116,7 +118,7 @@ def test_the_event_loop_stays_responsive_while_judges_are_busy() -> None:
 
 def test_verdicts_that_are_no_longer_wanted_do_not_hold_up_the_end() -> None:
     async def ask(verifier: Verifier) -> None:
-        hanging = asyncio.create_task(verifier.verdict(problem("5"), ENDLESS))
+        hanging = asyncio.create_task(verifier.verdict(problem("5"), ENDLESS, math.verify))
         await asyncio.sleep(0.3)
         hanging.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -144,7 +146,7 @@ def test_a_ground_truth_that_hangs_what_parses_it_is_told_and_the_others_are_fin
 
 def test_unusable_ground_truths_are_refused_by_dataset_and_id_before_anything_is_asked() -> None:
     good = Problem("a", "q", "5")
-    check_golds([good], "data.jsonl")
+    check_golds([good], "data.jsonl", math.DOMAIN)
     with pytest.raises(DatasetError, match=r"data\.jsonl: b: ") as caught:
-        check_golds([good, Problem("b", "q", "$")], "data.jsonl")
+        check_golds([good, Problem("b", "q", "$")], "data.jsonl", math.DOMAIN)
     assert caught.value.hint

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tfgrpo.rendering.render import Library
+    from tfgrpo.domains.prompt_library import PromptLibrary
     from tfgrpo.store import Operation as Operation
     from tfgrpo.store import Store as Store
 
@@ -23,7 +23,7 @@ __version__ = "0.1.0"
 __all__ = ["Operation", "Store", "__version__", "library"]
 
 
-def library(revision: str = "HEAD", *, store: Path | str | None = None) -> Library:
+def library(revision: str = "HEAD", *, store: Path | str | None = None) -> PromptLibrary:
     """Returns the library in force at a revision, ready to be put into prompts.
 
     `store` is the path of a store file; without it the nearest `.tfgrpo/store.db` at or above

@@ -5,21 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 
 from tfgrpo import domains
-from tfgrpo.rendering.render import AGENT_OBJECTIVE, Library
+from tfgrpo.domains.prompt_library import PromptLibrary
+from tfgrpo.rendering.render import AGENT_OBJECTIVE
 from tfgrpo.store.find import project_root
 from tfgrpo.store.records import Json, Version
 from tfgrpo.store.revisions import first_parents
 from tfgrpo.store.store import Store
 
 
-def read_library(revision: str, path: Path | str | None) -> Library:
+def read_library(revision: str, path: Path | str | None) -> PromptLibrary:
     """Returns the library at a revision, with the objective and prompts it was trained with."""
     with Store.open(path) as store:
         version = store.resolve(revision)
         config = trained_with(store, version)
         root = project_root(store.path)
         named = config.get("domain")
-        return Library(
+        return PromptLibrary(
             store.library(version),
             agent_objective=str(config.get("agent_objective", AGENT_OBJECTIVE)),
             prompts=root / config["prompts"] if config.get("prompts") else None,

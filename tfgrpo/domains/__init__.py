@@ -1,87 +1,69 @@
-"""Domains by name: ours, those that packages install, and anything that can be imported.
+"""Domains: what can be learned. Everything that a domain of your own needs is imported from here.
 
-    math                      one of ours, or of an entry point in the group tfgrpo.domains
-    rubric:style.toml         the same with an argument, for a domain that is made from one
-    my_module:DOMAIN          an object in a module of yours
+    from tfgrpo.domains import Domain, Verdict
 
-An object is a `Domain`, or a function from one string to a `Domain`.
+Names are loaded when they are used, so that looking at a library stays fast.
 """
 
 from __future__ import annotations
 
-import difflib
-import importlib
-import sys
-from collections.abc import Sequence
-from contextlib import redirect_stdout
-from importlib.metadata import entry_points
-from pathlib import Path
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from tfgrpo.domains.base import Domain, DomainError
+if TYPE_CHECKING:
+    from tfgrpo.data.problems import Problem as Problem
+    from tfgrpo.data.readers import DatasetError as DatasetError
+    from tfgrpo.domains.base import Context as Context
+    from tfgrpo.domains.base import Domain as Domain
+    from tfgrpo.domains.base import DomainError as DomainError
+    from tfgrpo.domains.base import PlannedAttempt as PlannedAttempt
+    from tfgrpo.domains.base import PlannedCalls as PlannedCalls
+    from tfgrpo.domains.base import Sampling as Sampling
+    from tfgrpo.domains.base import Trajectory as Trajectory
+    from tfgrpo.domains.base import Verdict as Verdict
+    from tfgrpo.domains.base import answer_once as answer_once
+    from tfgrpo.domains.base import problem_messages as problem_messages
+    from tfgrpo.domains.conversation import converse as converse
+    from tfgrpo.domains.lookup import DEFAULT as DEFAULT
+    from tfgrpo.domains.lookup import GROUP as GROUP
+    from tfgrpo.domains.lookup import find as find
+    from tfgrpo.domains.lookup import names as names
+    from tfgrpo.domains.prompt_library import PromptLibrary as PromptLibrary
+    from tfgrpo.domains.verifier import Killed as Killed
+    from tfgrpo.model.endpoint import CallFailed as CallFailed
+    from tfgrpo.model.endpoint import Request as Request
 
-DEFAULT = "math"
-GROUP = "tfgrpo.domains"
-OURS = {
-    "judge": "tfgrpo.domains.judge:made",
-    "math": "tfgrpo.domains.math:DOMAIN",
-    "rubric": "tfgrpo.domains.rubric:made",
-    "web": "tfgrpo.domains.web:DOMAIN",
+HOMES = {
+    "tfgrpo.data.problems": ("Problem",),
+    "tfgrpo.data.readers": ("DatasetError",),
+    "tfgrpo.domains.base": (
+        "Context",
+        "Domain",
+        "DomainError",
+        "PlannedAttempt",
+        "PlannedCalls",
+        "Sampling",
+        "Trajectory",
+        "Verdict",
+        "answer_once",
+        "problem_messages",
+    ),
+    "tfgrpo.domains.conversation": ("converse",),
+    "tfgrpo.domains.lookup": ("DEFAULT", "GROUP", "find", "names"),
+    "tfgrpo.domains.prompt_library": ("PromptLibrary",),
+    "tfgrpo.domains.verifier": ("Killed",),
+    "tfgrpo.model.endpoint": ("CallFailed", "Request"),
 }
+"""Where each name is defined."""
+OFFERED = {name: module for module, names in HOMES.items() for name in names}
+__all__ = sorted(OFFERED)
 
 
-def names() -> dict[str, str]:
-    """Returns the domains there are by name, and where each is: ours win."""
-    installed = {point.name: point.value for point in entry_points(group=GROUP)}
-    return dict(sorted((installed | OURS).items()))
+def __getattr__(name: str) -> Any:
+    if name not in OFFERED:
+        raise AttributeError(f"module 'tfgrpo.domains' has no attribute {name!r}")
+    return getattr(import_module(OFFERED[name]), name)
 
 
-def find(spec: str = DEFAULT, folders: Sequence[Path] = ()) -> Domain:
-    """Returns the domain that a name stands for.
-
-    `folders` are where modules of the user's are looked for beside `sys.path`, to which they are
-    added, as worker processes import from there too. Raises DomainError.
-    """
-    name, colon, argument = spec.partition(":")
-    known = names()
-    if name in known:
-        found = _imported(known[name], spec)
-    elif colon:
-        for folder in map(str, folders):
-            if folder not in sys.path:
-                sys.path.append(folder)
-        found, argument = _imported(spec, spec), ""
-    else:
-        near = difflib.get_close_matches(name, known, n=1)
-        raise DomainError(
-            f"there is no domain {name!r}" + (f"; did you mean {near[0]}?" if near else ""),
-            hint=f"there is {', '.join(known)}, or name an object as package.module:object",
-        )
-    if not isinstance(found, Domain) and callable(found):
-        if not argument:
-            raise DomainError(f"domain {name} needs an argument", hint=f"write {name}:ARGUMENT")
-        found = found(argument)
-    elif argument:
-        raise DomainError(f"domain {name} takes no argument", hint=f"write {name}")
-    if not isinstance(found, Domain):
-        raise DomainError(
-            f"{spec} is a {type(found).__name__}, not a domain",
-            hint="docs/domains.md shows how one is made",
-        )
-    return found
-
-
-def _imported(place: str, spec: str) -> object:
-    module, _, attribute = place.partition(":")
-    try:
-        with redirect_stdout(sys.stderr):  # what a module prints is no part of what we print
-            found: object = importlib.import_module(module)
-        for part in attribute.split("."):
-            found = getattr(found, part)
-    except DomainError:
-        raise
-    except (Exception, SystemExit) as error:  # whatever a module of the user's does
-        raise DomainError(
-            f"cannot load the domain {spec}: {type(error).__name__}: {error}",
-            hint="name it as package.module:object, importable from the folder you work in",
-        ) from None
-    return found
+def __dir__() -> list[str]:
+    return sorted({*globals(), *OFFERED})

@@ -25,7 +25,7 @@ from tfgrpo.data import datasets
 from tfgrpo.data.problems import Problem
 from tfgrpo.model.endpoint import Request
 from tfgrpo.rendering import templates
-from tfgrpo.rendering.render import AGENT_OBJECTIVE, LEARNING_OBJECTIVE, problem_messages
+from tfgrpo.rendering.render import AGENT_OBJECTIVE, LEARNING_OBJECTIVE, rollout_messages
 from tfgrpo.rendering.templates import Message, Template
 from tfgrpo.store.canonical import digest
 from tfgrpo.store.errors import TfgrpoError
@@ -129,7 +129,7 @@ QUOTED = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Ahead:
+class PlannedAttempt:
     """An attempt that is not made yet, as an estimate of its costs sees it.
 
     With `most` everything is as long and as often as it can be, else as it is likely to be;
@@ -157,7 +157,7 @@ class Ahead:
 
 
 @dataclass(frozen=True, slots=True)
-class Foreseen:
+class PlannedCalls:
     """What an attempt takes: requests of the policy model and of the judge, and what comes of it.
 
     A request with a schema may be made once more.
@@ -180,9 +180,17 @@ async def answer_once(context: Context) -> Trajectory:
     return Trajectory(answer.content, (recorded.key,), answer.truncated)
 
 
-def asked_once(ahead: Ahead) -> Foreseen:
+def asked_once(ahead: PlannedAttempt) -> PlannedCalls:
     """What `answer_once` takes."""
-    return Foreseen((ahead.request(ahead.messages),), Trajectory(ahead.said(ahead.max_tokens)))
+    return PlannedCalls((ahead.request(ahead.messages),), Trajectory(ahead.said(ahead.max_tokens)))
+
+
+def problem_messages(
+    template: Template, library: Library, problem: Problem, agent_objective: str
+) -> tuple[Message, ...]:
+    """Returns the messages of a rollout; a conversation stands in the question's place."""
+    text = "" if problem.messages else problem.problem
+    return (*rollout_messages(template, library, text, agent_objective), *problem.messages)
 
 
 Load: TypeAlias = Callable[[str, Mapping[str, str]], tuple[Problem, ...]]
@@ -192,7 +200,7 @@ Render: TypeAlias = Callable[[Template, Library, Problem, str], tuple[Message, .
 Attempt: TypeAlias = Callable[[Context], Awaitable[Trajectory]]
 Verify: TypeAlias = Callable[[Problem, str], Verdict]
 Judge: TypeAlias = Callable[[Context, Trajectory], Awaitable[Verdict]]
-Foresee: TypeAlias = Callable[[Ahead], Foreseen]
+Foresee: TypeAlias = Callable[[PlannedAttempt], PlannedCalls]
 Judgements: TypeAlias = Callable[[Problem, Trajectory], Sequence[Request]]
 """Returns the requests that judging a trajectory makes at most. It makes none itself."""
 Check: TypeAlias = Callable[[Problem], str | None]

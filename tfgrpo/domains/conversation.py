@@ -11,7 +11,14 @@ from collections.abc import Mapping, Sequence
 
 from tfgrpo.data import datasets
 from tfgrpo.data.problems import DatasetError, Problem
-from tfgrpo.domains.base import Ahead, Context, Foreseen, Trajectory, answer_once, asked_once
+from tfgrpo.domains.base import (
+    Context,
+    PlannedAttempt,
+    PlannedCalls,
+    Trajectory,
+    answer_once,
+    asked_once,
+)
 from tfgrpo.rendering import templates
 from tfgrpo.rendering.templates import Message
 from tfgrpo.store.records import Json
@@ -50,7 +57,7 @@ async def converse(context: Context) -> Trajectory:
     return Trajectory(answer.content, tuple(calls), answer.truncated, tuple(said))
 
 
-def foresee(ahead: Ahead) -> Foreseen:
+def foresee(ahead: PlannedAttempt) -> PlannedCalls:
     """What `converse` takes: an answer for each turn, and between them what the persona says."""
     persona, turns = persona_of(ahead.problem), turns_of(ahead.problem)
     if persona is None:
@@ -65,7 +72,7 @@ def foresee(ahead: Ahead) -> Foreseen:
         messages += [("assistant", answer), ("user", reply)]
         asked.append(ahead.request(messages))
         said += [{"role": "user", "content": reply}, {"role": "assistant", "content": answer}]
-    return Foreseen(tuple(asked), Trajectory(answer, messages=tuple(said)), tuple(replies))
+    return PlannedCalls(tuple(asked), Trajectory(answer, messages=tuple(said)), tuple(replies))
 
 
 def load(

@@ -17,7 +17,6 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from tfgrpo.data.problems import DatasetError, Problem
-from tfgrpo.domains import math
 from tfgrpo.domains.base import Check, Domain, Verdict, Verify
 
 T = TypeVar("T")
@@ -42,9 +41,7 @@ class Verifier:
             initializer=_step_back,
         )
 
-    async def verdict(
-        self, problem: Problem, response: str, verify: Verify = math.verify
-    ) -> Verdict:
+    async def verdict(self, problem: Problem, response: str, verify: Verify) -> Verdict:
         """Returns the verdict on a response to a problem, by a plain verifier."""
         try:
             return await self.run(verify, problem, response)
@@ -87,7 +84,7 @@ class Verifier:
 def check_golds(
     problems: Sequence[Problem],
     source: str,
-    domain: Domain = math.DOMAIN,
+    domain: Domain,
     *,
     seconds: float = 10.0,
     skip: bool = False,

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from tfgrpo.domains.base import Ahead, Context, Domain, Foreseen, Trajectory
+from tfgrpo.domains.base import Context, Domain, PlannedAttempt, PlannedCalls, Trajectory
 from tfgrpo.model.endpoint import Answer, NoTools, Request
 from tfgrpo.model.prices import LOCAL
 from tfgrpo.settings import Settings
@@ -206,7 +206,7 @@ async def equipped(
         yield agent.of(domain), agent
 
 
-def foresee(ahead: Ahead, settings: Settings, *, branches: bool = False) -> Foreseen:
+def foresee(ahead: PlannedAttempt, settings: Settings, *, branches: bool = False) -> PlannedCalls:
     """What an attempt takes with these settings, where tools are those that need no opening.
 
     At most it takes every turn, with as many calls as are made in one, each result as long as it
@@ -233,7 +233,7 @@ def foresee(ahead: Ahead, settings: Settings, *, branches: bool = False) -> Fore
     asked[-1] = replace(asked[-1], max_tokens=ahead.max_tokens)
     answer = ahead.said(ahead.max_tokens)
     said = (*turns, {"role": "assistant", "content": answer})
-    return Foreseen(tuple(asked), Trajectory(answer, messages=said))
+    return PlannedCalls(tuple(asked), Trajectory(answer, messages=said))
 
 
 def _turn(answer: str, result: str, number: int, *, calls: int) -> list[Json]:

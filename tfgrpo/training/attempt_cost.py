@@ -15,7 +15,7 @@ from statistics import fmean
 from typing import Literal, TypeAlias
 
 from tfgrpo.data.problems import Problem
-from tfgrpo.domains.base import QUOTED, Ahead, Domain, Foreseen
+from tfgrpo.domains.base import QUOTED, Domain, PlannedAttempt, PlannedCalls
 from tfgrpo.model.budget import most_tokens
 from tfgrpo.model.endpoint import Request
 from tfgrpo.model.tokens import count
@@ -177,7 +177,7 @@ def _one(
     length: float,
 ) -> Attempt:
     messages = domain.render(template, library, problem, settings.agent_objective)
-    ahead = Ahead(problem, messages, settings.max_tokens, measure.upper, length)
+    ahead = PlannedAttempt(problem, messages, settings.max_tokens, measure.upper, length)
     branches = settings.rollouts == "branch"
     if settings.mode == "agent":
         seen = agent.foresee(ahead, settings, branches=branches)
@@ -207,7 +207,7 @@ def _request(measure: Measure, request: Request) -> Taken:
     return of(request.stage, measure.prompt(request), request.max_tokens)
 
 
-def _glances(measure: Measure, seen: Foreseen) -> Taken:
+def _glances(measure: Measure, seen: PlannedCalls) -> Taken:
     """Returns what the next actions take that are looked at along one attempt: at most its
     results come one by one, each a turn later, or in the last turn that has any."""
     last = len(seen.policy) - 1

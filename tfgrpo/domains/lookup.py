@@ -1,0 +1,87 @@
+"""Domains by name: ours, those that packages install, and anything that can be imported.
+
+    math                      one of ours, or of an entry point in the group tfgrpo.domains
+    rubric:style.toml         the same with an argument, for a domain that is made from one
+    my_module:DOMAIN          an object in a module of yours
+
+An object is a `Domain`, or a function from one string to a `Domain`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import sys
+from collections.abc import Sequence
+from contextlib import redirect_stdout
+from importlib.metadata import entry_points
+from pathlib import Path
+
+from tfgrpo.domains.base import Domain, DomainError
+
+DEFAULT = "math"
+GROUP = "tfgrpo.domains"
+BUILT_IN = {
+    "judge": "tfgrpo.domains.judge:made",
+    "math": "tfgrpo.domains.math:DOMAIN",
+    "rubric": "tfgrpo.domains.rubric:made",
+    "web": "tfgrpo.domains.web:DOMAIN",
+}
+
+
+def names() -> dict[str, str]:
+    """Returns the domains there are by name, and where each is: ours win."""
+    installed = {point.name: point.value for point in entry_points(group=GROUP)}
+    return dict(sorted((installed | BUILT_IN).items()))
+
+
+def find(spec: str = DEFAULT, folders: Sequence[Path] = ()) -> Domain:
+    """Returns the domain that a name stands for.
+
+    `folders` are where modules of the user's are looked for beside `sys.path`, to which they are
+    added, as worker processes import from there too. Raises DomainError.
+    """
+    name, colon, argument = spec.partition(":")
+    known = names()
+    if name in known:
+        found = _imported(known[name], spec)
+    elif colon:
+        for folder in map(str, folders):
+            if folder not in sys.path:
+                sys.path.append(folder)
+        found, argument = _imported(spec, spec), ""
+    else:
+        near = difflib.get_close_matches(name, known, n=1)
+        raise DomainError(
+            f"there is no domain {name!r}" + (f"; did you mean {near[0]}?" if near else ""),
+            hint=f"there is {', '.join(known)}, or name an object as package.module:object",
+        )
+    if not isinstance(found, Domain) and callable(found):
+        if not argument:
+            raise DomainError(f"domain {name} needs an argument", hint=f"write {name}:ARGUMENT")
+        found = found(argument)
+    elif argument:
+        raise DomainError(f"domain {name} takes no argument", hint=f"write {name}")
+    if not isinstance(found, Domain):
+        raise DomainError(
+            f"{spec} is a {type(found).__name__}, not a domain",
+            hint="docs/domains.md shows how one is made",
+        )
+    return found
+
+
+def _imported(place: str, spec: str) -> object:
+    module, _, attribute = place.partition(":")
+    try:
+        with redirect_stdout(sys.stderr):  # what a module prints is no part of what we print
+            found: object = importlib.import_module(module)
+        for part in attribute.split("."):
+            found = getattr(found, part)
+    except DomainError:
+        raise
+    except (Exception, SystemExit) as error:  # whatever a module of the user's does
+        raise DomainError(
+            f"cannot load the domain {spec}: {type(error).__name__}: {error}",
+            hint="name it as package.module:object, importable from the folder you work in",
+        ) from None
+    return found
