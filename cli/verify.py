@@ -14,7 +14,7 @@ from tfgrpo.cli.context import App, pass_app
 
 if TYPE_CHECKING:
     from tfgrpo.domains.base import Domain
-    from tfgrpo.evaluation.verifier_cases import Case, Judged
+    from tfgrpo.evaluation.verifier_cases import Case, JudgedCase
 
 SHOWN = 28
 
@@ -110,7 +110,7 @@ def _judged(
     timeout: float,
     config: Path | None,
     model: dict[str, str | None],
-) -> list[Judged]:
+) -> list[JudgedCase]:
     """Judges the cases, with a model where the domain asks one."""
     import asyncio
 
@@ -146,13 +146,13 @@ def _judged(
             journal.close()
 
 
-def _counts(judged: Sequence[Judged]) -> dict[str, int]:
+def _counts(judged: Sequence[JudgedCase]) -> dict[str, int]:
     words = [case.word for case in judged]
     first = [word for word in ("right", "wrong", "unverifiable") if word in words]
     return {word: words.count(word) for word in dict.fromkeys([*first, *sorted(words)])}
 
 
-def _json(case: Judged) -> dict[str, Any]:
+def _json(case: JudgedCase) -> dict[str, Any]:
     told: dict[str, Any] = {
         "id": case.case.problem.id,
         "reward": case.verdict.reward,
@@ -167,7 +167,7 @@ def _json(case: Judged) -> dict[str, Any]:
     return told
 
 
-def _table(judged: Sequence[Judged], known: bool) -> Iterator[str]:
+def _table(judged: Sequence[JudgedCase], known: bool) -> Iterator[str]:
     from tfgrpo.evaluation.verifier_cases import word
 
     header = ["case", "verdict", *(["expected"] if known else []), "reason"]

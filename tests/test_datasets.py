@@ -15,7 +15,7 @@ from conftest import problems as lines
 from scripted import ScriptedEndpoint
 
 from tfgrpo.data import datasets
-from tfgrpo.data.datasets import KNOWN, Known, Spec, load, parse, stem
+from tfgrpo.data.datasets import KNOWN, DatasetSpec, Known, load, parse, stem
 from tfgrpo.data.problems import Problem
 from tfgrpo.data.readers import DatasetError
 
@@ -148,15 +148,15 @@ def test_a_field_that_is_named_is_the_one_that_is_taken(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "spec"),
     [
-        ("gsm8k", Spec("gsm8k")),
-        ("gsm8k:100", Spec("gsm8k", 100)),
-        ("gsm8k/train:100@seed42", Spec("gsm8k/train", 100, 42)),
-        ("some/d.jsonl:7@seed0", Spec("some/d.jsonl", 7, 0)),
-        ("d.jsonl:x", Spec("d.jsonl:x")),
-        ("d.jsonl@seed4", Spec("d.jsonl@seed4")),
+        ("gsm8k", DatasetSpec("gsm8k")),
+        ("gsm8k:100", DatasetSpec("gsm8k", 100)),
+        ("gsm8k/train:100@seed42", DatasetSpec("gsm8k/train", 100, 42)),
+        ("some/d.jsonl:7@seed0", DatasetSpec("some/d.jsonl", 7, 0)),
+        ("d.jsonl:x", DatasetSpec("d.jsonl:x")),
+        ("d.jsonl@seed4", DatasetSpec("d.jsonl@seed4")),
     ],
 )
-def test_a_name_says_the_source_and_the_sample(name: str, spec: Spec) -> None:
+def test_a_name_says_the_source_and_the_sample(name: str, spec: DatasetSpec) -> None:
     assert parse(name) == spec
     assert spec.source + spec.sample == name
 

@@ -45,7 +45,7 @@ KNOWN = {
 
 
 @dataclass(frozen=True, slots=True)
-class Spec:
+class DatasetSpec:
     """What a dataset's name says: the source, how many problems of it, and a sample's seed."""
 
     source: str
@@ -64,13 +64,13 @@ class Spec:
         return self.source.partition("/")[0] in KNOWN and not Path(self.source).exists()
 
 
-def parse(name: str) -> Spec:
+def parse(name: str) -> DatasetSpec:
     """Takes a dataset's name apart; a file whose name has a colon is a file."""
     match = SPEC.match(name)
     if match is None or Path(name).exists():
-        return Spec(name)
+        return DatasetSpec(name)
     count, seed = match["count"], match["seed"]
-    return Spec(
+    return DatasetSpec(
         match["source"], None if count is None else int(count), None if seed is None else int(seed)
     )
 
@@ -99,7 +99,7 @@ def load(
     return sample(found, spec)
 
 
-def sample(found: tuple[Problem, ...], spec: Spec) -> tuple[Problem, ...]:
+def sample(found: tuple[Problem, ...], spec: DatasetSpec) -> tuple[Problem, ...]:
     """Returns the problems that a name asks for, in the order of the dataset.
 
     Raises DatasetError when there are not as many.

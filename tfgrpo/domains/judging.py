@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from statistics import fmean, pstdev
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, Field
 
@@ -18,12 +18,11 @@ from tfgrpo.data.problems import Problem
 from tfgrpo.domains.base import Context, sample_seed
 from tfgrpo.model import structured
 from tfgrpo.model.endpoint import Request
+from tfgrpo.model.structured import text_field
 from tfgrpo.rendering import templates
-from tfgrpo.store.records import Json
 
 T = TypeVar("T", bound=BaseModel)
 TOKENS = 400
-GRADE = {"type": "number", "minimum": 0, "maximum": 10}
 
 
 def said(value: object) -> object:
@@ -40,14 +39,14 @@ def _number(value: object) -> object:
 class Answered(BaseModel):
     """A judge's answer to a question."""
 
-    why: str = Field(default="", max_length=1000)
+    why: str = text_field(300, 1000, default="")
     verdict: Annotated[Literal["yes", "no"], BeforeValidator(said)]
 
 
 class Graded(BaseModel):
     """A judge's grade."""
 
-    why: str = Field(default="", max_length=1000)
+    why: str = text_field(300, 1000, default="")
     grade: Annotated[float, BeforeValidator(_number)] = Field(ge=0, le=10)
 
 
@@ -64,7 +63,7 @@ class Grade:
 def questioned(problem: Problem, text: str, question: str) -> Request:
     """Returns the request of one question about an answer."""
     values = {"problem": problem.problem, "response": text, "question": question}
-    return _request("question", values, {"type": "string", "enum": ["yes", "no"]}, "verdict")
+    return _request("question", values, Answered)
 
 
 async def question(context: Context, text: str, question: str, *, number: int = 0) -> Answered:
@@ -76,7 +75,7 @@ async def question(context: Context, text: str, question: str, *, number: int = 
 def graded(problem: Problem, text: str, scale: str, *, repeat: int = 1) -> list[Request]:
     """Returns the requests of the grades of an answer."""
     values = {"problem": problem.problem, "response": text, "scale": scale}
-    return repeat * [_request("grade", values, GRADE, "grade")]
+    return repeat * [_request("grade", values, Graded)]
 
 
 async def grade(context: Context, text: str, scale: str, *, repeat: int = 1) -> Grade:
@@ -93,7 +92,7 @@ def compared(
     """Returns the requests of comparisons: each with the answer first, and then with the other."""
     shared = {"problem": problem.problem, "scale": scale}
     return repeat * [
-        _request("compare", {**shared, "first": first, "second": second}, GRADE, "grade")
+        _request("compare", {**shared, "first": first, "second": second}, Graded)
         for first, second in ((text, other), (other, text))
     ]
 
@@ -121,8 +120,8 @@ async def _asked(context: Context, prompt: str, request: Request, shape: type[T]
     return (await structured.ask(context.judge, request, shape, call_path=call_path)).value
 
 
-def _request(prompt: str, values: Mapping[str, str], asked: Json, name: str) -> Request:
-    schema = _schema({"why": {"type": "string", "maxLength": 300}, name: asked})
+def _request(prompt: str, values: Mapping[str, str], shape: type[BaseModel]) -> Request:
+    schema = structured.schema(shape)
     messages = templates.load(prompt).render(values)
     return Request("judge", messages, temperature=0.0, max_tokens=TOKENS, schema=schema)
 
@@ -130,12 +129,3 @@ def _request(prompt: str, values: Mapping[str, str], asked: Json, name: str) -> 
 def _together(found: list[Graded]) -> Grade:
     grades = tuple(one.grade for one in found)
     return Grade(fmean(grades), pstdev(grades), grades, found[0].why)
-
-
-def _schema(properties: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "additionalProperties": False,
-        "required": list(properties),
-        "properties": dict(properties),
-    }

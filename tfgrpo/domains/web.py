@@ -14,7 +14,7 @@ import unicodedata
 from dataclasses import replace
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, Field
+from pydantic import BaseModel, BeforeValidator
 
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains.base import Context, Domain, Trajectory, Verdict, sample_seed
@@ -22,6 +22,7 @@ from tfgrpo.domains.judging import said
 from tfgrpo.domains.mathematics.extract import extract
 from tfgrpo.model import structured
 from tfgrpo.model.endpoint import Request
+from tfgrpo.model.structured import text_field
 from tfgrpo.rendering import templates
 
 AGENT_OBJECTIVE = (
@@ -33,11 +34,11 @@ TOKENS = 300
 ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 
 
-class Judged(BaseModel):
+class AnswerJudgement(BaseModel):
     """What the judge says: both sides in its words, and then which it is."""
 
-    ground_truth: str = Field(default="", max_length=1000)
-    answer: str = Field(default="", max_length=1000)
+    ground_truth: str = text_field(200, 1000, default="")
+    answer: str = text_field(200, 1000, default="")
     verdict: Annotated[Literal["correct", "incorrect"], BeforeValidator(said)]
 
     @property
@@ -58,15 +59,19 @@ async def verify(context: Context, trajectory: Trajectory) -> Verdict:
     call_path = (*context.call_path, context.sample, "answer")
     (request,) = judgements(problem, trajectory)
     request = replace(request, seed=sample_seed(context.sampling.seed, *call_path))
-    judged = (await structured.ask(context.judge, request, Judged, call_path=call_path)).value
+    judged = (
+        await structured.ask(context.judge, request, AnswerJudgement, call_path=call_path)
+    ).value
     details = {
         "judge": context.judge.endpoint.model,
         "prompt": templates.load("answer").digest[:16],
-        "verdict": judged.verdict,
-        "why": judged.why,
+        "verdict": judgement.verdict,
+        "why": judgement.why,
     }
-    right = judged.verdict == "correct"
-    return Verdict(float(right), plain(answer), f"judged {judged.verdict}: {judged.why}", details)
+    right = judgement.verdict == "correct"
+    return Verdict(
+        float(right), plain(answer), f"judged {judgement.verdict}: {judgement.why}", details
+    )
 
 
 def judgements(problem: Problem, trajectory: Trajectory) -> tuple[Request]:
@@ -76,16 +81,7 @@ def judgements(problem: Problem, trajectory: Trajectory) -> tuple[Request]:
         "ground_truth": " or ".join(golds(problem)),
         "response": given(trajectory),
     }
-    schema = {
-        "type": "object",
-        "additionalProperties": False,
-        "required": ["ground_truth", "answer", "verdict"],
-        "properties": {
-            "ground_truth": {"type": "string", "maxLength": 200},
-            "answer": {"type": "string", "maxLength": 200},
-            "verdict": {"type": "string", "enum": ["correct", "incorrect"]},
-        },
-    }
+    schema = structured.schema(AnswerJudgement)
     messages = templates.load("answer").render(values)
     return (Request("judge", messages, temperature=0.0, max_tokens=TOKENS, schema=schema),)
 

@@ -36,7 +36,7 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedCase:
     """A case and the verdict on it."""
 
     case: Case
@@ -103,21 +103,21 @@ def read_cases(
 
 async def judge_cases(
     cases: Sequence[Case], domain: Domain, verifier: Verifier, calls: Calls | None = None
-) -> list[Judged]:
+) -> list[JudgedCase]:
     """Returns the verdicts in order. A domain that asks a model does so through `calls`.
 
     Raises DomainError for what is no verdict, EndpointError and DatasetError.
     """
 
-    async def one(case: Case) -> Judged:
+    async def one(case: Case) -> JudgedCase:
         if domain.function is not None:
             verdict = await verifier.verdict(case.problem, case.pred, domain.function)
-            return Judged(case, sound(domain, verdict))
+            return JudgedCase(case, sound(domain, verdict))
         assert calls is not None, "checked: a domain that asks a model has calls"
         context = Context(
             case.problem, (), calls, calls, verifier, Sampling(), 0, ("verify", case.problem.id)
         )
-        return Judged(case, await judged(domain, context, Trajectory(case.pred)))
+        return JudgedCase(case, await judged(domain, context, Trajectory(case.pred)))
 
     try:
         return await gathered(map(one, cases))
@@ -126,7 +126,7 @@ async def judge_cases(
             await calls.endpoint.close()
 
 
-def agreement(found: Iterable[Judged]) -> tuple[int, int]:
+def agreement(found: Iterable[JudgedCase]) -> tuple[int, int]:
     """Returns how many verdicts are the expected ones, and of how many that is known."""
     known = [judged.agrees for judged in found if judged.agrees is not None]
     return sum(known), len(known)

@@ -85,7 +85,7 @@ class Time(NamedTuple):
     half: str
 
 
-class Measure(NamedTuple):
+class MeasuredUnit(NamedTuple):
     """A unit: what it measures, to which power, and its size."""
 
     kind: str
@@ -173,7 +173,7 @@ def _bare(text: str) -> str:
     return CURRENCY.sub(r"\1", text.strip("$€£¥ ")).rstrip(".")
 
 
-def _measure(text: str) -> Measure | None:
+def _measure(text: str) -> MeasuredUnit | None:
     """Returns what the unit at the end of a text measures, and how large it is."""
     match = MEASURE.search(WRAPPING.sub(r"\1", text))
     if match is None:
@@ -182,7 +182,7 @@ def _measure(text: str) -> Measure | None:
     if known is None:
         return None
     power = int(match[2] or 1)
-    return Measure(known[0], power, known[1] ** power)
+    return MeasuredUnit(known[0], power, known[1] ** power)
 
 
 def _without_unit(match: re.Match[str]) -> str:
