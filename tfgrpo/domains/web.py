@@ -59,9 +59,8 @@ async def verify(context: Context, trajectory: Trajectory) -> Verdict:
     call_path = (*context.call_path, context.sample, "answer")
     (request,) = judgements(problem, trajectory)
     request = replace(request, seed=sample_seed(context.sampling.seed, *call_path))
-    judged = (
-        await structured.ask(context.judge, request, AnswerJudgement, call_path=call_path)
-    ).value
+    typed = await structured.ask(context.judge, request, AnswerJudgement, call_path=call_path)
+    judgement = typed.value
     details = {
         "judge": context.judge.endpoint.model,
         "prompt": templates.load("answer").digest[:16],
