@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +21,11 @@ from tfgrpo.domains.verifier import Verifier
 
 ROOT = Path(__file__).parent.parent
 TFGRPO = Path(sys.executable).with_name("tfgrpo")
+
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    # An ignored signal stays so in every child, one with a handler does not: the suite still
+    # ignores Ctrl-C, as whoever started it wanted, and the programs it tests hear it.
+    signal.signal(signal.SIGINT, lambda number, frame: None)
 
 Cli: TypeAlias = Callable[..., subprocess.CompletedProcess[str]]
 
