@@ -43,7 +43,7 @@ def compare(
     """Say whether LIBRARIES are better than CONTROL on the same problems.
 
     Paired by problem: the difference with its 95 % interval, a permutation test's p, and where
-    that is undecided how many problems would decide it. Against v0, the empty library in the
+    that is inconclusive how many problems would decide it. Against v0, the empty library in the
     same prompt, it is whether a library helps at all. Several datasets, models or libraries
     make a table: where a library transfers, and where it harms. Scores are kept with the
     versions, as those of eval.
@@ -115,13 +115,13 @@ def _table(found: Sequence[Comparison]) -> Iterator[str]:
     rows = []
     for one, cells in zip(found, columns, strict=True):
         needed = one.difference.problems_needed
-        open_ = one.difference.verdict == "undecided" and needed
+        open_ = one.difference.verdict == "inconclusive" and needed
         verdict = one.difference.verdict + (f", {needed:,} would decide" if open_ else "")
         means = (f"{one.control_mean:.3f}", f"{one.mean:.3f}")
         rows.append((*cells, *means, _interval(one), _p(one), verdict))
     header = (*shown, "control", "mean", "difference", "p", "verdict")
     yield from text.table(rows, header=header)
-    if any(one.difference.verdict == "undecided" for one in found):
+    if any(one.difference.verdict == "inconclusive" for one in found):
         samples = found[0].conditions["samples"]
         yield f"what would decide is in problems, at {samples} samples of each (80 % power)"
 

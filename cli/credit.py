@@ -13,7 +13,7 @@ from tfgrpo.cli.context import REVISION, App, pass_app
 if TYPE_CHECKING:
     from tfgrpo.training.credit import Credited
 
-COLOURS = {"helpful": "green", "harmful": "red", "undecided": None}
+COLOURS = {"helpful": "green", "harmful": "red", "inconclusive": None}
 
 
 @click.command()
@@ -57,7 +57,7 @@ def _lines(found: Sequence[Credited]) -> Iterator[str]:
 
 def words(one: Credited) -> list[text.Word]:
     """Returns an effect with its interval and verdict, coloured."""
-    verdict = one.credit.verdict if one.credit else "undecided"
+    verdict = one.credit.verdict if one.credit else "inconclusive"
     return text.words(str(one), fg=COLOURS[verdict])
 
 

@@ -1,4 +1,4 @@
-"""Comparing libraries: paired, honest about what is undecided, over models and datasets."""
+"""Comparing libraries: paired, honest about what is inconclusive, over models and datasets."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ def test_scores_stick_to_the_versions_and_are_not_made_twice(
     assert "mean@4 1.000" in cli("show", "v1").stdout
 
 
-def test_a_library_against_itself_is_undecided(
+def test_a_library_against_itself_is_inconclusive(
     cli: Cli, folder: Path, endpoint: ScriptedEndpoint
 ) -> None:
     cli("keep", "G0")
     arguments = ("--base-url", endpoint.base_url, "--model", "m", "--samples", "2")
     said = cli("compare", "v1", "v2", "--dataset", "a.jsonl", *arguments).stdout
     assert "v2 - v1: +0.000 [+0.000, +0.000], permutation p 1" in said
-    assert said.splitlines()[-1] == "undecided"
+    assert said.splitlines()[-1] == "inconclusive"
 
 
 def test_two_models_show_where_a_library_transfers_and_where_it_harms(

@@ -49,7 +49,7 @@ def test_helpful_and_harmful_experiences_are_told_apart_and_ranked() -> None:
 
 def test_an_experience_without_effect_is_rarely_called_helpful_or_harmful() -> None:
     called = [
-        credit.verdict != "undecided"
+        credit.verdict != "inconclusive"
         for seed in range(120)
         for credit in estimate(trials(seed, problems=16, samples=6))
         if credit.experience.startswith("idle")

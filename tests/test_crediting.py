@@ -87,6 +87,8 @@ def test_the_controller_sees_credit_where_it_is_asked_for(
         asked = [r["messages"][-1]["content"] for r in server.requests if stage(r) == "controller"]
     assert all(line in text for text in asked for line in ("\n[G0] +0.", "\n[G1] -0."))
     assert "harmful" in asked[-1], "by the second step there is enough to tell"
+    words = "undecided" in asked[0], any("inconclusive" in text for text in asked)
+    assert words == (True, False), "a request's text is a key: its words stay what they were"
 
 
 def test_what_later_steps_show_is_not_known_before(tmp_path: Path, verifier: Verifier) -> None:

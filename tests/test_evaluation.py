@@ -168,13 +168,13 @@ def test_versions_with_the_same_library_share_their_calls(bench: Bench) -> None:
         assert len(server.requests) == 6 * 2
 
 
-def test_a_better_library_is_said_to_be_better_and_the_same_one_undecided(bench: Bench) -> None:
+def test_a_better_library_is_said_to_be_better_and_the_same_one_inconclusive(bench: Bench) -> None:
     with ScriptedEndpoint(teachable) as server:
         taught, empty = bench.evaluate(server, "v1", "v0")
     with Store.open(bench.path) as store:
         assert difference(store, empty, taught).verdict == "better"
         assert difference(store, taught, empty).verdict == "worse"
-        assert difference(store, taught, taught).verdict == "undecided"
+        assert difference(store, taught, taught).verdict == "inconclusive"
         found = difference(store, empty, taught).estimate
     assert found.mean == pytest.approx(taught.summary["mean"][0] - empty.summary["mean"][0], 1e-5)
     assert found.problems == 6

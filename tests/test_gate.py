@@ -138,7 +138,7 @@ def test_what_a_cap_took_away_is_not_on_trial(gated: Gated) -> None:
     desk = gated(library_tokens=30)
     capped(desk, needs_the_first)
     first = steps(desk.path, "problems")[0]
-    assert first.meta["gate"]["verdict"] == "undecided"
+    assert first.meta["gate"]["verdict"] == "inconclusive"
     assert first.meta["gate"]["before"] == first.meta["gate"]["after"] == 0.0
     assert [text for _, text in libraries(desk.path, "problems")[1]] == [OLD[1], LESSON]
 
@@ -178,12 +178,12 @@ def test_a_library_that_is_better_is_accepted_with_its_numbers(gated: Gated) -> 
         assert len(store.runs.evaluations(0)) == 1
 
 
-def test_what_cannot_be_told_enters_as_undecided(gated: Gated) -> None:
+def test_what_cannot_be_told_enters_as_inconclusive(gated: Gated) -> None:
     desk = gated(gate_problems=1)
     with ScriptedEndpoint(misled) as server:
         desk.train(server)
     first = steps(desk.path, "problems")[0]
-    assert first.meta["gate"]["verdict"] == "undecided"
+    assert first.meta["gate"]["verdict"] == "inconclusive"
     assert first.meta["gate"]["difference"][1:] == [None, None]
     assert [text for _, text in libraries(desk.path, "problems")[1]] == [BAD]
 

@@ -122,7 +122,7 @@ def test_what_rounding_leaves_of_no_difference_is_neither_better_nor_worse() -> 
     for before, after in ((a, b), (b, a)):
         found = paired(dict.fromkeys("xy", before), dict.fromkeys("xy", after))
         assert found.estimate.mean
-        assert found.verdict == "undecided"
+        assert found.verdict == "inconclusive"
 
 
 @pytest.mark.parametrize(("p", "df", "expected"), T_TABLE)
@@ -151,13 +151,13 @@ def test_samples_of_one_problem_are_not_taken_for_so_many_facts() -> None:
 def test_of_a_single_problem_nothing_is_known_about_others() -> None:
     found = interval([0.5])
     assert (found.low, found.high) == (-math.inf, math.inf)
-    assert paired({"a": [0.0]}, {"a": [1.0]}).verdict == "undecided"
+    assert paired({"a": [0.0]}, {"a": [1.0]}).verdict == "inconclusive"
 
 
 @given(by_problem(shares))
-def test_a_library_compared_with_itself_is_undecided(rewards: dict) -> None:
+def test_a_library_compared_with_itself_is_inconclusive(rewards: dict) -> None:
     found = paired(rewards, rewards)
-    assert (found.estimate.mean, found.verdict) == (0.0, "undecided")
+    assert (found.estimate.mean, found.verdict) == (0.0, "inconclusive")
 
 
 @given(by_problem(shares), by_problem(shares))
@@ -169,7 +169,7 @@ def test_a_comparison_the_other_way_round_says_the_opposite(a: dict, b: dict) ->
     one, other = paired(a, b), paired(b, a)
     assert one.estimate.mean == pytest.approx(-other.estimate.mean)
     assert one.estimate.low == pytest.approx(-other.estimate.high)
-    opposite = {"better": "worse", "worse": "better", "undecided": "undecided"}
+    opposite = {"better": "worse", "worse": "better", "inconclusive": "inconclusive"}
     assert other.verdict == opposite[one.verdict]
 
 
@@ -245,7 +245,7 @@ def test_a_difference_says_how_many_problems_would_show_it() -> None:
     a = {str(i): [0.0, 1.0] for i in range(6)}
     b = {str(i): [1.0, 1.0] if i < 2 else [0.0, 1.0] for i in range(6)}
     found = paired(a, b)
-    assert found.verdict == "undecided"
+    assert found.verdict == "inconclusive"
     assert found.p == 0.5  # two differ: both signs alike in half of the four ways
     assert found.problems_needed == problems_for(1 / 6, stdev(differences(a, b)))
-    assert paired(a, a) == (interval([0.0] * 6), "undecided", 1.0, None)
+    assert paired(a, a) == (interval([0.0] * 6), "inconclusive", 1.0, None)

@@ -115,9 +115,11 @@ def power_of(store: Store, a: Evaluation, b: Evaluation) -> Power:
 
 
 def verdict_words(found: Difference, samples: int) -> str:
-    """Returns a verdict, and what would decide it where it is undecided."""
-    if found.verdict != "undecided":
+    """Returns a verdict, and what would decide it where it is inconclusive."""
+    if found.verdict != "inconclusive":
         return found.verdict
     if found.problems_needed is None:
-        return "undecided"
-    return f"undecided; about {found.problems_needed:,} problems × {samples} samples would decide"
+        return "inconclusive"
+    return (
+        f"inconclusive; about {found.problems_needed:,} problems × {samples} samples would decide"
+    )

@@ -109,12 +109,12 @@ class Difference(NamedTuple):
 def paired(a: Rewards, b: Rewards) -> Difference:
     """Returns the mean over the problems that both have of (mean reward in b - in a).
 
-    The verdict is better, worse, or undecided when the interval holds 0. Raises ValueError
+    The verdict is better, worse, or inconclusive when the interval holds 0. Raises ValueError
     when they share no problem.
     """
     values = differences(a, b)
     found = interval(values)
-    verdict = "better" if found.low > NOISE else "worse" if found.high < -NOISE else "undecided"
+    verdict = "better" if found.low > NOISE else "worse" if found.high < -NOISE else "inconclusive"
     spread = stdev(values) if len(values) > 1 else 0.0
     told = spread and abs(found.mean) > NOISE
     needed = problems_for(found.mean, spread) if told else None

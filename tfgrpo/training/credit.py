@@ -32,6 +32,11 @@ class Credited:
             return "nothing known"
         return f"{found.effect:+.3f} [{found.low:+.3f}, {found.high:+.3f}], {found.verdict}"
 
+    @property
+    def in_prompt(self) -> str:
+        """The same as the controller's prompt words it, which the journal's keys cover."""
+        return str(self).replace("inconclusive", "undecided")
+
 
 def credits(
     store: Store, version: Version, *, upto: tuple[Run, int] | None = None

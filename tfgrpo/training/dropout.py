@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     Floats: TypeAlias = NDArray[np.float64]
 
-Verdict: TypeAlias = Literal["helpful", "harmful", "undecided"]
+Verdict: TypeAlias = Literal["helpful", "harmful", "inconclusive"]
 
 
 class Trial(NamedTuple):
@@ -58,8 +58,8 @@ class Credit(NamedTuple):
 
     @property
     def verdict(self) -> Verdict:
-        """Helpful or harmful when the interval leaves 0 out, else undecided."""
-        return "helpful" if self.low > 0 else "harmful" if self.high < 0 else "undecided"
+        """Helpful or harmful when the interval leaves 0 out, else inconclusive."""
+        return "helpful" if self.low > 0 else "harmful" if self.high < 0 else "inconclusive"
 
 
 def left_out(

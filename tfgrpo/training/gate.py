@@ -2,8 +2,9 @@
 
 The library in force and the candidate are put to the same held-out problems, sample by sample
 side by side, and compared by problem. The candidate is *rejected* when the 95 % interval of the
-difference lies below 0, *accepted* when it lies above, else *undecided*. An undecided candidate
-enters: the gate keeps out what is worse, and what has shown nothing yet may still be built on.
+difference lies below 0, *accepted* when it lies above, else *inconclusive*. An inconclusive
+candidate enters: the gate keeps out what is worse, and what has shown nothing yet may still be
+built on.
 
 A candidate is judged before it is a version, from answers that are in the journal. So a run
 that is killed in between asks for nothing twice and comes to the same verdict, and the verdict
@@ -43,7 +44,7 @@ from tfgrpo.store.store import Store
 from tfgrpo.training.draft import Draft
 from tfgrpo.training.pruning import opens
 
-Verdict: TypeAlias = Literal["accepted", "rejected", "undecided"]
+Verdict: TypeAlias = Literal["accepted", "rejected", "inconclusive"]
 VERDICTS: dict[str, Verdict] = {"better": "accepted", "worse": "rejected"}
 TOLD = 5
 """The most rejected candidates that the controller is told of, newest first."""
@@ -62,8 +63,8 @@ class Trial:
 
     @property
     def verdict(self) -> Verdict:
-        """Rejected when worse, accepted when better, else undecided."""
-        return VERDICTS.get(self.difference.verdict, "undecided")
+        """Rejected when worse, accepted when better, else inconclusive."""
+        return VERDICTS.get(self.difference.verdict, "inconclusive")
 
 
 class Gate:
@@ -121,7 +122,7 @@ class Gate:
             difference = statistics.paired(*rewards)
         else:  # no problem could be judged under both: nothing speaks against it
             none = statistics.Estimate(0.0, float("-inf"), float("inf"), 0)
-            difference = Difference(none, "undecided")
+            difference = Difference(none, "inconclusive")
         return Trial(library, candidate, tuple(scores), tuple(after), difference)
 
     def record(self, trial: Trial) -> Json:

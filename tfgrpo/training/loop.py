@@ -389,7 +389,7 @@ class Training:
             from tfgrpo.training.credit import credits
 
             known = credits(self._store, base, upto=(self._run, step))
-            credit = {one.experience.id: str(one) for one in known if one.credit}
+            credit = {one.experience.id: one.in_prompt for one in known if one.credit}
         return Notes(self._note_prompts, tuple(rejections(self._store, base)), credit)
 
     def _evidence(self, step: int, notes: Notes = controller.NOTHING) -> dict[str, Any]:
