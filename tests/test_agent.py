@@ -19,15 +19,15 @@ from tfgrpo.domains.verifier import Verifier
 from tfgrpo.model.client import Calls
 from tfgrpo.model.endpoint import Answer, NoTools
 from tfgrpo.rollout import branching
-from tfgrpo.rollout.agent import CALLS, FINISH, Agent, Limits, Protocol
-from tfgrpo.rollout.branching import Place
+from tfgrpo.rollout.agent import CALLS, FINISH, Agent, AttemptLimits, Protocol
+from tfgrpo.rollout.branching import BranchPoint
 from tfgrpo.store import Store
 from tfgrpo.store.journal import Journal
 from tfgrpo.tools import protocol
 from tfgrpo.tools.corpus import Corpus
-from tfgrpo.tools.record import Recalled, ToolRecord
-from tfgrpo.tools.search import CorpusSource
-from tfgrpo.tools.tool import Arguments, Result, Spec
+from tfgrpo.tools.record import RecordedResult, ToolRecord
+from tfgrpo.tools.search import CorpusBackend
+from tfgrpo.tools.tool import Arguments, Result, ToolSpec
 from tfgrpo.tools.toolbox import Toolbox, ToolSettings
 
 Script = Callable[[dict[str, Any]], str | Reply]
@@ -77,7 +77,7 @@ def box(folder: Path, *use: str) -> Toolbox:
     path.write_text("".join(json.dumps(row) + "\n" for row in PASSAGES))
     corpus = Corpus(path)
     settings = ToolSettings(use=use or ("search", "visit"), corpus=str(path))  # type: ignore[arg-type]
-    return Toolbox(settings, corpus, CorpusSource(corpus))
+    return Toolbox(settings, corpus, CorpusBackend(corpus))
 
 
 def rolled(
@@ -85,7 +85,7 @@ def rolled(
     script: Script,
     *,
     use: Sequence[str] = (),
-    limits: Limits | None = None,
+    limits: AttemptLimits | None = None,
     way: Protocol = "auto",
     sample: int = 0,
     uncertain: bool = False,
@@ -205,7 +205,7 @@ def test_at_the_last_turn_the_answer_is_asked_for_without_tools(tmp_path: Path) 
             return "at last"
         return called("search", {"query": f"q{len(request['messages'])}"})
 
-    found, requests = rolled(tmp_path, script, limits=Limits(turns=3))
+    found, requests = rolled(tmp_path, script, limits=AttemptLimits(turns=3))
     assert found.response == "at last"
     assert len(requests) == 3
 
@@ -216,7 +216,7 @@ def test_tokens_are_a_limit_too(tmp_path: Path) -> None:
             return "enough"
         return called("search", {"query": f"q{len(request['messages'])}"})
 
-    found, requests = rolled(tmp_path, script, limits=Limits(tokens=1))
+    found, requests = rolled(tmp_path, script, limits=AttemptLimits(tokens=1))
     assert found.response == "enough"
     assert len(requests) == 2
 
@@ -337,7 +337,7 @@ def test_a_call_that_failed_is_recorded_for_its_own_run_alone(tmp_path: Path) ->
 class Dice:
     """A tool that never gives the same, and takes a moment."""
 
-    spec = Spec("dice", "Throws dice.", {"type": "object"})
+    spec = ToolSpec("dice", "Throws dice.", {"type": "object"})
     state = ""
 
     def __init__(self, thrown: list[int]) -> None:
@@ -363,7 +363,7 @@ def test_attempts_that_make_the_same_call_at_once_see_what_is_on_record(
     thrown: list[int] = []
     with desk(tmp_path, searcher) as (_, record, _server):
 
-        async def at_once() -> list[Recalled]:
+        async def at_once() -> list[RecordedResult]:
             return await asyncio.gather(*(record.call(Dice(thrown), arguments) for _ in range(5)))
 
         found = asyncio.run(at_once())
@@ -425,32 +425,34 @@ def trajectory(*uncertainties: float) -> list[dict[str, Any]]:
 
 
 def test_places_are_tool_results_with_what_followed() -> None:
-    assert branching.places(trajectory(0.1, 0.9, 0.4)) == [(1, 0.9), (3, 0.4)]
-    assert branching.at_start(trajectory(0.1, 0.9)) == 0.1
-    assert branching.places([]) == []
+    assert branching.uncertain_results(trajectory(0.1, 0.9, 0.4)) == [(1, 0.9), (3, 0.4)]
+    assert branching.start_uncertainty(trajectory(0.1, 0.9)) == 0.1
+    assert branching.uncertain_results([]) == []
 
 
 def test_the_budget_goes_where_the_uncertainty_is() -> None:
-    assert branching.roots(8, 0.5, [0.5]) == 4
-    assert branching.roots(8, None, []) == 4
-    assert branching.roots(8, 3.0, [0.1]) > 4 > branching.roots(8, 0.1, [3.0])
-    assert branching.roots(8, 99.0, [0.0]) == 7, "something is left to branch"
-    assert branching.roots(8, 0.0, [99.0]) == 1
-    assert branching.roots(1, 0.0, [99.0]) == 1
+    assert branching.count_roots(8, 0.5, [0.5]) == 4
+    assert branching.count_roots(8, None, []) == 4
+    assert branching.count_roots(8, 3.0, [0.1]) > 4 > branching.count_roots(8, 0.1, [3.0])
+    assert branching.count_roots(8, 99.0, [0.0]) == 7, "something is left to branch"
+    assert branching.count_roots(8, 0.0, [99.0]) == 1
+    assert branching.count_roots(1, 0.0, [99.0]) == 1
 
 
 def test_the_most_uncertain_place_comes_first_and_neighbours_later() -> None:
     made = {0: trajectory(0.0, 0.9, 0.8, 0.1), 1: trajectory(0.0, 0.7)}
     uncertainty = {
-        Place(sample, at): value
+        BranchPoint(sample, at): value
         for sample, messages in made.items()
-        for at, value in branching.places(messages)
+        for at, value in branching.uncertain_results(messages)
     }
-    picked = branching.chosen(made, 3, uncertainty)
-    assert picked[:2] == [Place(0, 1), Place(1, 1)], "the place beside the first has lost"
-    assert branching.chosen(made, 3, uncertainty) == picked
-    assert branching.chosen({0: trajectory(0.3)}, 3, {}) == []
-    assert len(branching.chosen(made, 20, uncertainty)) == 20
+    picked = branching.choose_branch_points(made, 3, uncertainty)
+    assert picked[:2] == [BranchPoint(0, 1), BranchPoint(1, 1)], (
+        "the place beside the first has lost"
+    )
+    assert branching.choose_branch_points(made, 3, uncertainty) == picked
+    assert branching.choose_branch_points({0: trajectory(0.3)}, 3, {}) == []
+    assert len(branching.choose_branch_points(made, 20, uncertainty)) == 20
 
 
 def test_disagreement_of_next_actions_stands_in_for_entropy() -> None:

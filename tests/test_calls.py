@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripted import Numbered, Reply, ScriptedEndpoint, completion, opened_calls
 
-from tfgrpo.model.client import Calls, Meter, Recorded
+from tfgrpo.model.client import Calls, Meter, RecordedAnswer
 from tfgrpo.model.endpoint import Answer, CallFailed, EndpointError, Request
 from tfgrpo.model.prices import FREE, Price
 from tfgrpo.model.throttle import FIRST_TRIES
@@ -26,10 +26,10 @@ def request(text: str = "hello", **more: Any) -> Request:
     return Request(more.pop("stage", "rollout"), (("user", text),), 0.5, 64, **more)
 
 
-def together(calls: Calls, *asking: Coroutine[Any, Any, Recorded]) -> list[Recorded]:
+def together(calls: Calls, *asking: Coroutine[Any, Any, RecordedAnswer]) -> list[RecordedAnswer]:
     """Runs calls side by side and closes the endpoint's connections."""
 
-    async def run() -> list[Recorded]:
+    async def run() -> list[RecordedAnswer]:
         try:
             return await asyncio.gather(*asking)
         finally:

@@ -98,7 +98,7 @@ def test_no_order_of_calls_crosses_a_budget(calls: list[tuple[int, int]], limit:
     assert budget.spent <= limit
     assert budget._reserved == 0
     worst = max(
-        (budget.worst(Request("", (("", "x" * n),), 0, n), None) for n, _ in calls), default=0
+        (budget.most(Request("", (("", "x" * n),), 0, n), None) for n, _ in calls), default=0
     )
     assert not stopped or budget.spent + worst > limit
 
@@ -123,7 +123,7 @@ def test_calls_stop_before_the_one_that_could_cross_the_budget(
             try:
                 return await asyncio.gather(*map(calls.ask, asking), return_exceptions=True)
             finally:
-                await calls.settle()
+                await calls.finish_in_flight()
                 await calls.endpoint.close()
 
         found = asyncio.run(ask())

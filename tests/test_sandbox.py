@@ -36,10 +36,10 @@ BROKEN = {
 }
 SCRIPT = """
 import asyncio, sys
-from tfgrpo.tools.python import Limits, Python
+from tfgrpo.tools.python import PythonLimits, Python
 
 async def session():
-    python = Python(limits=Limits(seconds=60))
+    python = Python(limits=PythonLimits(seconds=60))
     for code in sys.argv[1:]:
         print((await python.call({"code": code})).text, flush=True)
     await asyncio.sleep(60 if len(sys.argv) == 2 else 0)

@@ -17,7 +17,7 @@ from scripted import Numbered, ScriptedEndpoint, opened_calls
 from tfgrpo.model import structured
 from tfgrpo.model.client import Calls
 from tfgrpo.model.endpoint import Request
-from tfgrpo.model.structured import Typed, Unreadable, mended, read, text_field
+from tfgrpo.model.structured import Typed, Unreadable, read, repair, text_field
 
 
 class Shape(BaseModel):
@@ -141,7 +141,7 @@ def test_an_answer_without_end_is_an_unreadable_one(tmp_path: Path, text: str) -
 
 def test_half_a_character_in_json_is_mended_or_unreadable_but_never_let_through() -> None:
     value, _ = read('{"text": "so \\ud83d"}', Shape)
-    value = value or mended('{"text": "so \\ud83d"}', Shape)
+    value = value or repair('{"text": "so \\ud83d"}', Shape)
     assert value is None or value.text.encode()
 
 
@@ -172,7 +172,7 @@ class Listed(BaseModel):
 def test_one_bad_item_of_a_list_does_not_cost_the_others_and_is_told(
     text: str, kept: list[str], lost: list[str]
 ) -> None:
-    value, told = structured.salvaged(text, Listed)
+    value, told = structured.salvage(text, Listed)
     assert value is not None
     assert [item.text for item in value.items] == kept
     assert len(told) == len(lost)
@@ -183,7 +183,7 @@ def test_one_bad_item_of_a_list_does_not_cost_the_others_and_is_told(
     "text", ["", "[]", "no", '{"items": 5}', '{"items": [5]}', "{}", "[" * 9000, "null"]
 )
 def test_where_nothing_is_left_nothing_is_salvaged(text: str) -> None:
-    assert structured.salvaged(text, Listed) == (None, ())
+    assert structured.salvage(text, Listed) == (None, ())
 
 
 class Inner(BaseModel):

@@ -17,7 +17,7 @@ import pytest
 from conftest import alive
 
 from tfgrpo.tools import confine, sandbox
-from tfgrpo.tools.python import LOST, Limits, Python
+from tfgrpo.tools.python import LOST, Python, PythonLimits
 from tfgrpo.tools.tool import Result
 
 pytestmark = [
@@ -25,12 +25,12 @@ pytestmark = [
     pytest.mark.usefixtures("wall"),
 ]
 
-SHORT = Limits(seconds=3.0, memory=1 << 29, output=4000, files=8 << 20)
+SHORT = PythonLimits(seconds=3.0, memory=1 << 29, output=4000, files=8 << 20)
 GONE = ("PermissionError", "FileNotFoundError", "Read-only file system")
 """What a file outside is, in one wall or the other."""
 
 
-def run(*codes: str, limits: Limits = SHORT) -> list[Result]:
+def run(*codes: str, limits: PythonLimits = SHORT) -> list[Result]:
     """Runs codes one after the other in one session."""
 
     async def session() -> list[Result]:
@@ -341,7 +341,7 @@ def test_nothing_survives_the_timeout(
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
 
     async def session() -> tuple[Result, list[int], Result]:
-        python = Python(limits=Limits(seconds=1.5))
+        python = Python(limits=PythonLimits(seconds=1.5))
         try:
             late = await python.call({"code": code})
             return late, alive(tmp_path), await python.call({"code": "3"})

@@ -20,8 +20,8 @@ from pydantic import ValidationError
 from tfgrpo.tools import toolbox
 from tfgrpo.tools.corpus import Corpus, CorpusError, Passage
 from tfgrpo.tools.fetch import FetchError, fetch
-from tfgrpo.tools.provider import PROVIDERS, Provider, Template
-from tfgrpo.tools.search import CorpusSource, Search
+from tfgrpo.tools.provider import PROVIDERS, Provider, SearchTemplate
+from tfgrpo.tools.search import CorpusBackend, Search
 from tfgrpo.tools.tool import ToolFailure
 from tfgrpo.tools.toolbox import ToolSettings
 from tfgrpo.tools.visit import Visit
@@ -173,13 +173,13 @@ def test_search_shows_addresses_that_visit_takes(corpus: Path) -> None:
 def test_another_corpus_is_another_state(corpus: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.jsonl"
     other.write_text(json.dumps(PASSAGES[0]))
-    states = {Search(CorpusSource(Corpus(path))).state for path in (corpus, other)}
-    assert len(states | {Search(CorpusSource(Corpus(corpus)), count=3).state}) == 3
+    states = {Search(CorpusBackend(Corpus(path))).state for path in (corpus, other)}
+    assert len(states | {Search(CorpusBackend(Corpus(corpus)), count=3).state}) == 3
 
 
 def test_a_call_without_its_argument_is_told_so(corpus: Path) -> None:
     async def calls() -> list[bool]:
-        search, visit = Search(CorpusSource(Corpus(corpus))), Visit(Corpus(corpus))
+        search, visit = Search(CorpusBackend(Corpus(corpus))), Visit(Corpus(corpus))
         return [
             (await tool.call(arguments)).failed
             for tool in (search, visit)
@@ -230,7 +230,7 @@ def web(pages: dict[str, tuple[int, dict[str, str], bytes]]) -> Iterator[tuple[s
         server.server_close()
 
 
-def found_by(template: Template, environment: dict[str, str]) -> list[Any]:
+def found_by(template: SearchTemplate, environment: dict[str, str]) -> list[Any]:
     return asyncio.run(Provider(template, environment=environment).search("a & b", 2))
 
 
@@ -266,12 +266,14 @@ def test_a_key_that_is_missing_is_named_and_one_in_the_file_is_refused() -> None
     with pytest.raises(ToolFailure, match="the environment has no SERPER_API_KEY"):
         found_by(PROVIDERS["serper"], {})
     with pytest.raises(ValidationError, match=r"write \$NAME"):
-        Template(url="https://x.example", headers={"X-API-KEY": "sk-123"}, results="r")
+        SearchTemplate(url="https://x.example", headers={"X-API-KEY": "sk-123"}, results="r")
 
 
 def test_a_key_never_shows_in_a_failure_or_in_the_name() -> None:
     with web({"/": (500, {}, b"")}) as (address, _):
-        template = Template(url=f"{address}/", headers={"X-Key": "$K"}, results="r", private=True)
+        template = SearchTemplate(
+            url=f"{address}/", headers={"X-Key": "$K"}, results="r", private=True
+        )
         provider = Provider(template, environment={"K": "127.0.0.1"})
         with pytest.raises(ToolFailure) as failure:
             asyncio.run(provider.search("q", 1))
@@ -282,13 +284,13 @@ def test_a_key_never_shows_in_a_failure_or_in_the_name() -> None:
 @pytest.mark.parametrize("body", [b"[]", b'{"r": 3}', b'{"r": [1, null]}', b"{}"])
 def test_an_answer_of_another_shape_gives_no_results(body: bytes) -> None:
     with web({"/": (200, {}, body)}) as (address, _):
-        template = Template(url=f"{address}/", results="r", private=True)
+        template = SearchTemplate(url=f"{address}/", results="r", private=True)
         assert found_by(template, {}) == []
 
 
 def test_an_answer_that_is_not_json_is_a_failure() -> None:
     with web({"/": (200, {}, b"<html>")}) as (address, _):
-        template = Template(url=f"{address}/", results="r", private=True)
+        template = SearchTemplate(url=f"{address}/", results="r", private=True)
         with pytest.raises(ToolFailure, match="not JSON"):
             found_by(template, {})
 
@@ -317,7 +319,7 @@ def test_a_page_is_read_without_its_menus_and_scripts() -> None:
 def test_results_with_long_titles_are_cut(tmp_path: Path) -> None:
     path = tmp_path / "passages.jsonl"
     path.write_text(json.dumps({"title": "salt " * 1000, "text": "x"}))
-    search = Search(CorpusSource(Corpus(path)), characters=100)
+    search = Search(CorpusBackend(Corpus(path)), characters=100)
     found = asyncio.run(search.call({"query": "salt"}))
     assert len(found.text) == 100 + len("\n[cut]")
 
@@ -430,7 +432,7 @@ def test_keys_do_not_follow_a_redirect_that_leaves_https(monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("key", ["sek\nrit", "sekrit…"])
 def test_a_key_that_no_header_can_carry_is_named_and_not_quoted(key: str) -> None:
-    template = Template(url="http://x.example/", headers={"X-Key": "$K"}, results="r")
+    template = SearchTemplate(url="http://x.example/", headers={"X-Key": "$K"}, results="r")
     with pytest.raises(ToolFailure, match="K in the environment") as failure:
         found_by(template, {"K": key})
     assert "sek" not in str(failure.value)
@@ -438,7 +440,9 @@ def test_a_key_that_no_header_can_carry_is_named_and_not_quoted(key: str) -> Non
 
 def test_a_line_break_at_the_end_of_a_key_is_none_of_it() -> None:
     with web({"/": (200, {}, b'{"r": []}')}) as (address, asked):
-        template = Template(url=f"{address}/", headers={"X-Key": "$K"}, results="r", private=True)
+        template = SearchTemplate(
+            url=f"{address}/", headers={"X-Key": "$K"}, results="r", private=True
+        )
         found_by(template, {"K": "sekrit\n"})
     assert asked[0][1]["X-Key"] == "sekrit"
 
@@ -447,7 +451,9 @@ def test_a_line_break_at_the_end_of_a_key_is_none_of_it() -> None:
 def test_a_key_that_a_provider_sends_back_is_in_no_result(key: str, title: str | None) -> None:
     row = {"url": "u", "title": f"you sent {key}", "snippet": "x"}
     with web({"/": (200, {}, json.dumps({"r": [row]}).encode())}) as (address, _):
-        template = Template(url=f"{address}/", headers={"X-Key": "$K"}, results="r", private=True)
+        template = SearchTemplate(
+            url=f"{address}/", headers={"X-Key": "$K"}, results="r", private=True
+        )
         (found,) = found_by(template, {"K": key})
     assert found.title == title or (title is None and found.title == "you sent you")
 

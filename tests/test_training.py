@@ -38,7 +38,7 @@ from scripted import (
 from tfgrpo.data import problems
 from tfgrpo.domains.verifier import Verifier
 from tfgrpo.model.endpoint import EndpointError
-from tfgrpo.model.tasks import gathered
+from tfgrpo.model.gather import gather_all
 from tfgrpo.settings import TrainSettings, build
 from tfgrpo.store import Operation, Store, Version
 from tfgrpo.training.loop import begin, plan_steps
@@ -558,8 +558,8 @@ def test_the_first_error_of_many_tasks_is_raised_as_it_is_and_ends_the_others() 
         raise EndpointError("no")
 
     async def nested() -> None:
-        await gathered([wait(), fail()])
+        await gather_all([wait(), fail()])
 
     with pytest.raises(EndpointError, match="no"):
-        asyncio.run(gathered([wait(), nested()]))  # type: ignore[arg-type]
+        asyncio.run(gather_all([wait(), nested()]))  # type: ignore[arg-type]
     assert ended == ["waiting", "waiting"]

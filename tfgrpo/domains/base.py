@@ -33,7 +33,7 @@ from tfgrpo.store.records import Json, Library
 
 if TYPE_CHECKING:
     from tfgrpo.domains.verifier import Verifier
-    from tfgrpo.model.client import CallPath, Calls, Recorded
+    from tfgrpo.model.client import CallPath, Calls, RecordedAnswer
 
 
 class DomainError(TfgrpoError):
@@ -106,7 +106,7 @@ class Context:
         model: Calls | None = None,
         turn: int = 0,
         **request: Any,
-    ) -> Recorded:
+    ) -> RecordedAnswer:
         """Asks the policy model, or `model`, with the sampling of this attempt.
 
         `turn` tells apart calls that read alike; `request` overrides fields of the Request, as

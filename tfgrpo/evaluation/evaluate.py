@@ -24,8 +24,8 @@ from tfgrpo.evaluation import statistics
 from tfgrpo.model.budget import Budget
 from tfgrpo.model.client import CallConditions, Calls, Meter
 from tfgrpo.model.endpoint import Endpoint, EndpointError
+from tfgrpo.model.gather import gather_all
 from tfgrpo.model.prices import Price
-from tfgrpo.model.tasks import gathered
 from tfgrpo.rendering.retrieve import relevant
 from tfgrpo.rollout.agent import equipped
 from tfgrpo.rollout.attempt import Rollout, attempt
@@ -228,12 +228,12 @@ async def examine(
             folder=project_root(store.path),
             run=run,
         ) as (acting, _):
-            rollouts = await gathered(
+            rollouts = await gather_all(
                 one(libraries[number], problem, sample) for number, problem, sample in order
             )
     finally:
-        await calls.settle()
-        await judge.settle()
+        await calls.finish_in_flight()
+        await judge.finish_in_flight()
     scores: list[list[Score]] = [[] for _ in libraries]
     for (number, problem, sample), rollout in zip(order, rollouts, strict=True):
         call = bytes.fromhex(rollout.call) if rollout.call else None

@@ -18,7 +18,7 @@ from tfgrpo.domains.base import Context, Domain, Sampling, Trajectory, Verdict
 from tfgrpo.domains.mathematics.extract import bare
 from tfgrpo.domains.verifier import Verifier
 from tfgrpo.model.client import Calls
-from tfgrpo.model.tasks import gathered
+from tfgrpo.model.gather import gather_all
 from tfgrpo.rollout.attempt import judged, sound
 
 FIELDS = ("gold", "pred", "expected", "problem", "id")
@@ -120,7 +120,7 @@ async def judge_cases(
         return JudgedCase(case, await judged(domain, context, Trajectory(case.pred)))
 
     try:
-        return await gathered(map(one, cases))
+        return await gather_all(map(one, cases))
     finally:
         if calls is not None:
             await calls.endpoint.close()

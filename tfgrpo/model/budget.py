@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import re
 
-from tfgrpo.model.endpoint import Answer, Request, wish
+from tfgrpo.model.endpoint import Answer, Request, schema_instruction
 from tfgrpo.model.prices import Price
 from tfgrpo.store.canonical import canonical
 from tfgrpo.store.errors import TfgrpoError
@@ -57,12 +57,12 @@ class Budget:
 
         Waits while calls in flight may give back enough. Raises BudgetReached.
         """
-        worst = self.worst(request, price)
+        worst = self.most(request, price)
         while self.spent + self._reserved + worst > self.limit:
             if self._reserved <= 0:
                 raise BudgetReached(
-                    f"the budget of {self.told(self.limit)} is reached: {self.told(self.spent)} "
-                    f"spent, and the next {request.stage} call could take {self.told(worst)}",
+                    f"the budget of {self.format(self.limit)} is reached: {self.format(self.spent)} "
+                    f"spent, and the next {request.stage} call could take {self.format(worst)}",
                     hint="everything answered is kept; the same command with a larger --budget "
                     "goes on from there",
                 )
@@ -79,7 +79,7 @@ class Budget:
             self._settled.set()
             self._settled = None
 
-    def worst(self, request: Request, price: Price | None) -> float:
+    def most(self, request: Request, price: Price | None) -> float:
         """Returns the most that one try of a request can cost."""
         return self.cost(Answer("", "", most_tokens(request), 0, request.max_tokens), price)
 
@@ -88,7 +88,7 @@ class Budget:
         if not (known or self.in_tokens):
             _known(None)
 
-    def told(self, amount: float) -> str:
+    def format(self, amount: float) -> str:
         """Returns an amount as people read it."""
         return f"{amount:,.0f} tokens" if self.in_tokens else f"${amount:.4f}".rstrip("0")
 
@@ -115,7 +115,7 @@ def most_tokens(request: Request) -> int:
     """Returns an upper bound of a prompt's tokens: its bytes, and the template around each part."""
     text = sum(len(content.encode()) + PER_MESSAGE for _, content in request.messages)
     text += sum(len(canonical(turn)) + PER_MESSAGE for turn in (*request.turns, *request.tools))
-    return text + (len(wish(request.schema)) if request.schema else 0)
+    return text + (len(schema_instruction(request.schema)) if request.schema else 0)
 
 
 def _known(price: Price | None) -> Price:

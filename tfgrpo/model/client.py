@@ -71,7 +71,7 @@ class Meter:
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class RecordedAnswer:
     """An answer and the journal's key of it, in hex."""
 
     answer: Answer
@@ -115,10 +115,12 @@ class Calls:
         self._price = conditions.price
         self._budget = conditions.budget
         self._tries = conditions.tries
-        self._asking: dict[bytes, asyncio.Future[None]] = {}
+        self._under_way: dict[bytes, asyncio.Future[None]] = {}
         self._sent: set[asyncio.Task[Answer]] = set()
 
-    async def ask(self, request: Request, *, call_path: CallPath = (), sample: int = 0) -> Recorded:
+    async def ask(
+        self, request: Request, *, call_path: CallPath = (), sample: int = 0
+    ) -> RecordedAnswer:
         """Returns the answer to a request, from the journal when it was answered before.
 
         `call_path` and `sample` tell apart requests that read alike; a number at the head of
@@ -126,8 +128,8 @@ class Calls:
         or at all, EndpointError when the endpoint cannot serve the run, and BudgetReached.
         """
         key = self.key(request, call_path, sample)
-        while key in self._asking:  # the very same call is under way: its answer will do
-            await asyncio.wait([self._asking[key]])
+        while key in self._under_way:  # the very same call is under way: its answer will do
+            await asyncio.wait([self._under_way[key]])
         call = self._runs.call(key)
         if call is not None:
             answer = Answer(**call.answer)
@@ -138,25 +140,25 @@ class Calls:
                 )
             self.meter.replayed += 1
         else:
-            answer = await self._asked(key, request, call_path)
+            answer = await self._ask_once(key, request, call_path)
         self.meter.count(request.stage, answer, self._price)
-        return Recorded(answer, key.hex())
+        return RecordedAnswer(answer, key.hex())
 
-    async def _asked(self, key: bytes, request: Request, call_path: CallPath) -> Answer:
-        done = self._asking[key] = asyncio.get_running_loop().create_future()
+    async def _ask_once(self, key: bytes, request: Request, call_path: CallPath) -> Answer:
+        done = self._under_way[key] = asyncio.get_running_loop().create_future()
         step = call_path[0] if call_path and isinstance(call_path[0], int) else None
         try:
-            return await self._persist(key, request, step)
+            return await self._ask_until_answered(key, request, step)
         finally:
-            del self._asking[key]
+            del self._under_way[key]
             done.set_result(None)
 
-    def recount(self, stage: str, answer: Answer) -> None:
+    def count_replayed(self, stage: str, answer: Answer) -> None:
         """Counts an answer that was read from the journal by other ways than `ask`."""
         self.meter.replayed += 1
         self.meter.count(stage, answer, self._price)
 
-    async def settle(self, seconds: float = GRACE) -> None:
+    async def finish_in_flight(self, seconds: float = GRACE) -> None:
         """Gives calls that are under way a moment to be answered and journalled, then ends them.
 
         To be awaited when whoever asked is gone: after an error, or when a run is interrupted.
@@ -169,10 +171,10 @@ class Calls:
 
     def key(self, request: Request, call_path: CallPath, sample: int) -> bytes:
         """Returns the journal's key of a request (32 bytes)."""
-        parts = [self._scope, self.endpoint.model, request.asked(), call_path, sample]
+        parts = [self._scope, self.endpoint.model, request.key_fields(), call_path, sample]
         return digest(["tfgrpo.call", *parts])
 
-    async def _persist(self, key: bytes, request: Request, step: int | None) -> Answer:
+    async def _ask_until_answered(self, key: bytes, request: Request, step: int | None) -> Answer:
         """Makes a call until it is answered. Raises CallFailed, EndpointError, BudgetReached."""
         attempt, counted, late = 0, 0, 0
         while True:
@@ -185,7 +187,7 @@ class Calls:
                 raise
             task = asyncio.create_task(self._send(key, request, step, attempt, entered, worst))
             self._sent.add(task)
-            task.add_done_callback(self._received)
+            task.add_done_callback(self._forget_sent)
             try:
                 return await asyncio.shield(task)  # whoever asks may be gone: the answer is kept
             except Transient as trouble:
@@ -199,7 +201,7 @@ class Calls:
                     wait = self.throttle.pause(attempt) if trouble.after is None else trouble.after
                     await asyncio.sleep(min(wait, LONGEST_WAIT))
 
-    def _received(self, task: asyncio.Task[Answer]) -> None:
+    def _forget_sent(self, task: asyncio.Task[Answer]) -> None:
         self._sent.discard(task)
         if not task.cancelled():
             task.exception()  # whoever asked may be gone: nobody else will look at it
@@ -251,7 +253,7 @@ class Calls:
             step=step,
             model=self.endpoint.model,
             request=canonical([*request.messages, *request.turns]).decode(),
-            answer=answer.kept(),
+            answer=answer.journal_fields(),
             prompt_tokens=answer.prompt_tokens,
             cached_tokens=answer.cached_tokens,
             completion_tokens=answer.completion_tokens,

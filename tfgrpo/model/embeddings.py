@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from tfgrpo.model.client import Calls
 from tfgrpo.model.endpoint import Answer, CallFailed, Endpoint, Request, Transient
-from tfgrpo.model.tasks import gathered
+from tfgrpo.model.gather import gather_all
 
 if TYPE_CHECKING:
     import numpy as np
@@ -74,7 +74,7 @@ class Embeddings:
         """
         import numpy as np
 
-        await gathered(map(self._learn, dict.fromkeys((text, *others))))
+        await gather_all(map(self._learn, dict.fromkeys((text, *others))))
         vectors = [self._known[one] for one in (text, *others)]
         if len({len(vector) for vector in vectors}) > 1:
             raise CallFailed("embeddings of different lengths cannot be compared")

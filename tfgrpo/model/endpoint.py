@@ -87,11 +87,11 @@ class Request:
     tools: tuple[Json, ...] = ()
     top_logprobs: int = 0
 
-    def asked(self) -> dict[str, object]:
+    def key_fields(self) -> dict[str, object]:
         """Returns the fields that tell requests apart: later ones only where they are used."""
         later = ("turns", "tools", "top_logprobs")
-        found = {name: getattr(self, name) for name in self.__slots__}
-        return {name: value for name, value in found.items() if value or name not in later}
+        fields = {name: getattr(self, name) for name in self.__slots__}
+        return {name: value for name, value in fields.items() if value or name not in later}
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +112,11 @@ class Answer:
     tool_calls: Sequence[Json] = ()
     uncertainty: float | None = None
 
-    def kept(self) -> dict[str, object]:
+    def journal_fields(self) -> dict[str, object]:
         """Returns the answer as the journal keeps it: later fields where they say something."""
         later = ("tool_calls", "uncertainty")
-        found = {name: getattr(self, name) for name in self.__slots__}
-        return {name: value for name, value in found.items() if value or name not in later}
+        fields = {name: getattr(self, name) for name in self.__slots__}
+        return {name: value for name, value in fields.items() if value or name not in later}
 
     @property
     def truncated(self) -> bool:
@@ -155,20 +155,20 @@ class Endpoint:
                 break
             except openai.APIStatusError as error:
                 if request.tools and "tool" in error.message.lower() and error.status_code != 429:
-                    raise NoTools(f"{self._where} takes no tools") from None
+                    raise NoTools(f"{self._address} takes no tools") from None
                 refused = self._refusal(error, arguments)
                 if refused is None:
-                    raise self._told(error) from None
+                    raise self._status_error(error) from None
                 trying.add(refused)
             except openai.APITimeoutError as error:
                 if type(error.__cause__).__name__ == "ConnectTimeout":
                     raise Transient(
-                        f"cannot reach {self._where}: no connection in {CONNECT:g} s"
+                        f"cannot reach {self._address}: no connection in {CONNECT:g} s"
                     ) from None
                 raise Transient(f"no answer in {self.timeout:g} s", kind="late") from None
             except openai.APIConnectionError as error:
                 raise Transient(
-                    self.scrub(f"cannot reach {self._where}: {_cause(error)}")
+                    self.scrub(f"cannot reach {self._address}: {_cause(error)}")
                 ) from None
             except (
                 openai.APIError,
@@ -199,7 +199,7 @@ class Endpoint:
         return text.replace(self.api_key, "***") if self.api_key else text
 
     @property
-    def _where(self) -> str:
+    def _address(self) -> str:
         return self.base_url or "the default endpoint"
 
     def _open(self) -> openai.AsyncOpenAI:
@@ -239,7 +239,7 @@ class Endpoint:
             arguments["seed"] = request.seed
         if request.schema is not None:
             if "response_format" in refused:
-                messages[-1]["content"] += wish(request.schema)
+                messages[-1]["content"] += schema_instruction(request.schema)
             else:
                 arguments["response_format"] = {
                     "type": "json_schema",
@@ -275,29 +275,29 @@ class Endpoint:
                 return name
         return None
 
-    def _told(self, error: openai.APIStatusError) -> Exception:
+    def _status_error(self, error: openai.APIStatusError) -> Exception:
         status, text = error.status_code, self.scrub(" ".join(error.message.split()))[:300]
         if status in (401, 403):
             return EndpointError(
-                f"{self._where} refused the key: {text}",
+                f"{self._address} refused the key: {text}",
                 hint="set OPENAI_API_KEY or TFGRPO_API_KEY, or name the variable: --api-key-env",
             )
         if status == 404:
             return EndpointError(
-                f"{self._where} has no model {self.model!r}: {text}",
+                f"{self._address} has no model {self.model!r}: {text}",
                 hint="check --model and --base-url (it usually ends in /v1)",
             )
         if status == 402 or (status == 429 and "quota" in text.lower()):
             return EndpointError(
-                f"{self._where} will not serve this account: {text}", hint="check its credit"
+                f"{self._address} will not serve this account: {text}", hint="check its credit"
             )
         if status in TRANSIENT or status >= 500:
             kind: Literal["limit", "trouble"] = "limit" if status in LIMITS else "trouble"
             return Transient(f"{status}: {text}", _retry_after(error), kind)
-        return CallFailed(f"{self._where} refused the request: {status}: {text}")
+        return CallFailed(f"{self._address} refused the request: {status}: {text}")
 
 
-def wish(schema: Json) -> str:
+def schema_instruction(schema: Json) -> str:
     """Returns how a schema is asked for in words, where an endpoint takes none."""
     return f"\n\nAnswer with JSON alone that follows this schema:\n{json.dumps(schema)}"
 

@@ -119,10 +119,10 @@ async def ask(
         asked = replace(
             request, messages=(*request.messages, ("assistant", text), ("user", complaint))
         )
-    value = mended(text, shape)
+    value = repair(text, shape)
     if value is not None and check(value) is None:
         return Typed(value, recorded.key, repaired=True)
-    value, lost = salvaged(text, shape)
+    value, lost = salvage(text, shape)
     if value is not None and check(value) is None:
         return Typed(value, recorded.key, repaired=True, lost=lost)
     raise Unreadable(f"{request.stage}: {problem}")
@@ -131,7 +131,7 @@ async def ask(
 def read(text: str, shape: type[T]) -> tuple[T | None, str]:
     """Returns the value that a text holds, or None and what is wrong with it."""
     try:
-        return shape.model_validate(parsed(text)), ""
+        return shape.model_validate(parse_json(text)), ""
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
@@ -140,41 +140,41 @@ def read(text: str, shape: type[T]) -> tuple[T | None, str]:
         return None, f"it is not JSON: {error}"[:300]
 
 
-def parsed(text: str) -> object:
+def parse_json(text: str) -> object:
     """Returns the JSON that a text is, or that stands in a fence within it.
 
     Raises ValueError or RecursionError.
     """
     try:
-        return whole(json.loads(text))
+        return check_encodable(json.loads(text))
     except json.JSONDecodeError:
         fenced = FENCE.search(text)
         if fenced is None:
             raise
-        return whole(json.loads(fenced[1]))
+        return check_encodable(json.loads(fenced[1]))
 
 
-def whole(value: object) -> object:
+def check_encodable(value: object) -> object:
     """Returns a JSON value that can be written. Raises ValueError for half a character."""
     json.dumps(value, ensure_ascii=False).encode()
     return value
 
 
-def mended(text: str, shape: type[T]) -> T | None:
+def repair(text: str, shape: type[T]) -> T | None:
     """Returns what json-repair makes of a text, if that checks."""
     try:
-        found = repaired(text)
+        found = load_repaired(text)
         return shape.model_validate(found) if isinstance(found, dict) else None
     except (ValueError, RecursionError):  # a ValidationError is a ValueError
         return None
 
 
-def salvaged(text: str, shape: type[T]) -> tuple[T | None, tuple[str, ...]]:
+def salvage(text: str, shape: type[T]) -> tuple[T | None, tuple[str, ...]]:
     """Returns what a text holds without the items of its lists that are out of shape, and what
     was wrong with each; None where something else is wrong, or nothing would be left.
     """
     try:
-        found = repaired(text)
+        found = load_repaired(text)
         shape.model_validate(found)
     except ValidationError as error:
         wrong: dict[tuple[str, int], str] = {}
@@ -201,8 +201,8 @@ def salvaged(text: str, shape: type[T]) -> tuple[T | None, tuple[str, ...]]:
         return None, ()
 
 
-def repaired(text: str) -> object:
+def load_repaired(text: str) -> object:
     """Returns the JSON that json-repair sees in a text. Raises ValueError or RecursionError."""
     import json_repair
 
-    return whole(json_repair.loads(text))
+    return check_encodable(json_repair.loads(text))

@@ -24,7 +24,7 @@ from tfgrpo.store.journal import Journal
 from tfgrpo.store.records import Json
 from tfgrpo.store.runs import Run, Runs
 from tfgrpo.tools import protocol, toolbox
-from tfgrpo.tools.protocol import Wanted
+from tfgrpo.tools.protocol import RequestedCall
 from tfgrpo.tools.record import ToolRecord
 from tfgrpo.tools.tool import Result, Tool
 from tfgrpo.tools.toolbox import Toolbox
@@ -39,7 +39,7 @@ GLANCE = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class AttemptLimits:
     """What one attempt may take: turns, tokens of the model, and seconds."""
 
     turns: int = 10
@@ -55,13 +55,13 @@ class Agent:
         toolbox: Toolbox,
         record: ToolRecord,
         *,
-        limits: Limits | None = None,
+        limits: AttemptLimits | None = None,
         protocol: Protocol = "auto",
         uncertain: bool = False,
     ) -> None:
         self._toolbox = toolbox
         self._record = record
-        self._limits = limits or Limits()
+        self._limits = limits or AttemptLimits()
         self._by_api = protocol != "text"
         self._forced = protocol == "api"
         self._uncertain = uncertain
@@ -126,7 +126,7 @@ class Agent:
                 turns.append(message)
 
     async def _use(
-        self, tools: dict[str, Tool], wanted: Wanted, context: Context, *, by_api: bool
+        self, tools: dict[str, Tool], wanted: RequestedCall, context: Context, *, by_api: bool
     ) -> tuple[Json, float]:
         """Makes a call; returns the message that tells the model of it, and the seconds it took."""
         tool, cached, seconds = tools.get(wanted.name), False, 0.0
@@ -201,7 +201,7 @@ async def equipped(
         return
     async with toolbox.opened(settings.tools, folder) as box:
         record = ToolRecord(journal, runs, scope=scope, run=run)
-        limits = Limits(turns=settings.turns, seconds=settings.task_timeout)
+        limits = AttemptLimits(turns=settings.turns, seconds=settings.task_timeout)
         agent = Agent(box, record, limits=limits, protocol=_way(settings), uncertain=uncertain)
         yield agent.of(domain), agent
 
@@ -220,7 +220,7 @@ def foresee(ahead: PlannedAttempt, settings: Settings, *, branches: bool = False
     output = settings.tools.output
     result = "x" * 4 * output if ahead.most else "word " * (output // 16)
     limited = ahead.most and not branches
-    left = Limits().tokens + ahead.max_tokens if limited else 1 << 62
+    left = AttemptLimits().tokens + ahead.max_tokens if limited else 1 << 62
     turns, asked = list[Json](), list[Request]()
     for number in range(ahead.times(settings.turns)):
         if asked:

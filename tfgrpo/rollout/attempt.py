@@ -11,7 +11,7 @@ from typing import Any
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains.base import Context, Domain, DomainError, Trajectory, Verdict
 from tfgrpo.model.endpoint import CallFailed
-from tfgrpo.rollout.branching import Place
+from tfgrpo.rollout.branching import BranchPoint
 from tfgrpo.store.canonical import canonical
 from tfgrpo.store.records import Json
 
@@ -39,7 +39,7 @@ class Rollout:
     messages: tuple[Json, ...] = field(default=(), hash=False)
     hint: str | None = None
     without: frozenset[str] = frozenset()
-    branch: Place | None = None
+    branch: BranchPoint | None = None
 
     @property
     def call(self) -> str | None:

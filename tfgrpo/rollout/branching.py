@@ -24,14 +24,14 @@ PENALTY = 0.3
 """What a place loses, in nats, for each branch beside it or at it."""
 
 
-class Place(NamedTuple):
+class BranchPoint(NamedTuple):
     """A place to branch at: after the message number `at` of the attempt `sample`."""
 
     sample: int
     at: int
 
 
-def places(messages: Sequence[Json]) -> list[tuple[int, float]]:
+def uncertain_results(messages: Sequence[Json]) -> list[tuple[int, float]]:
     """Returns the tool results of a trajectory after which the uncertainty of the next answer is
     known: the index of the result's message, and the uncertainty in nats."""
     found = []
@@ -42,13 +42,13 @@ def places(messages: Sequence[Json]) -> list[tuple[int, float]]:
     return found
 
 
-def at_start(messages: Sequence[Json]) -> float | None:
+def start_uncertainty(messages: Sequence[Json]) -> float | None:
     """Returns the uncertainty of a trajectory's first answer, where it is known."""
     known = messages[0].get("uncertainty") if messages else None
     return None if known is None else float(known)
 
 
-def roots(attempts: int, start: float | None, after_tools: Sequence[float]) -> int:
+def count_roots(attempts: int, start: float | None, after_tools: Sequence[float]) -> int:
     """Returns how many of the attempts start from the prompt: at least one, and not all.
 
     The more certain the model is at the start against after its tools, the fewer. With nothing
@@ -62,30 +62,30 @@ def roots(attempts: int, start: float | None, after_tools: Sequence[float]) -> i
     return min(attempts - 1, max(1, round(attempts * share)))
 
 
-def chosen(
+def choose_branch_points(
     trajectories: Mapping[int, Sequence[Json]],
     branches: int,
-    uncertainty: Mapping[Place, float],
-) -> list[Place]:
+    uncertainty: Mapping[BranchPoint, float],
+) -> list[BranchPoint]:
     """Returns where to branch, as often as is asked: the most uncertain place first.
 
     `uncertainty` is that of each place above its trajectory's start. The same place may come
     again, at the price of the penalty. Empty when there is no place.
     """
-    taken: Counter[Place] = Counter()
+    taken: Counter[BranchPoint] = Counter()
     order = {
         place: number
         for sample, messages in sorted(trajectories.items())
         for number, place in enumerate(
             place
-            for place in (Place(sample, at) for at in range(len(messages)))
+            for place in (BranchPoint(sample, at) for at in range(len(messages)))
             if place in uncertainty
         )
     }
-    picked: list[Place] = []
+    picked: list[BranchPoint] = []
     for _ in range(branches if order else 0):
 
-        def worth(place: Place) -> float:
+        def worth(place: BranchPoint) -> float:
             near = sum(
                 count
                 for other, count in taken.items()

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tfgrpo.store.canonical import digest
-from tfgrpo.tools.tool import Arguments, Result, Spec, ToolError, cut
+from tfgrpo.tools.tool import Arguments, Result, ToolError, ToolSpec, cut
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -61,7 +61,7 @@ class RemoteTool:
         client: Client,
         server: str,
         name: str,
-        spec: Spec,
+        spec: ToolSpec,
         history: list[str],
         *,
         characters: int,
@@ -74,7 +74,7 @@ class RemoteTool:
         self._characters = characters
 
     @property
-    def spec(self) -> Spec:
+    def spec(self) -> ToolSpec:
         """What a model is told of it."""
         return self._spec
 
@@ -107,7 +107,7 @@ class RemoteTool:
 class Connection:
     """A server that is connected, and the tools it offers."""
 
-    def __init__(self, client: Client, name: str, tools: list[tuple[str, Spec]]) -> None:
+    def __init__(self, client: Client, name: str, tools: list[tuple[str, ToolSpec]]) -> None:
         self._client = client
         self._name = name
         self._tools = tools
@@ -149,9 +149,9 @@ async def connected(name: str, server: Server) -> AsyncIterator[Connection]:
         await client.__aexit__(None, None, None)
 
 
-async def _listed(client: Client, server: str) -> list[tuple[str, Spec]]:
+async def _listed(client: Client, server: str) -> list[tuple[str, ToolSpec]]:
     """Returns all tools of a server, each under its name there, with one of its own for us."""
-    found: dict[str, tuple[str, Spec]] = {}
+    found: dict[str, tuple[str, ToolSpec]] = {}
     cursor: str | None = None
     for _ in range(PAGES):
         page = await client.list_tools(cursor=cursor)
@@ -160,7 +160,7 @@ async def _listed(client: Client, server: str) -> list[tuple[str, Spec]]:
             while name in found:  # what differs in signs that no function's name has
                 number += 1
                 name = f"{_plain(f'{server}_{tool.name}')[:60]}_{number}"
-            spec = Spec(name, tool.description or tool.name, tool.input_schema)
+            spec = ToolSpec(name, tool.description or tool.name, tool.input_schema)
             found[name] = (tool.name, spec)
         cursor = page.next_cursor
         if not cursor:

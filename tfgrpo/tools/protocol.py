@@ -20,13 +20,13 @@ from tfgrpo.rendering import templates
 from tfgrpo.rendering.templates import Message
 from tfgrpo.store.canonical import canonical
 from tfgrpo.store.records import Json
-from tfgrpo.tools.tool import Spec
+from tfgrpo.tools.tool import ToolSpec
 
 CALL = re.compile(r"<tool>(.*?)(?:</tool>|\Z)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RequestedCall:
     """A tool call that a model wants. `arguments` is None where they cannot be read."""
 
     id: str
@@ -34,7 +34,7 @@ class Wanted:
     arguments: dict[str, Any] | None
 
 
-def functions(specs: Iterable[Spec]) -> tuple[Json, ...]:
+def functions(specs: Iterable[ToolSpec]) -> tuple[Json, ...]:
     """Returns tools as the chat API takes them."""
     return tuple(
         {
@@ -49,7 +49,7 @@ def functions(specs: Iterable[Spec]) -> tuple[Json, ...]:
     )
 
 
-def described(messages: Sequence[Message], specs: Sequence[Spec]) -> tuple[Message, ...]:
+def described(messages: Sequence[Message], specs: Sequence[ToolSpec]) -> tuple[Message, ...]:
     """Returns a prompt that tells of the tools at the end of its first message."""
     lines = []
     for spec in specs:
@@ -60,24 +60,26 @@ def described(messages: Sequence[Message], specs: Sequence[Spec]) -> tuple[Messa
     return ((role, f"{content}\n\n{told[1]}"), *rest)
 
 
-def by_api(answer: Answer) -> list[Wanted]:
+def by_api(answer: Answer) -> list[RequestedCall]:
     """Returns the calls that the chat API gave."""
     return [
-        Wanted(call["id"], call["function"]["name"], _object(call["function"]["arguments"]))
+        RequestedCall(call["id"], call["function"]["name"], _object(call["function"]["arguments"]))
         for call in answer.tool_calls
     ]
 
 
-def in_text(answer: Answer) -> list[Wanted]:
+def in_text(answer: Answer) -> list[RequestedCall]:
     """Returns the call in an answer's text, the first if there are several."""
     found = CALL.search(answer.content)
     if found is None:
         return []
     call = _object(found[1])
     if call is None or not isinstance(call.get("name"), str):
-        return [Wanted("call_0", "", None)]
+        return [RequestedCall("call_0", "", None)]
     arguments = call.get("arguments", {})
-    return [Wanted("call_0", call["name"], arguments if isinstance(arguments, dict) else None)]
+    return [
+        RequestedCall("call_0", call["name"], arguments if isinstance(arguments, dict) else None)
+    ]
 
 
 def until_call(text: str) -> str:

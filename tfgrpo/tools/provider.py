@@ -36,7 +36,7 @@ LONG = 12
 SECRET = re.compile(r"\$([A-Z_][A-Z0-9_]*)")
 
 
-class Template(BaseModel):
+class SearchTemplate(BaseModel):
     """How a provider is asked, and how its answer is read. `results` is a dotted path."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -65,28 +65,28 @@ class Template(BaseModel):
 
 
 PROVIDERS = {
-    "serper": Template(
+    "serper": SearchTemplate(
         url="https://google.serper.dev/search",
         headers={"X-API-KEY": "$SERPER_API_KEY"},
         body={"q": "{query}", "num": "{count}"},
         results="organic",
         fields={"url": "link", "title": "title", "text": "snippet"},
     ),
-    "tavily": Template(
+    "tavily": SearchTemplate(
         url="https://api.tavily.com/search",
         headers={"Authorization": "Bearer $TAVILY_API_KEY"},
         body={"query": "{query}", "max_results": "{count}"},
         results="results",
         fields={"url": "url", "title": "title", "text": "content"},
     ),
-    "brave": Template(
+    "brave": SearchTemplate(
         url="https://api.search.brave.com/res/v1/web/search",
         params={"q": "{query}", "count": "{count}"},
         headers={"X-Subscription-Token": "$BRAVE_API_KEY", "Accept": "application/json"},
         results="web.results",
         fields={"url": "url", "title": "title", "text": "description"},
     ),
-    "searxng": Template(
+    "searxng": SearchTemplate(
         url="http://localhost:8080/search",
         params={"q": "{query}", "format": "json"},
         results="results",
@@ -101,7 +101,7 @@ class Provider:
 
     def __init__(
         self,
-        template: Template,
+        template: SearchTemplate,
         *,
         environment: Mapping[str, str] = os.environ,
         seconds: float = 20,
@@ -174,7 +174,7 @@ def _filled(value: Any, values: Mapping[str, str | int]) -> Any:
     return value
 
 
-def _results(answer: object, template: Template) -> list[Passage]:
+def _results(answer: object, template: SearchTemplate) -> list[Passage]:
     found = _at(answer, template.results)
     if not isinstance(found, list):
         return []

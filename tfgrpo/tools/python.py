@@ -22,9 +22,9 @@ from pathlib import Path
 
 from tfgrpo.store.canonical import digest
 from tfgrpo.tools.sandbox import ENVIRONMENT, Sandbox, SandboxError, command
-from tfgrpo.tools.tool import Arguments, Result, Spec, text_argument
+from tfgrpo.tools.tool import Arguments, Result, ToolSpec, text_argument
 
-SPEC = Spec(
+SPEC = ToolSpec(
     name="python",
     description="Runs Python code and returns what it prints and the value of its last "
     "expression. Variables stay from call to call. There is no network.",
@@ -41,7 +41,7 @@ END_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class PythonLimits:
     """What one session may take: seconds a call, and bytes of memory, output and files."""
 
     seconds: float = 10.0
@@ -54,8 +54,8 @@ class Limits:
 class Python:
     """A Python session in a sandbox. Close it when the trajectory is done."""
 
-    def __init__(self, *, sandbox: Sandbox = "auto", limits: Limits | None = None) -> None:
-        self.limits = limits or Limits()
+    def __init__(self, *, sandbox: Sandbox = "auto", limits: PythonLimits | None = None) -> None:
+        self.limits = limits or PythonLimits()
         self._sandbox: Sandbox = sandbox
         self._process: asyncio.subprocess.Process | None = None
         self._scratch: Path | None = None
@@ -64,7 +64,7 @@ class Python:
         self._working = asyncio.Lock()
 
     @property
-    def spec(self) -> Spec:
+    def spec(self) -> ToolSpec:
         """What a model is told of it."""
         return SPEC
 

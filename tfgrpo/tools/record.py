@@ -20,7 +20,7 @@ from tfgrpo.tools.tool import Arguments, Result, Tool
 STAGE = "tool"
 
 
-class Recalled(NamedTuple):
+class RecordedResult(NamedTuple):
     """A result, whether it was answered from the record, and the seconds that the call took."""
 
     result: Result
@@ -38,7 +38,9 @@ class ToolRecord:
         self._run = run
         self._making: dict[bytes, asyncio.Future[None]] = {}
 
-    async def call(self, tool: Tool, arguments: Arguments, *, step: int | None = None) -> Recalled:
+    async def call(
+        self, tool: Tool, arguments: Arguments, *, step: int | None = None
+    ) -> RecordedResult:
         """Returns what a tool gives, from the record where it can. Raises ToolError."""
         asked = [tool.spec.name, tool.state, dict(arguments)]
         everywhere = digest(["tfgrpo.tool", *asked])
@@ -50,7 +52,7 @@ class ToolRecord:
             if known is not None:
                 result = Result(str(known.answer["text"]), bool(known.answer["failed"]))
                 tool.recall(arguments, result)
-                return Recalled(result, True, known.seconds)
+                return RecordedResult(result, True, known.seconds)
         done = self._making[everywhere] = asyncio.get_running_loop().create_future()
         try:
             return await self._made(tool, arguments, here, everywhere, step)
@@ -60,7 +62,7 @@ class ToolRecord:
 
     async def _made(
         self, tool: Tool, arguments: Arguments, here: bytes, everywhere: bytes, step: int | None
-    ) -> Recalled:
+    ) -> RecordedResult:
         """Makes a call and journals its result: under `here` alone if it failed."""
         started = time.monotonic()
         result = await tool.call(arguments)
@@ -84,4 +86,4 @@ class ToolRecord:
                 time=time.time_ns() // 1000,
             )
         )
-        return Recalled(Result(text, result.failed), False, seconds)
+        return RecordedResult(Result(text, result.failed), False, seconds)

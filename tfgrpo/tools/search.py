@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Protocol
 
 from tfgrpo.tools.corpus import Corpus, Passage
-from tfgrpo.tools.tool import Arguments, Result, Spec, ToolFailure, cut, text_argument
+from tfgrpo.tools.tool import Arguments, Result, ToolFailure, ToolSpec, cut, text_argument
 
 SNIPPET = 500
-SPEC = Spec(
+SPEC = ToolSpec(
     name="search",
     description="Searches and returns titles, addresses and the beginning of each result.",
     parameters={
@@ -20,7 +20,7 @@ SPEC = Spec(
 )
 
 
-class Source(Protocol):
+class SearchBackend(Protocol):
     """Something that can be searched."""
 
     @property
@@ -31,8 +31,8 @@ class Source(Protocol):
         """Returns results, best first. Raises ToolFailure when it cannot."""
 
 
-class CorpusSource:
-    """A local corpus as a source."""
+class CorpusBackend:
+    """A local corpus as a backend."""
 
     def __init__(self, corpus: Corpus) -> None:
         self._corpus = corpus
@@ -50,20 +50,20 @@ class CorpusSource:
 class Search:
     """The search tool. `count` is how many results a query gives, in so many characters."""
 
-    def __init__(self, source: Source, *, count: int = 5, characters: int = 8000) -> None:
-        self._source = source
+    def __init__(self, backend: SearchBackend, *, count: int = 5, characters: int = 8000) -> None:
+        self._backend = backend
         self._count = count
         self._characters = characters
 
     @property
-    def spec(self) -> Spec:
+    def spec(self) -> ToolSpec:
         """What a model is told of it."""
         return SPEC
 
     @property
     def state(self) -> str:
         """What is searched, and how many results are given."""
-        return f"{self._source.name} {self._count}"
+        return f"{self._backend.name} {self._count}"
 
     async def call(self, arguments: Arguments) -> Result:
         """Searches for `query`."""
@@ -71,7 +71,7 @@ class Search:
         if query is None:
             return Result("search takes one argument, query, as a text", failed=True)
         try:
-            found = await self._source.search(query, self._count)
+            found = await self._backend.search(query, self._count)
         except ToolFailure as failure:
             return Result(f"search failed: {failure}", failed=True)
         listed = "\n\n".join(map(_listed, range(1, len(found) + 1), found))
@@ -81,7 +81,7 @@ class Search:
         """A search leaves nothing behind."""
 
     async def close(self) -> None:
-        """A source is shared by all trajectories: whoever made it closes it."""
+        """A backend is shared by all trajectories: whoever made it closes it."""
 
 
 def _listed(number: int, passage: Passage) -> str:

@@ -17,7 +17,7 @@ Arguments = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Spec:
+class ToolSpec:
     """What a model is told of a tool. `parameters` is a JSON schema of an object."""
 
     name: str
@@ -45,7 +45,7 @@ class Tool(Protocol):
     """One tool, for the length of one trajectory."""
 
     @property
-    def spec(self) -> Spec:
+    def spec(self) -> ToolSpec:
         """What a model is told of it."""
 
     @property

@@ -22,11 +22,11 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from tfgrpo.tools import python, search, visit
 from tfgrpo.tools.corpus import Corpus
 from tfgrpo.tools.mcp import Connection, Server, connected
-from tfgrpo.tools.provider import PROVIDERS, Provider, Template
-from tfgrpo.tools.python import Limits, Python
+from tfgrpo.tools.provider import PROVIDERS, Provider, SearchTemplate
+from tfgrpo.tools.python import Python, PythonLimits
 from tfgrpo.tools.sandbox import Sandbox
-from tfgrpo.tools.search import CorpusSource, Search, Source
-from tfgrpo.tools.tool import Spec, Tool, ToolError
+from tfgrpo.tools.search import CorpusBackend, Search, SearchBackend
+from tfgrpo.tools.tool import Tool, ToolError, ToolSpec
 from tfgrpo.tools.visit import Visit
 
 
@@ -42,7 +42,7 @@ class ToolSettings(BaseModel):
     output: int = Field(default=8000, ge=100)
     corpus: str | None = None
     provider: str | None = None
-    search: Template | None = None
+    search: SearchTemplate | None = None
     results: int = Field(default=5, ge=1, le=50)
     mcp: dict[str, Server] = Field(default_factory=dict)
 
@@ -61,7 +61,7 @@ class ToolSettings(BaseModel):
 SPECS = {"python": python.SPEC, "search": search.SPEC, "visit": visit.SPEC}
 
 
-def specs(settings: ToolSettings) -> list[Spec]:
+def specs(settings: ToolSettings) -> list[ToolSpec]:
     """Returns what a model is told of the tools, without those of MCP servers: they would have
     to be asked."""
     return [SPECS[name] for name in settings.use]
@@ -74,12 +74,12 @@ class Toolbox:
         self,
         settings: ToolSettings,
         corpus: Corpus | None = None,
-        source: Source | None = None,
+        backend: SearchBackend | None = None,
         servers: Sequence[Connection] = (),
     ) -> None:
         self.settings = settings
         self._corpus = corpus
-        self._source = source
+        self._backend = backend
         self._servers = servers
 
     def tools(self) -> list[Tool]:
@@ -88,12 +88,12 @@ class Toolbox:
         tools: list[Tool] = []
         for name in settings.use:
             if name == "python":
-                limits = Limits(settings.seconds, settings.memory << 20, settings.output)
+                limits = PythonLimits(settings.seconds, settings.memory << 20, settings.output)
                 tools.append(Python(sandbox=settings.sandbox, limits=limits))
             elif name == "search":
-                assert self._source is not None
+                assert self._backend is not None
                 tools.append(
-                    Search(self._source, count=settings.results, characters=settings.output)
+                    Search(self._backend, count=settings.results, characters=settings.output)
                 )
             else:
                 tools.append(Visit(self._corpus, characters=settings.output))
@@ -111,17 +111,17 @@ async def opened(settings: ToolSettings, folder: Path) -> AsyncIterator[Toolbox]
     """
     async with AsyncExitStack() as stack:
         corpus: Corpus | None = None
-        source: Source | None = None
+        backend: SearchBackend | None = None
         if settings.corpus is not None:
             corpus = Corpus(folder / settings.corpus)
             stack.callback(corpus.close)
-            source = CorpusSource(corpus)
+            backend = CorpusBackend(corpus)
         elif "visit" in settings.use and find_spec("trafilatura") is None:
             raise ToolError("reading web pages needs a package", hint="pip install 'tfgrpo[web]'")
         if settings.provider is not None or settings.search is not None:
-            source = Provider(settings.search or PROVIDERS[settings.provider or ""])
+            backend = Provider(settings.search or PROVIDERS[settings.provider or ""])
         servers = [
             await stack.enter_async_context(connected(name, server))
             for name, server in settings.mcp.items()
         ]
-        yield Toolbox(settings, corpus, source, servers)
+        yield Toolbox(settings, corpus, backend, servers)

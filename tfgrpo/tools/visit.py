@@ -6,9 +6,9 @@ import asyncio
 
 from tfgrpo.tools.corpus import Corpus
 from tfgrpo.tools.fetch import FetchError, Page, fetch
-from tfgrpo.tools.tool import Arguments, Result, Spec, cut, text_argument
+from tfgrpo.tools.tool import Arguments, Result, ToolSpec, cut, text_argument
 
-SPEC = Spec(
+SPEC = ToolSpec(
     name="visit",
     description="Returns the readable text of the page at an address.",
     parameters={
@@ -31,7 +31,7 @@ class Visit:
         self._private = private
 
     @property
-    def spec(self) -> Spec:
+    def spec(self) -> ToolSpec:
         """What a model is told of it."""
         return SPEC
 

@@ -32,8 +32,8 @@ from tfgrpo.model.budget import Budget
 from tfgrpo.model.client import CallConditions, Calls
 from tfgrpo.model.embeddings import SCOPE, Embeddings
 from tfgrpo.model.endpoint import Endpoint
+from tfgrpo.model.gather import gather_all
 from tfgrpo.model.prices import Price
-from tfgrpo.model.tasks import gathered
 from tfgrpo.rendering.render import AGENT_OBJECTIVE
 from tfgrpo.rollout.agent import equipped
 from tfgrpo.rollout.attempt import Group, mean_reward
@@ -266,7 +266,7 @@ class Training:
             told = error if isinstance(error, TfgrpoError) else None
             self.progress.stopping = True
             await self._collector.close()
-            await asyncio.gather(*(calls.settle() for calls in self._asked))
+            await asyncio.gather(*(calls.finish_in_flight() for calls in self._asked))
             with suppress(StoreError):  # the disk may be full; `error` is what matters
                 runs.note(run, "stopped" if told else "interrupted", str(told) if told else None)
             raise
@@ -304,7 +304,7 @@ class Training:
         self._enter("reflection", started)
         started = time.monotonic()
         telling = [group for group in groups if self._telling(group)]
-        comparisons = await gathered(self._compare(group, library, step) for group in telling)
+        comparisons = await gather_all(self._compare(group, library, step) for group in telling)
         self._enter("controller", started)
         started = time.monotonic()
         notes = self._notes(base, step)

@@ -22,13 +22,13 @@ from tfgrpo.domains.base import Context, Domain, Sampling
 from tfgrpo.domains.verifier import Verifier
 from tfgrpo.model.client import CallPath, Calls
 from tfgrpo.model.endpoint import Answer, CallFailed, EndpointError
-from tfgrpo.model.tasks import gathered
+from tfgrpo.model.gather import gather_all
 from tfgrpo.rendering.retrieve import relevant
 from tfgrpo.rendering.templates import Template
 from tfgrpo.rollout import branching
 from tfgrpo.rollout.agent import Agent
 from tfgrpo.rollout.attempt import Group, Rollout, attempt
-from tfgrpo.rollout.branching import Place
+from tfgrpo.rollout.branching import BranchPoint
 from tfgrpo.settings import TrainSettings
 from tfgrpo.store.journal import Journal
 from tfgrpo.store.records import Experience, Json, Library
@@ -199,18 +199,18 @@ class Collector:
             await self._rollout(step, gathering, sample, recorded, hint)
 
         if settings.rollouts == "adaptive":
-            await gathered(one(sample) for sample in range(min(adaptive.FIRST, plain)))
+            await gather_all(one(sample) for sample in range(min(adaptive.FIRST, plain)))
             while not self._enough(gathering, plain):
                 await one(len(gathering.rollouts))
             self._progress.attempts -= plain - len(gathering.rollouts)
         else:
-            await gathered(one(sample) for sample in range(plain))
+            await gather_all(one(sample) for sample in range(plain))
         if hints and not any(gathering.rewards):
             failed = gathering.group.rollouts
             proposed = await self._strategies(step, problem, failed, hints)
-            await gathered(one(plain + n, hint) for n, hint in enumerate(proposed))
+            await gather_all(one(plain + n, hint) for n, hint in enumerate(proposed))
         elif hints and settings.rollouts == "fixed":
-            await gathered(one(sample) for sample in range(plain, settings.group_size))
+            await gather_all(one(sample) for sample in range(plain, settings.group_size))
 
     async def _strategies(
         self, step: int, problem: Problem, failed: Sequence[Rollout], count: int
@@ -248,7 +248,7 @@ class Collector:
                 await self._rollout(step, gathering, len(gathering.rollouts), recorded)
             self._progress.attempts -= most - len(gathering.rollouts)
 
-        await gathered(map(more, gatherings))
+        await gather_all(map(more, gatherings))
 
     async def _branch(self, step: int, gathering: Gathering, recorded: Recorded) -> None:
         """Fills a group by attempts from the prompt, and others that branch off those."""
@@ -260,20 +260,20 @@ class Collector:
 
         await root(0)
         first = gathering.rollouts[0].messages
-        after_tools = [uncertainty for _, uncertainty in branching.places(first)]
-        count = branching.roots(size, branching.at_start(first), after_tools)
-        await gathered(root(sample) for sample in range(1, count))
+        after_tools = [uncertainty for _, uncertainty in branching.uncertain_results(first)]
+        count = branching.count_roots(size, branching.start_uncertainty(first), after_tools)
+        await gather_all(root(sample) for sample in range(1, count))
         made = {sample: rollout.messages for sample, rollout in gathering.rollouts.items()}
-        uncertainty: dict[Place, float] = {}
+        uncertainty: dict[BranchPoint, float] = {}
         for sample, messages in sorted(made.items()):
-            start = branching.at_start(messages) or 0.0
-            for at, found in branching.places(messages) or await self._glances(
+            start = branching.start_uncertainty(messages) or 0.0
+            for at, found in branching.uncertain_results(messages) or await self._glances(
                 step, gathering, sample, recorded
             ):
-                uncertainty[Place(sample, at)] = found - start
-        places = branching.chosen(made, size - count, uncertainty)
+                uncertainty[BranchPoint(sample, at)] = found - start
+        places = branching.choose_branch_points(made, size - count, uncertainty)
         self._progress.attempts -= size - count - len(places)
-        await gathered(
+        await gather_all(
             self._rollout(step, gathering, count + number, recorded, branch=place)
             for number, place in enumerate(places)
         )
@@ -368,7 +368,7 @@ class Collector:
         sample: int,
         recorded: Recorded,
         hint: str | None = None,
-        branch: Place | None = None,
+        branch: BranchPoint | None = None,
     ) -> None:
         """Makes or recalls one attempt, records it and adds it to its group."""
         problem, library = gathering.problem, gathering.library
@@ -435,7 +435,7 @@ class Collector:
                 return None
             answer = Answer(**call.answer)
             response = answer.content
-            self._policy.recount("rollout", answer)
+            self._policy.count_replayed("rollout", answer)
         verdict = row.verdict
         return Rollout(
             problem=problem,
@@ -448,7 +448,7 @@ class Collector:
             calls=row.calls,
             details=verdict.get("details", {}),
             messages=(*shared, *verdict.get("messages", ())),
-            branch=Place(*verdict["branch"]) if "branch" in verdict else None,
+            branch=BranchPoint(*verdict["branch"]) if "branch" in verdict else None,
             hint=verdict.get("hint"),
             without=frozenset(verdict.get("without", ())),
         )

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-async def gathered(awaitables: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+async def gather_all(awaitables: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     """Returns the results in order. The first error ends the others and is raised as it is."""
     try:
         async with asyncio.TaskGroup() as group:
