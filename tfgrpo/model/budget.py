@@ -61,8 +61,9 @@ class Budget:
         while self.spent + self._reserved + worst > self.limit:
             if self._reserved <= 0:
                 raise BudgetReached(
-                    f"the budget of {self.format(self.limit)} is reached: {self.format(self.spent)} "
-                    f"spent, and the next {request.stage} call could take {self.format(worst)}",
+                    f"the budget of {self.format(self.limit)} is reached: "
+                    f"{self.format(self.spent)} spent, and the next {request.stage} call could "
+                    f"take {self.format(worst)}",
                     hint="everything answered is kept; the same command with a larger --budget "
                     "goes on from there",
                 )
