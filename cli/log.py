@@ -117,8 +117,7 @@ class View(NamedTuple):
         room = max(10, text.width() - 40)
         shown = 0
         for version, fits in marked:
-            parents = [p for p in (version.parent, version.merged) if p is not None]
-            rows = drawing.draw(version.number, parents)
+            rows = drawing.draw(version.number, version.parents)
             if not fits:
                 rows, lines = rows[1:], []
             else:
@@ -231,7 +230,7 @@ def as_object(store: Store, version: Version, names: dict[int, list[str]]) -> di
     return {
         "version": version.name,
         "digest": version.digest.hex(),
-        "parents": [f"v{p}" for p in (version.parent, version.merged) if p is not None],
+        "parents": [f"v{p}" for p in version.parents],
         "names": names.get(version.number, []),
         "author": version.author,
         "time": datetime.isoformat(version.when),

@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from tfgrpo.store.canonical import SALT_BYTES, EventContent, canonical, is_id, new_id, seal
 from tfgrpo.store.errors import InvalidOperation
-from tfgrpo.store.port import EVENT_SCHEMA, EventRow, Port, lane_of
+from tfgrpo.store.history import contains_row
+from tfgrpo.store.port import EVENT_SCHEMA, EventRow, Port
 from tfgrpo.store.records import Operation
 
 
@@ -116,13 +117,6 @@ def add_follows(
         raise InvalidOperation(f"experience {id} is deleted and added in one version")
     earlier = None
     for event in port.events_of(id):
-        if event.op == "DELETE" and in_history(port, event.row, position):
+        if event.op == "DELETE" and contains_row(port, event.row, position):
             earlier = event
     return (id, None, None) if earlier is None else (id, earlier.row, earlier.birth)
-
-
-def in_history(port: Port, row: int, position: int) -> bool:
-    """Returns whether the event at `row` is part of the history that ends at `position`."""
-    while lane_of(position) > lane_of(row):
-        position = port.lane_base(lane_of(position))
-    return lane_of(position) == lane_of(row) and row <= position

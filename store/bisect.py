@@ -8,11 +8,9 @@ tell is how many suspects it has among its ancestors, as `git bisect` counts the
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import TypeAlias
+from collections.abc import Collection, Iterable, Sequence
 
-Parents: TypeAlias = Callable[[int], Sequence[int]]
+from tfgrpo.store.history import Parents, ancestor_numbers
 
 
 def suspects(parents: Parents, bad: int, good: Iterable[int]) -> list[int]:
@@ -21,25 +19,7 @@ def suspects(parents: Parents, bad: int, good: Iterable[int]) -> list[int]:
     Reads no more of the history than lies above the good versions' common past. Empty when `bad`
     is a good version or an ancestor of one.
     """
-    clean = set(good)
-    open_ = {bad}
-    heap = [-n for n in clean | open_]
-    heapq.heapify(heap)
-    found = []
-    seen = clean | open_
-    while heap and open_ - clean:
-        number = -heapq.heappop(heap)
-        is_clean = number in clean
-        for parent in parents(number):
-            if parent not in seen:
-                seen.add(parent)
-                heapq.heappush(heap, -parent)
-            (clean if is_clean else open_).add(parent)
-        open_.discard(number)
-        clean.discard(number)
-        if not is_clean:
-            found.append(number)
-    return found[::-1]
+    return list(ancestor_numbers(parents, [bad], good))[::-1]
 
 
 def reach(parents: Parents, among: Sequence[int]) -> dict[int, int]:

@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple, TypeAlias, get_args
 
 from tfgrpo.store import bisect
 from tfgrpo.store.errors import TfgrpoError
+from tfgrpo.store.history import Parents, common_ancestor, parents_reader
 from tfgrpo.store.records import Version
 from tfgrpo.store.store import Store
 
@@ -114,7 +115,7 @@ def mark(
     verdict: Verdict,
     why: str = "",
     *,
-    parents: bisect.Parents | None = None,
+    parents: Parents | None = None,
 ) -> Bisection:
     """Records what was found out about a version. Raises BisectError when it does not fit."""
     return _save(store, _with(store, load(store), version, verdict, why, parents))
@@ -132,34 +133,20 @@ def progress(
     bisection: Bisection,
     *,
     unknown: Collection[int] = (),
-    parents: bisect.Parents | None = None,
+    parents: Parents | None = None,
 ) -> Progress:
     """Returns where a search stands. `unknown` cannot be tried now, but is not skipped.
 
-    `parents`, from `parents_in`, spares who asks again and again from reading versions again.
+    `parents`, from `history.parents_reader`, spares a repeated caller the reading of versions.
     """
     if bisection.bad is None or not bisection.good:
         return Progress((), None, None)
-    parents = parents or parents_in(store)
+    parents = parents or parents_reader(store)
     among = bisect.suspects(parents, bisection.bad, bisection.good)
     if len(among) == 1:
         return Progress(tuple(among), None, among[0])
     untried = set(among) - bisection.skipped - set(unknown)
     return Progress(tuple(among), bisect.choose(parents, among, untried), None)
-
-
-def parents_in(store: Store) -> bisect.Parents:
-    """Returns the parents of versions by number, each version read once."""
-    known: dict[int, tuple[int, ...]] = {}
-
-    def parents(number: int) -> tuple[int, ...]:
-        if number not in known:
-            version = store.version(number)
-            both = (version.parent, version.merged)
-            known[number] = tuple(p for p in both if p is not None)
-        return known[number]
-
-    return parents
 
 
 def _with(
@@ -168,7 +155,7 @@ def _with(
     version: Version,
     verdict: Verdict,
     why: str,
-    parents: bisect.Parents | None = None,
+    parents: Parents | None = None,
 ) -> Bisection:
     _check(store, bisection, version, verdict, parents)
     found = Mark(version.number, verdict, why, time.time_ns() // 1000)
@@ -180,7 +167,7 @@ def _check(
     bisection: Bisection,
     version: Version,
     verdict: Verdict,
-    parents: bisect.Parents | None,
+    parents: Parents | None,
 ) -> None:
     bad, good = bisection.bad, bisection.good
     if bad is not None and good:
@@ -199,10 +186,8 @@ def _check(
 
 def _check_order(store: Store, bad: int, good: Sequence[int]) -> None:
     """A good version is to lie in the bad one's history: else it says nothing about what came."""
-    from tfgrpo.store.merge import merge_base
-
     for number in good:
-        base = merge_base(store, store.version(bad), store.version(number))
+        base = common_ancestor(store, store.version(bad), store.version(number))
         if base.number == bad:
             raise BisectError(
                 f"v{bad} is bad and in the history of v{number}, which is good",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tfgrpo.store import replay
-from tfgrpo.store.port import Port, lane_of, lane_start
+from tfgrpo.store.history import row_ranges
 from tfgrpo.store.records import REDACTED, Event, Experience, Version
 from tfgrpo.store.store import Store, event_of
 
@@ -29,7 +29,7 @@ def _blame(store: Store, version: Version) -> list[Blame]:
     live = replay.live_rows(store.port, version.position)
     events = replay.all_of(live, store.port.events_at(live))
     rows = {e.experience: e.row for e in events}
-    keeps = store.port.count_keeps(rows, history(store.port, version.position))
+    keeps = store.port.count_keeps(rows, row_ranges(store.port, version.position))
     versions = store.versions_of(live)
     return [
         Blame(
@@ -40,14 +40,3 @@ def _blame(store: Store, version: Version) -> list[Blame]:
         )
         for e in sorted(events, key=lambda e: e.birth or e.row)
     ]
-
-
-def history(port: Port, position: int) -> list[tuple[int, int]]:
-    """Returns the whole history up to a position as ranges (after, upto] of rows, oldest first."""
-    ranges = []
-    while True:
-        lane = lane_of(position)
-        ranges.append((lane_start(lane), position))
-        if lane == 0:
-            return ranges[::-1]
-        position = port.lane_base(lane)

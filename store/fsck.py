@@ -116,13 +116,12 @@ def _version(link: Link, rows: list[EventRow], digests: dict[int, bytes]) -> Ite
             yield Problem(f"event {row.row}", f"of {version.name}: its text has no seal")
         if row.evidence is not None and not _is_json(row.evidence):
             yield Problem(f"event {row.row}", f"of {version.name}: its evidence is no JSON")
-    parents = [p for p in (version.parent, version.merged) if p is not None]
-    for parent in parents:
+    for parent in version.parents:
         if parent not in digests:
             yield Problem(version.name, f"builds on v{parent}, which is not there before it")
     digest = version_digest(
         schema=link.schema,
-        parents=[digests[p] for p in parents if p in digests],
+        parents=[digests[p] for p in version.parents if p in digests],
         author=version.author,
         time=version.time,
         message=version.message,

@@ -9,12 +9,12 @@ same one on both sides because its id is, however much its text or place has cha
 from __future__ import annotations
 
 import difflib
-import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Literal, NamedTuple, TypeAlias
 
 from tfgrpo.store.errors import InvalidOperation, TfgrpoError
+from tfgrpo.store.history import common_ancestor
 from tfgrpo.store.records import Library, Operation, Version
 from tfgrpo.store.store import Store
 
@@ -129,26 +129,6 @@ def _hunks(a: Sequence[str], b: Sequence[str]) -> Iterable[tuple[int, int, Seque
             yield i, j, b[k:m]
 
 
-def merge_base(store: Store, a: Version, b: Version) -> Version:
-    """Returns the newest version that both have in their history. v0 is in every history."""
-    seen: dict[int, set[str]] = {a.number: {"a"}}
-    seen.setdefault(b.number, set()).add("b")
-    heap = [-number for number in seen]
-    heapq.heapify(heap)
-    while heap:
-        number = -heapq.heappop(heap)
-        if len(seen[number]) == 2:
-            return store.version(number)
-        version = store.version(number)
-        for parent in (version.parent, version.merged):
-            if parent is not None:
-                if parent not in seen:
-                    seen[parent] = set()
-                    heapq.heappush(heap, -parent)
-                seen[parent] |= seen[number]
-    raise AssertionError("v0 is in every history")
-
-
 def merge(
     store: Store,
     branch: str,
@@ -164,7 +144,7 @@ def merge(
     another process moved the branch meanwhile, with nothing recorded.
     """
     ours = store.tip(branch)
-    base = merge_base(store, ours, theirs)
+    base = common_ancestor(store, ours, theirs)
     if base.number == theirs.number:
         return ours
     if base.number == ours.number:

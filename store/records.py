@@ -65,6 +65,11 @@ class Version(NamedTuple):
     meta: Json
 
     @property
+    def parents(self) -> tuple[int, ...]:
+        """The numbers of its parents, the first one first; none for v0."""
+        return tuple([n for n in (self.parent, self.merged) if n is not None])
+
+    @property
     def name(self) -> str:
         """How people write it: `v12`."""
         return f"v{self.number}"

@@ -16,7 +16,8 @@ from contextlib import contextmanager
 from operator import itemgetter
 from typing import TypeVar
 
-from tfgrpo.store.port import Port, Shape, Step, lane_of, lane_start
+from tfgrpo.store.history import lanes
+from tfgrpo.store.port import Port, Shape, Step, lane_of
 from tfgrpo.store.records import REDACTED, Change, Experience, Library, Version
 from tfgrpo.store.row_checks import damaged
 
@@ -38,17 +39,13 @@ def segments(
     it, oldest first.
     """
     ranges: list[tuple[int, int]] = []
-    while True:
-        lane = lane_of(position)
-        start = lane_start(lane)
-        found = port.snapshot(start, position) if snapshots else None
-        if found is not None:
-            ranges.append((found[0], position))
-            return found[1], ranges[::-1]
-        ranges.append((start, position))
-        if lane == 0:
-            return [], ranges[::-1]
-        position = port.lane_base(lane)
+    for start, upto in lanes(port, position):
+        snapshot = port.snapshot(start, upto) if snapshots else None
+        if snapshot is not None:
+            ranges.append((snapshot[0], upto))
+            return snapshot[1], ranges[::-1]
+        ranges.append((start, upto))
+    return [], ranges[::-1]
 
 
 def fold(live: set[int], steps: Iterable[Step]) -> None:

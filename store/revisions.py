@@ -19,9 +19,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfgrpo.store.errors import AmbiguousRevision, InvalidName, UnknownRevision
+from tfgrpo.store.history import first_parents
 from tfgrpo.store.records import RefMove, Version
 
 if TYPE_CHECKING:
@@ -173,13 +175,6 @@ def run_of_history(store: Store, version: Version) -> str | None:
     return None
 
 
-def first_parents(store: Store, version: Version | None) -> Iterator[Version]:
-    """Yields a version and its first parents, newest first."""
-    while version is not None:
-        yield version
-        version = None if version.parent is None else store.version(version.parent)
-
-
 def _earlier(store: Store, base: str, ago: int) -> Version:
     moves = [move.version for move in moves_of(store, base)]
     if ago >= len(moves):
@@ -218,26 +213,24 @@ def moves_of(store: Store, base: str) -> Iterator[RefMove]:
 
 
 def _back(store: Store, version: Version, n: int) -> Version:
-    start = version
-    for _ in range(n):
-        if version.parent is None:
-            raise UnknownRevision(
-                f"{start.name}~{n} goes back before the first version",
-                hint=f"{start.name} has fewer than {n} ancestors",
-            )
-        version = store.version(version.parent)
-    return version
+    back = next(islice(first_parents(store, version), n, None), None)
+    if back is None:
+        raise UnknownRevision(
+            f"{version.name}~{n} goes back before the first version",
+            hint=f"{version.name} has fewer than {n} ancestors",
+        )
+    return back
 
 
 def _parent(store: Store, version: Version, n: int) -> Version:
-    parents = [p for p in (version.parent, version.merged) if p is not None]
     if n == 0:
         return version
-    if n > len(parents):
+    if n > len(version.parents):
         raise UnknownRevision(
-            f"{version.name} has {len(parents)} parents", hint=f"{version.name}^{n} names none"
+            f"{version.name} has {len(version.parents)} parents",
+            hint=f"{version.name}^{n} names none",
         )
-    return store.version(parents[n - 1])
+    return store.version(version.parents[n - 1])
 
 
 def _near(store: Store, base: str) -> str:

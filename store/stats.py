@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from tfgrpo.store.blame import history
+from tfgrpo.store.history import row_ranges
 from tfgrpo.store.records import OPS, Experience, Op, Version
 from tfgrpo.store.runs import Run
 from tfgrpo.store.store import Store
@@ -84,7 +84,7 @@ def stats(store: Store, version: Version) -> Stats:
 
 def _stats(store: Store, version: Version) -> Stats:
     port = store.port
-    ranges = history(port, version.position)
+    ranges = row_ranges(port, version.position)
     events: dict[Op, int] = dict.fromkeys(OPS, 0)
     for after, upto in ranges:
         for op, count in port.count_ops(after, upto).items():

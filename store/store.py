@@ -11,7 +11,6 @@ another for another thread. Reading is safe beside writers in other processes, w
 
 from __future__ import annotations
 
-import heapq
 import os
 import time as clock
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,7 +18,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from tfgrpo.store import protection, replay, revisions
+from tfgrpo.store import history, protection, replay, revisions
 from tfgrpo.store.default import open_port
 from tfgrpo.store.errors import (
     InvalidName,
@@ -198,28 +197,12 @@ class Store:
         this is called; versions are read one by one, so the first comes at once however long
         the history is.
         """
-        if isinstance(revision, Version):
-            return self._log(None, revision)
-        return self._log(*revisions.resolve_range(self, revision))
-
-    def _log(self, low: Version | None, high: Version) -> Iterator[Version]:
-        heap = [-high.number]
-        wanted = {high.number}
-        unwanted = set() if low is None else {low.number}
-        if low is not None and low.number not in wanted:
-            heapq.heappush(heap, -low.number)
-        while heap and (not unwanted or wanted - unwanted):
-            version = self.version(-heapq.heappop(heap))
-            drop = version.number in unwanted
-            parents = [p for p in (version.parent, version.merged) if p is not None]
-            for parent in parents:
-                if parent not in wanted and parent not in unwanted:
-                    heapq.heappush(heap, -parent)
-                (unwanted if drop else wanted).add(parent)
-            wanted.discard(version.number)
-            unwanted.discard(version.number)
-            if not drop:
-                yield version
+        low, high = (
+            (None, revision)
+            if isinstance(revision, Version)
+            else revisions.resolve_range(self, revision)
+        )
+        return history.ancestors(self, [high.number], [] if low is None else [low.number])
 
     def events(self, version: Version) -> tuple[Event, ...]:
         """Returns the events of one version, in order."""

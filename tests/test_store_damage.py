@@ -157,7 +157,7 @@ def shared() -> Iterator[Path]:
 AS_NOBODY = """
 import os, sys
 import difflib, json
-from tfgrpo.store import Operation, Store, StoreError, append, sqlite, standing  # while it may
+from tfgrpo.store import Operation, Store, StoreError, append, sqlite, tip_state  # while it may
 if os.getuid() == 0:
     os.setgid(65534); os.setuid(65534)
 try:
@@ -195,7 +195,7 @@ def test_a_read_only_folder_is_read_or_refused_with_a_hint(shared: Path) -> None
 
 FETCHED_AS_NOBODY = """
 import os, sys
-from tfgrpo import locations
+from tfgrpo.store.transfer import locations
 from tfgrpo.store import StoreError
 if os.getuid() == 0:
     os.setgid(65534); os.setuid(65534)

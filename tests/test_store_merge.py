@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from tfgrpo.store import Operation, Store, TfgrpoError, derived_id
 from tfgrpo.store.blame import blame
 from tfgrpo.store.fsck import fsck, repair
+from tfgrpo.store.history import common_ancestor
 from tfgrpo.store.merge import (
     MergeConflict,
     cherry_pick,
     merge,
-    merge_base,
     merge_words,
     revert,
     side,
@@ -60,7 +60,7 @@ def test_a_merge_joins_words_and_has_both_parents(store: Store) -> None:
     merged = merge(store, "main", web, message="m")
     assert texts(store, "main") == ["always count both days of a hire", "use whole hours"]
     assert (merged.parent, merged.merged) == (merged.number - 1, web.number)
-    assert merge_base(store, merged, web).number == web.number
+    assert common_ancestor(store, merged, web).number == web.number
     assert merge(store, "main", web, message="again").number == merged.number
 
 

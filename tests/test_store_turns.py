@@ -50,7 +50,7 @@ while versions < int(sys.argv[2]):
 HOLDER = """
 import sys
 from pathlib import Path
-from tfgrpo.store.sqlite.turns import Turns
+from tfgrpo.store.sqlite.writer_queue import Turns
 with Turns(Path(sys.argv[1])).turn():
     print("held", flush=True)
     sys.stdin.readline()
@@ -227,13 +227,13 @@ def test_a_fast_forward_does_not_forget_what_another_writer_just_committed(
     with Store.open(path) as store, Store.open(path) as other:
         store.create_branch("web")
         store.commit("web", [add("theirs")], message="m")
-        base = merges.merge_base
+        base = merges.common_ancestor
 
         def meanwhile(*versions: object) -> object:
             other.commit("main", [add("ours")], message="between the look and the move")
             return base(*versions)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(merges, "merge_base", meanwhile)
+        monkeypatch.setattr(merges, "common_ancestor", meanwhile)
         with pytest.raises(StaleVersion):
             merges.merge(store, "main", store.tip("web"), message="m")
         assert [e.text for e in store.library("main")] == ["ours"]

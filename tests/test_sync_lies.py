@@ -267,7 +267,7 @@ def test_a_file_that_is_no_bundle_is_refused(line: bytes, tmp_path: Path) -> Non
 FETCH = """
 import sys
 from pathlib import Path
-from tfgrpo import locations
+from tfgrpo.store.transfer import locations
 from tfgrpo.store import Store, sync
 print("ready", flush=True)
 with Store.open(sys.argv[1]) as store:
@@ -310,7 +310,7 @@ def test_a_fetch_killed_at_any_instant_leaves_the_store_as_it_was_or_done(
 
 PUSH = """
 import sys
-from tfgrpo import locations
+from tfgrpo.store.transfer import locations
 from tfgrpo.store import Operation, Store, TfgrpoError, sync
 me = sys.argv[3]
 with Store.open(sys.argv[1], author=me) as store:

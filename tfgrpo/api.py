@@ -8,8 +8,8 @@ from tfgrpo import domains
 from tfgrpo.domains.prompt_library import PromptLibrary
 from tfgrpo.rendering.render import AGENT_OBJECTIVE
 from tfgrpo.store.find import project_root
+from tfgrpo.store.history import first_parents
 from tfgrpo.store.records import Json, Version
-from tfgrpo.store.revisions import first_parents
 from tfgrpo.store.store import Store
 
 

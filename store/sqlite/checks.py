@@ -12,8 +12,8 @@ import json
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
-from tfgrpo.store.append import in_history
 from tfgrpo.store.checks import Problem, attempt
+from tfgrpo.store.history import contains_row
 from tfgrpo.store.port import LANE_BITS
 from tfgrpo.store.sqlite.file import schema
 
@@ -105,7 +105,7 @@ def _births(port: SqlitePort) -> Iterator[Problem]:
         """
     )
     for row, deleted in fresh:
-        if in_history(port, deleted, row):
+        if contains_row(port, deleted, row):
             yield Problem(f"event {row}", "takes back a deletion and does not say so")
 
 

@@ -10,7 +10,7 @@ from tfgrpo.store.errors import InvalidName, TransferError, UnknownRevision
 from tfgrpo.store.records import Version
 from tfgrpo.store.revisions import BRANCH, TAG
 from tfgrpo.store.store import ROOT, Store
-from tfgrpo.store.transfer.pack import Known, PackedVersion, exported, known, missing, parents
+from tfgrpo.store.transfer.pack import Known, PackedVersion, exported, known, missing
 from tfgrpo.store.transfer.receive import Received, verified
 from tfgrpo.store.transfer.wire import Header, Names, Pack, save
 
@@ -109,7 +109,7 @@ def create(
     inside = set(numbers)
     outside: dict[int, None] = {}
     for number in numbers:
-        for parent in parents(store.version(number)):
+        for parent in store.version(number).parents:
             if parent not in inside and parent != ROOT.number:
                 outside[parent] = None
     needs = {store.version(number).digest for number in outside}

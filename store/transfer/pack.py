@@ -8,13 +8,13 @@ parents', so none of them reads more than the history it is asked about.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import islice
 from typing import NamedTuple, TypeAlias
 
-from tfgrpo.store.errors import StoreError, TransferError
+from tfgrpo.store.errors import TransferError
+from tfgrpo.store.history import ancestors
 from tfgrpo.store.port import EventRow, Port, Redaction
 from tfgrpo.store.records import Op, Version
 
@@ -66,50 +66,6 @@ def known(port: Port, digests: Iterable[bytes]) -> set[bytes]:
     return {digest for digest in digests if find(port, digest) is not None}
 
 
-def parents(version: Version) -> list[int]:
-    """Returns the numbers of a version's parents, the first one first."""
-    return [number for number in (version.parent, version.merged) if number is not None]
-
-
-def walk(port: Port, tips: Iterable[int], stops: Iterable[int] = ()) -> Iterator[Version]:
-    """Yields the history of `tips` without that of `stops`, by version number, newest first."""
-    unwanted = dict.fromkeys(tips, False) | dict.fromkeys(stops, True)
-    heap = [-number for number in unwanted]
-    heapq.heapify(heap)
-    wanted = sum(not drop for drop in unwanted.values())
-    while wanted:
-        number = -heapq.heappop(heap)
-        drop = unwanted.pop(number)
-        wanted -= not drop
-        version = port.version(number)
-        if version is None:
-            raise StoreError(f"v{number} is missing", hint="`tfgrpo fsck` tells more")
-        for parent in parents(version):
-            if parent not in unwanted:
-                heapq.heappush(heap, -parent)
-                unwanted[parent] = drop
-                wanted += not drop
-            elif drop and not unwanted[parent]:
-                unwanted[parent] = True
-                wanted -= 1
-        if not drop:
-            yield version
-
-
-def among(port: Port, tips: Iterable[int], candidates: AbstractSet[int]) -> set[int]:
-    """Returns those of the candidates that are in the history of `tips`."""
-    found: set[int] = set()
-    if not candidates:
-        return found
-    oldest = min(candidates)
-    for version in walk(port, tips):
-        if version.number in candidates:
-            found.add(version.number)
-        if version.number <= oldest:
-            break
-    return found
-
-
 def history(port: Port, tips: Sequence[bytes], limit: int) -> list[Link]:
     """Returns the history of these digests, newest first, of at most `limit` versions.
 
@@ -118,8 +74,8 @@ def history(port: Port, tips: Sequence[bytes], limit: int) -> list[Link]:
     numbers = [here(port, digest).number for digest in tips]
     digests = _Digests(port)
     return [
-        (version.digest, tuple(digests[number] for number in parents(version)))
-        for version in islice(walk(port, numbers), limit)
+        (version.digest, tuple(digests[number] for number in version.parents))
+        for version in islice(ancestors(port, numbers), limit)
     ]
 
 
@@ -159,7 +115,7 @@ def missing(port: Port, wants: Sequence[bytes], stops: Sequence[bytes]) -> list[
     """
     tips = [here(port, digest).number for digest in wants]
     ends = [version.number for digest in stops if (version := find(port, digest)) is not None]
-    return [version.number for version in walk(port, tips, ends)][::-1]
+    return [version.number for version in ancestors(port, tips, ends)][::-1]
 
 
 def exported(port: Port, numbers: Iterable[int]) -> Iterator[PackedVersion]:
@@ -172,7 +128,7 @@ def exported(port: Port, numbers: Iterable[int]) -> Iterator[PackedVersion]:
         rows = port.events(version.position - version.events, version.position)
         yield PackedVersion(
             digest=version.digest,
-            parents=tuple(digests[parent] for parent in parents(version)),
+            parents=tuple(digests[parent] for parent in version.parents),
             schema=port.version_schema(number),
             author=version.author,
             time=version.time,

@@ -19,6 +19,7 @@ from typing import NamedTuple, Protocol
 from tfgrpo.store import merge as merges
 from tfgrpo.store import protection
 from tfgrpo.store.errors import InvalidName, PushRefused, TransferError, UnknownRevision
+from tfgrpo.store.history import contained
 from tfgrpo.store.merge import MergeConflict, Resolve
 from tfgrpo.store.records import Version
 from tfgrpo.store.revisions import BRANCH, HEAD, REMOTE, TAG, check_name
@@ -26,7 +27,6 @@ from tfgrpo.store.store import DEFAULT_BRANCH, Store
 from tfgrpo.store.transfer.pack import (
     Known,
     PackedVersion,
-    among,
     boundary,
     exported,
     find,
@@ -175,7 +175,7 @@ def allow(store: Store, kind: str, name: str, before: Version, after: Version) -
             f"tag {name} is there already, at {before.digest.hex()[:12]}",
             hint="choose another name, or --force to move it",
         )
-    if not among(store.port, [after.number], {before.number}):
+    if not contained(store.port, [after.number], {before.number}):
         raise PushRefused(
             f"{name} would not move forward: {before.digest.hex()[:12]} is not in its history",
             hint="`tfgrpo pull` first; --force moves it all the same",
@@ -413,7 +413,7 @@ def _tags(
         if TAG + tag not in asked and there.at.get(TAG + tag) != version.digest:
             open_tags[tag] = version
     numbers = {version.number for version in open_tags.values()}
-    inside = among(store.port, [tip.number for tip in tips], numbers)
+    inside = contained(store.port, [tip.number for tip in tips], numbers)
     along = {tag: v for tag, v in open_tags.items() if v.number in inside}
     moves = [
         NameMove(TAG + tag, None, v.digest) for tag, v in along.items() if TAG + tag not in there.at

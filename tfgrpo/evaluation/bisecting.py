@@ -16,6 +16,7 @@ from typing import NamedTuple, TypeAlias
 from tfgrpo import interchange
 from tfgrpo.store import bisection as searches
 from tfgrpo.store.bisection import BisectError, Mark, Progress, Verdict
+from tfgrpo.store.history import parents_reader
 from tfgrpo.store.records import Version
 from tfgrpo.store.store import Store
 
@@ -53,7 +54,7 @@ def run(
             hint="`tfgrpo bisect bad REV` and `tfgrpo bisect good REV` name them",
         )
     unknown: set[int] = set()
-    parents = searches.parents_in(store)
+    parents = parents_reader(store)
     while True:
         found = searches.progress(store, bisection, unknown=unknown, parents=parents)
         if found.next is None:

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from tfgrpo.interchange.records import Batch, Document, Item, UnreadableLibrary
 from tfgrpo.rendering.render import one_line
-from tfgrpo.store.blame import history
 from tfgrpo.store.canonical import derived_id
+from tfgrpo.store.history import row_ranges
 from tfgrpo.store.records import REDACTED, Json, Operation, Version
 from tfgrpo.store.store import Store
 
@@ -47,7 +47,7 @@ def plan(
     had before are put back as well.
     """
     library = store.library(revision)
-    ranges = history(store.port, library.version.position)
+    ranges = row_ranges(store.port, library.version.position)
     texts = {e.id: one_line(e.text) for e in library}
     there = set(texts.values())
     operations: list[Operation] = []

@@ -15,7 +15,7 @@ from tfgrpo.mirror import layout
 from tfgrpo.mirror.git import Git, MirrorError
 from tfgrpo.store.canonical import SALT_BYTES, canonical, derived_id, seal
 from tfgrpo.store.errors import InvalidName, TransferError
-from tfgrpo.store.merge import merge_base
+from tfgrpo.store.history import common_ancestor
 from tfgrpo.store.port import EVENT_SCHEMA, VERSION_SCHEMA
 from tfgrpo.store.records import REDACTED, Library, Op, Version
 from tfgrpo.store.revisions import BRANCH, TAG, check_name
@@ -180,7 +180,9 @@ class _Reader:
                 hint="put the file back there; experiences are deleted by their lines",
             )
         merged = [
-            other for other in others if merge_base(self._store, base, other).number != other.number
+            other
+            for other in others
+            if common_ancestor(self._store, base, other).number != other.number
         ]
         subject = commit.message.partition("\n")[0] or "(no message)"
         evidence = canonical({"source": layout.LIBRARY, "format": "git", "commit": commit.id})
@@ -278,10 +280,15 @@ def _names(
             unnamed.append(name)
             continue
         forward = kind == BRANCH and at is not None
-        if at is None or (forward and merge_base(store, store.version(at), version).number == at):
+        if at is None or (
+            forward and common_ancestor(store, store.version(at), version).number == at
+        ):
             moves.append((kind + name, version.number, None))
             moved.append((name, version))
-        elif merge_base(store, store.version(at), version).number != version.number or kind == TAG:
+        elif (
+            common_ancestor(store, store.version(at), version).number != version.number
+            or kind == TAG
+        ):
             apart.append((name, version))
     if moves:
         store.move_names(moves, "import git")

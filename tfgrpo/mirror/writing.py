@@ -8,6 +8,7 @@ from typing import IO, NamedTuple
 
 from tfgrpo.mirror import layout
 from tfgrpo.mirror.git import Git, MirrorError, update_refs
+from tfgrpo.store.history import ancestors
 from tfgrpo.store.records import Version
 from tfgrpo.store.revisions import BRANCH, TAG
 from tfgrpo.store.store import Store
@@ -91,22 +92,16 @@ def _wanted(store: Store, revision: str | None) -> tuple[list[int], dict[str, in
     names = {BRANCH + name: n for name, n in store.branches().items()}
     names |= {TAG + name: n for name, n in store.tags().items()}
     tips = set(names.values()) if revision is None else {store.resolve(revision).number}
-    found: set[int] = set()
-    ahead = list(tips)
-    while ahead:
-        number = ahead.pop()
-        if number not in found:
-            found.add(number)
-            version = store.version(number)
-            ahead += [p for p in (version.parent, version.merged) if p is not None]
-    names = {name: n for name, n in names.items() if n in found}
+    wanted = [version.number for version in ancestors(store, tips)][::-1]
+    inside = set(wanted)
+    names = {name: n for name, n in names.items() if n in inside}
     if not tips <= set(names.values()):
         version = store.resolve(revision or "HEAD")
         raise MirrorError(
             f"{version.name} has no branch or tag, by which git would know it",
             hint=f"`tfgrpo tag NAME {version.name}` gives it one",
         )
-    return sorted(found), names
+    return wanted, names
 
 
 def _ref_names(names: Mapping[str, int]) -> dict[str, int]:
@@ -237,8 +232,7 @@ class _Writer:
         The commit by hand that it was made of comes first, and takes its parent's place where it
         stands on that one itself.
         """
-        numbers = [n for n in (version.parent, version.merged) if n is not None]
-        names = [self._name(self._store.version(n)) for n in numbers]
+        names = [self._name(self._store.version(n)) for n in version.parents]
         if by_hand is None:
             return names
         kept = [n for n in names if n[0] == ":" or not self._git.is_ancestor(n, by_hand)]
@@ -250,8 +244,7 @@ class _Writer:
         port = self._store.port
         rows = list(port.events(version.position - version.events, version.position))
         self.redacted += sum(row.seal is not None and row.salt is None for row in rows)
-        numbers = [n for n in (version.parent, version.merged) if n is not None]
-        digests = [self._store.version(n).digest for n in numbers]
+        digests = [self._store.version(n).digest for n in version.parents]
         who = layout.ident(version.author, version.time)
         yield b"commit %s\nmark :%d\n" % (SCRATCH.encode(), mark)
         yield b"author %s\ncommitter %s\n" % (who, who)

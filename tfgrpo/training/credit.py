@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tfgrpo.store.history import first_parents
 from tfgrpo.store.records import Experience, Library, Version
-from tfgrpo.store.revisions import first_parents
 from tfgrpo.store.runs import Run
 from tfgrpo.store.store import Store
 from tfgrpo.training.dropout import Credit, Trial, estimate

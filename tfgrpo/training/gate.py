@@ -36,9 +36,9 @@ from tfgrpo.model.prices import Price
 from tfgrpo.settings import EvalSettings
 from tfgrpo.store.canonical import digest
 from tfgrpo.store.errors import UnknownRevision
+from tfgrpo.store.history import first_parents
 from tfgrpo.store.journal import Journal
 from tfgrpo.store.records import Json, Library, Operation, Version
-from tfgrpo.store.revisions import first_parents
 from tfgrpo.store.runs import Run, Score
 from tfgrpo.store.store import Store
 from tfgrpo.training.draft import Draft

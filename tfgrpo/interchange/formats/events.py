@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from tfgrpo.interchange.outgoing import Outgoing
 from tfgrpo.interchange.records import Batch, Content, Format, Source
 from tfgrpo.store.canonical import is_id
+from tfgrpo.store.history import first_parents
 from tfgrpo.store.records import OPS, Op, Operation
 
 HINT = "an object with version, op, experience, text, reason and evidence is expected"
@@ -69,12 +70,8 @@ def _operation(source: Source, number: int, row: dict[str, object]) -> Operation
 
 
 def write(out: Outgoing) -> Iterator[str]:
-    numbers = []
-    version = out.version
-    while version.parent is not None:
-        numbers.append(version.number)
-        version = out.store.version(version.parent)
-    for number in reversed(numbers):
+    numbers = [version.number for version in first_parents(out.store, out.version)]
+    for number in numbers[-2::-1]:  # all but v0, which has no event
         version = out.store.version(number)
         for event in out.store.events(version):
             row = {

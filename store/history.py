@@ -1,0 +1,158 @@
+"""Every walk over a history: first parents, ancestors, ranges, common ancestors, lanes of rows.
+
+A version's number is higher than its parents' in every store, so a walk that always takes the
+highest number left yields a history newest first, each version once, and reads no more of it
+than it is asked for. Row by row the first-parent history is a few ranges of consecutive rows
+(`port.py` says why).
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from tfgrpo.store.errors import StoreError
+from tfgrpo.store.port import lane_of, lane_start
+
+if TYPE_CHECKING:
+    from tfgrpo.store.port import Port
+    from tfgrpo.store.records import Version
+
+Parents: TypeAlias = Callable[[int], Sequence[int]]
+"""The numbers of a version's parents, which are lower than its own."""
+
+
+class Versions(Protocol):
+    """What reads versions by number: a store, or a port."""
+
+    def version(self, number: int) -> Version | None:
+        """Returns the version of that number."""
+
+
+def version_at(versions: Versions, number: int) -> Version:
+    """Returns a version that has to be there. Raises StoreError."""
+    version = versions.version(number)
+    if version is None:
+        raise StoreError(f"v{number} is missing", hint="`tfgrpo fsck` tells more")
+    return version
+
+
+def first_parents(versions: Versions, version: Version | None) -> Iterator[Version]:
+    """Yields a version and its first parents, newest first."""
+    while version is not None:
+        yield version
+        version = None if version.parent is None else version_at(versions, version.parent)
+
+
+def ancestors(
+    versions: Versions, tips: Iterable[int], without: Iterable[int] = ()
+) -> Iterator[Version]:
+    """Yields `tips` and their ancestors, newest first, but none that `without` has or is."""
+    version: Version | None = None
+
+    def parents(number: int) -> Sequence[int]:
+        nonlocal version
+        version = version_at(versions, number)
+        return version.parents
+
+    for _ in ancestor_numbers(parents, tips, without):
+        assert version is not None
+        yield version
+
+
+def ancestor_numbers(
+    parents: Parents, tips: Iterable[int], without: Iterable[int] = ()
+) -> Iterator[int]:
+    """Does what `ancestors` does for any history of numbers. Asks for the parents of a number
+    once, and of no number below the last that can be yielded."""
+    excluded = dict.fromkeys(tips, False) | dict.fromkeys(without, True)
+    heap = [-number for number in excluded]
+    heapq.heapify(heap)
+    included = sum(not drop for drop in excluded.values())
+    while included:
+        number = -heapq.heappop(heap)
+        drop = excluded.pop(number)
+        included -= not drop
+        for parent in parents(number):
+            if parent not in excluded:
+                heapq.heappush(heap, -parent)
+                excluded[parent] = drop
+                included += not drop
+            elif drop and not excluded[parent]:
+                excluded[parent] = True
+                included -= 1
+        if not drop:
+            yield number
+
+
+def contained(versions: Versions, tips: Iterable[int], candidates: AbstractSet[int]) -> set[int]:
+    """Returns those of the candidates that are in the history of `tips`."""
+    there: set[int] = set()
+    if not candidates:
+        return there
+    oldest = min(candidates)
+    for version in ancestors(versions, tips):
+        if version.number in candidates:
+            there.add(version.number)
+        if version.number <= oldest:
+            break
+    return there
+
+
+def common_ancestor(versions: Versions, a: Version, b: Version) -> Version:
+    """Returns the newest version that both have in their history. v0 is in every history."""
+    sides: dict[int, set[str]] = {a.number: {"a"}}
+    sides.setdefault(b.number, set()).add("b")
+    heap = [-number for number in sides]
+    heapq.heapify(heap)
+    while heap:
+        version = version_at(versions, -heapq.heappop(heap))
+        if len(sides[version.number]) == 2:
+            return version
+        for parent in version.parents:
+            if parent not in sides:
+                sides[parent] = set()
+                heapq.heappush(heap, -parent)
+            sides[parent] |= sides[version.number]
+    raise AssertionError("v0 is in every history")
+
+
+def parents_reader(versions: Versions) -> Parents:
+    """Returns the parents of versions by number, each version read once."""
+    known: dict[int, tuple[int, ...]] = {}
+
+    def parents(number: int) -> tuple[int, ...]:
+        if number not in known:
+            known[number] = version_at(versions, number).parents
+        return known[number]
+
+    return parents
+
+
+# rows:
+
+
+def lanes(port: Port, position: int) -> Iterator[tuple[int, int]]:
+    """Yields the first-parent history up to a position as ranges (after, upto] of rows, newest
+    first."""
+    while True:
+        lane = lane_of(position)
+        yield lane_start(lane), position
+        if lane == 0:
+            return
+        position = port.lane_base(lane)
+
+
+def row_ranges(port: Port, position: int) -> list[tuple[int, int]]:
+    """Returns the first-parent history up to a position as ranges of rows, oldest first."""
+    return list(lanes(port, position))[::-1]
+
+
+def contains_row(port: Port, row: int, position: int) -> bool:
+    """Returns whether the event at `row` is in the first-parent history up to `position`."""
+    for after, upto in lanes(port, position):
+        if after < row:
+            return row <= upto
+    return False
