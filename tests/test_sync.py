@@ -208,8 +208,7 @@ def test_a_clone_into_a_store_is_refused(team: Store, tmp_path: Path) -> None:
 CLONE = """
 import sys, time
 from pathlib import Path
-from tfgrpo.store.transfer import locations
-from tfgrpo.store import sync
+from tfgrpo.store.transfer import locations, sync
 def landed(*arguments, land=sync._land):
     done = land(*arguments)
     print("ready", flush=True)

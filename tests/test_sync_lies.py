@@ -267,8 +267,8 @@ def test_a_file_that_is_no_bundle_is_refused(line: bytes, tmp_path: Path) -> Non
 FETCH = """
 import sys
 from pathlib import Path
-from tfgrpo.store.transfer import locations
-from tfgrpo.store import Store, sync
+from tfgrpo.store.transfer import locations, sync
+from tfgrpo.store import Store
 print("ready", flush=True)
 with Store.open(sys.argv[1]) as store:
     with locations.source(locations.parse(sys.argv[2]), author="x") as source:
@@ -310,8 +310,8 @@ def test_a_fetch_killed_at_any_instant_leaves_the_store_as_it_was_or_done(
 
 PUSH = """
 import sys
-from tfgrpo.store.transfer import locations
-from tfgrpo.store import Operation, Store, TfgrpoError, sync
+from tfgrpo.store.transfer import locations, sync
+from tfgrpo.store import Operation, Store, TfgrpoError
 me = sys.argv[3]
 with Store.open(sys.argv[1], author=me) as store:
     print("ready", flush=True)
