@@ -17,7 +17,7 @@ from tfgrpo.store.bisection import BisectError, Bisection, Mark, Progress, Verdi
 
 COLOURS = {"good": "green", "bad": "red", "skip": "cyan"}
 
-json_option = click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Output JSON.")
 revisions = click.argument("revisions", nargs=-1, type=REVISION, metavar="[REVISION]...")
 
 

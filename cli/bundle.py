@@ -56,7 +56,7 @@ def create(app: App, file: Path, names: tuple[str, ...], since: str | None) -> N
 
 @bundle.command()
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
+@click.option("--json", "as_json", is_flag=True, help="Output JSON.")
 @pass_app
 def verify(app: App, file: Path, as_json: bool) -> None:
     """Recompute every seal and digest in FILE, and say whether this store could take it.
@@ -101,7 +101,7 @@ def verify(app: App, file: Path, as_json: bool) -> None:
 
 @bundle.command("list-heads")
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
+@click.option("--json", "as_json", is_flag=True, help="Output JSON.")
 def list_heads(file: Path, as_json: bool) -> None:
     """List the branches and tags in FILE, each with its version's digest.
 

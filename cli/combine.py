@@ -23,7 +23,7 @@ resolutions = (
     click.option("--theirs", "take", flag_value="theirs", help="Conflicts: take the other text."),
     click.option("--edit", "take", flag_value="edit", help="Conflicts: write each in $EDITOR."),
     click.option("-m", "--message", help="The version's message."),
-    click.option("--json", "as_json", is_flag=True, help="JSON for programs."),
+    click.option("--json", "as_json", is_flag=True, help="Output JSON."),
     force_option,
 )
 

@@ -18,7 +18,7 @@ COLOURS = {"helpful": "green", "harmful": "red", "inconclusive": None}
 
 @click.command()
 @click.argument("revision", default="HEAD", type=REVISION)
-@click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
+@click.option("--json", "as_json", is_flag=True, help="Output JSON.")
 @pass_app
 def credit(app: App, revision: str, as_json: bool) -> None:
     """Rank experiences by what their presence in the prompt did to the reward.

@@ -19,7 +19,7 @@ from tfgrpo.store.revisions import resolve_range
 @click.option("--stat", is_flag=True, help="Only how much changed.")
 @click.option("--name-only", is_flag=True, help="Only the ids of the experiences that changed.")
 @click.option("--exit-code", is_flag=True, help="Exit with 1 when the two differ.")
-@click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
+@click.option("--json", "as_json", is_flag=True, help="Output JSON.")
 @pass_app
 def diff(
     app: App,

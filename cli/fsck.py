@@ -25,7 +25,7 @@ def blamed(app: App) -> StoreError | None:
 
 @click.command()
 @click.option("--repair", is_flag=True, help="Make snapshots, indexes, triggers anew.")
-@click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
+@click.option("--json", "as_json", is_flag=True, help="Output JSON.")
 @pass_app
 def fsck(app: App, repair: bool, as_json: bool) -> None:
     """Check the whole store: every seal, digest, replay, snapshot, name and record.

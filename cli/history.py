@@ -17,7 +17,7 @@ from tfgrpo.store.store import Store
 if TYPE_CHECKING:
     from tfgrpo.training.credit import Credited
 
-json_option = click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Output JSON.")
 
 
 @click.command()

@@ -61,7 +61,7 @@ COMMANDS = {
     "remote": ("remote", "other stores: list, add, remove, set-url"),
     "bundle": ("bundle", "versions in a file: create, verify, list-heads"),
     "serve": ("serve", "answer a fetch or push over standard input"),
-    "model": ("model", "embedded models: list, get, serve, rm"),
+    "model": ("model", "local models: list, get, serve, rm"),
     "completion": ("completion", "print the shell's completion script"),
 }
 SECTIONS = (

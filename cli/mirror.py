@@ -25,7 +25,7 @@ def mirror() -> None:
 @mirror.command("git")
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @click.argument("revision", required=False, type=REVISION)
-@click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
+@click.option("--json", "as_json", is_flag=True, help="Output JSON.")
 @pass_app
 def git_(app: App, folder: Path, revision: str | None, as_json: bool) -> None:
     """Mirror the history into the git repository DIR: a commit for each version.

@@ -1,4 +1,4 @@
-"""`tfgrpo model`: the embedded models."""
+"""`tfgrpo model`: the local models."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @click.group(cls=Group)
 def model() -> None:
-    """Embedded models: small ones that run on this machine, without a key or a server.
+    """Local models: small ones that run on this machine, without a key or a server.
 
     Weights lie in the user's cache folder ($TFGRPO_MODELS names another), and are what their
     SHA-256 says they are wherever they came from. Use one with `--model local:NAME`.
@@ -29,7 +29,7 @@ def model() -> None:
 
 
 @model.command("list")
-@click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
+@click.option("--json", "as_json", is_flag=True, help="Output JSON.")
 def list_(as_json: bool) -> None:
     """List the models that can be had, and those that are here.
 

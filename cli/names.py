@@ -25,7 +25,7 @@ def naming(type: click.ParamType[str]) -> Callable[[Callable[..., Any]], Callabl
         ),
         click.option("--protect", type=type, help="Let nothing move it without --force."),
         click.option("--unprotect", type=type, help="Let it move again."),
-        click.option("--json", "as_json", is_flag=True, help="JSON for programs."),
+        click.option("--json", "as_json", is_flag=True, help="Output JSON."),
     )
 
     def added(command: Callable[..., Any]) -> Callable[..., Any]:

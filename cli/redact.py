@@ -26,7 +26,7 @@ from tfgrpo.store.redact import Plan, Redacted, Target
 @click.option("--dry-run", is_flag=True, help="Only show what would go.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @click.option("--finish", is_flag=True, help="Write the file anew after an interrupted redaction.")
-@click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
+@click.option("--json", "as_json", is_flag=True, help="Output JSON.")
 @force_option
 @pass_app
 def redact(

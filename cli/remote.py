@@ -29,7 +29,7 @@ def remote(ctx: click.Context) -> None:
 
 
 @remote.command("list")
-@click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
+@click.option("--json", "as_json", is_flag=True, help="Output JSON.")
 @pass_app
 def list_(app: App, as_json: bool) -> None:
     """List remotes, where they are, and where their branches were last seen.

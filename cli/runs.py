@@ -18,7 +18,7 @@ from tfgrpo.training.run_report import Account, account, versions_of
 
 @click.command()
 @click.argument("name", required=False, type=RUN)
-@click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
+@click.option("--json", "as_json", is_flag=True, help="Output JSON.")
 @pass_app
 def runs(app: App, name: str | None, as_json: bool) -> None:
     """List training runs, or show one: its settings, its steps, and what it spent.

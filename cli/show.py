@@ -17,7 +17,7 @@ from tfgrpo.training.run_report import Mishap, mishaps
 
 @click.command()
 @click.argument("what", default="HEAD", type=WHAT)
-@click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
+@click.option("--json", "as_json", is_flag=True, help="Output JSON.")
 @pass_app
 def show(app: App, what: str, as_json: bool) -> None:
     """Show a version with its events, their reasons and evidence, and the library it makes.

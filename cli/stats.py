@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="How many experiences to list of each kind.",
 )
-@click.option("--json", "as_json", is_flag=True, help="JSON for programs; all experiences.")
+@click.option("--json", "as_json", is_flag=True, help="Output JSON, with every experience.")
 @pass_app
 def stats(app: App, revision: str, number: int, as_json: bool) -> None:
     """Show how much a library's history holds, what changes in it, and what is confirmed.

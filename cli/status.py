@@ -13,7 +13,7 @@ from tfgrpo.training.run_report import account
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
+@click.option("--json", "as_json", is_flag=True, help="Output JSON.")
 @pass_app
 def status(app: App, as_json: bool) -> None:
     """Show where HEAD is, whether its branch is protected, what the library holds, and which

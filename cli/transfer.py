@@ -75,7 +75,7 @@ def export(
 )
 @click.option("-m", "--message", help="The version's message.")
 @click.option("--again", is_flag=True, help="Put back texts that were changed or deleted since.")
-@click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
+@click.option("--json", "as_json", is_flag=True, help="Output JSON.")
 @force_option
 @pass_app
 def import_(

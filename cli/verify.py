@@ -47,7 +47,7 @@ SHOWN = 28
 @click.option("--model", help="Asked by a domain that judges with a model.")
 @click.option("--base-url", help="Its endpoint.")
 @click.option("--api-key-env", help="The environment variable that holds its key.")
-@click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
+@click.option("--json", "as_json", is_flag=True, help="Output JSON.")
 @pass_app
 def verify(
     app: App,

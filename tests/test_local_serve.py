@@ -1,4 +1,4 @@
-"""Serving an embedded model: it is ready or there is a reason, and no child stays behind.
+"""Serving a local model: it is ready or there is a reason, and no child stays behind.
 
 Most tests put a tiny stand-in in the engine's place: it takes the same options, ends
 with its parent by the same code, and says the same line when it listens. The tests

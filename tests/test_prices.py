@@ -10,7 +10,7 @@ import pytest
 from tfgrpo.model.prices import FREE, Price, PriceInvalid, find
 
 
-def test_prices_of_the_settings_file_win_and_an_embedded_model_is_free() -> None:
+def test_prices_of_the_settings_file_win_and_a_local_model_is_free() -> None:
     prices: dict[str, Any] = {
         "m": {"prompt": 0.27, "completion": 1, "cached": 0.07},
         "gpt-4o-mini": {"prompt": 1, "completion": 2},

@@ -76,7 +76,7 @@ def opened(
 
 
 def check(models: ModelSettings, environment: Mapping[str, str]) -> None:
-    """Raises what `opened` would raise for a missing key or an unknown embedded model."""
+    """Raises what `opened` would raise for a missing key or an unknown local model."""
     from tfgrpo.local.registry import find
 
     for model, base_url, key_env in (
@@ -126,13 +126,13 @@ def api_key(environment: Mapping[str, str], name: str | None, *, needed: bool) -
         raise EndpointError(
             "no API key",
             hint="set OPENAI_API_KEY or TFGRPO_API_KEY, name a server with --base-url, "
-            "or use an embedded model: --model local:qwen2.5-coder-1.5b",
+            "or use a local model: --model local:qwen2.5-coder-1.5b",
         )
     return None
 
 
 def model_cache(environment: Mapping[str, str]) -> ModelCache:
-    """Returns where the weights of embedded models are kept."""
+    """Returns where the weights of local models are kept."""
     from tfgrpo.local.cache import ModelCache
 
     named = environment.get(MODELS_FOLDER)

@@ -1,4 +1,4 @@
-"""What can go wrong with an embedded model, told with a way out where there is one."""
+"""What can go wrong with a local model, told with a way out where there is one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tfgrpo.store.errors import TfgrpoError
 
 
 class LocalModelError(TfgrpoError):
-    """An embedded model cannot be found, fetched, stored or served."""
+    """A local model cannot be found, fetched, stored or served."""
 
 
 class SourceUnavailable(LocalModelError):

@@ -1,4 +1,4 @@
-"""The embedded models: small, freely licensed, and pinned by digest.
+"""The local models: small, freely licensed, and pinned by digest.
 
 Weights are data. What is trusted is the SHA-256 of the whole file, never the place
 it came from, so one model may name several places: the hub of models, where there
@@ -86,4 +86,4 @@ def find(name: str) -> LocalModel:
         return model
     near = difflib.get_close_matches(name.strip().lower(), MODELS, n=2, cutoff=0.4)
     hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(MODELS)}"
-    raise LocalModelError(f"no embedded model is called {name!r}", hint=hint)
+    raise LocalModelError(f"no local model is called {name!r}", hint=hint)

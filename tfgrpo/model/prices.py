@@ -49,7 +49,7 @@ FREE = Price(0.0, 0.0)
 
 
 def find(model: str, base_url: str | None, prices: Mapping[str, Any]) -> Price | None:
-    """Returns what a model costs at an address: nothing if it is embedded, None if not known.
+    """Returns what a model costs at an address: nothing if it is local, None if not known.
 
     `prices` is the settings file's table: `"name" = {prompt = 0.27, completion = 1.10, cached =
     0.07}` in US dollars for a million tokens. `base_url` None means the client's own default.

@@ -1,6 +1,6 @@
-"""Bad weather: an endpoint may fail in any way, and a run finishes or stops with a clear account.
+"""Failures and retries: whatever an endpoint does, a run finishes or stops with a clear account.
 
-`weather.py` has the faults. Pauses are cut short here, for what is promised is not how long
+`faults.py` has the faults. Pauses are cut short here, for what is promised is not how long
 they are.
 """
 
@@ -22,10 +22,10 @@ from typing import Any
 
 import pytest
 from conftest import Cli
+from faults import LASTING, TRANSIENT, Storm
 from scripted import Reply, ScriptedEndpoint, opened_calls, restless, write_problems
 from test_cli_training import SMALL, start, wait_for
 from test_training import LONG, UID, Desk, libraries, steps
-from weather import LASTING, TRANSIENT, Storm
 
 from tfgrpo.domains.verifier import Verifier
 from tfgrpo.model.client import Calls
@@ -253,7 +253,7 @@ def test_an_outage_that_ends_is_waited_out(tmp_path: Path) -> None:
 
 # whole runs:
 
-Weather = Callable[[Any], Any]
+Script = Callable[[Any], Any]
 
 
 def trained(folder: Path, verifier: Verifier, script: Any, **more: Any) -> Desk:

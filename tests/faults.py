@@ -1,4 +1,4 @@
-"""Faults that an endpoint may have, and scripts that have them: for tests of bad weather."""
+"""The faults that an endpoint may have, and scripts that have them."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ LASTING: Mapping[str, Fault] = {
 
 
 class Storm:
-    """A script in bad weather: a share of the requests meets faults before it is answered.
+    """A script at a faulty endpoint: a share of the requests meets faults before it is answered.
 
     Which ones follows from the request alone, at most two in a row (one stall, which lasts).
     `answered` counts real answers by request, `met` the faults by kind.
