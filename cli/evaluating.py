@@ -41,7 +41,7 @@ FROM_RUN = (
 
 def warn_of_leaks(app: App, version: Version, dataset: Sequence[Problem]) -> None:
     """Says which of these problems the library was trained on, or that this cannot be told."""
-    from tfgrpo.data.leakage import told_leaks
+    from tfgrpo.data.leakage import describe_leaks
     from tfgrpo.data.problems import without
     from tfgrpo.data.readers import DatasetError
     from tfgrpo.settings import TrainSettings
@@ -65,7 +65,7 @@ def warn_of_leaks(app: App, version: Version, dataset: Sequence[Problem]) -> Non
     except DatasetError as error:
         options.warn([f"cannot tell whether these problems were trained on: {error}"])
         return
-    options.warn(told_leaks(training, dataset, data))
+    options.warn(describe_leaks(training, dataset, data))
 
 
 def settings_of(

@@ -45,7 +45,7 @@ def checked(
             skip = asked.skip_unverifiable
             found[kind], ids = options.verifiable(found[kind], named, domain, skip=skip)
             skipped |= {kind: ids} if ids else {}
-            options.warn(leakage.told_leaks(dataset, found[kind], asked.data))
+            options.warn(leakage.describe_leaks(dataset, found[kind], asked.data))
     if asked.sealed:
         digest = problems.digest(found["sealed"])
         others = {problems.digest(found[kind]) for kind in ("heldout", "gate") if found[kind]}

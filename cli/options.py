@@ -125,7 +125,7 @@ def verifiable(
     Raises DatasetError where there are such and `skip` does not allow to leave them out.
     """
     from tfgrpo.data.problems import without
-    from tfgrpo.domains.verifier import check_golds, objected
+    from tfgrpo.domains.verifier import check_golds, describe_objection
 
     found = check_golds(dataset, named, domain, skip=skip)
     if not found:
@@ -133,7 +133,7 @@ def verifiable(
     ids = tuple(problem.id for problem, _ in found)
     some = ", ".join(ids[:8]) + (", …" if len(ids) > 8 else "")
     told = f"{named}: {len(ids)} of {len(dataset):,} problems left out, as they cannot be judged"
-    warn([f"{told}: {some} ({objected(*found[0])})"])
+    warn([f"{told}: {some} ({describe_objection(*found[0])})"])
     return without(dataset, ids), ids
 
 

@@ -222,7 +222,7 @@ def _begin(
         domain.problems(asked.data, asked.fields), asked.data, domain, skip=asked.skip_unverifiable
     )
     options.tell_sandbox(asked)
-    options.warn(leakage.told_duplicates(dataset, asked.data))
+    options.warn(leakage.describe_duplicates(dataset, asked.data))
     others, left_out = heldout.checked(app, asked, domain, dataset)
     for prompt in PROMPTS:
         domain.template(prompt, Path(asked.prompts) if asked.prompts else None)

@@ -76,16 +76,16 @@ def verify(
     """
     from tfgrpo.evaluation.verifier_cases import agreement, read_cases
 
-    found = options.domain(app, domain)
+    judging_domain = options.domain(app, domain)
     named = options.flags({"fields": fields}).get("fields")
-    cases = read_cases(file, found, named, answers=answers, pattern=pattern)
-    judged = _judged(app, cases, found, timeout, config, model)
+    cases = read_cases(file, judging_domain, named, answers=answers, pattern=pattern)
+    judged = _judged(app, cases, judging_domain, timeout, config, model)
     right, known = agreement(judged)
     if as_json:
         text.emit_json(
             {
                 "file": str(file),
-                "domain": found.name,
+                "domain": judging_domain.name,
                 "cases": len(judged),
                 "verdicts": _counts(judged),
                 "agreement": [right, known] if known else None,
@@ -93,7 +93,7 @@ def verify(
             }
         )
         return
-    click.echo(f"{file}: {text.plural(len(judged), 'case')}, domain {found.name}")
+    click.echo(f"{file}: {text.plural(len(judged), 'case')}, domain {judging_domain.name}")
     click.echo("  " + ", ".join(f"{count} {word}" for word, count in _counts(judged).items()))
     if known:
         click.echo(f"  agreement {right} of {known} ({100 * right / known:.1f} %)")
@@ -153,7 +153,7 @@ def _counts(judged: Sequence[JudgedCase]) -> dict[str, int]:
 
 
 def _json(case: JudgedCase) -> dict[str, Any]:
-    told: dict[str, Any] = {
+    record: dict[str, Any] = {
         "id": case.case.problem.id,
         "reward": case.verdict.reward,
         "verdict": case.word,
@@ -161,10 +161,10 @@ def _json(case: JudgedCase) -> dict[str, Any]:
         "reason": case.verdict.reason,
     }
     if case.verdict.details:
-        told["details"] = dict(case.verdict.details)
+        record["details"] = dict(case.verdict.details)
     if case.case.known:
-        told |= {"expected": case.case.expected, "agrees": case.agrees}
-    return told
+        record |= {"expected": case.case.expected, "agrees": case.agrees}
+    return record
 
 
 def _table(judged: Sequence[JudgedCase], known: bool) -> Iterator[str]:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted import ScriptedEndpoint
 
-from tfgrpo.data.leakage import duplicates, leaks, told_duplicates, told_leaks
+from tfgrpo.data.leakage import describe_duplicates, describe_leaks, duplicates, leaks
 from tfgrpo.data.problems import Problem
 
 LONG = (
@@ -40,10 +40,10 @@ def test_equal_texts_are_found_whatever_their_case_blanks_and_stops() -> None:
 
 def test_duplicates_and_conflicting_answers_are_told_in_a_line_each() -> None:
     found = [problem("a", "q"), problem("b", "q", "2"), problem("c", "r"), problem("d", "r")]
-    first, second = told_duplicates(found, "d.jsonl")
+    first, second = describe_duplicates(found, "d.jsonl")
     assert first == "d.jsonl: 2 problems in it more than once (a = b, c = d)"
     assert second == "d.jsonl: 1 of them with answers that differ, as a and b: 1 and 2"
-    assert told_duplicates(found[:1], "d.jsonl") == []
+    assert describe_duplicates(found[:1], "d.jsonl") == []
 
 
 def test_a_problem_that_was_trained_on_is_a_leak_equal_or_nearly() -> None:
@@ -60,7 +60,7 @@ def test_a_problem_that_was_trained_on_is_a_leak_equal_or_nearly() -> None:
     assert [(leak.evaluation, leak.training) for leak in found] == [("same", "t"), ("near", "t")]
     assert found[0].likeness == 100
     assert 90 <= found[1].likeness < 100
-    (line,) = told_leaks(training, evaluation, "train.jsonl")
+    (line,) = describe_leaks(training, evaluation, "train.jsonl")
     assert line.endswith(
         "2 of 4 evaluation problems are in train.jsonl too, 1 of them nearly "
         "(same = t, near = t): figures on them show memory"
@@ -73,10 +73,10 @@ def test_a_leak_with_another_answer_is_told_as_less_of_one() -> None:
     near = problem("near", text.replace("How many", "how many,"), "2")
     (found,) = leaks(training, [near])
     assert not found.same_answer
-    (line,) = told_leaks(training, [near], "t.jsonl")
+    (line,) = describe_leaks(training, [near], "t.jsonl")
     assert line.endswith("1 with another answer (near = t): figures on them may show memory")
     both = [near, problem("same", text)]
-    (line,) = told_leaks(training, both, "t.jsonl")
+    (line,) = describe_leaks(training, both, "t.jsonl")
     assert "1 with another answer (near = t, same = t): figures on them show memory" in line
 
 

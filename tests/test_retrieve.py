@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripted import LESSON, ScriptedEndpoint, stage
 
-from tfgrpo.rendering import render
+from tfgrpo.domains.prompt_library import PromptLibrary
 from tfgrpo.rendering.render import prompt_text
 from tfgrpo.rendering.retrieve import index, relevant
 from tfgrpo.store import ROOT, Experience, Operation, Store
@@ -74,7 +74,7 @@ def test_any_problem_gets_just_so_many_and_always_the_same(text: str, top_k: int
 
 
 def test_python_gets_the_whole_library_unless_it_asks_for_a_part() -> None:
-    library = render.Library(LIBRARY)
+    library = PromptLibrary(LIBRARY)
     assert library.prompt() == prompt_text(LIBRARY)
     question = "How many sheets are in three reams?"
     assert library.prompt(question, top_k=2) == prompt_text(relevant(LIBRARY, question, 2))

@@ -506,7 +506,7 @@ def test_two_problems_with_one_question_are_two_judgements(
         found = []
         for id in ("p", "q", "p"):
             context = Context(Problem(id, "?"), (), calls, calls, verifier, Sampling(), 0, (0, id))
-            found.append((await judging.question(context, "same", "same?")).why)
+            found.append((await judging.ask_question(context, "same", "same?")).why)
         return found
 
     with ScriptedEndpoint(script) as server, opened_calls(tmp_path, server.base_url) as calls:

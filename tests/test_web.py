@@ -122,7 +122,7 @@ def test_no_answer_is_wrong_without_asking(tmp_path: Path, verifier: Verifier) -
     ],
 )
 def test_what_counts_as_the_same_words(one: str, other: str, same: bool) -> None:
-    assert (web.plain(one) == web.plain(other)) == same
+    assert (web.normalize(one) == web.normalize(other)) == same
 
 
 def test_questions_of_the_usual_formats_load(tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_questions_of_the_usual_formats_load(tmp_path: Path) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     problems = domains.find("web").problems(str(path))
     assert [p.problem for p in problems] == ["Q1", "Q2", "Q3"]
-    assert [web.golds(p) for p in problems] == [("A1",), ("A2",), ("A3", "B3")]
+    assert [web.ground_truths(p) for p in problems] == [("A1",), ("A2",), ("A3", "B3")]
     assert web.check(Problem("p", "?")) == "there is none"
     assert {"webwalkerqa", "afm-web"} <= set(datasets.KNOWN)
 

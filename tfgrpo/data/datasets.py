@@ -95,26 +95,26 @@ def load(
     """
     spec = parse(name)
     rows = hub_rows(spec.source) if spec.on_hub else _file_rows(spec.source)
-    found = problems.of_rows(rows, spec.source, fields, extra=extra, ground_truth=ground_truth)
-    return sample(found, spec)
+    loaded = problems.of_rows(rows, spec.source, fields, extra=extra, ground_truth=ground_truth)
+    return sample(loaded, spec)
 
 
-def sample(found: tuple[Problem, ...], spec: DatasetSpec) -> tuple[Problem, ...]:
+def sample(loaded: tuple[Problem, ...], spec: DatasetSpec) -> tuple[Problem, ...]:
     """Returns the problems that a name asks for, in the order of the dataset.
 
     Raises DatasetError when there are not as many.
     """
     if spec.count is None:
-        return found
-    if not 0 < spec.count <= len(found):
+        return loaded
+    if not 0 < spec.count <= len(loaded):
         raise DatasetError(
-            f"{spec.source} has {len(found)} problems, not {spec.count}",
-            hint=f"write {spec.source}:{len(found)} or less",
+            f"{spec.source} has {len(loaded)} problems, not {spec.count}",
+            hint=f"write {spec.source}:{len(loaded)} or less",
         )
     if spec.seed is None:
-        return found[: spec.count]
-    chosen = random.Random(f"tfgrpo/{spec.seed}").sample(range(len(found)), spec.count)
-    return tuple(found[i] for i in sorted(chosen))
+        return loaded[: spec.count]
+    chosen = random.Random(f"tfgrpo/{spec.seed}").sample(range(len(loaded)), spec.count)
+    return tuple(loaded[i] for i in sorted(chosen))
 
 
 def hub_rows(name: str) -> Iterator[Row]:
@@ -132,9 +132,9 @@ def hub_rows(name: str) -> Iterator[Row]:
     try:
         rows = datasets.load_dataset(repository, configuration, split=split or usual)
     except Exception as error:  # of many kinds: the network's, the hub's, a split's that is not
-        told = " ".join(str(error).split())[:200]
+        message = " ".join(str(error).split())[:200]
         raise DatasetError(
-            f"cannot get {name} ({repository}) from the Hugging Face hub: {told}",
+            f"cannot get {name} ({repository}) from the Hugging Face hub: {message}",
             hint="without a network, name a file: JSONL, JSON, CSV or parquet",
         ) from error
     for number, row in enumerate(rows, 1):

@@ -57,15 +57,15 @@ def plain(text: str) -> str:
 
 def duplicates(problems: Sequence[Problem]) -> list[Duplicate]:
     """Returns the problems whose text stands more than once, in the order of the dataset."""
-    found: dict[str, list[Problem]] = defaultdict(list)
+    by_text: dict[str, list[Problem]] = defaultdict(list)
     for problem in problems:
-        found[_key(problem)].append(problem)
+        by_text[_key(problem)].append(problem)
     return [
         Duplicate(
             tuple(p.id for p in same),
             tuple(dict.fromkeys(" ".join(p.answer.split()) for p in same)),
         )
-        for same in found.values()
+        for same in by_text.values()
         if len(same) > 1
     ]
 
@@ -82,11 +82,11 @@ def leaks(training: Sequence[Problem], evaluation: Sequence[Problem]) -> list[Le
         equal[_key(problem)] = problem
     texts = [plain(problem.problem) for problem in training]
     shared = _shared(texts, [plain(problem.problem) for problem in evaluation])
-    found = []
+    leaked = []
     for number, problem in enumerate(evaluation):
-        there = equal.get(_key(problem))
-        if there is not None:
-            found.append(Leak(problem.id, there.id, 100.0, _same_answer(problem, there)))
+        twin = equal.get(_key(problem))
+        if twin is not None:
+            leaked.append(Leak(problem.id, twin.id, 100.0, _same_answer(problem, twin)))
             continue
         text, numbers = plain(problem.problem), _numbers(problem.problem)
         nearest = max(
@@ -98,20 +98,20 @@ def leaks(training: Sequence[Problem], evaluation: Sequence[Problem]) -> list[Le
             default=(0.0, 0),
         )
         if nearest[0]:
-            there = training[-nearest[1]]
-            likeness, same = min(nearest[0], 99.9), _same_answer(problem, there)
-            found.append(Leak(problem.id, there.id, likeness, same))
-    return found
+            twin = training[-nearest[1]]
+            likeness, same = min(nearest[0], 99.9), _same_answer(problem, twin)
+            leaked.append(Leak(problem.id, twin.id, likeness, same))
+    return leaked
 
 
-def told_duplicates(problems: Sequence[Problem], name: str) -> list[str]:
+def describe_duplicates(problems: Sequence[Problem], name: str) -> list[str]:
     """Returns what a person should know about duplicates in a dataset; nothing if all is well."""
-    found = duplicates(problems)
-    conflicting = [d for d in found if d.conflicting]
+    repeated = duplicates(problems)
+    conflicting = [d for d in repeated if d.conflicting]
     lines = []
-    if found:
-        count = f"{len(found)} problem{'s' if len(found) > 1 else ''}"
-        lines.append(f"{name}: {count} in it more than once ({_listed(d.ids for d in found)})")
+    if repeated:
+        count = f"{len(repeated)} problem{'s' if len(repeated) > 1 else ''}"
+        lines.append(f"{name}: {count} in it more than once ({_listed(d.ids for d in repeated)})")
     if conflicting:
         lines.append(
             f"{name}: {len(conflicting)} of them with answers that differ, as "
@@ -120,7 +120,9 @@ def told_duplicates(problems: Sequence[Problem], name: str) -> list[str]:
     return lines
 
 
-def told_leaks(training: Sequence[Problem], evaluation: Sequence[Problem], name: str) -> list[str]:
+def describe_leaks(
+    training: Sequence[Problem], evaluation: Sequence[Problem], name: str
+) -> list[str]:
     """Returns what a person should know before trusting a figure; nothing if all is well.
 
     `name` is what the training data is called.
@@ -140,8 +142,8 @@ def told_leaks(training: Sequence[Problem], evaluation: Sequence[Problem], name:
 
 
 def _listed(groups: Iterable[tuple[str, ...]], most: int = 3) -> str:
-    found = [" = ".join(group[:3]) for group in groups]
-    return ", ".join(found[:most]) + (", …" if len(found) > most else "")
+    shown = [" = ".join(group[:3]) for group in groups]
+    return ", ".join(shown[:most]) + (", …" if len(shown) > most else "")
 
 
 def _key(problem: Problem) -> str:
@@ -176,8 +178,8 @@ def _shared(training: Sequence[str], evaluation: Sequence[str]) -> Callable[[int
 
     def most(number: int) -> list[int]:
         least = SHARED * sizes[number]
-        found = [(-n, other) for other, n in hits[number].items() if n >= least]
-        return [other for _, other in sorted(found)[:CANDIDATES]]
+        ranked = [(-n, other) for other, n in hits[number].items() if n >= least]
+        return [other for _, other in sorted(ranked)[:CANDIDATES]]
 
     return most
 

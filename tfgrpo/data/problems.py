@@ -139,28 +139,28 @@ def batches(
 def _problem(
     row: Row, names: Mapping[str, str], usual: Mapping[str, Sequence[str]], ground_truth: bool
 ) -> Problem:
-    found: dict[str, object] = {}
-    for name, theirs in names.items():
-        candidates = [_field(row.fields, name) for name in (theirs, *usual.get(name, ()))]
+    raw: dict[str, object] = {}
+    for name, their_name in names.items():
+        candidates = [_field(row.fields, name) for name in (their_name, *usual.get(name, ()))]
         present = (value for value in candidates if value is not MISSING and value is not None)
-        found[name] = next(present, candidates[0])
-    messages = _messages(found["problem"])
+        raw[name] = next(present, candidates[0])
+    messages = _messages(raw["problem"])
     values = {}
     for name in ("problem", "answer"):
-        value = found[name]
+        value = raw[name]
         if name == "problem" and messages:
             value = "\n\n".join(f"{role}: {content}" for role, content in messages)
             if len(messages) == 1 and messages[0][0] == "user":  # a question like any other
                 value, messages = messages[0][1], ()
-        said = _said(value)
-        values[name] = FINAL.sub("", said) if name == "answer" else said
+        text = _as_text(value)
+        values[name] = FINAL.sub("", text) if name == "answer" else text
         if not values[name] and (name == "problem" or ground_truth):
-            raise _lacking(row, name, names[name], value)
-    given = found["id"]
+            raise _missing_field(row, name, names[name], value)
+    given = raw["id"]
     nameless = given is MISSING or given is None or (isinstance(given, str) and not given.strip())
     id = f"line-{row.number}" if nameless else str(given)
     meta = {
-        name: value for name, value in found.items() if name not in FIELDS and value is not MISSING
+        name: value for name, value in raw.items() if name not in FIELDS and value is not MISSING
     }
     for name, value in meta.items():
         try:
@@ -172,7 +172,7 @@ def _problem(
     return Problem(id, values["problem"], values["answer"], messages, meta)
 
 
-def _said(value: object) -> str:
+def _as_text(value: object) -> str:
     """Returns a text, or a number as text; nothing for what is neither."""
     if isinstance(value, float) and not math.isfinite(value):
         return ""  # what tables of numbers have where there is none
@@ -181,16 +181,16 @@ def _said(value: object) -> str:
     return str(value).strip()
 
 
-def _lacking(row: Row, name: str, theirs: str, value: object) -> DatasetError:
+def _missing_field(row: Row, name: str, their_name: str, value: object) -> DatasetError:
     if value in (MISSING, None, ""):
         return DatasetError(
-            f"{row.where}: no {theirs!r}",
+            f"{row.where}: no {their_name!r}",
             hint=f"the row has {', '.join(map(str, row.fields)) or 'nothing'}; "
             f"map one with --field {name}=NAME",
         )
     messages = f", or chat messages whose role is {', '.join(ROLES)}" if name == "problem" else ""
     return DatasetError(
-        f"{row.where}: {theirs!r} cannot be used: {value!r}"[:200],
+        f"{row.where}: {their_name!r} cannot be used: {value!r}"[:200],
         hint=f"a text or a number is expected{messages}",
     )
 

@@ -74,16 +74,16 @@ def _jsonl(path: Path, content: str | None = None) -> Iterator[Row]:
 def _json(path: Path) -> Iterator[Row]:
     content = text(path)
     try:
-        found = json.loads(content)
+        rows = json.loads(content)
     except (ValueError, RecursionError):
         yield from _jsonl(path, content)  # many a file of lines is called .json
         return
-    if isinstance(found, dict):
-        lists = [value for value in found.values() if isinstance(value, list)]
-        found = lists[0] if len(lists) == 1 else [found]
-    if not isinstance(found, list):
+    if isinstance(rows, dict):
+        lists = [value for value in rows.values() if isinstance(value, list)]
+        rows = lists[0] if len(lists) == 1 else [rows]
+    if not isinstance(rows, list):
         raise DatasetError(f"{path} is no list of objects", hint='write [{"problem": …}, …]')
-    for number, row in enumerate(found, 1):
+    for number, row in enumerate(rows, 1):
         where = f"{path}:{number}"
         yield Row(number, where, _object(_whole(row, where), where))
 

@@ -113,15 +113,15 @@ class Context:
         in `temperature=0.0`. Raises CallFailed and EndpointError, which may be let through.
         """
         call_path = (*self.call_path, turn) if turn else self.call_path
-        asked = Request(
+        question = Request(
             stage=stage,
             messages=tuple(messages),
             temperature=self.sampling.temperature,
             max_tokens=self.sampling.max_tokens,
             seed=sample_seed(self.sampling.seed, *call_path, self.sample),
         )
-        asked = replace(asked, **request)
-        return await (model or self.calls).ask(asked, call_path=call_path, sample=self.sample)
+        question = replace(question, **request)
+        return await (model or self.calls).ask(question, call_path=call_path, sample=self.sample)
 
 
 QUOTED = 2
@@ -142,7 +142,7 @@ class PlannedAttempt:
     most: bool
     length: float
 
-    def said(self, most: int) -> str:
+    def text(self, most: int) -> str:
         """Returns a text that is as long as an answer of at most so many tokens."""
         return "x" * (QUOTED * most) if self.most else "word " * round(min(self.length, most))
 
@@ -180,9 +180,9 @@ async def answer_once(context: Context) -> Trajectory:
     return Trajectory(answer.content, (recorded.key,), answer.truncated)
 
 
-def asked_once(ahead: PlannedAttempt) -> PlannedCalls:
+def plan_answer_once(ahead: PlannedAttempt) -> PlannedCalls:
     """What `answer_once` takes."""
-    return PlannedCalls((ahead.request(ahead.messages),), Trajectory(ahead.said(ahead.max_tokens)))
+    return PlannedCalls((ahead.request(ahead.messages),), Trajectory(ahead.text(ahead.max_tokens)))
 
 
 def problem_messages(
@@ -235,7 +235,7 @@ class Domain:
     learning_objective: str = LEARNING_OBJECTIVE
     identity: str = ""
     reconcile: bool = False
-    foresee: Foresee = asked_once
+    foresee: Foresee = plan_answer_once
     judgements: Judgements | None = None
 
     def problems(self, source: str, fields: Mapping[str, str] | None = None) -> tuple[Problem, ...]:
@@ -259,9 +259,9 @@ class Domain:
 
     def __post_init__(self) -> None:
         """Raises DomainError where a worker process could not import what it is to run."""
-        for found in (self.function, self.check):
+        for function in (self.function, self.check):
             try:
-                pickle.dumps(found)
+                pickle.dumps(function)
             except (pickle.PicklingError, AttributeError, TypeError) as error:
                 raise DomainError(
                     f"domain {self.name}: a worker process cannot import its verifier: {error}",

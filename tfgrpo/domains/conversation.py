@@ -17,7 +17,7 @@ from tfgrpo.domains.base import (
     PlannedCalls,
     Trajectory,
     answer_once,
-    asked_once,
+    plan_answer_once,
 )
 from tfgrpo.rendering import templates
 from tfgrpo.rendering.templates import Message
@@ -39,51 +39,53 @@ async def converse(context: Context) -> Trajectory:
     if persona is None:
         return await answer_once(context)
     messages = list(context.messages)
-    said: list[Json] = []
+    transcript: list[Json] = []
     calls: list[str] = []
     while True:
         recorded = await context.ask(messages, turn=len(calls))
         answer = recorded.answer
         calls.append(recorded.key)
         messages.append(("assistant", answer.content))
-        said.append({"role": "assistant", "content": answer.content})
+        transcript.append({"role": "assistant", "content": answer.content})
         if len(calls) >= turns:
             break
-        reply = await _reply(context, persona, said, len(calls))
+        reply = await _reply(context, persona, transcript, len(calls))
         if reply is None:
             break
         messages.append(("user", reply))
-        said.append({"role": "user", "content": reply})
-    return Trajectory(answer.content, tuple(calls), answer.truncated, tuple(said))
+        transcript.append({"role": "user", "content": reply})
+    return Trajectory(answer.content, tuple(calls), answer.truncated, tuple(transcript))
 
 
-def foresee(ahead: PlannedAttempt) -> PlannedCalls:
+def plan_conversation(ahead: PlannedAttempt) -> PlannedCalls:
     """What `converse` takes: an answer for each turn, and between them what the persona says."""
     persona, turns = persona_of(ahead.problem), turns_of(ahead.problem)
     if persona is None:
-        return asked_once(ahead)
-    messages, said = list(ahead.messages), list[Json]()
-    asked, replies = [ahead.request(messages)], []
-    answer, reply = ahead.said(ahead.max_tokens), ahead.said(PERSONA_TOKENS)
-    said.append({"role": "assistant", "content": answer})
+        return plan_answer_once(ahead)
+    messages, transcript = list(ahead.messages), list[Json]()
+    requests, replies = [ahead.request(messages)], []
+    answer, reply = ahead.text(ahead.max_tokens), ahead.text(PERSONA_TOKENS)
+    transcript.append({"role": "assistant", "content": answer})
     for _ in range(ahead.times(turns) - 1):
-        prompt = _prompt(ahead.problem, persona, said)
+        prompt = _prompt(ahead.problem, persona, transcript)
         replies.append(ahead.request(prompt, stage="persona", max_tokens=PERSONA_TOKENS))
         messages += [("assistant", answer), ("user", reply)]
-        asked.append(ahead.request(messages))
-        said += [{"role": "user", "content": reply}, {"role": "assistant", "content": answer}]
-    return PlannedCalls(tuple(asked), Trajectory(answer, messages=tuple(said)), tuple(replies))
+        requests.append(ahead.request(messages))
+        transcript += [{"role": "user", "content": reply}, {"role": "assistant", "content": answer}]
+    return PlannedCalls(
+        tuple(requests), Trajectory(answer, messages=tuple(transcript)), tuple(replies)
+    )
 
 
 def load(
     source: str, fields: Mapping[str, str], *, extra: Sequence[str] = (), ground_truth: bool
 ) -> tuple[Problem, ...]:
     """Returns the problems of a dataset whose rows may have a persona. Raises DatasetError."""
-    found = datasets.load(source, fields, extra=(*extra, *FIELDS), ground_truth=ground_truth)
-    for problem in found:
+    problems = datasets.load(source, fields, extra=(*extra, *FIELDS), ground_truth=ground_truth)
+    for problem in problems:
         persona_of(problem)
         turns_of(problem)
-    return found
+    return problems
 
 
 def persona_of(problem: Problem) -> str | None:
@@ -110,18 +112,18 @@ def turns_of(problem: Problem) -> int:
     return number
 
 
-def _prompt(problem: Problem, persona: str, said: Sequence[Json]) -> tuple[Message, ...]:
+def _prompt(problem: Problem, persona: str, transcript: Sequence[Json]) -> tuple[Message, ...]:
     opening = f"You: {problem.problem}"
-    lines = [f"{'You' if m['role'] == 'user' else 'Assistant'}: {m['content']}" for m in said]
+    lines = [f"{'You' if m['role'] == 'user' else 'Assistant'}: {m['content']}" for m in transcript]
     return templates.load("persona").render(
         {"persona": persona, "conversation": "\n\n".join([opening, *lines]), "done": DONE}
     )
 
 
-async def _reply(context: Context, persona: str, said: list[Json], turn: int) -> str | None:
+async def _reply(context: Context, persona: str, transcript: list[Json], turn: int) -> str | None:
     """Returns what the persona says next, or None when it is done."""
     recorded = await context.ask(
-        _prompt(context.problem, persona, said),
+        _prompt(context.problem, persona, transcript),
         stage="persona",
         model=context.judge,
         turn=turn,

@@ -88,23 +88,23 @@ class Criterion(BaseModel):
 def rule(criterion: Criterion, text: str) -> float:
     """Returns what a rule gives: 1.0 where the text keeps to it, else 0.0."""
     words = len(text.split())
-    found = True
+    holds = True
     if criterion.regex is not None:
-        found = re.search(criterion.regex, text, re.MULTILINE) is not None
+        holds = re.search(criterion.regex, text, re.MULTILINE) is not None
     elif criterion.contains is not None:
-        found = criterion.contains.casefold() in text.casefold()
+        holds = criterion.contains.casefold() in text.casefold()
     elif criterion.starts_with is not None:
-        found = text.strip().startswith(criterion.starts_with)
+        holds = text.strip().startswith(criterion.starts_with)
     elif criterion.ends_with is not None:
-        found = text.strip().endswith(criterion.ends_with)
+        holds = text.strip().endswith(criterion.ends_with)
     elif criterion.max_sentences is not None:
-        found = len(SENTENCE.findall(text)) <= criterion.max_sentences
+        holds = len(SENTENCE.findall(text)) <= criterion.max_sentences
     elif criterion.format == "json":
-        found = _is_json(text)
+        holds = _is_json(text)
     else:
         low, high = criterion.min_words, criterion.max_words
-        found = (low is None or words >= low) and (high is None or words <= high)
-    return float(found != criterion.absent)
+        holds = (low is None or words >= low) and (high is None or words <= high)
+    return float(holds != criterion.absent)
 
 
 def predicate(place: str, folder: str, problem: Problem, text: str) -> float:
@@ -119,16 +119,16 @@ def predicate(place: str, folder: str, problem: Problem, text: str) -> float:
     return score
 
 
-def missing(place: str, folder: str) -> str | None:
+def predicate_error(place: str, folder: str) -> str | None:
     """Returns why a predicate cannot be had, or None."""
     try:
-        found = _imported(place, folder)
+        function = _imported(place, folder)
     except (Exception, SystemExit) as error:  # whatever a module of the user's does
         return f"{type(error).__name__}: {error}"
-    return None if callable(found) else f"{place} is no function"
+    return None if callable(function) else f"{place} is no function"
 
 
-def wrong(criteria: Sequence[Criterion], folder: str) -> str | None:
+def criteria_error(criteria: Sequence[Criterion], folder: str) -> str | None:
     """Returns what is wrong with criteria that are to be weighed together, or None.
 
     Names that stand twice, as a result would hide another, and predicates that are not there.
@@ -137,13 +137,13 @@ def wrong(criteria: Sequence[Criterion], folder: str) -> str | None:
     for criterion in criteria:
         if names.count(criterion.name) > 1:
             return f"the name {criterion.name!r} stands twice: give each its own"
-        why = missing(criterion.python, folder) if criterion.python else None
+        why = predicate_error(criterion.python, folder) if criterion.python else None
         if why is not None:
             return f"{criterion.name}: {criterion.python}, beside the rubric or in sys.path: {why}"
     return None
 
 
-def described(scores: Mapping[str, tuple[float | None, str]]) -> dict[str, Any]:
+def describe_scores(scores: Mapping[str, tuple[float | None, str]]) -> dict[str, Any]:
     """Returns each criterion's result as it is kept: kept, missed, or its score, and why."""
     words = {1.0: "kept", 0.0: "missed", None: "could not be judged"}
     return {
@@ -157,10 +157,10 @@ def _imported(place: str, folder: str) -> Callable[[Problem, str], float]:
         sys.path.insert(0, folder)
     module, _, name = place.partition(":")
     with redirect_stdout(sys.stderr):  # what a module prints is no part of what we print
-        found: Any = importlib.import_module(module)
+        target: Any = importlib.import_module(module)
     for part in name.split("."):
-        found = getattr(found, part)
-    return found  # type: ignore[no-any-return]
+        target = getattr(target, part)
+    return target  # type: ignore[no-any-return]
 
 
 def _is_json(text: str) -> bool:

@@ -28,10 +28,10 @@ def read(path: Path, shape: type[T]) -> tuple[T, str]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise DomainError(f"{path}: {error}", hint="TOML is expected") from None
     except ValidationError as error:
-        raise DomainError(f"{path}: {told(error)}", hint=HINT) from None
+        raise DomainError(f"{path}: {first_error(error)}", hint=HINT) from None
 
 
-def told(error: ValidationError) -> str:
+def first_error(error: ValidationError) -> str:
     """Returns the first thing that is wrong, in a line."""
     first: Mapping[str, Any] = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"])

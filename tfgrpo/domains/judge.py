@@ -34,7 +34,7 @@ class Scale(BaseModel):
     learning_objective: str = LEARNING_OBJECTIVE
 
 
-def made(argument: str) -> Domain:
+def make_domain(argument: str) -> Domain:
     """Makes the domain of a scale file. Raises DomainError."""
     scale, identity = read(Path(argument), Scale)
 
@@ -42,16 +42,20 @@ def made(argument: str) -> Domain:
         text = trajectory.response
         if scale.compare:
             other = problem.answer
-            return judging.compared(problem, text, other, scale.scale, repeat=scale.repeat)
-        return judging.graded(problem, text, scale.scale, repeat=scale.repeat)
+            return judging.comparison_requests(
+                problem, text, other, scale.scale, repeat=scale.repeat
+            )
+        return judging.grade_requests(problem, text, scale.scale, repeat=scale.repeat)
 
     async def verify(context: Context, trajectory: Trajectory) -> Verdict:
         text = trajectory.response
         if scale.compare:
             other = context.problem.answer
-            grade = await judging.preferred(context, text, other, scale.scale, repeat=scale.repeat)
+            grade = await judging.grade_beside(
+                context, text, other, scale.scale, repeat=scale.repeat
+            )
         else:
-            grade = await judging.grade(context, text, scale.scale, repeat=scale.repeat)
+            grade = await judging.grade_answer(context, text, scale.scale, repeat=scale.repeat)
         details = {"grades": list(grade.grades), "spread": round(grade.spread, 3), "why": grade.why}
         return Verdict(grade.mean / 10, None, f"graded {grade.mean:.1f} of 10", details)
 
@@ -65,7 +69,7 @@ def made(argument: str) -> Domain:
         extra=conversation.FIELDS,
         ground_truth=scale.compare,
         rollout=conversation.converse,
-        foresee=conversation.foresee,
+        foresee=conversation.plan_conversation,
         judgements=judgements,
         agent_objective=scale.agent_objective,
         learning_objective=scale.learning_objective,

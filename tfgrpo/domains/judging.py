@@ -25,7 +25,7 @@ T = TypeVar("T", bound=BaseModel)
 TOKENS = 400
 
 
-def said(value: object) -> object:
+def normalized_word(value: object) -> object:
     """Returns a word of a judge's without case, marks and stops: `**Yes.**` is yes."""
     return value.strip(" \n*`'\".!").casefold() if isinstance(value, str) else value
 
@@ -36,14 +36,14 @@ def _number(value: object) -> object:
     return value
 
 
-class Answered(BaseModel):
+class YesNo(BaseModel):
     """A judge's answer to a question."""
 
     why: str = text_field(300, 1000, default="")
-    verdict: Annotated[Literal["yes", "no"], BeforeValidator(said)]
+    verdict: Annotated[Literal["yes", "no"], BeforeValidator(normalized_word)]
 
 
-class Graded(BaseModel):
+class OneGrade(BaseModel):
     """A judge's grade."""
 
     why: str = text_field(300, 1000, default="")
@@ -60,57 +60,58 @@ class Grade:
     why: str
 
 
-def questioned(problem: Problem, text: str, question: str) -> Request:
+def question_request(problem: Problem, text: str, question: str) -> Request:
     """Returns the request of one question about an answer."""
     values = {"problem": problem.problem, "response": text, "question": question}
-    return _request("question", values, Answered)
+    return _request("question", values, YesNo)
 
 
-async def question(context: Context, text: str, question: str, *, number: int = 0) -> Answered:
+async def ask_question(context: Context, text: str, question: str, *, number: int = 0) -> YesNo:
     """Asks the judge one question about an answer. Raises CallFailed and EndpointError."""
-    request = questioned(context.problem, text, question)
-    return await _asked(context, "question", request, Answered, number)
+    request = question_request(context.problem, text, question)
+    return await _ask(context, "question", request, YesNo, number)
 
 
-def graded(problem: Problem, text: str, scale: str, *, repeat: int = 1) -> list[Request]:
+def grade_requests(problem: Problem, text: str, scale: str, *, repeat: int = 1) -> list[Request]:
     """Returns the requests of the grades of an answer."""
     values = {"problem": problem.problem, "response": text, "scale": scale}
-    return repeat * [_request("grade", values, Graded)]
+    return repeat * [_request("grade", values, OneGrade)]
 
 
-async def grade(context: Context, text: str, scale: str, *, repeat: int = 1) -> Grade:
+async def grade_answer(context: Context, text: str, scale: str, *, repeat: int = 1) -> Grade:
     """Grades an answer `repeat` times on a scale in words. Raises CallFailed and EndpointError."""
-    asked = graded(context.problem, text, scale, repeat=repeat)
-    return _together(
-        [await _asked(context, "grade", one, Graded, turn) for turn, one in enumerate(asked)]
+    requests = grade_requests(context.problem, text, scale, repeat=repeat)
+    return _combined(
+        [await _ask(context, "grade", one, OneGrade, turn) for turn, one in enumerate(requests)]
     )
 
 
-def compared(
+def comparison_requests(
     problem: Problem, text: str, other: str, scale: str, *, repeat: int = 1
 ) -> list[Request]:
     """Returns the requests of comparisons: each with the answer first, and then with the other."""
     shared = {"problem": problem.problem, "scale": scale}
     return repeat * [
-        _request("compare", {**shared, "first": first, "second": second}, Graded)
+        _request("compare", {**shared, "first": first, "second": second}, OneGrade)
         for first, second in ((text, other), (other, text))
     ]
 
 
-async def preferred(
+async def grade_beside(
     context: Context, text: str, other: str, scale: str, *, repeat: int = 1
 ) -> Grade:
     """Grades an answer beside another, 10 for far better and 5 for as good, in both orders."""
-    found = []
-    for turn, request in enumerate(compared(context.problem, text, other, scale, repeat=repeat)):
-        judged = await _asked(context, "compare", request, Graded, turn)
+    grades = []
+    requests = comparison_requests(context.problem, text, other, scale, repeat=repeat)
+    for turn, request in enumerate(requests):
+        grade = await _ask(context, "compare", request, OneGrade, turn)
         if turn % 2:
-            judged = judged.model_copy(update={"grade": 10 - judged.grade})
-        found.append(judged)
-    return _together(found)
+            grade = grade.model_copy(update={"grade": 10 - grade.grade})
+        grades.append(grade)
+    return _combined(grades)
 
 
-async def _asked(context: Context, prompt: str, request: Request, shape: type[T], turn: int) -> T:
+async def _ask(context: Context, prompt: str, request: Request, shape: type[T], turn: int) -> T:
     call_path = (*context.call_path, context.sample, prompt, turn)
     request = replace(
         request,
@@ -126,6 +127,6 @@ def _request(prompt: str, values: Mapping[str, str], shape: type[BaseModel]) -> 
     return Request("judge", messages, temperature=0.0, max_tokens=TOKENS, schema=schema)
 
 
-def _together(found: list[Graded]) -> Grade:
-    grades = tuple(one.grade for one in found)
-    return Grade(fmean(grades), pstdev(grades), grades, found[0].why)
+def _combined(given: list[OneGrade]) -> Grade:
+    grades = tuple(one.grade for one in given)
+    return Grade(fmean(grades), pstdev(grades), grades, given[0].why)

@@ -22,9 +22,9 @@ from tfgrpo.domains.base import Domain, DomainError
 DEFAULT = "math"
 GROUP = "tfgrpo.domains"
 BUILT_IN = {
-    "judge": "tfgrpo.domains.judge:made",
+    "judge": "tfgrpo.domains.judge:make_domain",
     "math": "tfgrpo.domains.math:DOMAIN",
-    "rubric": "tfgrpo.domains.rubric:made",
+    "rubric": "tfgrpo.domains.rubric:make_domain",
     "web": "tfgrpo.domains.web:DOMAIN",
 }
 
@@ -44,39 +44,39 @@ def find(spec: str = DEFAULT, folders: Sequence[Path] = ()) -> Domain:
     name, colon, argument = spec.partition(":")
     known = names()
     if name in known:
-        found = _imported(known[name], spec)
+        domain = _imported(known[name], spec)
     elif colon:
         for folder in map(str, folders):
             if folder not in sys.path:
                 sys.path.append(folder)
-        found, argument = _imported(spec, spec), ""
+        domain, argument = _imported(spec, spec), ""
     else:
         near = difflib.get_close_matches(name, known, n=1)
         raise DomainError(
             f"there is no domain {name!r}" + (f"; did you mean {near[0]}?" if near else ""),
             hint=f"there is {', '.join(known)}, or name an object as package.module:object",
         )
-    if not isinstance(found, Domain) and callable(found):
+    if not isinstance(domain, Domain) and callable(domain):
         if not argument:
             raise DomainError(f"domain {name} needs an argument", hint=f"write {name}:ARGUMENT")
-        found = found(argument)
+        domain = domain(argument)
     elif argument:
         raise DomainError(f"domain {name} takes no argument", hint=f"write {name}")
-    if not isinstance(found, Domain):
+    if not isinstance(domain, Domain):
         raise DomainError(
-            f"{spec} is a {type(found).__name__}, not a domain",
+            f"{spec} is a {type(domain).__name__}, not a domain",
             hint="docs/domains.md shows how one is made",
         )
-    return found
+    return domain
 
 
 def _imported(place: str, spec: str) -> object:
     module, _, attribute = place.partition(":")
     try:
         with redirect_stdout(sys.stderr):  # what a module prints is no part of what we print
-            found: object = importlib.import_module(module)
+            target: object = importlib.import_module(module)
         for part in attribute.split("."):
-            found = getattr(found, part)
+            target = getattr(target, part)
     except DomainError:
         raise
     except (Exception, SystemExit) as error:  # whatever a module of the user's does
@@ -84,4 +84,4 @@ def _imported(place: str, spec: str) -> object:
             f"cannot load the domain {spec}: {type(error).__name__}: {error}",
             hint="name it as package.module:object, importable from the folder you work in",
         ) from None
-    return found
+    return target

@@ -16,8 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from tfgrpo.data.problems import DatasetError, Problem
 from tfgrpo.domains import conversation, judging
 from tfgrpo.domains.base import Context, Domain, DomainError, Trajectory, Verdict
-from tfgrpo.domains.criteria import Criterion, described, predicate, rule, wrong
-from tfgrpo.domains.files import HINT, read, told
+from tfgrpo.domains.criteria import Criterion, criteria_error, describe_scores, predicate, rule
+from tfgrpo.domains.files import HINT, first_error, read
 from tfgrpo.domains.verifier import Killed
 from tfgrpo.model.endpoint import CallFailed, Request
 
@@ -35,33 +35,37 @@ class Rubric(BaseModel):
     learning_objective: str = LEARNING_OBJECTIVE
 
 
-def made(argument: str) -> Domain:
+def make_domain(argument: str) -> Domain:
     """Makes the domain of a rubric file. Raises DomainError."""
     path = Path(argument)
     rubric, identity = read(path, Rubric)
     folder = str(path.resolve().parent)
-    amiss = wrong(rubric.criteria, folder)
-    if amiss is not None:
-        raise DomainError(f"{path}: {amiss}", hint=HINT)
+    error = criteria_error(rubric.criteria, folder)
+    if error is not None:
+        raise DomainError(f"{path}: {error}", hint=HINT)
 
     def judgements(problem: Problem, trajectory: Trajectory) -> list[Request]:
         return [
-            judging.questioned(problem, looked_at(criterion, trajectory), criterion.question)
-            for criterion in (*rubric.criteria, *own(problem))
+            judging.question_request(
+                problem, criterion_text(criterion, trajectory), criterion.question
+            )
+            for criterion in (*rubric.criteria, *problem_criteria(problem))
             if criterion.question is not None
         ]
 
     async def verify(context: Context, trajectory: Trajectory) -> Verdict:
-        return await judged(rubric.criteria, folder, context, trajectory)
+        return await judge_rubric(rubric.criteria, folder, context, trajectory)
 
     def load(source: str, fields: Mapping[str, str]) -> tuple[Problem, ...]:
-        found = conversation.load(source, fields, extra=("criteria",), ground_truth=False)
-        for problem in found:
-            theirs = own(problem)
-            amiss = wrong((*rubric.criteria, *theirs), folder) if theirs else None
-            if amiss is not None:
-                raise DatasetError(f"{source}: {problem.id}: {amiss}", hint=HINT)
-        return found
+        problems = conversation.load(source, fields, extra=("criteria",), ground_truth=False)
+        for problem in problems:
+            own_criteria = problem_criteria(problem)
+            error = (
+                criteria_error((*rubric.criteria, *own_criteria), folder) if own_criteria else None
+            )
+            if error is not None:
+                raise DatasetError(f"{source}: {problem.id}: {error}", hint=HINT)
+        return problems
 
     return Domain(
         name="rubric",
@@ -70,7 +74,7 @@ def made(argument: str) -> Domain:
         extra=("criteria", *conversation.FIELDS),
         ground_truth=False,
         rollout=conversation.converse,
-        foresee=conversation.foresee,
+        foresee=conversation.plan_conversation,
         judgements=judgements,
         agent_objective=rubric.agent_objective,
         learning_objective=rubric.learning_objective,
@@ -78,44 +82,46 @@ def made(argument: str) -> Domain:
     )
 
 
-async def judged(
+async def judge_rubric(
     criteria: tuple[Criterion, ...], folder: str, context: Context, trajectory: Trajectory
 ) -> Verdict:
     """Returns the verdict of a rubric: the weighted mean, and every criterion's result.
 
     What no criterion could judge is unverifiable; one that could not counts for nothing.
     """
-    criteria = (*criteria, *own(context.problem))
+    criteria = (*criteria, *problem_criteria(context.problem))
     scores: dict[str, tuple[float | None, str]] = {}
     known: list[tuple[float, float]] = []
     for number, criterion in enumerate(criteria):
-        text = looked_at(criterion, trajectory)
-        given, why = await score(criterion, number, folder, context, text)
+        text = criterion_text(criterion, trajectory)
+        given, why = await score_criterion(criterion, number, folder, context, text)
         scores[criterion.name] = (given, why)
         if given is not None:
             known.append((criterion.weight, given))
     if not known:
-        return Verdict(None, None, "unverifiable: no criterion could be judged", described(scores))
+        return Verdict(
+            None, None, "unverifiable: no criterion could be judged", describe_scores(scores)
+        )
     reward = sum(weight * given for weight, given in known) / sum(weight for weight, _ in known)
     missed = [name for name, (given, _) in scores.items() if given is not None and given < 1]
     reason = f"missed {', '.join(missed)}" if missed else "kept to everything"
-    return Verdict(reward, None, reason, described(scores))
+    return Verdict(reward, None, reason, describe_scores(scores))
 
 
-def looked_at(criterion: Criterion, trajectory: Trajectory) -> str:
+def criterion_text(criterion: Criterion, trajectory: Trajectory) -> str:
     """Returns what a criterion is about: the last answer, or all that the model said."""
-    said = (m.get("content") or "" for m in trajectory.messages if m.get("role") == "assistant")
-    whole = "\n\n".join(map(str, said)) if criterion.over == "conversation" else ""
+    answers = (m.get("content") or "" for m in trajectory.messages if m.get("role") == "assistant")
+    whole = "\n\n".join(map(str, answers)) if criterion.over == "conversation" else ""
     return whole or trajectory.response
 
 
-async def score(
+async def score_criterion(
     criterion: Criterion, number: int, folder: str, context: Context, text: str
 ) -> tuple[float | None, str]:
     """Returns one criterion's score and why; None when it could not be judged."""
     if criterion.question is not None:
         try:
-            answer = await judging.question(context, text, criterion.question, number=number)
+            answer = await judging.ask_question(context, text, criterion.question, number=number)
         except CallFailed as error:
             return None, str(error)
         return float((answer.verdict == "yes") != criterion.absent), answer.why
@@ -132,14 +138,14 @@ async def score(
     return rule(criterion, text), ""
 
 
-def own(problem: Problem) -> tuple[Criterion, ...]:
+def problem_criteria(problem: Problem) -> tuple[Criterion, ...]:
     """Returns the criteria that a problem brings. Raises DatasetError."""
-    found = problem.meta.get("criteria")
-    if found in (None, ""):  # as a table has it where a row has none
+    listed = problem.meta.get("criteria")
+    if listed in (None, ""):  # as a table has it where a row has none
         return ()
     try:
-        return tuple(Criterion(**criterion) for criterion in found)
+        return tuple(Criterion(**criterion) for criterion in listed)
     except ValidationError as error:
-        raise DatasetError(f"{problem.id}: {told(error)}", hint=HINT) from None
+        raise DatasetError(f"{problem.id}: {first_error(error)}", hint=HINT) from None
     except TypeError:
         raise DatasetError(f"{problem.id}: criteria are a list of objects", hint=HINT) from None

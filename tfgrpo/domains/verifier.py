@@ -38,7 +38,7 @@ class Verifier:
         self._pool = ProcessPool(
             max_workers=workers,
             context=multiprocessing.get_context("spawn"),
-            initializer=_step_back,
+            initializer=_prepare_worker,
         )
 
     async def verdict(self, problem: Problem, response: str, verify: Verify) -> Verdict:
@@ -55,14 +55,14 @@ class Verifier:
         """
         future = self._pool.schedule(function, args=arguments, timeout=self._seconds)
         try:
-            found: T = await asyncio.wrap_future(future)
-            return found
+            result: T = await asyncio.wrap_future(future)
+            return result
         except (TimeoutError, FutureTimeout):
             raise Killed(f"no verdict in {self._seconds:g} s") from None
         except asyncio.CancelledError:
             raise
         except Exception as error:  # its own, or the worker died: out of memory, or killed
-            raise Killed(_told(error)) from None
+            raise Killed(_describe_error(error)) from None
 
     def close(self) -> None:
         """Ends the worker processes."""
@@ -98,26 +98,27 @@ def check_golds(
     """
     if domain.check is None or not problems:
         return []
-    found = asyncio.run(_wrong(problems, domain.check, 1 if len(problems) < FEW else 2, seconds))
-    if found and not (skip and len(found) < len(problems)):
-        problem, wrong = found[0]
-        others = ", ".join(p.id for p, _ in found[1:9]) + (", …" if len(found) > 9 else "")
-        more = f" ({len(found)} of {len(problems)} are like that: {others})" if others else ""
+    workers = 1 if len(problems) < FEW else 2
+    unusable = asyncio.run(_objections(problems, domain.check, workers, seconds))
+    if unusable and not (skip and len(unusable) < len(problems)):
+        problem, wrong = unusable[0]
+        others = ", ".join(p.id for p, _ in unusable[1:9]) + (", …" if len(unusable) > 9 else "")
+        more = f" ({len(unusable)} of {len(problems)} are like that: {others})" if others else ""
         raise DatasetError(
-            f"{source}: {objected(problem, wrong)}{more}",
+            f"{source}: {describe_objection(problem, wrong)}{more}",
             hint="a number, LaTeX, a letter or words can be judged: correct them, "
             "or leave them out with --skip-unverifiable",
         )
-    return found
+    return unusable
 
 
-def objected(problem: Problem, wrong: str) -> str:
+def describe_objection(problem: Problem, wrong: str) -> str:
     """Returns what is wrong with a problem, in words."""
     answer = f"cannot parse the answer {problem.answer!r}: " if problem.answer else ""
     return f"{problem.id}: {answer}{wrong}"
 
 
-async def _wrong(
+async def _objections(
     problems: Sequence[Problem], check: Check, workers: int, seconds: float
 ) -> list[tuple[Problem, str]]:
     """Returns the problems that a check objects to, in order, each with the objection."""
@@ -127,23 +128,23 @@ async def _wrong(
 
         async def objections(batch: Sequence[Problem]) -> list[str | None]:
             try:
-                return await verifier.run(_checked, check, batch)
+                return await verifier.run(_check_batch, check, batch)
             except Killed as error:
                 if len(batch) == 1:
                     return [str(error)]
             return [o for problem in batch for o in await objections([problem])]
 
-        found = await asyncio.gather(*map(objections, batches))
-    told = [objection for batch in found for objection in batch]
-    return [(p, o) for p, o in zip(problems, told, strict=True) if o is not None]
+        batched = await asyncio.gather(*map(objections, batches))
+    flat = [objection for batch in batched for objection in batch]
+    return [(p, o) for p, o in zip(problems, flat, strict=True) if o is not None]
 
 
-def _checked(check: Check, batch: Sequence[Problem]) -> list[str | None]:
+def _check_batch(check: Check, batch: Sequence[Problem]) -> list[str | None]:
     """Returns the objection to each of a batch; runs in a worker process."""
     return [check(problem) for problem in batch]
 
 
-def _step_back() -> None:
+def _prepare_worker() -> None:
     """Lets the event loop go first where cores are few: it is what keeps requests in flight.
 
     What a verifier prints goes to standard error, as our own output may be read by a program.
@@ -154,5 +155,5 @@ def _step_back() -> None:
         os.nice(10)
 
 
-def _told(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     return f"{type(error).__name__}: {error}".strip(": ")[:200]

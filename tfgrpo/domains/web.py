@@ -18,7 +18,7 @@ from pydantic import BaseModel, BeforeValidator
 
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains.base import Context, Domain, Trajectory, Verdict, sample_seed
-from tfgrpo.domains.judging import said
+from tfgrpo.domains.judging import normalized_word
 from tfgrpo.domains.mathematics.extract import extract
 from tfgrpo.model import structured
 from tfgrpo.model.endpoint import Request
@@ -39,7 +39,7 @@ class AnswerJudgement(BaseModel):
 
     ground_truth: str = text_field(200, 1000, default="")
     answer: str = text_field(200, 1000, default="")
-    verdict: Annotated[Literal["correct", "incorrect"], BeforeValidator(said)]
+    verdict: Annotated[Literal["correct", "incorrect"], BeforeValidator(normalized_word)]
 
     @property
     def why(self) -> str:
@@ -50,12 +50,12 @@ class AnswerJudgement(BaseModel):
 async def verify(context: Context, trajectory: Trajectory) -> Verdict:
     """Judges an answer. Raises CallFailed where the judge's answer cannot be read."""
     problem = context.problem
-    answer = given(trajectory)
-    if not plain(answer):
+    answer = final_answer(trajectory)
+    if not normalize(answer):
         return Verdict(0.0, None, "there is no answer")
-    known = golds(problem)
-    if plain(answer) in map(plain, known):
-        return Verdict(1.0, plain(answer), "the ground truth, word for word", {"judge": "none"})
+    known = ground_truths(problem)
+    if normalize(answer) in map(normalize, known):
+        return Verdict(1.0, normalize(answer), "the ground truth, word for word", {"judge": "none"})
     call_path = (*context.call_path, context.sample, "answer")
     (request,) = judgements(problem, trajectory)
     request = replace(request, seed=sample_seed(context.sampling.seed, *call_path))
@@ -69,7 +69,7 @@ async def verify(context: Context, trajectory: Trajectory) -> Verdict:
     }
     right = judgement.verdict == "correct"
     return Verdict(
-        float(right), plain(answer), f"judged {judgement.verdict}: {judgement.why}", details
+        float(right), normalize(answer), f"judged {judgement.verdict}: {judgement.why}", details
     )
 
 
@@ -77,40 +77,40 @@ def judgements(problem: Problem, trajectory: Trajectory) -> tuple[Request]:
     """Returns what the judge is asked about an answer in other words than the ground truth's."""
     values = {
         "problem": problem.problem,
-        "ground_truth": " or ".join(golds(problem)),
-        "response": given(trajectory),
+        "ground_truth": " or ".join(ground_truths(problem)),
+        "response": final_answer(trajectory),
     }
     schema = structured.schema(AnswerJudgement)
     messages = templates.load("answer").render(values)
     return (Request("judge", messages, temperature=0.0, max_tokens=TOKENS, schema=schema),)
 
 
-def given(trajectory: Trajectory) -> str:
+def final_answer(trajectory: Trajectory) -> str:
     """Returns the answer that a trajectory gives: what it marks as one, or its whole response."""
     return extract(trajectory.response) or trajectory.response.strip()
 
 
-def plain(text: str) -> str:
+def normalize(text: str) -> str:
     """Returns a text without what does not matter when answers are compared.
 
     Signs that make another answer of it stay: those of numbers, of currencies, of C++ and C#.
     """
     text = unicodedata.normalize("NFKC", text).casefold()
     text = re.sub(r"(?<!\w)[−–](?=[.\d])", "-", text)
-    kept = "".join(c if _says_something(c) else " " for c in text)
-    kept = re.sub(r"(?<=\d),(?=\d{3}\b)", "", kept)
-    kept = re.sub(r"(?<![\w.,-])\.(?=\d)", "0.", kept)
-    kept = re.sub(r"(?<![\w.,-])-\.(?=\d)", "-0.", kept)
-    kept = re.sub(r"(?<!\d)[.,]|[.,](?!\d)|(?<=[^\W\d])-|-(?!\d)", " ", kept)
-    words = kept.split()
-    return " ".join(ARTICLES.sub(" ", kept).split() or words)
+    text = "".join(c if _says_something(c) else " " for c in text)
+    text = re.sub(r"(?<=\d),(?=\d{3}\b)", "", text)
+    text = re.sub(r"(?<![\w.,-])\.(?=\d)", "0.", text)
+    text = re.sub(r"(?<![\w.,-])-\.(?=\d)", "-0.", text)
+    text = re.sub(r"(?<!\d)[.,]|[.,](?!\d)|(?<=[^\W\d])-|-(?!\d)", " ", text)
+    words = text.split()
+    return " ".join(ARTICLES.sub(" ", text).split() or words)
 
 
 def _says_something(c: str) -> bool:
     return c.isalnum() or c in ".,%-#" or unicodedata.category(c) in ("Sc", "Sm")
 
 
-def golds(problem: Problem) -> tuple[str, ...]:
+def ground_truths(problem: Problem) -> tuple[str, ...]:
     """Returns the answers that a problem has: one, or the field `answers` where it is a list."""
     listed = problem.meta.get("answers")
     more = [str(answer) for answer in listed] if isinstance(listed, list) else []
@@ -119,9 +119,9 @@ def golds(problem: Problem) -> tuple[str, ...]:
 
 def check(problem: Problem) -> str | None:
     """Returns what is wrong with a ground truth, or None."""
-    if not golds(problem):
+    if not ground_truths(problem):
         return "there is none"
-    return None if all(map(plain, golds(problem))) else "it holds no word and no number"
+    return None if all(map(normalize, ground_truths(problem))) else "it holds no word and no number"
 
 
 DOMAIN = Domain(

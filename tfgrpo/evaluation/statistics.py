@@ -113,12 +113,14 @@ def paired(a: Rewards, b: Rewards) -> Difference:
     when they share no problem.
     """
     values = differences(a, b)
-    found = interval(values)
-    verdict = "better" if found.low > NOISE else "worse" if found.high < -NOISE else "inconclusive"
+    estimate = interval(values)
+    verdict = (
+        "better" if estimate.low > NOISE else "worse" if estimate.high < -NOISE else "inconclusive"
+    )
     spread = stdev(values) if len(values) > 1 else 0.0
-    told = spread and abs(found.mean) > NOISE
-    needed = problems_for(found.mean, spread) if told else None
-    return Difference(found, verdict, permutation(values), needed)
+    is_real = spread and abs(estimate.mean) > NOISE
+    needed = problems_for(estimate.mean, spread) if is_real else None
+    return Difference(estimate, verdict, permutation(values), needed)
 
 
 def differences(a: Rewards, b: Rewards) -> list[float]:

@@ -126,9 +126,9 @@ async def judge_cases(
             await calls.endpoint.close()
 
 
-def agreement(found: Iterable[JudgedCase]) -> tuple[int, int]:
+def agreement(judged: Iterable[JudgedCase]) -> tuple[int, int]:
     """Returns how many verdicts are the expected ones, and of how many that is known."""
-    known = [judged.agrees for judged in found if judged.agrees is not None]
+    known = [case.agrees for case in judged if case.agrees is not None]
     return sum(known), len(known)
 
 
@@ -136,16 +136,16 @@ def _compiled(pattern: str | None) -> re.Pattern[str] | None:
     if pattern is None:
         return None
     try:
-        found = re.compile(pattern)
+        compiled = re.compile(pattern)
     except re.error as error:
         raise DatasetError(
             f"{pattern!r} is no regular expression: {error}", hint="as in 'Answer: (.*)'"
         ) from None
-    if not found.groups:
+    if not compiled.groups:
         raise DatasetError(
             f"{pattern!r} has no group", hint="put the answer in parentheses: 'Answer: (.*)'"
         )
-    return found
+    return compiled
 
 
 def _complete(names: Mapping[str, str], ground_truth: bool) -> Callable[[Row], Row]:

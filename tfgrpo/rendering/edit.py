@@ -81,19 +81,19 @@ def edited(library: Library, text: str) -> Edited:
     """
     lines = _identified(library, parse(text, library))
     texts = {e.id: one_line(e.text) for e in library}
-    asked = {line.id: line.text for line in lines if line.id is not None}
+    texts_by_id = {line.id: line.text for line in lines if line.id is not None}
     operations: list[Operation] = []
     for id, before in texts.items():
-        if id not in asked:
+        if id not in texts_by_id:
             operations.append(Operation("DELETE", id))
-        elif asked[id] != before:
-            operations.append(Operation("MODIFY", id, asked[id]))
-    holder = {said: id for id, said in asked.items()}
+        elif texts_by_id[id] != before:
+            operations.append(Operation("MODIFY", id, texts_by_id[id]))
+    holder = {text: id for id, text in texts_by_id.items()}
     added = dict.fromkeys(line.text for line in lines if line.id is None)
-    for said in added:
-        there = holder.get(said)
+    for text in added:
+        there = holder.get(text)
         operations.append(
-            Operation("ADD", None, said) if there is None else Operation("KEEP", there)
+            Operation("ADD", None, text) if there is None else Operation("KEEP", there)
         )
     order = {id: place for place, id in enumerate(texts)}
     places = [order[line.id] for line in lines if line.id is not None]
@@ -143,10 +143,10 @@ def _lines(raw: Sequence[tuple[int, Sequence[str]]], library: Library) -> list[L
     lines: list[Line] = []
     seen: dict[str, int] = {}
     for number, parts in raw:
-        said, id = " ".join(parts), None
-        if (match := IDENTITY.match(said)) and is_id(match[2]):
-            said, id = match[1], match[2]
-        said = one_line(said)
+        text, id = " ".join(parts), None
+        if (match := IDENTITY.match(text)) and is_id(match[2]):
+            text, id = match[1], match[2]
+        text = one_line(text)
         if id is not None and id not in library.by_id:
             raise UnreadableEdit(
                 f"line {number}: {id} is not in the library",
@@ -157,43 +157,43 @@ def _lines(raw: Sequence[tuple[int, Sequence[str]]], library: Library) -> list[L
                 f"line {number}: {id} stands in line {seen[id]} already",
                 hint="leave the comment out of a copied line to add a new experience",
             )
-        if not said:
+        if not text:
             raise UnreadableEdit(
                 f"line {number} has no text", hint="take the whole line out to delete it"
             )
         if id is not None:
             seen[id] = number
-        lines.append(Line(number, said, id))
+        lines.append(Line(number, text, id))
     return lines
 
 
 def _identified(library: Library, lines: Sequence[Line]) -> list[Line]:
     """Gives lines whose id was cut off the experiences that they are: the same, then the like."""
-    kept = {line.id for line in lines if line.id is not None}
-    gone = {e.id: one_line(e.text) for e in library if e.id not in kept}
+    kept_ids = {line.id for line in lines if line.id is not None}
+    gone = {e.id: one_line(e.text) for e in library if e.id not in kept_ids}
     bare = {place: line.text for place, line in enumerate(lines) if line.id is None}
-    found: dict[int, str] = {}
+    matched: dict[int, str] = {}
 
     def match(place: int, id: str) -> None:
-        found[place] = id
+        matched[place] = id
         del gone[id], bare[place]
 
     for place, text in list(bare.items()):
-        same = next((id for id, said in gone.items() if said == text), None)
+        same = next((id for id, other in gone.items() if other == text), None)
         if same is not None:
             match(place, same)
     if gone and bare:
         from rapidfuzz import fuzz
 
         likeness = sorted(
-            (-fuzz.ratio(text.casefold(), said.casefold()), place, order, id)
+            (-fuzz.ratio(text.casefold(), other.casefold()), place, order, id)
             for place, text in bare.items()
-            for order, (id, said) in enumerate(gone.items())
+            for order, (id, other) in enumerate(gone.items())
         )
         for percent, place, _, id in likeness:
             if -percent >= LIKE and place in bare and id in gone:
                 match(place, id)
-    return [line._replace(id=found.get(place, line.id)) for place, line in enumerate(lines)]
+    return [line._replace(id=matched.get(place, line.id)) for place, line in enumerate(lines)]
 
 
 def _longest_rise(places: Sequence[int]) -> int:

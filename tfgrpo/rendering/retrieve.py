@@ -56,9 +56,9 @@ class Index:
             " order by bm25(experiences), rowid",
             (" OR ".join(f'"{word}"' for word in words) or '""',),
         )
-        found = [self._ids[row] for (row,) in rows]
-        there = set(found)
-        return [*found, *(id for id in self._ids if id not in there)]
+        matching = [self._ids[row] for (row,) in rows]
+        matched_ids = set(matching)
+        return [*matching, *(id for id in self._ids if id not in matched_ids)]
 
 
 @lru_cache(maxsize=8)

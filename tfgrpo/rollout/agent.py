@@ -225,13 +225,13 @@ def foresee(ahead: PlannedAttempt, settings: Settings, *, branches: bool = False
     for number in range(ahead.times(settings.turns)):
         if asked:
             calls = CALLS if ahead.most else 1
-            turns += _turn(ahead.said(asked[-1].max_tokens), result, number, calls=calls)
+            turns += _turn(ahead.text(asked[-1].max_tokens), result, number, calls=calls)
         tokens = min(ahead.max_tokens, left)
         left -= tokens
         sent = (*turns, {"role": "user", "content": FINISH}) if turns else ()
         asked.append(ahead.request(messages, turns=sent, tools=functions, max_tokens=tokens))
     asked[-1] = replace(asked[-1], max_tokens=ahead.max_tokens)
-    answer = ahead.said(ahead.max_tokens)
+    answer = ahead.text(ahead.max_tokens)
     said = (*turns, {"role": "assistant", "content": answer})
     return PlannedCalls(tuple(asked), Trajectory(answer, messages=said))
 

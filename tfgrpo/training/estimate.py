@@ -21,7 +21,7 @@ from pathlib import Path
 from statistics import fmean
 
 from tfgrpo.data.problems import Problem
-from tfgrpo.domains.base import QUOTED, Domain, answer_once, asked_once
+from tfgrpo.domains.base import QUOTED, Domain, answer_once, plan_answer_once
 from tfgrpo.model.prices import Price
 from tfgrpo.model.tokens import count
 from tfgrpo.rendering.render import prompt_text
@@ -170,7 +170,7 @@ def _left_out(domain: Domain, settings: TrainSettings) -> list[str]:
     told = []
     if domain.judge is not None and domain.judgements is None:
         told.append(f"the domain {domain.name} may ask a judge, and does not say how often")
-    alone = domain.rollout is not answer_once and domain.foresee is asked_once
+    alone = domain.rollout is not answer_once and domain.foresee is plan_answer_once
     if alone and settings.mode == "prompt":
         told.append(f"the domain {domain.name} does not say what an attempt takes, beside a call")
     if settings.mode == "agent" and settings.tools.mcp:
