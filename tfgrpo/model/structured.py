@@ -31,7 +31,7 @@ UNASKED = frozenset({"title", "description", "default", "minLength"})
 """What pydantic says of a field that an endpoint is not told: strict ones refuse the last."""
 
 
-def text_field(target: int, limit: int, **more: Any) -> Any:
+def text_field(target: int, limit: int | None = None, **more: Any) -> Any:
     """Returns a model's field for a text: the schema asks for at most `target` characters, and
     up to `limit` check, for an endpoint that takes no schema has nothing to count by.
 
@@ -58,7 +58,8 @@ def _schema(shape: type[BaseModel]) -> Json:
     def strict(part: Json) -> Json:
         if "$ref" in part:
             part = whole["$defs"][part["$ref"].rpartition("/")[2]]
-        found = {name: value for name, value in part.items() if name not in UNASKED}
+        order = sorted(part.keys() - UNASKED, key=lambda key: (key != "type", key == "items", key))
+        found = {name: part[name] for name in order}
         if "items" in found:
             found["items"] = strict(found["items"])
         if "properties" in found:

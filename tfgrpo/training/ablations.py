@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
 from tfgrpo.data.problems import Problem
-from tfgrpo.domains.base import sample_seed
 from tfgrpo.model import structured
 from tfgrpo.model.client import Calls
-from tfgrpo.model.endpoint import CallFailed, Request
+from tfgrpo.model.endpoint import CallFailed
+from tfgrpo.model.structured import text_field
 from tfgrpo.rendering.render import prompt_text
 from tfgrpo.rollout.attempt import Group
 from tfgrpo.store.canonical import derived_id
@@ -27,12 +27,12 @@ from tfgrpo.training.controller import Plan
 from tfgrpo.training.draft import plain, words
 from tfgrpo.training.reflection import (
     COMPARISON_TOKENS,
-    RECONCILED,
-    UNKNOWN,
     Comparison,
     Failure,
     Lessons,
+    Question,
     Reflection,
+    lessons_of,
     summarised,
     verdict_words,
 )
@@ -43,7 +43,7 @@ TOKENS = 2000
 
 
 class _Written(BaseModel):
-    experiences: list[str] = Field(min_length=1)
+    experiences: list[Annotated[str, text_field(240)]] = Field(min_length=1)
 
 
 def by_majority(group: Group) -> Group:
@@ -74,33 +74,25 @@ async def alone(
     said = await summarised(calls, reflection, rollout, step)
     if isinstance(said, Failure):
         return Comparison(group, (), (said,))
-    truth = (reflection.ground_truth and group.problem.answer) or UNKNOWN
-    request = Request(
-        stage="comparison",
-        messages=reflection.single.render(
-            {
-                "agent_objective": reflection.agent_objective,
-                "learning_objective": reflection.learning_objective,
-                "max_words": str(reflection.max_words),
-                "library": prompt_text(library),
-                "problem": group.problem.problem,
-                "ground_truth": truth,
-                "attempt": said,
-                "verdict": verdict_words(rollout),
-            }
-        ),
-        temperature=reflection.temperature,
+    question = Question(
+        prompt=reflection.single,
+        values={
+            "library": prompt_text(library),
+            "problem": group.problem.problem,
+            "ground_truth": reflection.truth(group.problem),
+            "attempt": said,
+            "verdict": verdict_words(rollout),
+        },
         max_tokens=COMPARISON_TOKENS,
-        seed=sample_seed(reflection.seed, "single", step, group.problem.id),
-        schema=RECONCILED,
+        call_path=(step, group.problem.id),
+        stage="comparison",
     )
     try:
-        call_path = (step, group.problem.id)
-        typed = await structured.ask(calls, request, Lessons, call_path=call_path)
+        typed = await reflection.ask(calls, question, Lessons)
     except CallFailed as error:
         return Comparison(group, (), (Failure("comparison", group.problem.id, str(error)),))
-    lessons, beyond = typed.value.of("comparison", group, (typed.key,))
-    return Comparison(group, lessons, beyond, typed.repaired)
+    lessons, unused = lessons_of(typed, "comparison", group)
+    return Comparison(group, lessons, unused, typed.repaired)
 
 
 async def directly(
@@ -120,35 +112,16 @@ async def directly(
     """
     assert reflection.direct is not None
     listed = "\n".join(f"- {' '.join(p.problem.split())}" for p in problems[:SHOWN])
-    request = Request(
-        stage="direct",
-        messages=reflection.direct.render(
-            {
-                "agent_objective": reflection.agent_objective,
-                "learning_objective": reflection.learning_objective,
-                "max_words": str(reflection.max_words),
-                "count": str(count),
-                "library": prompt_text(library),
-                "problems": listed,
-            }
-        ),
-        temperature=reflection.temperature,
+    items = structured.schema(_Written)["properties"]["experiences"]
+    question = Question(
+        prompt=reflection.direct,
+        values={"count": str(count), "library": prompt_text(library), "problems": listed},
         max_tokens=TOKENS,
-        seed=sample_seed(reflection.seed, "direct"),
-        schema={
-            "type": "object",
-            "additionalProperties": False,
-            "required": ["experiences"],
-            "properties": {
-                "experiences": {
-                    "type": "array",
-                    "maxItems": count,
-                    "items": {"type": "string", "maxLength": 240},
-                }
-            },
-        },
+        call_path=(0, "direct"),
+        seed=("direct",),
+        narrowed={"experiences": {**items, "maxItems": count}},
     )
-    typed = await structured.ask(calls, request, _Written, call_path=(0, "direct"))
+    typed = await reflection.ask(calls, question, _Written)
     known = {plain(experience.text) for experience in library}
     operations = []
     for number, text in enumerate(typed.value.experiences[:count]):

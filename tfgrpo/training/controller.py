@@ -22,22 +22,22 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
-from tfgrpo.domains.base import sample_seed
 from tfgrpo.model import structured
 from tfgrpo.model.client import Calls
 from tfgrpo.model.embeddings import Embeddings
-from tfgrpo.model.endpoint import CallFailed, Request
+from tfgrpo.model.endpoint import CallFailed
+from tfgrpo.model.structured import text_field
 from tfgrpo.store.canonical import derived_id
 from tfgrpo.store.records import Library, Operation
 from tfgrpo.training import pruning
 from tfgrpo.training.draft import Draft, words
 from tfgrpo.training.near_duplicates import similar, told
 from tfgrpo.training.notes import Notes
-from tfgrpo.training.reflection import Failure, Lesson, Reflection
+from tfgrpo.training.reflection import Failure, Lesson, Question, Reflection
 
 CONTROLLER_TOKENS = 600
 DROPPED = "the controller dropped it: it says what the gate rejected"
@@ -66,10 +66,13 @@ class Plan:
 class Decision(BaseModel):
     """What the controller answers about one lesson. `about` makes it think before it decides."""
 
-    about: str = ""
-    closest: str | None = None
+    about: str = text_field(120, default="")
     decision: Literal["new", "same", "refines", "contradicts", "drop"]
-    text: str = Field(default="", max_length=4000)
+    closest: str | None = None
+    text: str = text_field(220, 4000, default="")
+
+
+DECISIONS = get_args(Decision.model_fields["decision"].annotation)
 
 
 async def plan(
@@ -158,23 +161,19 @@ async def _decide(
     number: int,
 ) -> structured.Typed[Decision]:
     labels = draft.labels
-    messages = reflection.controller.render(
-        {
-            "learning_objective": reflection.learning_objective,
-            "max_words": str(reflection.max_words),
+    decisions = [one for one in DECISIONS if one != "drop" or notes.rejected]
+    question = Question(
+        prompt=reflection.controller,
+        values={
             "library": draft.prompt(),
             "lesson": lesson.text,
             "reason": lesson.reason,
             "similar": alike,
-        }
-    )
-    request = Request(
-        stage="controller",
-        messages=notes.added(messages, labels),
-        temperature=reflection.temperature,
+        },
         max_tokens=CONTROLLER_TOKENS,
-        seed=sample_seed(reflection.seed, "controller", step, number),
-        schema=schema(list(labels), drop=bool(notes.rejected)),
+        call_path=(step, number),
+        appendix=notes.text(labels),
+        narrowed={"decision": {"enum": decisions}, "closest": {"enum": [*labels, None]}},
     )
 
     def check(decision: Decision) -> str | None:
@@ -194,23 +193,7 @@ async def _decide(
             return f"the text has {count} words, and {reflection.max_words} are the most"
         return None
 
-    return await structured.ask(calls, request, Decision, call_path=(step, number), check=check)
-
-
-def schema(labels: Sequence[str], *, drop: bool = False) -> dict[str, Any]:
-    """Returns the JSON schema of a decision; labels are an enum of those that exist."""
-    decisions = ["new", "same", "refines", "contradicts", *(["drop"] if drop else [])]
-    return {
-        "type": "object",
-        "additionalProperties": False,
-        "required": ["about", "decision", "closest", "text"],
-        "properties": {
-            "about": {"type": "string", "maxLength": 120},
-            "decision": {"enum": decisions},
-            "closest": {"enum": [*labels, None]},
-            "text": {"type": "string", "maxLength": 220},
-        },
-    }
+    return await reflection.ask(calls, question, Decision, check)
 
 
 def numbers(text: str) -> set[str]:

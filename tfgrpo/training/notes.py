@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tfgrpo.domains.base import Domain
-from tfgrpo.rendering.templates import Message, Template
+from tfgrpo.rendering.templates import Template
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,17 +24,13 @@ class Notes:
         told = {"rejected": bool(self.rejected), "credit": bool(self.credit)}
         return [self.prompts[name] for name, there in told.items() if there]
 
-    def added(
-        self, messages: tuple[Message, ...], labels: Mapping[str, str]
-    ) -> tuple[Message, ...]:
-        """Returns messages with the notes at the end of the last; `labels` are label → id."""
+    def text(self, labels: Mapping[str, str]) -> str:
+        """Returns the notes as they follow a prompt; `labels` are label → id."""
         known = [f"[{at}] {self.credit[id]}" for at, id in labels.items() if id in self.credit]
         values = {"rejected": "\n".join(self.rejected), "credit": "\n".join(known)}
-        parts = [
+        return "\n\n".join(
             template.render(values)[-1][1] for template in self.used() if values[template.name]
-        ]
-        role, text = messages[-1]
-        return (*messages[:-1], (role, "\n\n".join([text, *parts])))
+        )
 
 
 def prompts_of(domain: Domain, folder: Path | None) -> dict[str, Template]:

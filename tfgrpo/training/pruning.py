@@ -16,15 +16,14 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
-from tfgrpo.domains.base import sample_seed
-from tfgrpo.model import structured
 from tfgrpo.model.client import CallPath, Calls
-from tfgrpo.model.endpoint import CallFailed, Request
+from tfgrpo.model.endpoint import CallFailed
+from tfgrpo.model.structured import text_field
 from tfgrpo.rendering.render import one_line
 from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.store.records import Library, Operation
 from tfgrpo.training.draft import Draft, plain, words
-from tfgrpo.training.reflection import Reflection
+from tfgrpo.training.reflection import Question, Reflection
 
 PRUNE_TOKENS = 600
 TURNS = 4
@@ -50,10 +49,10 @@ class Room:
 class Action(BaseModel):
     """What the controller gives up. `why` makes it think before it decides."""
 
-    why: str = Field(default="", max_length=2000)
+    why: str = text_field(160, 2000, default="")
     action: Literal["merge", "delete"]
     experiences: list[str] = Field(min_length=1)
-    text: str = Field(default="", max_length=4000)
+    text: str = text_field(220, 4000, default="")
 
 
 def fits(draft: Draft, operation: Operation, cap: int | None) -> bool:
@@ -178,23 +177,19 @@ async def _act(
     ids = draft.labels
     labels = [label for label, id in ids.items() if coming is None or id != coming.experience]
     then = draft.after([coming]) if coming else draft
-    request = Request(
-        stage="prune",
-        messages=prompt.render(
-            {
-                "learning_objective": reflection.learning_objective,
-                "max_words": str(reflection.max_words),
-                "library": draft.prompt(),
-                "lesson": (coming and coming.text) or "(nothing; the library alone is too long)",
-                "tokens": str(draft.tokens),
-                "cap": str(cap),
-                "over": str(then.tokens - cap),
-            }
-        ),
-        temperature=reflection.temperature,
+    question = Question(
+        prompt=prompt,
+        values={
+            "library": draft.prompt(),
+            "lesson": (coming and coming.text) or "(nothing; the library alone is too long)",
+            "tokens": str(draft.tokens),
+            "cap": str(cap),
+            "over": str(then.tokens - cap),
+        },
         max_tokens=PRUNE_TOKENS,
-        seed=sample_seed(reflection.seed, *call_path),
-        schema=schema(labels),
+        call_path=call_path,
+        seed=call_path,
+        narrowed={"experiences": {"type": "array", "minItems": 1, "items": {"enum": labels}}},
     )
 
     def check(action: Action) -> str | None:
@@ -216,7 +211,7 @@ async def _act(
             return "the text is no shorter than what it takes the place of"
         return None
 
-    typed = await structured.ask(calls, request, Action, call_path=call_path, check=check)
+    typed = await reflection.ask(calls, question, Action, check)
     told = {
         **evidence,
         "prompts": {**evidence.get("prompts", {}), prompt.name: prompt.digest[:16]},
@@ -247,18 +242,3 @@ def operations(action: Action, draft: Draft) -> list[Operation]:
         return [Operation("DELETE", id) for id in ids if id != first]
     deleted = [Operation("DELETE", id) for id in ids[1:]]
     return [*deleted, Operation("MODIFY", ids[0], text)]  # so that no state between is longer
-
-
-def schema(labels: Sequence[str]) -> dict[str, Any]:
-    """Returns the JSON schema of an action; labels are an enum of those that exist."""
-    return {
-        "type": "object",
-        "additionalProperties": False,
-        "required": ["why", "action", "experiences", "text"],
-        "properties": {
-            "why": {"type": "string", "maxLength": 160},
-            "action": {"enum": ["merge", "delete"]},
-            "experiences": {"type": "array", "minItems": 1, "items": {"enum": list(labels)}},
-            "text": {"type": "string", "maxLength": 220},
-        },
-    }

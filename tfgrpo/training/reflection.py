@@ -8,20 +8,24 @@ light of the ground truth and the library, which gives lessons, not yet operatio
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, Field
 
+from tfgrpo.data.problems import Problem
 from tfgrpo.domains.base import sample_seed
 from tfgrpo.model import structured
-from tfgrpo.model.client import Calls
+from tfgrpo.model.client import CallPath, Calls
 from tfgrpo.model.endpoint import CallFailed, Request
+from tfgrpo.model.structured import text_field
 from tfgrpo.rendering.render import prompt_text
 from tfgrpo.rendering.templates import Template
 from tfgrpo.rollout.attempt import Group, Rollout
-from tfgrpo.store.records import Library
+from tfgrpo.store.records import Json, Library
 
+T = TypeVar("T", bound=BaseModel)
 SUMMARY_TOKENS = 400
 COMPARISON_TOKENS = 1200
 MOST_LESSONS = 2
@@ -29,6 +33,26 @@ MOST_LESSONS = 2
 ANSWER_SHOWN = 300
 """The characters of an attempt's answer that stand beside what is said of it."""
 UNKNOWN = "(not given)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What one call to the reflection model is about.
+
+    `values` fill the prompt, beside the objectives and the limit of words; `appendix` follows its
+    last message. `call_path` tells the call from others that read alike, and with the prompt's
+    name, unless `seed` says otherwise, seeds it. `narrowed` is what this call alone knows of
+    fields of the answer's schema.
+    """
+
+    prompt: Template
+    values: Mapping[str, str]
+    max_tokens: int
+    call_path: CallPath
+    stage: str | None = None
+    seed: CallPath | None = None
+    appendix: str = ""
+    narrowed: Mapping[str, Json] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +82,47 @@ class Reflection:
     direct: Template | None = None
     prune: Template | None = None
     library_tokens: int | None = None
+
+    def truth(self, problem: Problem) -> str:
+        """Returns a problem's ground truth as the reflection model is shown it."""
+        return (self.ground_truth and problem.answer) or UNKNOWN
+
+    def request(self, question: Question) -> Request:
+        """Returns the request of a question, without a schema."""
+        objectives = {
+            "agent_objective": self.agent_objective,
+            "learning_objective": self.learning_objective,
+            "max_words": str(self.max_words),
+        }
+        *before, (role, text) = question.prompt.render({**objectives, **question.values})
+        if question.appendix:
+            text = f"{text}\n\n{question.appendix}"
+        name = question.prompt.name
+        return Request(
+            stage=question.stage or name,
+            messages=(*before, (role, text)),
+            temperature=self.temperature,
+            max_tokens=question.max_tokens,
+            seed=sample_seed(self.seed, *(question.seed or (name, *question.call_path))),
+        )
+
+    async def ask(
+        self,
+        calls: Calls,
+        question: Question,
+        answer: type[T],
+        check: Callable[[T], str | None] = lambda _: None,
+    ) -> structured.Typed[T]:
+        """Returns the reflection model's answer to a question, of a shape that `check` passes.
+
+        `check` returns what is wrong with an answer, or None. Raises Unreadable, CallFailed,
+        EndpointError.
+        """
+        schema = structured.schema(answer, **question.narrowed)
+        request = replace(self.request(question), schema=schema)
+        return await structured.ask(
+            calls, request, answer, call_path=question.call_path, check=check
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,65 +155,25 @@ class Comparison:
 
 
 class _Lesson(BaseModel):
-    reason: str = Field(max_length=2000)
-    text: str = Field(min_length=1, max_length=2000)
+    reason: str = text_field(160, 2000)
+    text: str = text_field(220, 2000, min_length=1)
+
+
+_Listed = Annotated[list[_Lesson], Field(json_schema_extra={"maxItems": MOST_LESSONS})]
 
 
 class Lessons(BaseModel):
     """Lessons, each with its reason."""
 
-    lessons: list[_Lesson]
-
-    def of(
-        self, stage: str, group: Group, calls: tuple[str, ...]
-    ) -> tuple[tuple[Lesson, ...], tuple[Failure, ...]]:
-        """Returns the lessons of a group, the first that there may be, and those beyond as
-        failures of that stage."""
-        said = [lesson for lesson in self.lessons if lesson.text.strip()]
-        kept = tuple(
-            Lesson(" ".join(lesson.text.split()), lesson.reason.strip(), group, calls)
-            for lesson in said[:MOST_LESSONS]
-        )
-        return kept, tuple(
-            Failure(stage, group.problem.id, f"more than {MOST_LESSONS} lessons: {lesson.text}")
-            for lesson in said[MOST_LESSONS:]
-        )
+    lessons: _Listed
 
 
-class _Comparison(Lessons):
-    right_did: str = ""
-    wrong_did: str = ""
+class Contrast(BaseModel):
+    """What set winners apart from losers, written down before the lessons that follow from it."""
 
-
-LESSONS = {
-    "type": "array",
-    "maxItems": MOST_LESSONS,
-    "items": {
-        "type": "object",
-        "additionalProperties": False,
-        "required": ["reason", "text"],
-        "properties": {
-            "reason": {"type": "string", "maxLength": 160},
-            "text": {"type": "string", "maxLength": 220},
-        },
-    },
-}
-SCHEMA = {
-    "type": "object",
-    "additionalProperties": False,
-    "required": ["right_did", "wrong_did", "lessons"],
-    "properties": {
-        "right_did": {"type": "string", "maxLength": 240},
-        "wrong_did": {"type": "string", "maxLength": 240},
-        "lessons": LESSONS,
-    },
-}
-RECONCILED = {
-    "type": "object",
-    "additionalProperties": False,
-    "required": ["lessons"],
-    "properties": {"lessons": LESSONS},
-}
+    right_did: str = text_field(240, default="")
+    wrong_did: str = text_field(240, default="")
+    lessons: _Listed
 
 
 async def compare(
@@ -172,49 +197,39 @@ async def compare(
     losers = [r for r in group.losers if r.sample in said]
     if not winners or not losers:
         return Comparison(group, (), failures)
-    request = Request(
-        stage="comparison",
-        messages=reflection.comparison.render(
-            {
-                "agent_objective": reflection.agent_objective,
-                "learning_objective": reflection.learning_objective,
-                "max_words": str(reflection.max_words),
-                "library": prompt_text(library),
-                "problem": group.problem.problem,
-                "ground_truth": (reflection.ground_truth and group.problem.answer) or UNKNOWN,
-                "winners": _listed(winners, said),
-                "losers": _listed(losers, said),
-            }
-        ),
-        temperature=reflection.temperature,
+    question = Question(
+        prompt=reflection.comparison,
+        values={
+            "library": prompt_text(library),
+            "problem": group.problem.problem,
+            "ground_truth": reflection.truth(group.problem),
+            "winners": _listed(winners, said),
+            "losers": _listed(losers, said),
+        },
         max_tokens=COMPARISON_TOKENS,
-        seed=sample_seed(reflection.seed, "comparison", step, group.problem.id),
-        schema=SCHEMA,
+        call_path=(step, group.problem.id),
     )
     try:
-        typed = await structured.ask(
-            calls, request, _Comparison, call_path=(step, group.problem.id)
-        )
+        typed = await reflection.ask(calls, question, Contrast)
     except CallFailed as error:
         failure = Failure("comparison", group.problem.id, str(error))
         return Comparison(group, (), (*failures, failure))
-    failures += tuple(Failure("comparison", group.problem.id, what) for what in typed.lost)
-    lessons, beyond = typed.value.of("comparison", group, (typed.key,))
-    failures += beyond
+    lessons, unused = lessons_of(typed, "comparison", group)
+    failures += unused
     repaired = typed.repaired
     if reflection.reconcile is not None and lessons:
         try:
-            found = await _reconciled(calls, reflection, lessons, library, step=step)
-            lessons, beyond = found.value.of("reconcile", group, (*lessons[0].calls, found.key))
-            failures += beyond
-            failures += tuple(Failure("reconcile", group.problem.id, what) for what in found.lost)
-            repaired = repaired or found.repaired
+            brought = await _reconcile(calls, reflection, lessons, library, step=step)
         except CallFailed as error:  # they stay as they were
-            failures = (*failures, Failure("reconcile", group.problem.id, str(error)))
+            failures += (Failure("reconcile", group.problem.id, str(error)),)
+        else:
+            lessons, unused = lessons_of(brought, "reconcile", group, lessons[0].calls)
+            failures += unused
+            repaired = repaired or brought.repaired
     return Comparison(group, lessons, failures, repaired)
 
 
-async def _reconciled(
+async def _reconcile(
     calls: Calls,
     reflection: Reflection,
     lessons: Sequence[Lesson],
@@ -224,23 +239,35 @@ async def _reconciled(
 ) -> structured.Typed[Lessons]:
     """Returns one group's lessons as the model brings them in line with the library."""
     assert reflection.reconcile is not None
-    group = lessons[0].group
-    request = Request(
-        stage="reconcile",
-        messages=reflection.reconcile.render(
-            {
-                "learning_objective": reflection.learning_objective,
-                "max_words": str(reflection.max_words),
-                "library": prompt_text(library),
-                "lessons": "\n".join(f"- {lesson.text}" for lesson in lessons),
-            }
-        ),
-        temperature=reflection.temperature,
+    question = Question(
+        prompt=reflection.reconcile,
+        values={
+            "library": prompt_text(library),
+            "lessons": "\n".join(f"- {lesson.text}" for lesson in lessons),
+        },
         max_tokens=COMPARISON_TOKENS,
-        seed=sample_seed(reflection.seed, "reconcile", step, group.problem.id),
-        schema=RECONCILED,
+        call_path=(step, lessons[0].group.problem.id),
     )
-    return await structured.ask(calls, request, Lessons, call_path=(step, group.problem.id))
+    return await reflection.ask(calls, question, Lessons)
+
+
+def lessons_of(
+    typed: structured.Typed[Lessons] | structured.Typed[Contrast],
+    stage: str,
+    group: Group,
+    calls: tuple[str, ...] = (),
+) -> tuple[tuple[Lesson, ...], tuple[Failure, ...]]:
+    """Returns the lessons of an answer, the first that there may be, and what could not be used
+    of it as failures of that stage. `calls` are those before the answer's own."""
+    given = [lesson for lesson in typed.value.lessons if lesson.text.strip()]
+    lessons = tuple(
+        Lesson(" ".join(one.text.split()), one.reason.strip(), group, (*calls, typed.key))
+        for one in given[:MOST_LESSONS]
+    )
+    beyond = (f"more than {MOST_LESSONS} lessons: {one.text}" for one in given[MOST_LESSONS:])
+    return lessons, tuple(
+        Failure(stage, group.problem.id, reason) for reason in (*typed.lost, *beyond)
+    )
 
 
 async def summarised(
@@ -248,24 +275,21 @@ async def summarised(
 ) -> str | Failure:
     if len(rollout.transcript) <= reflection.summarise_over:
         return " ".join(rollout.transcript.split())
-    request = Request(
-        stage="summary",
-        messages=reflection.summary.render(
-            {
-                "agent_objective": reflection.agent_objective,
-                "problem": rollout.problem.problem,
-                "response": rollout.transcript,
-                "verdict": verdict_words(rollout) + details_words(rollout, "\n- "),
-            }
-        ),
-        temperature=reflection.temperature,
+    call_path = (step, rollout.problem.id)
+    question = Question(
+        prompt=reflection.summary,
+        values={
+            "problem": rollout.problem.problem,
+            "response": rollout.transcript,
+            "verdict": verdict_words(rollout) + details_words(rollout, "\n- "),
+        },
         max_tokens=SUMMARY_TOKENS,
-        seed=sample_seed(reflection.seed, "summary", step, rollout.problem.id, rollout.sample),
+        call_path=call_path,
+        seed=("summary", *call_path, rollout.sample),
     )
+    request = reflection.request(question)
     try:
-        recorded = await calls.ask(
-            request, call_path=(step, rollout.problem.id), sample=rollout.sample
-        )
+        recorded = await calls.ask(request, call_path=call_path, sample=rollout.sample)
     except CallFailed as error:
         return Failure("summary", rollout.problem.id, str(error))
     return recorded.answer.content.strip() or rollout.transcript[:600]

@@ -9,17 +9,17 @@ learned from it counts only once an attempt with the lesson, and without the str
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Annotated
 
 from pydantic import BaseModel, Field
 
 from tfgrpo.data.problems import Problem
-from tfgrpo.domains.base import sample_seed
 from tfgrpo.model import structured
 from tfgrpo.model.client import Calls
-from tfgrpo.model.endpoint import Request
+from tfgrpo.model.structured import text_field
 from tfgrpo.rendering.templates import Message
 from tfgrpo.rollout.attempt import Rollout
-from tfgrpo.training.reflection import Reflection
+from tfgrpo.training.reflection import Question, Reflection
 
 TOKENS = 800
 SHOWN = 600
@@ -27,7 +27,7 @@ SHOWN = 600
 
 
 class _Strategies(BaseModel):
-    strategies: list[str] = Field(min_length=1)
+    strategies: list[Annotated[str, text_field(240)]] = Field(min_length=1)
 
 
 async def propose(
@@ -41,34 +41,15 @@ async def propose(
 ) -> list[str]:
     """Returns up to `count` distinct strategies. Raises CallFailed where none can be had."""
     listed = "\n".join(f"{n}. {_short(r.response)}" for n, r in enumerate(failed, 1))
-    request = Request(
-        stage="strategies",
-        messages=reflection.strategies.render(
-            {
-                "agent_objective": reflection.agent_objective,
-                "count": str(count),
-                "problem": problem.problem,
-                "losers": listed,
-            }
-        ),
-        temperature=reflection.temperature,
+    items = structured.schema(_Strategies)["properties"]["strategies"]
+    question = Question(
+        prompt=reflection.strategies,
+        values={"count": str(count), "problem": problem.problem, "losers": listed},
         max_tokens=TOKENS,
-        seed=sample_seed(reflection.seed, "strategies", step, problem.id),
-        schema={
-            "type": "object",
-            "additionalProperties": False,
-            "required": ["strategies"],
-            "properties": {
-                "strategies": {
-                    "type": "array",
-                    "minItems": count,
-                    "maxItems": count,
-                    "items": {"type": "string", "maxLength": 240},
-                }
-            },
-        },
+        call_path=(step, problem.id),
+        narrowed={"strategies": {**items, "minItems": count, "maxItems": count}},
     )
-    typed = await structured.ask(calls, request, _Strategies, call_path=(step, problem.id))
+    typed = await reflection.ask(calls, question, _Strategies)
     texts = (" ".join(text.split()) for text in typed.value.strategies)
     return list(dict.fromkeys(text for text in texts if text))[:count]
 
