@@ -16,7 +16,7 @@ from tfgrpo.store.merge import Conflict, MergeConflict, Resolve
 from tfgrpo.store.records import Version
 
 if TYPE_CHECKING:
-    from tfgrpo.training.alike import Alike
+    from tfgrpo.training.near_duplicates import NearDuplicate
 
 resolutions = (
     click.option("--ours", "take", flag_value="ours", help="Conflicts: take HEAD's text."),
@@ -50,7 +50,7 @@ def merge(app: App, revision: str, take: str | None, message: str | None, as_jso
       tfgrpo merge web
       tfgrpo merge web --theirs
     """
-    from tfgrpo.training.alike import alike
+    from tfgrpo.training.near_duplicates import near_duplicates
 
     store = app.store
     branch, before = _branch(app)
@@ -59,7 +59,7 @@ def merge(app: App, revision: str, take: str | None, message: str | None, as_jso
     version = _trying(
         lambda: merges.merge(store, branch, theirs, message=told, resolve=_resolve(take)), as_json
     )
-    near = alike(store.library(before), store.library(version))
+    near = near_duplicates(store.library(before), store.library(version))
     if as_json:
         _emit(app, version, branch, before, [pair._asdict() for pair in near])
     elif version.number == before.number:
@@ -198,7 +198,7 @@ def say(app: App, version: Version, branch: str, before: Version | None = None) 
             click.echo(line)
 
 
-def point_out(app: App, near: Sequence[Alike], version: Version) -> None:
+def point_out(app: App, near: Sequence[NearDuplicate], version: Version) -> None:
     """Prints which experiences a merge brought together that say nearly the same."""
     label = app.store.library(version).label_of
     for new, there, likeness in near:

@@ -10,10 +10,10 @@ import click
 
 from tfgrpo.cli import heldout, text
 from tfgrpo.cli.context import RUN, App, pass_app
-from tfgrpo.cli.show import mishap_lines
+from tfgrpo.cli.show import issue_lines
 from tfgrpo.store.runs import Run
 from tfgrpo.store.store import Store
-from tfgrpo.training.run_report import Account, account, versions_of
+from tfgrpo.training.run_report import RunReport, report, versions_of
 
 
 @click.command()
@@ -51,7 +51,7 @@ def runs(app: App, name: str | None, as_json: bool) -> None:
         text.emit(app, text.table(rows, header=("run", "state", "steps", "begun", "model")))
 
 
-def mishaps_told(found: Account) -> str:
+def issue_counts(found: RunReport) -> str:
     """Returns what went wrong in a run, in one line; nothing where nothing did."""
     parts = [
         text.plural(count, noun) + end
@@ -79,13 +79,13 @@ def _lines(app: App, store: Store, run: Run) -> Iterator[str]:
     for version in versions_of(store, run):
         words = [text.Word(version.name, fg="yellow"), *text.counts(store.counts(version))]
         yield from text.wrap([*words, *text.words(version.message)], indent=4)
-    found = account(store, run)
-    if mishaps_told(found):
+    found = report(store, run)
+    if issue_counts(found):
         yield ""
-        yield mishaps_told(found)
-    for mishap in found.mishaps:
-        first = click.style(mishap.version.name, fg="yellow") + " "
-        yield from mishap_lines(mishap, first=first)
+        yield issue_counts(found)
+    for issue in found.issues:
+        first = click.style(issue.version.name, fg="yellow") + " "
+        yield from issue_lines(issue, first=first)
     usage = store.runs.usage(run)
     if usage:
         yield ""
@@ -100,7 +100,7 @@ def _lines(app: App, store: Store, run: Run) -> Iterator[str]:
 
 
 def _object(store: Store, run: Run) -> dict[str, Any]:
-    found = account(store, run)
+    found = report(store, run)
     return {
         "name": run.name,
         "state": store.runs.state(run),
@@ -111,7 +111,7 @@ def _object(store: Store, run: Run) -> dict[str, Any]:
         "config": run.config,
         "steps": [version.name for version in versions_of(store, run)],
         "sealed": _seal(store, run),
-        "mishaps": [m._asdict() | {"version": m.version.name} for m in found.mishaps],
+        "issues": [m._asdict() | {"version": m.version.name} for m in found.issues],
         "repaired": found.repaired,
         "usage": {stage: u._asdict() for stage, u in store.runs.usage(run).items()},
         "states": [state._asdict() for state in store.runs.states(run)],

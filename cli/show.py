@@ -12,7 +12,7 @@ from tfgrpo.cli.events import event_lines, event_object
 from tfgrpo.store.errors import UnknownRevision
 from tfgrpo.store.records import Event, Library, Version
 from tfgrpo.store.store import Store
-from tfgrpo.training.run_report import Mishap, mishaps
+from tfgrpo.training.run_report import Issue, issues
 
 
 @click.command()
@@ -70,9 +70,9 @@ def _version_lines(store: Store, version: Version, library: Library) -> Iterator
         yield from event_lines(event, before.get(event.experience))
         if event.text is not None:
             before[event.experience] = event.text
-    for mishap in mishaps(version):
+    for issue in issues(version):
         yield ""
-        yield from mishap_lines(mishap)
+        yield from issue_lines(issue)
     if version.meta.get("repaired"):
         yield ""
         yield text.plural(version.meta["repaired"], "answer") + " had to be repaired to be read"
@@ -83,12 +83,12 @@ def _version_lines(store: Store, version: Version, library: Library) -> Iterator
     yield from library_lines(library)
 
 
-def mishap_lines(mishap: Mishap, *, first: str = "") -> Iterator[str]:
+def issue_lines(issue: Issue, *, first: str = "") -> Iterator[str]:
     """Yields what was refused or failed, and why; `first` stands before it."""
-    where = f" ({mishap.problem})" if mishap.problem else ""
-    words = text.words(mishap.what + where)
-    yield from text.wrap([text.Word(mishap.kind, fg="red"), *words], first=first, indent=2)
-    yield from text.wrap(text.words(mishap.reason, dim=True), first="  ", indent=2)
+    where = f" ({issue.problem})" if issue.problem else ""
+    words = text.words(issue.what + where)
+    yield from text.wrap([text.Word(issue.kind, fg="red"), *words], first=first, indent=2)
+    yield from text.wrap(text.words(issue.reason, dim=True), first="  ", indent=2)
 
 
 def _before(store: Store, version: Version) -> dict[str, str]:

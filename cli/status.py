@@ -6,10 +6,10 @@ import click
 
 from tfgrpo.cli import text
 from tfgrpo.cli.context import App, pass_app
-from tfgrpo.cli.runs import mishaps_told
+from tfgrpo.cli.runs import issue_counts
 from tfgrpo.store.protection import protected
 from tfgrpo.store.revisions import run_of_history
-from tfgrpo.training.run_report import account
+from tfgrpo.training.run_report import report
 
 
 @click.command()
@@ -31,7 +31,7 @@ def status(app: App, as_json: bool) -> None:
     name = run_of_history(store, head.version)
     here = store.runs.find(name) if name is not None else None
     shown = [run for run, state in runs if state != "finished" or run == here]
-    accounts = {run.name: account(store, run) for run in shown}
+    accounts = {run.name: report(store, run) for run in shown}
     unfinished = [(run, state) for run, state in runs if state != "finished"]
     kept = protected(store, "branch")
     if as_json:
@@ -65,9 +65,9 @@ def status(app: App, as_json: bool) -> None:
     if head.branch is None:
         click.echo("  `tfgrpo checkout main` goes back to the branch main")
     for run_name, found in accounts.items():
-        if mishaps_told(found):
+        if issue_counts(found):
             click.echo(
-                f"run {run_name}: {mishaps_told(found)}; `tfgrpo runs {run_name}` lists them"
+                f"run {run_name}: {issue_counts(found)}; `tfgrpo runs {run_name}` lists them"
             )
     for run, state in unfinished:
         states = store.runs.states(run)

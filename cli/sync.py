@@ -120,7 +120,7 @@ def pull(
       tfgrpo pull origin main --theirs
     """
     from tfgrpo.store.transfer import locations, sync
-    from tfgrpo.training.alike import alike
+    from tfgrpo.training.near_duplicates import near_duplicates
 
     store = app.store
     into = store.head.branch
@@ -157,7 +157,7 @@ def pull(
         checkout.materialise(app)
     else:
         combine.say(app, done.after, into)
-    near = alike(store.library(done.before), store.library(done.after))
+    near = near_duplicates(store.library(done.before), store.library(done.after))
     combine.point_out(app, near, done.after)
 
 

@@ -335,11 +335,11 @@ def _tell(app: App, run: Run, seconds: float) -> None:
     """Says what came of a run, and writes the library for inference."""
     from tfgrpo.cli import runs
     from tfgrpo.cli.live import span
-    from tfgrpo.training.run_report import account
+    from tfgrpo.training.run_report import report
 
     store = app.store
     done = _steps_done(store, run)
-    wrong = runs.mishaps_told(account(store, run))
+    wrong = runs.issue_counts(report(store, run))
     if wrong:
         click.echo(f"{wrong}; `tfgrpo runs {run.name}` lists them")
     first, last = f"{run.name}/step_0", f"{run.name}/step_{done}"

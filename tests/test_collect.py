@@ -28,11 +28,10 @@ from scripted import (
 
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains.verifier import Verifier
-from tfgrpo.rollout.attempt import Group, Rollout
+from tfgrpo.rollout.attempt import CONFIRMING, Group, Rollout
 from tfgrpo.settings import SettingsError, TrainSettings, build
 from tfgrpo.store import Store
 from tfgrpo.store.runs import RolloutRow
-from tfgrpo.training.rollouts import CONFIRMING
 
 HINT = "Count on your fingers"
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted import Reply, ScriptedEndpoint, opened_calls
-from test_advantage import group, reflection
+from test_reflection import group, reflection
 
 from tfgrpo.rollout.attempt import Group
 from tfgrpo.store import (

@@ -1,18 +1,29 @@
-"""Credit against a simulated policy whose experiences have known effects."""
+"""Credit: against a simulated policy with known effects, and read from real runs."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import random
+from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import pytest
+from conftest import Cli, one_line_error, problems
+from desk import Desk, made
+from scripted import ScriptedEndpoint, stage, teachable
 
-from tfgrpo.training.dropout import Trial, estimate, left_out
+from tfgrpo.domains.verifier import Verifier
+from tfgrpo.store import Operation, Store
+from tfgrpo.training.credit import Credited, Observation, credits, estimate_effects, left_out
 
 EFFECTS = {"helps": 0.3, "harms": -0.25, "idle": 0.0, "a little": 0.05, "idle too": 0.0}
 
 
-def trials(seed: int, *, problems: int = 30, samples: int = 10, late: str = "") -> list[Trial]:
+def observations(
+    seed: int, *, problems: int = 30, samples: int = 10, late: str = ""
+) -> list[Observation]:
     """Returns simulated rollouts; the experience `late` joins the library in the second round."""
     dice = random.Random(seed)
     found = []
@@ -25,7 +36,7 @@ def trials(seed: int, *, problems: int = 30, samples: int = 10, late: str = "") 
                 chance = ease + sum(EFFECTS[id] for id in library if id not in without)
                 reward = float(dice.random() < chance)
                 stratum = f"{step}/{problem}"
-                found.append(Trial(stratum, f"p{problem}", library, without, reward))
+                found.append(Observation(stratum, f"p{problem}", library, without, reward))
     return found
 
 
@@ -33,14 +44,14 @@ def test_intervals_cover_the_true_effects_at_their_stated_rate() -> None:
     covered = [
         credit.low <= EFFECTS[credit.experience] <= credit.high
         for seed in range(120)
-        for credit in estimate(trials(seed))
+        for credit in estimate_effects(observations(seed))
     ]
     assert len(covered) == 120 * len(EFFECTS)
     assert 0.92 <= fmean(covered) <= 0.98
 
 
 def test_helpful_and_harmful_experiences_are_told_apart_and_ranked() -> None:
-    found = estimate(trials(1, samples=20))
+    found = estimate_effects(observations(1, samples=20))
     verdicts = {credit.experience: credit.verdict for credit in found}
     assert (verdicts["helps"], verdicts["harms"]) == ("helpful", "harmful")
     assert found[0].experience == "helps"
@@ -51,7 +62,7 @@ def test_an_experience_without_effect_is_rarely_called_helpful_or_harmful() -> N
     called = [
         credit.verdict != "inconclusive"
         for seed in range(120)
-        for credit in estimate(trials(seed, problems=16, samples=6))
+        for credit in estimate_effects(observations(seed, problems=16, samples=6))
         if credit.experience.startswith("idle")
     ]
     assert fmean(called) < 0.09
@@ -59,31 +70,37 @@ def test_an_experience_without_effect_is_rarely_called_helpful_or_harmful() -> N
 
 def test_a_library_that_changes_between_steps_does_not_bias_a_late_experience() -> None:
     effects = [
-        next(c.effect for c in estimate(trials(seed, late="helps")) if c.experience == "helps")
+        next(
+            c.effect
+            for c in estimate_effects(observations(seed, late="helps"))
+            if c.experience == "helps"
+        )
         for seed in range(40)
     ]
     assert fmean(effects) == pytest.approx(EFFECTS["helps"], abs=0.03)
 
 
 def test_shrinkage_pulls_towards_nothing_and_never_past_it() -> None:
-    for credit in estimate(trials(3)):
+    for credit in estimate_effects(observations(3)):
         assert abs(credit.shrunk) <= abs(credit.effect)
         assert credit.shrunk * credit.effect >= 0
 
 
 def test_counts_are_of_rollouts_that_had_or_lacked_the_experience() -> None:
-    made = trials(4, late="a little")
-    for credit in estimate(made):
+    made = observations(4, late="a little")
+    for credit in estimate_effects(made):
         had = [t for t in made if credit.experience in t.library]
         lacked = sum(credit.experience in t.without for t in had)
         assert (credit.present, credit.absent) == (len(had) - lacked, lacked)
 
 
 def test_what_was_always_there_has_no_estimate() -> None:
-    made = [t._replace(without=t.without - {"idle"}) for t in trials(5)]
-    assert "idle" not in {credit.experience for credit in estimate(made)}
-    assert estimate([]) == []
-    assert estimate(trials(5, problems=1)) == [], "one problem tells nothing about others"
+    made = [t._replace(without=t.without - {"idle"}) for t in observations(5)]
+    assert "idle" not in {credit.experience for credit in estimate_effects(made)}
+    assert estimate_effects([]) == []
+    assert estimate_effects(observations(5, problems=1)) == [], (
+        "one problem tells nothing about others"
+    )
 
 
 def test_coins_are_the_same_when_they_are_thrown_again() -> None:
@@ -92,3 +109,131 @@ def test_coins_are_the_same_when_they_are_thrown_again() -> None:
     assert left_out(ids, 0.2, 7, (1, "p", 3)) != left_out(ids, 0.2, 7, (1, "p", 4))
     assert len(left_out(ids, 0.2, 7, (1, "p", 3))) == pytest.approx(400, abs=60)
     assert left_out(ids, 0.0, 7, ()) == frozenset()
+
+
+HELPS, HARMS, IDLE = "When it is hard, add one.", "When in doubt, stop early.", "Write tidily."
+
+
+def swayed(request: dict[str, Any]) -> str:
+    """A model that one experience helps and another harms; nothing new is ever learned."""
+    system, user = request["messages"][0]["content"], request["messages"][-1]["content"]
+    match stage(request):
+        case "rollout":
+            words = user.split()
+            a, b = int(words[-3]), int(words[-1].rstrip("?"))
+            chance = 0.5 + 0.4 * (HELPS in system) - 0.4 * (HARMS in system)
+            coin = hashlib.sha256(f"{user}/{request.get('seed')}".encode()).digest()[0] / 256
+            return f"\\boxed{{{a + b + (coin < chance)}}}"
+        case "comparison":
+            lessons = [{"reason": "r", "text": "When the day is long, be brief."}]
+            return json.dumps({"right_did": "a", "wrong_did": "b", "lessons": lessons})
+        case "controller":
+            return json.dumps({"closest": "G0", "decision": "same", "text": ""})
+    return teachable(request)
+
+
+def trained(tmp_path: Path, verifier: Verifier, server: ScriptedEndpoint, **values: Any) -> Desk:
+    more = {"count": 12, "batch_size": 12, "group_size": 8, "epochs": 2, "dropout": 0.4}
+    desk = made(tmp_path, verifier, **{**more, **values})
+    with desk.store() as store:
+        texts = (HELPS, HARMS, IDLE)
+        store.commit("main", [Operation("ADD", text=t) for t in texts], message="three")
+    desk.train(server)
+    return desk
+
+
+def named(found: list[Credited]) -> dict[str, Credited]:
+    return {one.experience.text: one for one in found}
+
+
+def test_what_helps_and_what_harms_is_read_off_the_rollouts(
+    tmp_path: Path, verifier: Verifier
+) -> None:
+    with ScriptedEndpoint(swayed) as server:
+        desk = trained(tmp_path, verifier, server)
+    with Store.open(desk.path) as store:
+        found = credits(store, store.tip("main"))
+        rows = store.runs.rollouts(store.runs.all()[0])
+    assert [one.experience.text for one in found] == [HELPS, IDLE, HARMS]
+    verdicts = {t: one.credit.verdict for t, one in named(found).items() if one.credit}
+    assert (verdicts[HELPS], verdicts[HARMS]) == ("helpful", "harmful")
+    for one in found:
+        assert one.credit is not None
+        absent = sum(one.experience.id in row.verdict.get("without", ()) for row in rows)
+        assert (one.credit.present, one.credit.absent) == (len(rows) - absent, absent)
+
+
+def test_an_experience_whose_text_changed_starts_anew(tmp_path: Path, verifier: Verifier) -> None:
+    with ScriptedEndpoint(swayed) as server:
+        desk = trained(tmp_path, verifier, server, epochs=1)
+    with Store.open(desk.path) as store:
+        id = store.experience_id("G1")
+        store.commit("main", [Operation("MODIFY", id, "When in doubt, go on.")], message="by hand")
+        found = named(credits(store, store.tip("main")))
+    assert found["When in doubt, go on."].credit is None
+    assert found[HELPS].credit is not None
+
+
+def test_the_controller_sees_credit_where_it_is_asked_for(
+    tmp_path: Path, verifier: Verifier
+) -> None:
+    with ScriptedEndpoint(swayed) as server:
+        trained(tmp_path, verifier, server, controller_sees_credit=True)
+        asked = [r["messages"][-1]["content"] for r in server.requests if stage(r) == "controller"]
+    assert all(line in text for text in asked for line in ("\n[G0] +0.", "\n[G1] -0."))
+    assert "harmful" in asked[-1], "by the second step there is enough to tell"
+    words = "undecided" in asked[0], any("inconclusive" in text for text in asked)
+    assert words == (True, False), "a request's text is a key: its words stay what they were"
+
+
+def test_what_later_steps_show_is_not_known_before(tmp_path: Path, verifier: Verifier) -> None:
+    with ScriptedEndpoint(swayed) as server:
+        desk = trained(tmp_path, verifier, server)
+    with Store.open(desk.path) as store:
+        (run,) = store.runs.all()
+        one = named(credits(store, store.tip("main"), upto=(run, 0)))[HELPS].credit
+        both = named(credits(store, store.tip("main")))[HELPS].credit
+    assert one
+    assert both
+    assert 2 * (one.present + one.absent) == both.present + both.absent
+
+
+@pytest.fixture
+def folder(tmp_path: Path, cli: Cli) -> Path:
+    (tmp_path / "problems.jsonl").write_text(problems(range(12)))
+    cli("init")
+    cli("add", HELPS, HARMS, IDLE)
+    return tmp_path
+
+
+def test_the_command_ranks_and_blame_shows_it(cli: Cli, folder: Path) -> None:
+    assert "no credit is known" in cli("credit").stdout
+    assert "effect" not in cli("blame").stdout
+    with ScriptedEndpoint(swayed) as server:
+        small = ("--epochs", "1", "--group-size", "20", "--model", "m", "--base-url")
+        more = ("--credit", "dropout=0.4")
+        cli("train", "problems.jsonl", *small, server.base_url, *more)
+    found = json.loads(cli("credit", "--json").stdout)
+    assert [one["verdict"] for one in found][::2] == ["helpful", "harmful"]
+    said = cli("credit").stdout
+    assert said.index(HELPS) < said.index(HARMS)
+    assert "helpful" in said
+    assert max(map(len, said.splitlines())) <= 80
+    blamed = cli("blame").stdout
+    assert "effect -0." in blamed
+    (harms,) = [b for b in json.loads(cli("blame", "--json").stdout) if b["text"] == HARMS]
+    assert harms["credit"]["verdict"] == "harmful"
+    (run,) = json.loads(cli("runs", "--json").stdout)
+    assert run["config"]["dropout"] == 0.4
+
+
+def test_credit_is_by_dropout_at_a_rate(cli: Cli, folder: Path) -> None:
+    for wrong in ("0.2", "dropout=", "dropout=2", "luck=0.2"):
+        done = cli("train", "problems.jsonl", "--credit", wrong, ok=False)
+        assert done.returncode == 2
+        assert "dropout=0.2" in done.stderr
+
+
+def test_the_controller_can_see_credit_only_where_there_is_any(cli: Cli, folder: Path) -> None:
+    done = cli("train", "problems.jsonl", "--model", "m", "--controller-sees-credit", ok=False)
+    one_line_error(done, "needs --credit dropout=RATE", code=2)

@@ -15,6 +15,9 @@ from tfgrpo.rollout.branching import BranchPoint
 from tfgrpo.store.canonical import canonical
 from tfgrpo.store.records import Json
 
+CONFIRMING = 1 << 20
+"""The sample numbers from which on attempts confirm a lesson instead of filling a group."""
+
 
 @dataclass(frozen=True, slots=True)
 class Rollout:

@@ -35,7 +35,7 @@ from tfgrpo.store.canonical import derived_id
 from tfgrpo.store.records import Library, Operation
 from tfgrpo.training import pruning
 from tfgrpo.training.draft import Draft, words
-from tfgrpo.training.near_duplicates import similar, told
+from tfgrpo.training.near_duplicates import describe, find_similar, numbers
 from tfgrpo.training.notes import Notes
 from tfgrpo.training.reflection import Failure, Lesson, Question, Reflection
 
@@ -110,12 +110,12 @@ async def plan(
             decision, label = Decision(decision="new", text=lesson.text), None
         else:
             try:
-                near = await similar(lesson.text, draft.texts, embeddings)
+                near = await find_similar(lesson.text, draft.texts, embeddings)
             except CallFailed as error:  # the words are still there to go by
                 failures.append(Failure("embedding", lesson.group.problem.id, str(error)))
-                near = await similar(lesson.text, draft.texts)
+                near = await find_similar(lesson.text, draft.texts)
             ids = draft.labels
-            alike = told(near, {id: label for label, id in ids.items()})
+            alike = describe(near, {id: label for label, id in ids.items()})
             try:
                 what = (lesson, draft, alike, notes)
                 typed = await _decide(calls, reflection, *what, step, number)
@@ -183,7 +183,7 @@ async def _decide(
             return f"there is no experience {decision.closest}; closest is one of {list(labels)}"
         if decision.decision == "same":
             there = draft.texts[labels[decision.closest or ""]]
-            if numbers(lesson.text) - numbers(there):
+            if set(numbers(lesson.text)) - set(numbers(there)):
                 return (
                     f"{decision.closest} does not give the number of the lesson, so it is not the "
                     "same. The decision is new, unless both are about the very same thing."
@@ -194,11 +194,6 @@ async def _decide(
         return None
 
     return await reflection.ask(calls, question, Decision, check)
-
-
-def numbers(text: str) -> set[str]:
-    """Returns the numbers in a text: advice with another number is other advice."""
-    return set(re.findall(r"\d+(?:\.\d+)?", text))
 
 
 def _text(decision: Decision, lesson: Lesson, most: int) -> str:

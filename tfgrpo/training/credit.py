@@ -1,21 +1,75 @@
-"""Credit from what is on record: the rollouts of every run on a version's history with dropout.
+"""Credit: what the presence of each experience does to the reward.
 
-What is credited is an experience with the text it has at that version: what an earlier text of
-it did is not held for or against it. Attempts under a strategy, and those that confirm a lesson,
+Training with dropout leaves a random part of the library out of each rollout's prompt. Who was
+left out is chance, so the difference an experience makes can be read off the rollouts that were
+paid for anyway: rewards are regressed on presence within strata (the rollouts of one problem
+under one library), which takes out how hard a problem is. Intervals are robust to rewards of
+one problem being alike (cluster-robust covariance, CR1, Student's t with problems - 1 degrees
+of freedom; Cameron and Miller, 2015). Estimates are also shrunk towards their common mean 0 by
+empirical Bayes, so that a ranking of many experiences is not led by the noisiest one.
+
+What is credited is an experience with the text it has at a version: what an earlier text of it
+did is not held for or against it. Attempts under a strategy, and those that confirm a lesson,
 had other prompts, and count for nothing here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
+from tfgrpo.evaluation.statistics import t_quantile
+from tfgrpo.rollout.attempt import CONFIRMING
+from tfgrpo.store.canonical import digest
 from tfgrpo.store.history import first_parents
 from tfgrpo.store.records import Experience, Library, Version
 from tfgrpo.store.runs import Run
 from tfgrpo.store.store import Store
-from tfgrpo.training.dropout import Credit, Trial, estimate
-from tfgrpo.training.rollouts import CONFIRMING
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats: TypeAlias = NDArray[np.float64]
+
+Verdict: TypeAlias = Literal["helpful", "harmful", "inconclusive"]
+
+
+class Observation(NamedTuple):
+    """One rollout, as the estimator sees it.
+
+    `stratum` names the problem and library it was drawn under, `problem` its problem alone;
+    `library` are the ids that were in force, `without` those that were left out of the prompt.
+    """
+
+    stratum: str
+    problem: str
+    library: Sequence[str]
+    without: frozenset[str]
+    reward: float
+
+
+class Credit(NamedTuple):
+    """The effect of one experience's presence on the reward, in units of reward.
+
+    `effect` with its 95 % interval is the plain estimate, `shrunk` the one to rank by. `present`
+    and `absent` count rollouts.
+    """
+
+    experience: str
+    effect: float
+    low: float
+    high: float
+    shrunk: float
+    present: int
+    absent: int
+
+    @property
+    def verdict(self) -> Verdict:
+        """Helpful or harmful when the interval leaves 0 out, else inconclusive."""
+        return "helpful" if self.low > 0 else "harmful" if self.high < 0 else "inconclusive"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +92,21 @@ class Credited:
         return str(self).replace("inconclusive", "undecided")
 
 
+def left_out(
+    library: Iterable[str], rate: float, seed: int, call_path: tuple[str | int, ...]
+) -> frozenset[str]:
+    """Returns the ids that one rollout goes without: each with chance `rate`, by a coin of its own.
+
+    The coins follow from seed, call path and id, so a run that is resumed throws the same ones.
+    """
+    limit = int(rate * 2**32)
+    return frozenset(
+        id
+        for id in library
+        if int.from_bytes(digest(["tfgrpo.dropout", seed, *call_path, id])[:4], "big") < limit
+    )
+
+
 def credits(
     store: Store, version: Version, *, upto: tuple[Run, int] | None = None
 ) -> list[Credited]:
@@ -46,17 +115,20 @@ def credits(
     With `upto`, a run at work and its step, that run counts too, up to that step.
     """
     library = store.library(version)
-    found = {credit.experience: credit for credit in estimate(list(_trials(store, version, upto)))}
+    known = {
+        credit.experience: credit
+        for credit in estimate_effects(list(_observations(store, version, upto)))
+    }
     listed = [
-        Credited(label, library.by_id[id], found.get(_unit(library.by_id[id])))
+        Credited(label, library.by_id[id], known.get(_unit(library.by_id[id])))
         for label, id in library.labels.items()
     ]
-    known = [one for one in listed if one.credit is not None]
-    known.sort(key=lambda one: -one.credit.shrunk if one.credit else 0.0)
-    return known + [one for one in listed if one.credit is None]
+    return sorted(listed, key=lambda one: -one.credit.shrunk if one.credit else math.inf)
 
 
-def _trials(store: Store, version: Version, upto: tuple[Run, int] | None) -> Iterator[Trial]:
+def _observations(
+    store: Store, version: Version, upto: tuple[Run, int] | None
+) -> Iterator[Observation]:
     libraries: dict[int, Library] = {}
     names = {ancestor.meta.get("run") for ancestor in first_parents(store, version)}
     if upto is not None:
@@ -73,7 +145,7 @@ def _trials(store: Store, version: Version, upto: tuple[Run, int] | None) -> Ite
                 libraries[row.version] = store.library(store.version(row.version))
             library = libraries[row.version]
             without = set(row.verdict.get("without", ()))
-            yield Trial(
+            yield Observation(
                 stratum=f"{run.name}/{row.version}/{row.problem}",
                 problem=row.problem,
                 library=[_unit(experience) for experience in library],
@@ -85,3 +157,96 @@ def _trials(store: Store, version: Version, upto: tuple[Run, int] | None) -> Ite
 def _unit(experience: Experience) -> str:
     """Returns what is credited: an experience with the event that gave it its text."""
     return f"{experience.id}@{experience.row}"
+
+
+def estimate_effects(observations: Sequence[Observation], *, level: float = 0.95) -> list[Credit]:
+    """Returns the credit of each experience that was both present and absent, best first.
+
+    An experience that was never left out while others of its stratum held it cannot be told
+    apart from its problems, and has no estimate. With fewer than two problems there is none.
+    """
+    import numpy as np
+
+    ids = sorted({id for one in observations for id in one.library})
+    problems = {one.problem for one in observations}
+    if not ids or len(problems) < 2:
+        return []
+    column = {id: i for i, id in enumerate(ids)}
+    present = np.zeros((len(observations), len(ids)))
+    known = np.zeros((len(observations), len(ids)))
+    for row, one in enumerate(observations):
+        for id in one.library:
+            known[row, column[id]] = 1.0
+            present[row, column[id]] = id not in one.without
+    rewards = np.array([one.reward for one in observations])
+    strata = _codes([one.stratum for one in observations])
+    x, y = _within(present, strata), _within(rewards[:, None], strata)[:, 0]
+    varied = np.flatnonzero((x**2).sum(axis=0) > 1e-9)
+    if not len(varied):
+        return []
+    x = x[:, varied]
+    bread: Floats = np.linalg.pinv(x.T @ x).astype(np.float64)
+    beta = bread @ (x.T @ y)
+    clusters = _codes([one.problem for one in observations])
+    error = np.sqrt(_covariance(x, y - x @ beta, clusters, bread, len(set(strata))).diagonal())
+    t = t_quantile(0.5 + level / 2, len(problems) - 1)
+    shrink = _shrinkage(beta, error)
+    found = [
+        Credit(
+            experience=ids[i],
+            effect=float(beta[k]),
+            low=float(beta[k] - t * error[k]),
+            high=float(beta[k] + t * error[k]),
+            shrunk=float(beta[k] * shrink[k]),
+            present=int(present[:, i].sum()),
+            absent=int((known[:, i] - present[:, i]).sum()),
+        )
+        for k, i in enumerate(varied)
+    ]
+    return sorted(found, key=lambda credit: (-credit.shrunk, credit.experience))
+
+
+def _codes(names: Sequence[str]) -> NDArray[np.intp]:
+    import numpy as np
+
+    return np.unique(np.asarray(names), return_inverse=True)[1]
+
+
+def _within(values: Floats, strata: NDArray[np.intp]) -> Floats:
+    """Returns the values less the mean of their stratum, column by column."""
+    import numpy as np
+
+    sums = np.zeros((strata.max() + 1, values.shape[1]))
+    np.add.at(sums, strata, values)
+    counts = np.bincount(strata)[:, None]
+    centred: Floats = values - (sums / counts)[strata]
+    return centred
+
+
+def _covariance(
+    x: Floats, residuals: Floats, clusters: NDArray[np.intp], bread: Floats, absorbed: int
+) -> Floats:
+    """Returns the cluster-robust covariance of least squares; `absorbed` are the strata's means."""
+    import numpy as np
+
+    n, k = x.shape
+    groups = int(clusters.max()) + 1
+    scores = np.zeros((groups, k))
+    np.add.at(scores, clusters, x * residuals[:, None])
+    freedom = max(1, n - k - absorbed)
+    scale = groups / (groups - 1) * n / freedom if groups > 1 else math.inf
+    covariance: Floats = scale * bread @ (scores.T @ scores) @ bread
+    return covariance
+
+
+def _shrinkage(beta: Floats, error: Floats) -> Floats:
+    """Returns the factor of each estimate: the share of its variance that is not noise.
+
+    True effects are taken to be normal around 0, their variance by the method of moments.
+    """
+    import numpy as np
+
+    spread = max(0.0, float(np.mean(beta**2 - error**2)))
+    noise = error**2
+    factor: Floats = np.divide(spread, spread + noise, out=np.zeros_like(noise), where=noise > 0)
+    return factor

@@ -1,22 +1,32 @@
-"""What in a library is like a lesson, pointed out to the controller before the lesson enters.
+"""Texts that say nearly the same: what a lesson is like in the library, and what a merge doubles.
 
-Likeness in words is rapidfuzz's token sort ratio, in percent; likeness in meaning, where an
-embedding model is configured, the cosine of embeddings. The controller decides, never the
-figure: a lesson that differs in one number alone is very much alike, and not the same.
+Likeness in words is rapidfuzz's token sort ratio, in percent, with case ignored; likeness in
+meaning, where an embedding model is configured, the cosine of embeddings. Advice with another
+number is other advice, however alike the words are.
+
+Before a lesson enters, the controller is told what it is like; the controller decides, never the
+figure. After a merge a person is told which pairs it brought together: two people, or two runs,
+learn the same lesson in other words, and a three-way merge by id keeps both.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
-from tfgrpo.model.embeddings import Embeddings
-from tfgrpo.training.alike import ALIKE
+from tfgrpo.store.records import Library
 
-CLOSE = 0.8
+if TYPE_CHECKING:
+    from tfgrpo.model.embeddings import Embeddings
+
+SAME_WORDS = 85.0
+"""The percentage of their words from which on two texts are pointed out as nearly the same."""
+SAME_MEANING = 0.8
 """The cosine from which on two texts are pointed out as close in meaning."""
 MOST = 3
-"""How many experiences are pointed out, the closest first."""
+"""How many experiences are pointed out for a lesson, the closest first."""
 
 
 @dataclass(slots=True)
@@ -28,25 +38,33 @@ class Similar:
     meaning: float | None = None
 
 
-async def similar(
+class NearDuplicate(NamedTuple):
+    """An experience that came or changed, one that says nearly the same, and how nearly (%)."""
+
+    new: str
+    there: str
+    likeness: float
+
+
+async def find_similar(
     text: str, texts: Mapping[str, str], embeddings: Embeddings | None = None
 ) -> list[Similar]:
     """Returns the experiences among `texts` (id → text) that are like a text, closest first.
 
     Raises what `Embeddings.similarity` does.
     """
-    found = {id: Similar(id, words=likeness) for id, likeness in by_words(text, texts)}
+    similar = {id: Similar(id, words=likeness) for id, likeness in similar_in_words(text, texts)}
     if embeddings is not None and texts:
         cosines = await embeddings.similarity(text, list(texts.values()))
         for id, cosine in zip(texts, cosines, strict=True):
-            if cosine >= CLOSE:
-                found.setdefault(id, Similar(id)).meaning = cosine
-    order = sorted(found.values(), key=lambda s: -max((s.words or 0) / 100, s.meaning or 0))
+            if cosine >= SAME_MEANING:
+                similar.setdefault(id, Similar(id)).meaning = cosine
+    order = sorted(similar.values(), key=lambda s: -max((s.words or 0) / 100, s.meaning or 0))
     return order[:MOST]
 
 
-def by_words(
-    text: str, texts: Mapping[str, str], *, threshold: float = ALIKE
+def similar_in_words(
+    text: str, texts: Mapping[str, str], *, threshold: float = SAME_WORDS
 ) -> list[tuple[str, float]]:
     """Returns the ids of texts that are nearly the same in words, and how nearly (%), best first.
 
@@ -54,24 +72,46 @@ def by_words(
     """
     from rapidfuzz import fuzz, process
 
-    folded = {id: there.casefold() for id, there in texts.items()}
-    found = process.extract(
-        text.casefold(),
-        folded,
-        scorer=fuzz.token_sort_ratio,
-        score_cutoff=threshold,
-        limit=None,
+    folded = {id: other.casefold() for id, other in texts.items()}
+    matches = process.extract(
+        text.casefold(), folded, scorer=fuzz.token_sort_ratio, score_cutoff=threshold, limit=None
     )
-    return [(id, likeness) for _, likeness, id in found]
+    return [(id, likeness) for _, likeness, id in matches]
 
 
-def told(found: list[Similar], label_of: Mapping[str, str]) -> str:
+def describe(similar: list[Similar], label_of: Mapping[str, str]) -> str:
     """Returns what the controller is told; nothing where nothing is alike."""
-    if not found:
+    if not similar:
         return ""
     parts = []
-    for one in found:
+    for one in similar:
         how = [f"{one.words:.0f} % of the words"] if one.words is not None else []
         how += [f"{100 * one.meaning:.0f} % in meaning"] if one.meaning is not None else []
         parts.append(f"{label_of[one.experience]} ({' and '.join(how)})")
     return f"Alike in the library: {', '.join(parts)}. Only what these do not say yet is new."
+
+
+def near_duplicates(
+    before: Library, after: Library, *, threshold: float = SAME_WORDS
+) -> list[NearDuplicate]:
+    """Returns, for each experience that came or changed between two libraries, its nearest
+    neighbour among those that were there, in library order; each pair once.
+
+    `threshold` is in percent. Two that came together were not brought together by this.
+    """
+    old = {e.id: e.text for e in before}
+    fresh = [e for e in after.readable if old.get(e.id) != e.text]
+    texts = {e.id: e.text for e in after.readable if e.id in old}
+    pairs: dict[frozenset[str], NearDuplicate] = {}
+    for experience in fresh:
+        for there, likeness in similar_in_words(experience.text, texts, threshold=threshold):
+            if there != experience.id and numbers(texts[there]) == numbers(experience.text):
+                pair = NearDuplicate(experience.id, there, likeness)
+                pairs.setdefault(frozenset(pair[:2]), pair)
+                break
+    return list(pairs.values())
+
+
+def numbers(text: str) -> list[str]:
+    """Returns the numbers in a text, sorted: advice with another number is other advice."""
+    return sorted(re.findall(r"\d+(?:\.\d+)?", text))

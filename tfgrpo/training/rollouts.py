@@ -27,7 +27,7 @@ from tfgrpo.rendering.retrieve import relevant
 from tfgrpo.rendering.templates import Template
 from tfgrpo.rollout import branching
 from tfgrpo.rollout.agent import Agent
-from tfgrpo.rollout.attempt import Group, Rollout, attempt
+from tfgrpo.rollout.attempt import CONFIRMING, Group, Rollout, attempt
 from tfgrpo.rollout.branching import BranchPoint
 from tfgrpo.settings import TrainSettings
 from tfgrpo.store.journal import Journal
@@ -37,15 +37,13 @@ from tfgrpo.store.store import Store
 from tfgrpo.training import adaptive, strategies
 from tfgrpo.training.ablations import by_majority
 from tfgrpo.training.adaptive import Belief
-from tfgrpo.training.dropout import left_out
+from tfgrpo.training.credit import left_out
 from tfgrpo.training.progress import Progress
 from tfgrpo.training.reflection import Failure, Reflection
 
 CONFIRMATIONS = 2
 GLANCES = 4
 """The tool results of an attempt at which next actions are looked at."""
-CONFIRMING = 1 << 20
-"""The sample numbers from which on attempts confirm a lesson instead of filling a group."""
 TRIAL = "lesson"
 """Stands for the id of a lesson that attempts are to confirm."""
 

@@ -9,7 +9,7 @@ from tfgrpo.store.runs import Run
 from tfgrpo.store.store import Store
 
 
-class Mishap(NamedTuple):
+class Issue(NamedTuple):
     """A lesson that was `refused`, or a stage that `failed`: what, at which problem, and why."""
 
     version: Version
@@ -19,21 +19,21 @@ class Mishap(NamedTuple):
     reason: str
 
 
-class Account(NamedTuple):
-    """A run's mishaps, oldest first, and how many answers had to be repaired to be read."""
+class RunReport(NamedTuple):
+    """A run's issues, oldest first, and how many answers had to be repaired to be read."""
 
-    mishaps: tuple[Mishap, ...]
+    issues: tuple[Issue, ...]
     repaired: int
 
     @property
     def refused(self) -> int:
         """Lessons that did not become an operation."""
-        return sum(mishap.kind == "refused" for mishap in self.mishaps)
+        return sum(issue.kind == "refused" for issue in self.issues)
 
     @property
     def failed(self) -> int:
         """Answers that could not be had or read."""
-        return sum(mishap.kind == "failed" for mishap in self.mishaps)
+        return sum(issue.kind == "failed" for issue in self.issues)
 
 
 def versions_of(store: Store, run: Run) -> list[Version]:
@@ -44,10 +44,10 @@ def versions_of(store: Store, run: Run) -> list[Version]:
     return [version for version in versions if version.meta.get("run") == run.name]
 
 
-def mishaps(version: Version) -> tuple[Mishap, ...]:
+def issues(version: Version) -> tuple[Issue, ...]:
     """Returns what a version has on record as refused or failed."""
     return tuple(
-        Mishap(
+        Issue(
             version,
             kind,
             item.get("text") or item.get("stage", ""),
@@ -59,8 +59,8 @@ def mishaps(version: Version) -> tuple[Mishap, ...]:
     )
 
 
-def account(store: Store, run: Run) -> Account:
-    """Returns the account of a run, so far."""
+def report(store: Store, run: Run) -> RunReport:
+    """Returns what went wrong in a run, so far."""
     versions = versions_of(store, run)
-    found = tuple(mishap for version in versions for mishap in mishaps(version))
-    return Account(found, sum(version.meta.get("repaired", 0) for version in versions))
+    found = tuple(issue for version in versions for issue in issues(version))
+    return RunReport(found, sum(version.meta.get("repaired", 0) for version in versions))

@@ -15,8 +15,8 @@ from conftest import Cli, problems
 from hypothesis import given
 from hypothesis import strategies as st
 from scripted import Reply, ScriptedEndpoint, opened_calls, stage, teachable
-from test_advantage import reflection
 from test_controller import KNOWN, B, decision, lesson, planned, short
+from test_reflection import reflection
 
 from tfgrpo.model.embeddings import EmbeddingEndpoint, Embeddings
 from tfgrpo.model.endpoint import CallFailed, EndpointError
@@ -24,7 +24,7 @@ from tfgrpo.settings import SettingsError, TrainSettings, build
 from tfgrpo.store import Operation, Store, derived_id
 from tfgrpo.store.redact import Target, redact
 from tfgrpo.training.controller import Plan, plan
-from tfgrpo.training.near_duplicates import by_words, similar, told
+from tfgrpo.training.near_duplicates import describe, find_similar, similar_in_words
 
 VECTORS = {
     "Carry the ten.": [1.0, 0.0],
@@ -97,21 +97,23 @@ def test_a_near_duplicate_among_the_lessons_of_the_batch_is_pointed_out(tmp_path
 
 def test_another_number_is_still_alike_for_it_may_be_a_contradiction() -> None:
     texts = {"a": "When dozens are turned into rolls, multiply the dozens by 12."}
-    (found,) = by_words("When dozens are turned into rolls, multiply the dozens by 13.", texts)
+    (found,) = similar_in_words(
+        "When dozens are turned into rolls, multiply the dozens by 13.", texts
+    )
     assert found[0] == "a"
     assert found[1] > 95
 
 
 @given(st.text(max_size=40), st.dictionaries(st.sampled_from("abcd"), st.text(max_size=40)))
 def test_what_is_alike_is_in_the_library_and_ordered(text: str, texts: dict[str, str]) -> None:
-    found = asyncio.run(similar(text, texts))
+    found = asyncio.run(find_similar(text, texts))
     assert len(found) <= 3
     assert {one.experience for one in found} <= set(texts)
     figures = [one.words or 0 for one in found]
     assert figures == sorted(figures, reverse=True)
     assert all(85 <= figure <= 100 for figure in figures)
     labels = {id: f"G{n}" for n, id in enumerate(texts)}
-    assert bool(told(found, labels)) == bool(found)
+    assert bool(describe(found, labels)) == bool(found)
 
 
 def test_what_is_close_in_meaning_is_pointed_out_where_embeddings_are_configured(

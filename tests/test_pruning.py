@@ -16,8 +16,8 @@ from desk import made as made_desk
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted import Reply, ScriptedEndpoint, opened_calls, restless, stage
-from test_advantage import reflection
 from test_controller import decision, planned, short
+from test_reflection import reflection
 
 from tfgrpo.domains.verifier import Verifier
 from tfgrpo.model.tokens import count

@@ -10,11 +10,11 @@ import pytest
 from conftest import Cli, problems
 from desk import made
 from scripted import Reply, ScriptedEndpoint, stage, teachable
-from test_advantage import compared, group
+from test_reflection import compared, group
 
 from tfgrpo.domains.verifier import Verifier
 from tfgrpo.store import Store
-from tfgrpo.training.run_report import account
+from tfgrpo.training.run_report import report
 
 
 def clumsy(request: dict[str, Any]) -> str | Reply:
@@ -44,7 +44,7 @@ def test_every_place_tells_what_a_run_refused_and_what_failed(
     cli: Cli, tmp_path: Path, trained: str
 ) -> None:
     with Store.open(tmp_path / ".tfgrpo" / "store.db") as store:
-        found = account(store, store.runs.get("problems"))
+        found = report(store, store.runs.get("problems"))
     assert found.refused >= 1
     assert found.failed >= 2
     assert found.repaired >= 2
@@ -67,7 +67,7 @@ def test_every_place_tells_what_a_run_refused_and_what_failed(
         "repaired": found.repaired,
     }
     run = json.loads(cli("runs", "problems", "--json").stdout)
-    assert len(run["mishaps"]) == found.refused + found.failed
+    assert len(run["issues"]) == found.refused + found.failed
     assert run["repaired"] == found.repaired
 
 
@@ -100,6 +100,6 @@ def test_strategies_that_cannot_be_had_are_on_record(tmp_path: Path, verifier: V
     with ScriptedEndpoint(script) as server:
         run = desk.train(server).progress.run
     with Store.open(desk.path) as store:
-        found = account(store, store.runs.get(run))
-    assert [(m.kind, m.what) for m in found.mishaps] == [("failed", "strategies")] * 6
-    assert {m.problem for m in found.mishaps} == {f"p{n}" for n in range(1, 7)}
+        found = report(store, store.runs.get(run))
+    assert [(m.kind, m.what) for m in found.issues] == [("failed", "strategies")] * 6
+    assert {m.problem for m in found.issues} == {f"p{n}" for n in range(1, 7)}
