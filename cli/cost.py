@@ -42,7 +42,7 @@ def cost(app: App, name: str | None, config: Path | None, as_json: bool) -> None
       tfgrpo cost
       tfgrpo cost --json
     """
-    from tfgrpo.model.costs import by, costs, total
+    from tfgrpo.model.costs import costs, group_by, total
 
     tables = options.from_file(app, config)
     run = app.store.runs.get(name) if name is not None else None
@@ -57,12 +57,12 @@ def cost(app: App, name: str | None, config: Path | None, as_json: bool) -> None
         return
     lines: list[str] = []
     if run is None:
-        sums = by(found, lambda one: one.run or "evaluations")
+        sums = group_by(found, lambda one: one.run or "evaluations")
         lines += _table(("run",), [((key,), value) for key, value in sums.items()], total(found))
     else:
-        stages = by(found, lambda one: (one.stage, one.model))
+        stages = group_by(found, lambda one: (one.stage, one.model))
         lines += [*_table(("stage", "model"), stages.items(), total(found)), ""]
-        steps = by(found, _when)
+        steps = group_by(found, _when)
         named = [((when,), t) for when, t in steps.items()]
         lines += _table(("step",), named, None)
     unknown = total(found).unknown

@@ -83,22 +83,23 @@ def training(progress: Progress) -> Shown:
             Text(f"{progress.fraction:4.0%}"),
             Text(left(progress.seconds_left)),
         )
-        return Group(bar, Text(_where(progress)), Text(_spent(progress.meter), style="dim"))
+        usage = Text(_describe_usage(progress.meter), style="dim")
+        return Group(bar, Text(_describe_position(progress)), usage)
 
     def line() -> str:
         return (
             f"step {min(progress.step + 1, progress.steps)}/{progress.steps} "
-            f"{progress.fraction:.0%}: {_where(progress)}; {_spent(progress.meter)}; "
-            f"{left(progress.seconds_left)}"
+            f"{progress.fraction:.0%}: {_describe_position(progress)}; "
+            f"{_describe_usage(progress.meter)}; {left(progress.seconds_left)}"
         )
 
     return Shown(draw, line)
 
 
-def _where(progress: Progress) -> str:
+def _describe_position(progress: Progress) -> str:
     mean = progress.mean_reward
     reward = "–" if mean is None else f"{mean:.2f}"
-    told = {
+    activity = {
         "starting": "starting",
         "rollouts": f"rollouts {progress.attempts_done}/{progress.attempts}",
         "reflection": f"comparing groups {progress.reflected}/{progress.mixed}",
@@ -107,9 +108,9 @@ def _where(progress: Progress) -> str:
         "finished": "finished",
     }[progress.phase]
     if progress.stopping:
-        told = f"stopping, waiting for {progress.meter.in_flight} answers"
+        activity = f"stopping, waiting for {progress.meter.in_flight} answers"
     return (
-        f"epoch {progress.epoch}/{progress.epochs}  {told}  "
+        f"epoch {progress.epoch}/{progress.epochs}  {activity}  "
         f"groups {progress.groups_done}/{progress.groups}, {progress.mixed} mixed  "
         f"reward {reward}  library {progress.library}"
     )
@@ -127,27 +128,27 @@ def evaluation(progress: EvalProgress) -> Shown:
             Text(f"{progress.done}/{progress.total}"),
             Text(left(progress.seconds_left)),
         )
-        return Group(bar, Text(_spent(progress.meter), style="dim"))
+        return Group(bar, Text(_describe_usage(progress.meter), style="dim"))
 
     def line() -> str:
         return (
-            f"evaluating {progress.done}/{progress.total}; {_spent(progress.meter)}; "
+            f"evaluating {progress.done}/{progress.total}; {_describe_usage(progress.meter)}; "
             f"{left(progress.seconds_left)}"
         )
 
     return Shown(draw, line)
 
 
-def _spent(meter: Meter) -> str:
+def _describe_usage(meter: Meter) -> str:
     cached = f" ({meter.cached_tokens:,} cached)" if meter.cached_tokens else ""
     thought = f" ({meter.reasoning_tokens:,} reasoning)" if meter.reasoning_tokens else ""
     tokens = f"{meter.prompt_tokens:,} tokens in{cached}, {meter.completion_tokens:,} out{thought}"
-    told = f"{meter.calls:,} calls, {tokens}, {_cost(meter)}, {meter.in_flight} in flight"
+    line = f"{meter.calls:,} calls, {tokens}, {_cost(meter)}, {meter.in_flight} in flight"
     if meter.replayed:
-        told += f", {meter.replayed:,} from the journal"
+        line += f", {meter.replayed:,} from the journal"
     if meter.trouble:
-        told += f"; trying again: {text.shown(meter.trouble[:80])}"
-    return told
+        line += f"; trying again: {text.shown(meter.trouble[:80])}"
+    return line
 
 
 def _cost(meter: Meter) -> str:

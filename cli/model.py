@@ -85,9 +85,9 @@ def get(name: str) -> None:
     from tfgrpo.local.registry import find
 
     with Fetch() as bar:
-        found = find(name)
+        weights = find(name)
         path = fetch(
-            found, model_cache(os.environ).folder, lambda d, t: bar.update(found.name, d, t)
+            weights, model_cache(os.environ).folder, lambda d, t: bar.update(weights.name, d, t)
         )
     click.echo(f"{name} is at {path}")
 
@@ -111,18 +111,19 @@ def serve(name: str, port: int, slots: int, context: int) -> None:
     from tfgrpo.connect import model_cache
     from tfgrpo.local.fetch import fetch
     from tfgrpo.local.registry import find
-    from tfgrpo.local.serve import serve_forever
+    from tfgrpo.local.serve import ServerOptions, serve_forever
 
     with Fetch() as bar:
-        found = find(name)
+        weights = find(name)
         path = fetch(
-            found, model_cache(os.environ).folder, lambda d, t: bar.update(found.name, d, t)
+            weights, model_cache(os.environ).folder, lambda d, t: bar.update(weights.name, d, t)
         )
 
     def ready(server: LocalServer) -> None:
         click.echo(f"{name} answers at {server.base_url}; Ctrl-C ends it")
 
-    code = serve_forever(path, name, ready, n_parallel=slots, context=context, port=port)
+    options = ServerOptions(n_parallel=slots, context=context, port=port)
+    code = serve_forever(path, name, ready, options)
     click.get_current_context().exit(code)
 
 

@@ -271,9 +271,9 @@ def test_an_endpoint_that_takes_no_tools_is_asked_in_plain_text_from_then_on(
     ],
 )
 def test_calls_in_text(text: str, name: str, arguments: Any) -> None:
-    (found,) = protocol.in_text(Answer(text, "stop"))
+    (found,) = protocol.calls_in_text(Answer(text, "stop"))
     assert (found.name, found.arguments) == (name, arguments)
-    assert protocol.in_text(Answer("no call", "stop")) == []
+    assert protocol.calls_in_text(Answer("no call", "stop")) == []
 
 
 # the record:

@@ -302,14 +302,14 @@ def test_costs_are_told_by_stage_model_and_step_with_what_is_unknown(
         unknown = costs.total(costs.costs(store, {}, run))
         spent = costs.spent(store, run, PRICES, in_tokens=True)
     each = (30 * 1.0 + 20 * 0.5 + 10 * 2.0) / 1e6
-    stages = costs.by(found, lambda one: one.stage)
+    stages = costs.group_by(found, lambda one: one.stage)
     assert {name: sums.usage.calls for name, sums in stages.items()} == made
     for sums in stages.values():
         assert sums.dollars == pytest.approx(each * sums.usage.calls)
         assert sums.usage.cached_tokens == 20 * sums.usage.calls
         assert sums.usage.reasoning_tokens == 3 * sums.usage.calls
         assert sums.usage.seconds > 0
-    assert set(costs.by(found, lambda one: one.step)) == {0, 1, 2, 3}
+    assert set(costs.group_by(found, lambda one: one.step)) == {0, 1, 2, 3}
     assert (unknown.dollars, unknown.unknown) == (0.0, ("scripted",))
     meter = training.progress.meter
     total = costs.total(found)

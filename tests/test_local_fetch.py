@@ -382,19 +382,20 @@ def test_two_processes_fetch_it_once_and_both_get_it(hub_server: Hub, folder: Pa
     assert (folder / "noise.gguf").read_bytes() == WHOLE
 
 
-def test_the_cache_lists_verifies_and_removes(
+def test_the_cache_knows_verifies_and_removes(
     hub_server: Hub, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(MODELS, BASE.name, BASE)
     cache = ModelCache(folder)
-    assert cache.installed() == ()
+    assert not cache.has(BASE)
     hub_server.cuts = [70_000] + [0] * hub.ATTEMPTS
     with pytest.raises(SourceUnavailable):
         fetch(BASE, folder, source="hub")
-    assert (cache.installed(), cache.arrived(BASE)) == ((), 70_000)
+    assert not cache.has(BASE)
+    assert (folder / "noise.gguf.partial").stat().st_size == 70_000
     fetch(BASE, folder)
-    (here,) = cache.installed()
-    assert (here.model, here.path, here.bytes) == (BASE, cache.path(BASE), BASE.bytes)
+    assert cache.has(BASE)
+    assert cache.path(BASE).stat().st_size == BASE.bytes
     assert cache.verify(BASE)
     cache.path(BASE).write_bytes(b"x" + WHOLE[1:])
     assert not cache.verify(BASE)

@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 
 from tfgrpo.local.errors import LocalModelError
-from tfgrpo.local.serve import LocalServer, available_cpus, serve_forever
+from tfgrpo.local.serve import LocalServer, ServerOptions, available_cpus, serve_forever
 
 STAND_IN = """
 import json, os, sys, threading, time
@@ -118,7 +118,8 @@ def run_parent(program: str, *arguments: object) -> subprocess.Popen[str]:
 def test_it_is_ready_when_it_returns_and_gone_when_stopped(
     weights: Path, stand_in: Callable[[str], list[str]]
 ) -> None:
-    with LocalServer(weights, "noise", n_parallel=3, context=77, command=stand_in("ok")) as server:
+    options = ServerOptions(n_parallel=3, context=77, command=stand_in("ok"))
+    with LocalServer(weights, "noise", options) as server:
         assert server.base_url == f"http://127.0.0.1:{server.port}/v1"
         assert server.running
         options = get(server.port)
@@ -138,14 +139,14 @@ def test_a_model_that_is_still_loading_is_waited_for(
     weights: Path, stand_in: Callable[[str], list[str]]
 ) -> None:
     began = time.monotonic()
-    with LocalServer(weights, "noise", command=stand_in("loads")):
+    with LocalServer(weights, "noise", ServerOptions(command=stand_in("loads"))):
         assert time.monotonic() - began >= 0.5
 
 
 def test_nothing_of_the_child_reaches_the_terminal(
     weights: Path, stand_in: Callable[[str], list[str]], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    with LocalServer(weights, "noise", command=stand_in("ok")):
+    with LocalServer(weights, "noise", ServerOptions(command=stand_in("ok"))):
         pass
     assert capfd.readouterr() == ("", "")
 
@@ -155,7 +156,7 @@ def test_a_child_that_dies_is_an_error_with_the_end_of_its_log(
 ) -> None:
     log = tmp_path / "engine.log"
     with pytest.raises(LocalModelError, match="the weights are unreadable") as caught:
-        LocalServer(weights, "noise", log=log, command=stand_in("dies"))
+        LocalServer(weights, "noise", ServerOptions(log=log, command=stand_in("dies")))
     assert str(log) in str(caught.value.hint)
     assert "ended with code 1" in str(caught.value)
 
@@ -172,8 +173,9 @@ def test_a_child_that_never_gets_ready_is_an_error_and_is_ended(
             started.append(self.pid)
 
     monkeypatch.setattr(subprocess, "Popen", Spy)
+    options = ServerOptions(ready_timeout=1.0, command=stand_in("never ready"))
     with pytest.raises(LocalModelError, match=r"not ready after 1 s:\nfirst words"):
-        LocalServer(weights, "noise", ready_timeout=1.0, command=stand_in("never ready"))
+        LocalServer(weights, "noise", options)
     assert started
     assert not alive(started[0])
 
@@ -193,9 +195,9 @@ def test_missing_weights_and_a_missing_engine_say_what_to_do(
 PARENT = """
 import json, os, sys, time
 from pathlib import Path
-from tfgrpo.local.serve import LocalServer
+from tfgrpo.local.serve import LocalServer, ServerOptions
 weights, kind, *command = sys.argv[1:]
-server = LocalServer(Path(weights), "noise", command=command or None)
+server = LocalServer(Path(weights), "noise", ServerOptions(command=command or None))
 sibling = os.fork() if kind == "forks" else 0
 if kind == "forks" and sibling == 0:
     time.sleep(30)
@@ -252,11 +254,11 @@ def test_serving_in_the_foreground_ends_with_ctrl_c_and_with_the_child(
     program = """
 import os, signal, sys
 from pathlib import Path
-from tfgrpo.local.serve import serve_forever
+from tfgrpo.local.serve import ServerOptions, serve_forever
 def ready(server):
     print(server.pid, flush=True)
     os.kill(os.getpid() if sys.argv[2] == "ctrl-c" else server.pid, signal.SIGINT)
-sys.exit(serve_forever(Path(sys.argv[1]), "noise", ready, command=sys.argv[3:]))
+sys.exit(serve_forever(Path(sys.argv[1]), "noise", ready, ServerOptions(command=sys.argv[3:])))
 """
     parent = run_parent(program, weights, "ctrl-c", *stand_in("ok"))
     out, _ = parent.communicate(timeout=20)
@@ -278,10 +280,10 @@ def test_the_real_engine_refuses_what_is_not_a_model_with_its_own_words(weights:
 def test_a_taken_port_is_named(weights: Path, stand_in: Callable[[str], list[str]]) -> None:
     pytest.importorskip("xllamacpp")
     with (
-        LocalServer(weights, "noise", command=stand_in("ok")) as first,
+        LocalServer(weights, "noise", ServerOptions(command=stand_in("ok"))) as first,
         pytest.raises(LocalModelError, match=f"port {first.port} is taken"),
     ):
-        serve_forever(weights, "noise", port=first.port)
+        serve_forever(weights, "noise", options=ServerOptions(port=first.port))
 
 
 @pytest.fixture(scope="module")
@@ -305,7 +307,7 @@ def test_a_real_model_answers_an_openai_client_also_under_a_schema(smallest: Pat
         "required": ["verdict", "sum"],
         "additionalProperties": False,
     }
-    with LocalServer(smallest, "smollm2-135m", n_parallel=2, context=1024) as server:
+    with LocalServer(smallest, "smollm2-135m", ServerOptions(n_parallel=2, context=1024)) as server:
         os.kill(server.pid, signal.SIGINT)
         client = OpenAI(base_url=server.base_url, api_key="none", max_retries=0)
         plain = client.chat.completions.create(

@@ -145,8 +145,8 @@ def test_passages_of_one_address_are_one_page(tmp_path: Path) -> None:
     path = tmp_path / "passages.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     corpus = Corpus(path)
-    assert corpus.at("u") == Passage("u", "T", "first\n\nsecond")
-    assert corpus.at("0") == Passage("0", "", "zero")
+    assert corpus.page_at("u") == Passage("u", "T", "first\n\nsecond")
+    assert corpus.page_at("0") == Passage("0", "", "zero")
     assert [passage.text for passage in corpus.search("second", 5)] == ["second"]
 
 

@@ -145,7 +145,7 @@ def _served(
 ) -> Iterator[Endpoint]:
     from tfgrpo.local.fetch import fetch
     from tfgrpo.local.registry import find
-    from tfgrpo.local.serve import LocalServer
+    from tfgrpo.local.serve import LocalServer, ServerOptions
 
     found = find(model[len(LOCAL) :])
 
@@ -155,5 +155,6 @@ def _served(
 
     path = fetch(found, model_cache(environment).folder, progress)
     slots = min(settings.concurrency, SLOTS)
-    with LocalServer(path, model, n_parallel=slots, context=CONTEXT) as server:
+    options = ServerOptions(n_parallel=slots, context=CONTEXT)
+    with LocalServer(path, model, options) as server:
         yield Endpoint(model, server.base_url, None, settings.task_timeout)

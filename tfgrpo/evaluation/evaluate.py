@@ -36,6 +36,7 @@ from tfgrpo.store.journal import Journal
 from tfgrpo.store.records import Library, Version
 from tfgrpo.store.runs import Evaluation, Run, Score
 from tfgrpo.store.store import Store
+from tfgrpo.tools.record import ToolRecord
 
 
 @dataclass(slots=True)
@@ -219,15 +220,9 @@ async def examine(
         for number in range(len(libraries))
     ]
     try:
-        async with equipped(
-            domain,
-            settings,
-            journal,
-            store.runs,
-            scope=scope,
-            folder=project_root(store.path),
-            run=run,
-        ) as (acting, _):
+        record = ToolRecord(journal, store.runs, scope=scope, run=run)
+        folder = project_root(store.path)
+        async with equipped(domain, settings, record, folder) as (acting, _):
             rollouts = await gather_all(
                 one(libraries[number], problem, sample) for number, problem, sample in order
             )

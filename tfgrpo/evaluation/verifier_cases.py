@@ -19,7 +19,7 @@ from tfgrpo.domains.mathematics.extract import bare
 from tfgrpo.domains.verifier import Verifier
 from tfgrpo.model.client import Calls
 from tfgrpo.model.gather import gather_all
-from tfgrpo.rollout.attempt import judged, sound
+from tfgrpo.rollout.attempt import checked_verdict, judge
 
 FIELDS = ("gold", "pred", "expected", "problem", "id")
 ALIKE = 1e-6
@@ -112,12 +112,12 @@ async def judge_cases(
     async def one(case: Case) -> JudgedCase:
         if domain.function is not None:
             verdict = await verifier.verdict(case.problem, case.pred, domain.function)
-            return JudgedCase(case, sound(domain, verdict))
+            return JudgedCase(case, checked_verdict(domain, verdict))
         assert calls is not None, "checked: a domain that asks a model has calls"
         context = Context(
             case.problem, (), calls, calls, verifier, Sampling(), 0, ("verify", case.problem.id)
         )
-        return JudgedCase(case, await judged(domain, context, Trajectory(case.pred)))
+        return JudgedCase(case, await judge(domain, context, Trajectory(case.pred)))
 
     try:
         return await gather_all(map(one, cases))

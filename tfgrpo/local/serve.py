@@ -26,6 +26,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
@@ -52,15 +53,32 @@ def available_cpus() -> int:
     return count
 
 
+@dataclass(frozen=True, slots=True)
+class ServerOptions:
+    """How a local model is served.
+
+    `n_parallel` requests are answered at once, each in a context of `context` tokens
+    (prompt and answer together); more wait their turn. `threads` defaults to the
+    available CPUs, `port` to any free one. The engine's output goes to `log`, by default
+    to a temporary file that is deleted when the server stops. It has to be ready within
+    `ready_timeout` seconds. `command` replaces the program that is started; it gets the
+    options of `child`.
+    """
+
+    n_parallel: int = 8
+    context: int = 4096
+    threads: int | None = None
+    port: int = 0
+    log: Path | None = None
+    ready_timeout: float = 180.0
+    command: Sequence[str] | None = None
+
+
 class LocalServer:
     """A running llama.cpp server for one GGUF file; a context manager that stops it.
 
     The constructor returns when the server answers. `path` is the weights' file and
-    `model` the name that requests and answers use. `n_parallel` requests are answered at
-    once, each in a context of `context` tokens (prompt and answer together); more wait
-    their turn. `threads` defaults to the available CPUs, `port` to any free one. The
-    engine's output goes to `log`, by default to a temporary file that `stop` deletes.
-    `command` replaces the program that is started; it gets the options of `child`.
+    `model` the name that requests and answers use.
 
     Raises LocalModelError when the engine is not installed, the port is taken, the child
     dies (with the last lines of its log), or it is not ready after `ready_timeout` seconds.
@@ -70,19 +88,13 @@ class LocalServer:
         self,
         path: Path,
         model: str,
-        *,
-        n_parallel: int = 8,
-        context: int = 4096,
-        threads: int | None = None,
-        port: int = 0,
-        log: Path | None = None,
-        ready_timeout: float = 180.0,
-        command: Sequence[str] | None = None,
+        options: ServerOptions = ServerOptions(),
     ) -> None:
         if not path.is_file():
             raise LocalModelError(
                 f"there are no weights at {path}", hint=f"tfgrpo model get {model}"
             )
+        command = options.command
         if command is None:
             if importlib.util.find_spec("xllamacpp") is None:
                 raise LocalModelError(
@@ -91,21 +103,21 @@ class LocalServer:
                 )
             command = [sys.executable, "-P", "-m", "tfgrpo.local.child"]
         self.model = model
-        self._temporary_log = log is None
-        self.log = _new_log(model) if log is None else log
-        options: dict[str, object] = {
+        self._temporary_log = options.log is None
+        self.log = options.log or _new_log(model)
+        arguments: dict[str, object] = {
             "--model": path,
             "--alias": model,
-            "--port": port,
-            "--slots": n_parallel,
-            "--context": context,
-            "--threads": threads or available_cpus(),
+            "--port": options.port,
+            "--slots": options.n_parallel,
+            "--context": options.context,
+            "--threads": options.threads or available_cpus(),
             "--parent": os.getpid(),
         }
-        line = [*command, *(str(part) for option in options.items() for part in option)]
+        line = [*command, *(str(part) for argument in arguments.items() for part in argument)]
         self._process = _spawn(line, self.log)
         try:
-            self.port = self._wait_until_ready(port, ready_timeout)
+            self.port = self._wait_until_ready(options.port, options.ready_timeout)
         except BaseException:
             self._end()
             raise
@@ -163,7 +175,7 @@ class LocalServer:
         announced: list[int] = []
         stdout = self._process.stdout
         assert stdout is not None
-        threading.Thread(target=_hear, args=(stdout, announced), daemon=True).start()
+        threading.Thread(target=_read_port, args=(stdout, announced), daemon=True).start()
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
             if self._process.poll() is not None:
@@ -192,30 +204,14 @@ def serve_forever(
     path: Path,
     model: str,
     on_ready: Callable[[LocalServer], None] | None = None,
-    *,
-    n_parallel: int = 8,
-    context: int = 4096,
-    threads: int | None = None,
-    port: int = 0,
-    log: Path | None = None,
-    command: Sequence[str] | None = None,
+    options: ServerOptions = ServerOptions(),
 ) -> int:
     """Serve in the foreground until Ctrl-C (then return 0) or until the child ends by itself.
 
     `on_ready` is called once it answers, to tell the user where. Returns the child's exit
-    code; options and errors are those of LocalServer.
+    code; errors are those of LocalServer.
     """
-    server = LocalServer(
-        path,
-        model,
-        n_parallel=n_parallel,
-        context=context,
-        threads=threads,
-        port=port,
-        log=log,
-        command=command,
-    )
-    with server:
+    with LocalServer(path, model, options) as server:
         try:
             if on_ready is not None:
                 on_ready(server)
@@ -248,7 +244,7 @@ def _spawn(line: list[str], log: Path) -> subprocess.Popen[bytes]:
         raise LocalModelError(f"cannot start the engine: {error}") from error
 
 
-def _hear(stdout: IO[bytes], announced: list[int]) -> None:
+def _read_port(stdout: IO[bytes], announced: list[int]) -> None:
     with stdout:
         for line in stdout:
             try:

@@ -99,10 +99,10 @@ def parse(text: str) -> Budget:
 
     Raises BudgetInvalid.
     """
-    if found := AMOUNT.match(text.strip()):
-        limit, in_tokens = float(found[1]), False
-    elif found := TOKENS.match(text.strip()):
-        limit, in_tokens = float(found[1]) * SCALE[found[2].lower()], True
+    if match := AMOUNT.match(text.strip()):
+        limit, in_tokens = float(match[1]), False
+    elif match := TOKENS.match(text.strip()):
+        limit, in_tokens = float(match[1]) * SCALE[match[2].lower()], True
     else:
         limit, in_tokens = 0.0, False
     if limit <= 0:

@@ -68,10 +68,10 @@ def costs(
     `overrides` is the settings file's [prices]; `base_url` the address of models that no run
     names. Raises PriceInvalid.
     """
-    runs = {found.id: found for found in store.runs.all()}
+    runs = {run.id: run for run in store.runs.all()}
     known: dict[str, str | None] = {}
-    for found in runs.values():
-        known.update(addresses(found))
+    for one in runs.values():
+        known.update(addresses(one))
     cache: dict[tuple[str, str | None], Price | None] = {}
 
     def price(model: str, of: Run | None) -> Price | None:
@@ -101,31 +101,31 @@ def addresses(run: Run) -> dict[str, str | None]:
     """Returns the models that a run asks, and where."""
     models = run.config["models"]
     policy, reflection = models["model"], models.get("reflection_model")
-    found: dict[str, str | None] = {policy: models.get("base_url")}
-    if reflection is not None and reflection not in found:
-        found[reflection] = models.get("reflection_base_url") or models.get("base_url")
+    known: dict[str, str | None] = {policy: models.get("base_url")}
+    if reflection is not None and reflection not in known:
+        known[reflection] = models.get("reflection_base_url") or models.get("base_url")
     embedding = models.get("embedding_model")
-    if embedding is not None and embedding not in found:
-        found[embedding] = models.get("embedding_base_url") or models.get("base_url")
-    return found
+    if embedding is not None and embedding not in known:
+        known[embedding] = models.get("embedding_base_url") or models.get("base_url")
+    return known
 
 
-def total(found: Iterable[Cost]) -> Total:
+def total(parts: Iterable[Cost]) -> Total:
     """Returns the sum of costs."""
-    return reduce(Total.plus, found, Total())
+    return reduce(Total.plus, parts, Total())
 
 
-def by(found: Iterable[Cost], key: Callable[[Cost], K]) -> dict[K, Total]:
+def group_by(parts: Iterable[Cost], key: Callable[[Cost], K]) -> dict[K, Total]:
     """Returns the sums of costs that share a key, in the order in which the keys come up."""
     sums: dict[K, Total] = {}
-    for cost in found:
+    for cost in parts:
         sums[key(cost)] = sums.get(key(cost), Total()).plus(cost)
     return sums
 
 
 def spent(store: Store, run: Run, overrides: Mapping[str, Any], *, in_tokens: bool) -> float:
     """Returns what a budget has to count as spent by a run that goes on: tokens or dollars."""
-    found = total(costs(store, overrides, run))
+    spending = total(costs(store, overrides, run))
     if in_tokens:
-        return found.usage.prompt_tokens + found.usage.completion_tokens
-    return found.dollars
+        return spending.usage.prompt_tokens + spending.usage.completion_tokens
+    return spending.dollars

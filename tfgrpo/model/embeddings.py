@@ -43,8 +43,8 @@ class EmbeddingEndpoint(Endpoint):
         import numpy as np
 
         try:
-            found = response["data"][0]["embedding"]  # type: ignore[index]
-            vector = np.asarray(found, "<f4")
+            values = response["data"][0]["embedding"]  # type: ignore[index]
+            vector = np.asarray(values, "<f4")
             usage = response.get("usage") or {}  # type: ignore[attr-defined]
             tokens = usage.get("prompt_tokens", 0)
         except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError):

@@ -327,9 +327,9 @@ def _answer(response: object, seconds: float) -> Answer:
     )
 
 
-def _tool_calls(found: object) -> Iterator[Json]:
+def _tool_calls(calls: object) -> Iterator[Json]:
     """Yields the calls of functions in what may be anything, without what nobody needs."""
-    for number, call in enumerate(found if isinstance(found, list) else ()):
+    for number, call in enumerate(calls if isinstance(calls, list) else ()):
         function = _field(call, "function")
         name, arguments = _field(function, "name"), _field(function, "arguments")
         if isinstance(name, str):
@@ -343,15 +343,15 @@ def _tool_calls(found: object) -> Iterator[Json]:
 
 def _uncertainty(tokens: object) -> float | None:
     """Returns the mean entropy of the first tokens, over the choices that are listed for each."""
-    found = []
+    entropies = []
     for token in tokens[:FIRST_TOKENS] if isinstance(tokens, list) else ():
-        listed = _field(token, "top_logprobs")
-        values = [_field(choice, "logprob") for choice in listed or ()]
-        chances = [math.exp(v) for v in values if isinstance(v, int | float) and v <= 0]
-        total = sum(chances)
+        alternatives = _field(token, "top_logprobs")
+        values = [_field(choice, "logprob") for choice in alternatives or ()]
+        probabilities = [math.exp(v) for v in values if isinstance(v, int | float) and v <= 0]
+        total = sum(probabilities)
         if total > 0:
-            found.append(-sum(c / total * math.log(c / total) for c in chances if c > 0))
-    return sum(found) / len(found) if found else None
+            entropies.append(-sum(c / total * math.log(c / total) for c in probabilities if c > 0))
+    return sum(entropies) / len(entropies) if entropies else None
 
 
 def _field(source: object, name: str) -> Any:

@@ -60,9 +60,9 @@ def find(model: str, base_url: str | None, prices: Mapping[str, Any]) -> Price |
     if model not in prices:
         return _catalogue(model, base_url)
     try:
-        found = Price(**{name: float(value) for name, value in prices[model].items()})
-        if min(found.prompt, found.completion, found.cached or 0.0) >= 0:
-            return found
+        price = Price(**{name: float(value) for name, value in prices[model].items()})
+        if min(price.prompt, price.completion, price.cached or 0.0) >= 0:
+            return price
     except (TypeError, ValueError, AttributeError):
         pass
     raise PriceInvalid(
@@ -76,9 +76,9 @@ def _catalogue(model: str, base_url: str | None) -> Price | None:
 
     try:
         if base_url is None:
-            found = calc_price(Usage(), model, provider_id="openai").model_price
+            price = calc_price(Usage(), model, provider_id="openai").model_price
         else:
-            found = calc_price(Usage(), model, provider_api_url=base_url).model_price
+            price = calc_price(Usage(), model, provider_api_url=base_url).model_price
     except LookupError:
         return None
 
@@ -86,7 +86,7 @@ def _catalogue(model: str, base_url: str | None) -> Price | None:
         """A tier's price below its first threshold: calls here are far shorter."""
         return None if value is None else float(getattr(value, "base", value))
 
-    prompt, completion = base(found.input_mtok), base(found.output_mtok)
+    prompt, completion = base(price.input_mtok), base(price.output_mtok)
     if prompt is None or (completion is None and "embedding" not in model):
         return None
-    return Price(prompt, completion or 0.0, base(found.cache_read_mtok))
+    return Price(prompt, completion or 0.0, base(price.cache_read_mtok))

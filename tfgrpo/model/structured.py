@@ -106,10 +106,10 @@ async def ask(
     `check` returns what is wrong with a value, or None; `again` is how often the model is asked
     to mend its answer. Raises Unreadable, CallFailed, EndpointError.
     """
-    asked = request
+    current = request
     problem = ""
     for turn in range(again + 1):
-        recorded = await calls.ask(asked, call_path=(*call_path, turn) if turn else call_path)
+        recorded = await calls.ask(current, call_path=(*call_path, turn) if turn else call_path)
         text = recorded.answer.content
         value, problem = read(text, shape)
         if value is not None:
@@ -117,7 +117,7 @@ async def ask(
             if not problem:
                 return Typed(value, recorded.key)
         complaint = f"That cannot be used: {problem}\nGive the whole answer again, mended."
-        asked = replace(
+        current = replace(
             request, messages=(*request.messages, ("assistant", text), ("user", complaint))
         )
     value = repair(text, shape)
@@ -164,8 +164,8 @@ def check_encodable(value: object) -> object:
 def repair(text: str, shape: type[T]) -> T | None:
     """Returns what json-repair makes of a text, if that checks."""
     try:
-        found = load_repaired(text)
-        return shape.model_validate(found) if isinstance(found, dict) else None
+        value = load_repaired(text)
+        return shape.model_validate(value) if isinstance(value, dict) else None
     except (ValueError, RecursionError):  # a ValidationError is a ValueError
         return None
 
@@ -175,8 +175,8 @@ def salvage(text: str, shape: type[T]) -> tuple[T | None, tuple[str, ...]]:
     was wrong with each; None where something else is wrong, or nothing would be left.
     """
     try:
-        found = load_repaired(text)
-        shape.model_validate(found)
+        value = load_repaired(text)
+        shape.model_validate(value)
     except ValidationError as error:
         wrong: dict[tuple[str, int], str] = {}
         for one in error.errors():
@@ -190,14 +190,14 @@ def salvage(text: str, shape: type[T]) -> tuple[T | None, tuple[str, ...]]:
         return None, ()
     else:
         return None, ()
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         return None, ()
     for name, item in sorted(wrong, reverse=True):
-        del found[name][item]
-    if not any(found[name] for name, _ in wrong):
+        del value[name][item]
+    if not any(value[name] for name, _ in wrong):
         return None, ()
     try:
-        return shape.model_validate(found), tuple(wrong.values())
+        return shape.model_validate(value), tuple(wrong.values())
     except ValidationError:
         return None, ()
 

@@ -21,9 +21,9 @@ SIZE = {"dense": 1, "word": 7, "number": 3, "marks": 2, "lines": 10_000}
 
 def count(text: str) -> int:
     """Returns the number of tokens of a text, as an estimate."""
-    found = 0
+    tokens = 0
     for match in PIECE.finditer(text):
         kind = match.lastgroup
         assert kind is not None
-        found += -(-len(match[0]) // SIZE[kind])
-    return found
+        tokens += -(-len(match[0]) // SIZE[kind])
+    return tokens

@@ -20,9 +20,7 @@ from tfgrpo.domains.base import Context, Domain, PlannedAttempt, PlannedCalls, T
 from tfgrpo.model.endpoint import Answer, NoTools, Request
 from tfgrpo.model.prices import LOCAL
 from tfgrpo.settings import Settings
-from tfgrpo.store.journal import Journal
 from tfgrpo.store.records import Json
-from tfgrpo.store.runs import Run, Runs
 from tfgrpo.tools import protocol, toolbox
 from tfgrpo.tools.protocol import RequestedCall
 from tfgrpo.tools.record import ToolRecord
@@ -94,20 +92,20 @@ class Agent:
     ) -> Trajectory:
         limits = self._limits
         specs = [tool.spec for tool in tools.values()]
-        messages = context.messages if by_api else protocol.described(context.messages, specs)
+        messages = context.messages if by_api else protocol.describe_tools(context.messages, specs)
         for message in turns:  # tools come to where the prefix left them
-            await self._relive(tools, message)
+            await self._recall(tools, message)
         done = sum(message["role"] == "assistant" for message in turns)
         calls: list[str] = []
         tokens, seconds = 0, 0.0
         while True:
             last = done + 1 >= limits.turns or tokens >= limits.tokens or seconds >= limits.seconds
-            asked = [*turns, {"role": "user", "content": FINISH}] if last and turns else turns
+            sent = [*turns, {"role": "user", "content": FINISH}] if last and turns else turns
             recorded = await context.ask(
                 messages,
                 turn=done,
-                turns=tuple(map(_sent, asked)),
-                tools=() if last or not by_api else protocol.functions(specs),
+                turns=tuple(map(_api_message, sent)),
+                tools=() if last or not by_api else protocol.api_functions(specs),
                 top_logprobs=LOGPROBS if self._uncertain else 0,
             )
             answer = recorded.answer
@@ -115,43 +113,43 @@ class Agent:
             done += 1
             tokens += answer.completion_tokens
             seconds += answer.seconds
-            read = protocol.by_api if by_api else protocol.in_text
-            wanted = [] if last else read(answer)[:CALLS]
-            turns.append(_said(answer, by_api=by_api, more=bool(wanted)))
-            if not wanted:
+            read = protocol.calls_by_api if by_api else protocol.calls_in_text
+            requested = [] if last else read(answer)[:CALLS]
+            turns.append(_assistant_message(answer, by_api=by_api, more=bool(requested)))
+            if not requested:
                 return Trajectory(answer.content, tuple(calls), answer.truncated, tuple(turns))
-            for one in wanted:
+            for one in requested:
                 message, took = await self._use(tools, one, context, by_api=by_api)
                 seconds += took
                 turns.append(message)
 
     async def _use(
-        self, tools: dict[str, Tool], wanted: RequestedCall, context: Context, *, by_api: bool
+        self, tools: dict[str, Tool], requested: RequestedCall, context: Context, *, by_api: bool
     ) -> tuple[Json, float]:
         """Makes a call; returns the message that tells the model of it, and the seconds it took."""
-        tool, cached, seconds = tools.get(wanted.name), False, 0.0
+        tool, cached, seconds = tools.get(requested.name), False, 0.0
         if tool is None:
-            result = Result(f"there is no tool {wanted.name!r}: {', '.join(tools)}", failed=True)
-        elif wanted.arguments is None:
+            result = Result(f"there is no tool {requested.name!r}: {', '.join(tools)}", failed=True)
+        elif requested.arguments is None:
             result = Result("the arguments cannot be read: write a JSON object", failed=True)
         else:
             step = context.call_path[0] if isinstance(context.call_path[0], int) else None
-            result, cached, seconds = await self._record.call(tool, wanted.arguments, step=step)
+            result, cached, seconds = await self._record.call(tool, requested.arguments, step=step)
         text = result.text[: self._toolbox.settings.output]
         message: dict[str, object] = {
             "role": "tool" if by_api else "user",
             "content": text if by_api else f"Result:\n{text}",
-            "name": wanted.name,
-            "arguments": wanted.arguments,
+            "name": requested.name,
+            "arguments": requested.arguments,
             "failed": result.failed,
             "cached": cached,
             "seconds": round(seconds, 3),
         }
         if by_api:
-            message["tool_call_id"] = wanted.id
+            message["tool_call_id"] = requested.id
         return message, seconds
 
-    async def _relive(self, tools: dict[str, Tool], message: Json) -> None:
+    async def _recall(self, tools: dict[str, Tool], message: Json) -> None:
         tool, arguments = tools.get(str(message.get("name"))), message.get("arguments")
         if tool is not None and isinstance(arguments, dict):
             text = str(message["content"]).removeprefix("Result:\n")
@@ -164,45 +162,38 @@ class Agent:
         messages = context.messages
         by_api = any(message["role"] == "tool" for message in turns)
         specs = [tool.spec for tool in self._toolbox.tools()]
-        found = []
+        actions = []
         for number in range(count):
             recorded = await context.ask(
-                messages if by_api else protocol.described(messages, specs),
+                messages if by_api else protocol.describe_tools(messages, specs),
                 stage="next action",
                 turn=1000 * len(turns) + number,
-                turns=tuple(map(_sent, turns)),
-                tools=protocol.functions(specs) if by_api else (),
+                turns=tuple(map(_api_message, turns)),
+                tools=protocol.api_functions(specs) if by_api else (),
                 max_tokens=GLANCE,
                 temperature=1.0,
             )
-            made = recorded.answer.tool_calls
-            found.append(str(made[0]["function"]) if made else recorded.answer.content)
-        return found
+            answer = recorded.answer
+            calls = answer.tool_calls
+            actions.append(str(calls[0]["function"]) if calls else answer.content)
+        return actions
 
 
 @asynccontextmanager
 async def equipped(
-    domain: Domain,
-    settings: Settings,
-    journal: Journal,
-    runs: Runs,
-    *,
-    scope: str,
-    folder: Path,
-    run: Run | None = None,
-    uncertain: bool = False,
+    domain: Domain, settings: Settings, record: ToolRecord, folder: Path, *, uncertain: bool = False
 ) -> AsyncIterator[tuple[Domain, Agent | None]]:
     """Yields a domain whose attempts are made as the settings say: by an agent, or as they were.
 
-    Paths of tools are relative to `folder`. Raises ToolError.
+    Tool calls go through `record`; paths of tools are relative to `folder`. With `uncertain` the
+    model is asked how certain it is of each answer. Raises ToolError.
     """
     if settings.mode == "prompt":
         yield domain, None
         return
     async with toolbox.opened(settings.tools, folder) as box:
-        record = ToolRecord(journal, runs, scope=scope, run=run)
         limits = AttemptLimits(turns=settings.turns, seconds=settings.task_timeout)
-        agent = Agent(box, record, limits=limits, protocol=_way(settings), uncertain=uncertain)
+        agent = Agent(box, record, limits=limits, protocol=_protocol(settings), uncertain=uncertain)
         yield agent.of(domain), agent
 
 
@@ -212,34 +203,35 @@ def foresee(ahead: PlannedAttempt, settings: Settings, *, branches: bool = False
     At most it takes every turn, with as many calls as are made in one, each result as long as it
     may be. With `branches` it may go on from another attempt, whose tokens are not its own.
     """
-    specs, text = toolbox.specs(settings.tools), _way(settings) == "text"
+    specs, text = toolbox.specs(settings.tools), _protocol(settings) == "text"
     messages = ahead.messages
     if text or ahead.most:  # an endpoint may yet refuse tools
-        messages = protocol.described(messages, specs)
-    functions = () if text else protocol.functions(specs)
+        messages = protocol.describe_tools(messages, specs)
+    functions = () if text else protocol.api_functions(specs)
     output = settings.tools.output
     result = "x" * 4 * output if ahead.most else "word " * (output // 16)
     limited = ahead.most and not branches
     left = AttemptLimits().tokens + ahead.max_tokens if limited else 1 << 62
-    turns, asked = list[Json](), list[Request]()
+    turns, requests = list[Json](), list[Request]()
     for number in range(ahead.times(settings.turns)):
-        if asked:
+        if requests:
             calls = CALLS if ahead.most else 1
-            turns += _turn(ahead.text(asked[-1].max_tokens), result, number, calls=calls)
+            previous = ahead.text(requests[-1].max_tokens)
+            turns += _turn(previous, result, number, calls=calls)
         tokens = min(ahead.max_tokens, left)
         left -= tokens
         sent = (*turns, {"role": "user", "content": FINISH}) if turns else ()
-        asked.append(ahead.request(messages, turns=sent, tools=functions, max_tokens=tokens))
-    asked[-1] = replace(asked[-1], max_tokens=ahead.max_tokens)
+        requests.append(ahead.request(messages, turns=sent, tools=functions, max_tokens=tokens))
+    requests[-1] = replace(requests[-1], max_tokens=ahead.max_tokens)
     answer = ahead.text(ahead.max_tokens)
-    said = (*turns, {"role": "assistant", "content": answer})
-    return PlannedCalls(tuple(asked), Trajectory(answer, messages=said))
+    transcript = (*turns, {"role": "assistant", "content": answer})
+    return PlannedCalls(tuple(requests), Trajectory(answer, messages=transcript))
 
 
 def _turn(answer: str, result: str, number: int, *, calls: int) -> list[Json]:
     """Returns the messages of a turn that makes so many calls, by the API: no form is longer."""
     size = len(answer) // calls
-    made = [
+    tool_calls = [
         {
             "id": f"call_{number:027}{call:032}",
             "type": "function",
@@ -247,19 +239,19 @@ def _turn(answer: str, result: str, number: int, *, calls: int) -> list[Json]:
         }
         for call in range(calls)
     ]
-    said = {"role": "assistant", "content": answer[calls * size :], "tool_calls": made}
+    message = {"role": "assistant", "content": answer[calls * size :], "tool_calls": tool_calls}
     return [
-        said,
-        *({"role": "tool", "content": result, "tool_call_id": call["id"]} for call in made),
+        message,
+        *({"role": "tool", "content": result, "tool_call_id": call["id"]} for call in tool_calls),
     ]
 
 
-def _way(settings: Settings) -> Protocol:
+def _protocol(settings: Settings) -> Protocol:
     """Returns how tools are called: small models follow plain text better."""
     return "text" if settings.models.model.startswith(LOCAL) else "auto"
 
 
-def _said(answer: Answer, *, by_api: bool, more: bool) -> Json:
+def _assistant_message(answer: Answer, *, by_api: bool, more: bool) -> Json:
     """Returns an answer as a chat message."""
     content = protocol.until_call(answer.content) if more and not by_api else answer.content
     message: dict[str, object] = {"role": "assistant", "content": content}
@@ -270,7 +262,7 @@ def _said(answer: Answer, *, by_api: bool, more: bool) -> Json:
     return message
 
 
-def _sent(message: Json) -> Json:
+def _api_message(message: Json) -> Json:
     """Returns a message of the trajectory as the API takes it."""
     ours = ("name", "arguments", "failed", "cached", "seconds", "uncertainty")
     return {key: value for key, value in message.items() if key not in ours}

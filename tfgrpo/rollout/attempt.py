@@ -52,7 +52,7 @@ class Rollout:
     @property
     def transcript(self) -> str:
         """The attempt as the reflection model reads it: every message, or the response."""
-        return "\n\n".join(map(_said, self.messages)) or self.response
+        return "\n\n".join(map(_message_text, self.messages)) or self.response
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ async def attempt(domain: Domain, context: Context) -> Rollout:
         trajectory = await domain.rollout(context)
     except CallFailed as error:
         return Rollout(problem, sample, "", "failed", None, None, str(error))
-    verdict = await judged(domain, context, trajectory)
+    verdict = await judge(domain, context, trajectory)
     if verdict.reward is None:
         outcome = "unverifiable"
     else:
@@ -133,7 +133,7 @@ async def attempt(domain: Domain, context: Context) -> Rollout:
     )
 
 
-async def judged(domain: Domain, context: Context, trajectory: Trajectory) -> Verdict:
+async def judge(domain: Domain, context: Context, trajectory: Trajectory) -> Verdict:
     """Returns the domain's verdict on a trajectory, in a worker process or by asking a model.
 
     A judge that cannot be reached gives an unverifiable verdict. Raises DomainError for a
@@ -149,13 +149,13 @@ async def judged(domain: Domain, context: Context, trajectory: Trajectory) -> Ve
         problem, response = context.problem, trajectory.response
         quick = domain.at_once(problem, response) if domain.at_once else None
         verdict = quick or await context.verifier.verdict(problem, response, domain.function)
-    return sound(domain, verdict)
+    return checked_verdict(domain, verdict)
 
 
-def sound(domain: Domain, verdict: Verdict) -> Verdict:
+def checked_verdict(domain: Domain, verdict: Verdict) -> Verdict:
     """Returns a verdict as its record will give it back. Raises DomainError where none could,
     and for a reward out of [0, 1]."""
-    verdict = _kept(domain, verdict)
+    verdict = _as_recorded_verdict(domain, verdict)
     if verdict.reward is not None and not 0.0 <= verdict.reward <= 1.0:
         raise DomainError(
             f"domain {domain.name} gave the reward {verdict.reward}",
@@ -164,11 +164,11 @@ def sound(domain: Domain, verdict: Verdict) -> Verdict:
     return verdict
 
 
-def _kept(domain: Domain, verdict: Verdict) -> Verdict:
+def _as_recorded_verdict(domain: Domain, verdict: Verdict) -> Verdict:
     try:
         reward, answer, reason, details = verdict
-        told = as_recorded([None if reward is None else float(reward), answer, reason, details])
-        return Verdict(*told)
+        fields = as_recorded([None if reward is None else float(reward), answer, reason, details])
+        return Verdict(*fields)
     except (TypeError, ValueError, RecursionError) as error:
         raise DomainError(
             f"domain {domain.name} gave {verdict!r:.200}, which cannot be kept: {error}",
@@ -182,16 +182,16 @@ def as_recorded(value: list[Any]) -> list[Any]:
     What models are shown of an attempt is so the same when its run goes on. Raises TypeError,
     ValueError and RecursionError for what is no JSON.
     """
-    found: list[Any] = json.loads(canonical(value))
-    return found
+    values: list[Any] = json.loads(canonical(value))
+    return values
 
 
-def _said(message: Json) -> str:
+def _message_text(message: Json) -> str:
     """Returns a chat message as text, tool calls included."""
-    said = str(message.get("content") or "")
+    text = str(message.get("content") or "")
     for call in message.get("tool_calls") or ():
-        said += "\n" + json.dumps(call.get("function", call), ensure_ascii=False)
-    return f"{message.get('role')}: {said.strip()}"
+        text += "\n" + json.dumps(call.get("function", call), ensure_ascii=False)
+    return f"{message.get('role')}: {text.strip()}"
 
 
 def mean_reward(groups: Sequence[Group]) -> float | None:

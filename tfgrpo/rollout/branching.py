@@ -34,12 +34,12 @@ class BranchPoint(NamedTuple):
 def uncertain_results(messages: Sequence[Json]) -> list[tuple[int, float]]:
     """Returns the tool results of a trajectory after which the uncertainty of the next answer is
     known: the index of the result's message, and the uncertainty in nats."""
-    found = []
+    results = []
     for index, (message, following) in enumerate(pairwise(messages)):
         known = following.get("uncertainty")
         if "cached" in message and following["role"] == "assistant" and known is not None:
-            found.append((index, float(known)))
-    return found
+            results.append((index, float(known)))
+    return results
 
 
 def start_uncertainty(messages: Sequence[Json]) -> float | None:

@@ -71,23 +71,23 @@ class Corpus:
         terms = list(islice(_terms(query), MOST_TERMS))
         if not terms:
             return []
-        found = self._db.execute(
+        rows = self._db.execute(
             "select p.url, p.title, p.text from found join passages p on p.rowid = found.rowid"
             " where found match ? order by bm25(found, 2.0, 1.0), found.rowid limit ?",
             (" OR ".join(f'"{term}"' for term in terms), count),
         )
-        return [Passage._make(row) for row in found]
+        return [Passage._make(row) for row in rows]
 
-    def at(self, url: str) -> Passage | None:
+    def page_at(self, url: str) -> Passage | None:
         """Returns the passage of that address, id or title; those of one address are one page."""
         query = "select url, title, text from passages where url = ? order by rowid"
-        found = self._db.execute(query, (url,)).fetchall()
-        if not found:
+        rows = self._db.execute(query, (url,)).fetchall()
+        if not rows:
             query = "select url, title, text from passages where title = ? order by rowid limit 1"
-            found = self._db.execute(query, (url,)).fetchall()
-        if not found:
+            rows = self._db.execute(query, (url,)).fetchall()
+        if not rows:
             return None
-        first, *_ = pages = [Passage._make(row) for row in found]
+        first, *_ = pages = [Passage._make(row) for row in rows]
         return first._replace(text="\n\n".join(page.text for page in pages))
 
     def close(self) -> None:

@@ -63,7 +63,7 @@ def fetch(
     end = time.monotonic() + seconds
     for _ in range(REDIRECTS + 1):
         parts = _parts(url)
-        status, type, location, found = _once(parts, body, sent, end, private)
+        status, type, location, content = _request_once(parts, body, sent, end, private)
         if time.monotonic() >= end:
             raise FetchError(f"{parts.netloc} did not come to an end in {seconds:g} s")
         if status in (301, 302, 303, 307, 308) and location:
@@ -76,7 +76,7 @@ def fetch(
             continue
         if status >= 400:
             raise FetchError(f"{parts.netloc} answered {status}")
-        return Page(url, type, found)
+        return Page(url, type, content)
     raise FetchError("too many redirects")
 
 
@@ -93,29 +93,29 @@ def _parts(url: str, base: str = "") -> SplitResult:
     raise FetchError(f"{url[:200]!r} is no http address")
 
 
-def _once(
+def _request_once(
     parts: SplitResult, body: bytes | None, headers: Mapping[str, str], end: float, private: bool
 ) -> tuple[int, str, str | None, bytes]:
     """Makes one request; what came of it after `end` is whatever was there by then."""
     assert parts.hostname is not None, "checked with the address"
     try:
         port = parts.port or (443 if parts.scheme == "https" else 80)
-        address = _resolved(parts.hostname, port, private)
+        address = _resolve(parts.hostname, port, private)
         left = max(0.001, end - time.monotonic())
         connection = _Connection(parts.hostname, port, address, parts.scheme == "https", left)
         try:
-            with _cut_off(connection, left):
+            with _deadline(connection, left):
                 connection.request(
                     "GET" if body is None else "POST", _path(parts), body, dict(headers)
                 )
                 response = connection.getresponse()
-                found = response.read(MOST_BYTES)
+                content = response.read(MOST_BYTES)
             location = str(response.headers.get("Location") or "")
             return (
                 response.status,
                 response.headers.get_content_type(),
                 location.encode("latin-1", "replace").decode("utf-8", "replace"),
-                found,
+                content,
             )
         finally:
             connection.close()
@@ -127,12 +127,12 @@ def _once(
 
 def _path(parts: SplitResult) -> str:
     """Returns what is asked for, with what HTTP cannot carry written as it can."""
-    kept = "/%:@!$&'()*+,;=~?[]|"
-    return quote(parts.path or "/", kept) + (f"?{quote(parts.query, kept)}" if parts.query else "")
+    safe = "/%:@!$&'()*+,;=~?[]|"
+    return quote(parts.path or "/", safe) + (f"?{quote(parts.query, safe)}" if parts.query else "")
 
 
 @contextmanager
-def _cut_off(connection: _Connection, seconds: float) -> Iterator[None]:
+def _deadline(connection: _Connection, seconds: float) -> Iterator[None]:
     """Ends a connection after so many seconds, whatever it waits for."""
 
     def cut() -> None:
@@ -149,21 +149,21 @@ def _cut_off(connection: _Connection, seconds: float) -> Iterator[None]:
         timer.cancel()
 
 
-def _resolved(host: str, port: int, private: bool) -> str:
+def _resolve(host: str, port: int, private: bool) -> str:
     """Returns an address of a host. Raises FetchError when one of them is not public."""
-    found = [info[4][0] for info in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
-    for address in found:
+    addresses = [info[4][0] for info in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
+    for address in addresses:
         ip = ipaddress.ip_address(str(address).partition("%")[0])
-        if not private and not (_public(ip) and _public(_inner(ip))):
+        if not private and not (_is_public(ip) and _is_public(_embedded_ipv4(ip))):
             raise FetchError(f"{host} is at a private address, which is not visited")
-    return str(found[0])
+    return str(addresses[0])
 
 
-def _public(ip: Address) -> bool:
+def _is_public(ip: Address) -> bool:
     return ip.is_global and not ip.is_multicast and not any(ip in network for network in LOCAL)
 
 
-def _inner(ip: Address) -> Address:
+def _embedded_ipv4(ip: Address) -> Address:
     """Returns the IPv4 address that an IPv6 address leads to, or the address itself."""
     if ip.version == 4:
         return ip

@@ -88,7 +88,7 @@ class RemoteTool:
         try:
             answer = await self._client.call_tool(self._name, dict(arguments))
         except Exception as error:  # the server's, the transport's, or an answer of no known shape
-            result = Result(f"{self._spec.name} failed: {_told(error)}"[:500], failed=True)
+            result = Result(f"{self._spec.name} failed: {_first_cause(error)}"[:500], failed=True)
         else:
             text = "\n".join(part.text for part in answer.content if part.type == "text")
             given = cut(text, self._characters) or "(no text)"
@@ -138,49 +138,49 @@ async def connected(name: str, server: Server) -> AsyncIterator[Connection]:
     try:
         await client.__aenter__()
     except Exception as error:  # whatever the transport raises, in groups of groups
-        raise _useless(name, error) from None
+        raise _unusable(name, error) from None
     try:
         try:
-            tools = await _listed(client, name)
+            tools = await _list_tools(client, name)
         except Exception as error:  # the server's, the transport's, or a list of no known shape
-            raise _useless(name, error) from None
+            raise _unusable(name, error) from None
         yield Connection(client, name, tools)
     finally:  # told of an error it would put it into groups
         await client.__aexit__(None, None, None)
 
 
-async def _listed(client: Client, server: str) -> list[tuple[str, ToolSpec]]:
+async def _list_tools(client: Client, server: str) -> list[tuple[str, ToolSpec]]:
     """Returns all tools of a server, each under its name there, with one of its own for us."""
-    found: dict[str, tuple[str, ToolSpec]] = {}
+    specs: dict[str, tuple[str, ToolSpec]] = {}
     cursor: str | None = None
     for _ in range(PAGES):
         page = await client.list_tools(cursor=cursor)
         for tool in page.tools:
-            name, number = _plain(f"{server}_{tool.name}"), 1
-            while name in found:  # what differs in signs that no function's name has
+            name, number = _function_name(f"{server}_{tool.name}"), 1
+            while name in specs:  # what differs in signs that no function's name has
                 number += 1
-                name = f"{_plain(f'{server}_{tool.name}')[:60]}_{number}"
+                name = f"{_function_name(f'{server}_{tool.name}')[:60]}_{number}"
             spec = ToolSpec(name, tool.description or tool.name, tool.input_schema)
-            found[name] = (tool.name, spec)
+            specs[name] = (tool.name, spec)
         cursor = page.next_cursor
         if not cursor:
             break
-    return list(found.values())
+    return list(specs.values())
 
 
-def _plain(name: str) -> str:
+def _function_name(name: str) -> str:
     """Returns a name that chat APIs take for a function."""
     return re.sub(r"[^A-Za-z0-9_-]", "_", name)[:64]
 
 
-def _useless(name: str, error: Exception) -> ServerError:
+def _unusable(name: str, error: Exception) -> ServerError:
     return ServerError(
-        f"MCP server {name} cannot be used: {_told(error)}"[:300],
+        f"MCP server {name} cannot be used: {_first_cause(error)}"[:300],
         hint=f"check [tools.mcp.{name}] in tfgrpo.toml",
     )
 
 
-def _told(error: BaseException) -> str:
+def _first_cause(error: BaseException) -> str:
     """Returns what went wrong first, on one line."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]

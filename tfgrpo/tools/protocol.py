@@ -34,7 +34,7 @@ class RequestedCall:
     arguments: dict[str, Any] | None
 
 
-def functions(specs: Iterable[ToolSpec]) -> tuple[Json, ...]:
+def api_functions(specs: Iterable[ToolSpec]) -> tuple[Json, ...]:
     """Returns tools as the chat API takes them."""
     return tuple(
         {
@@ -49,31 +49,32 @@ def functions(specs: Iterable[ToolSpec]) -> tuple[Json, ...]:
     )
 
 
-def described(messages: Sequence[Message], specs: Sequence[ToolSpec]) -> tuple[Message, ...]:
+def describe_tools(messages: Sequence[Message], specs: Sequence[ToolSpec]) -> tuple[Message, ...]:
     """Returns a prompt that tells of the tools at the end of its first message."""
     lines = []
     for spec in specs:
         takes = ", ".join(spec.parameters.get("properties", {}))
         lines.append(f"- {spec.name}({takes}): {spec.description}")
-    (told,) = templates.load("tools").render({"tools": "\n".join(lines)})
+    (message,) = templates.load("tools").render({"tools": "\n".join(lines)})
     (role, content), *rest = messages
-    return ((role, f"{content}\n\n{told[1]}"), *rest)
+    return ((role, f"{content}\n\n{message[1]}"), *rest)
 
 
-def by_api(answer: Answer) -> list[RequestedCall]:
+def calls_by_api(answer: Answer) -> list[RequestedCall]:
     """Returns the calls that the chat API gave."""
     return [
-        RequestedCall(call["id"], call["function"]["name"], _object(call["function"]["arguments"]))
+        RequestedCall(call["id"], function["name"], _parse_object(function["arguments"]))
         for call in answer.tool_calls
+        for function in [call["function"]]
     ]
 
 
-def in_text(answer: Answer) -> list[RequestedCall]:
+def calls_in_text(answer: Answer) -> list[RequestedCall]:
     """Returns the call in an answer's text, the first if there are several."""
-    found = CALL.search(answer.content)
-    if found is None:
+    match = CALL.search(answer.content)
+    if match is None:
         return []
-    call = _object(found[1])
+    call = _parse_object(match[1])
     if call is None or not isinstance(call.get("name"), str):
         return [RequestedCall("call_0", "", None)]
     arguments = call.get("arguments", {})
@@ -84,25 +85,25 @@ def in_text(answer: Answer) -> list[RequestedCall]:
 
 def until_call(text: str) -> str:
     """Returns an answer up to the end of its first call: what follows it was made up."""
-    found = CALL.search(text)
-    return text if found is None else text[: found.start()] + f"<tool>{found[1]}</tool>"
+    match = CALL.search(text)
+    return text if match is None else text[: match.start()] + f"<tool>{match[1]}</tool>"
 
 
-def _object(text: str) -> dict[str, Any] | None:
+def _parse_object(text: str) -> dict[str, Any] | None:
     """Returns the object that a text holds, mended where it must be, or None.
 
     What cannot be kept, as NaN or half a character, is no argument either. No text is no argument
     at all: endpoints call tools that take nothing so.
     """
     try:
-        found = _loaded(text) if text.strip() else {}
-        canonical(found)
+        value = _load(text) if text.strip() else {}
+        canonical(value)
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return value if isinstance(value, dict) else None
 
 
-def _loaded(text: str) -> object:
+def _load(text: str) -> object:
     try:
         return json.loads(text)
     except ValueError:

@@ -121,9 +121,9 @@ class Provider:
         values: dict[str, str | int] = {"query": query, "count": count}
         url = template.url
         if template.params:
-            filled = {name: str(_filled(value, values)) for name, value in template.params.items()}
+            filled = {name: str(_fill(value, values)) for name, value in template.params.items()}
             url += ("&" if "?" in url else "?") + urlencode(filled)
-        body = None if template.body is None else json.dumps(_filled(template.body, values))
+        body = None if template.body is None else json.dumps(_fill(template.body, values))
         headers = {
             name: SECRET.sub(lambda found: secrets[found[1]], value)
             for name, value in template.headers.items()
@@ -140,10 +140,10 @@ class Provider:
                 private=template.private,
             )
             long = {name: key for name, key in secrets.items() if len(key) >= LONG}
-            answer = json.loads(_scrubbed(page.body.decode("utf-8", "replace"), long))
-            return list(_results(answer, template))[:count]
+            answer = json.loads(_scrub(page.body.decode("utf-8", "replace"), long))
+            return list(_passages(answer, template))[:count]
         except FetchError as error:
-            raise ToolFailure(_scrubbed(str(error), secrets)) from None
+            raise ToolFailure(_scrub(str(error), secrets)) from None
         except (ValueError, RecursionError):
             raise ToolFailure("the provider's answer is not JSON") from None
 
@@ -154,18 +154,18 @@ class Provider:
         missing = sorted(name for name in names if not self._environment.get(name))
         if missing:
             raise ToolFailure(f"the environment has no {', '.join(missing)}")
-        found = {name: self._environment[name].strip() for name in names}
-        for name, key in found.items():  # HTTP would quote such a key in what it says of it
+        keys = {name: self._environment[name].strip() for name in names}
+        for name, key in keys.items():  # HTTP would quote such a key in what it says of it
             if not (key.isascii() and key.isprintable()):
                 raise ToolFailure(f"{name} in the environment holds characters that no key has")
-        return found
+        return keys
 
 
-def _filled(value: Any, values: Mapping[str, str | int]) -> Any:
+def _fill(value: Any, values: Mapping[str, str | int]) -> Any:
     if isinstance(value, dict):
-        return {name: _filled(inner, values) for name, inner in value.items()}
+        return {name: _fill(inner, values) for name, inner in value.items()}
     if isinstance(value, list):
-        return [_filled(inner, values) for inner in value]
+        return [_fill(inner, values) for inner in value]
     if isinstance(value, str):
         for name, filling in values.items():
             if value == f"{{{name}}}":
@@ -174,25 +174,25 @@ def _filled(value: Any, values: Mapping[str, str | int]) -> Any:
     return value
 
 
-def _results(answer: object, template: SearchTemplate) -> list[Passage]:
-    found = _at(answer, template.results)
-    if not isinstance(found, list):
+def _passages(answer: object, template: SearchTemplate) -> list[Passage]:
+    rows = _value_at(answer, template.results)
+    if not isinstance(rows, list):
         return []
     places = template.fields
     return [
-        Passage(*(str(_at(row, places.get(name, name)) or "") for name in Passage._fields))
-        for row in found
+        Passage(*(str(_value_at(row, places.get(name, name)) or "") for name in Passage._fields))
+        for row in rows
         if isinstance(row, dict)
     ]
 
 
-def _at(value: object, path: str) -> object:
+def _value_at(value: object, path: str) -> object:
     for part in path.split("."):
         value = value.get(part) if isinstance(value, dict) else None
     return value
 
 
-def _scrubbed(text: str, secrets: Mapping[str, str]) -> str:
+def _scrub(text: str, secrets: Mapping[str, str]) -> str:
     for secret in secrets.values():
         text = text.replace(secret, "***")
     return text

@@ -59,9 +59,9 @@ class Python:
         self._sandbox: Sandbox = sandbox
         self._process: asyncio.subprocess.Process | None = None
         self._scratch: Path | None = None
-        self._ran: list[str] = []
+        self._history: list[str] = []
         self._pending = 0
-        self._working = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     @property
     def spec(self) -> ToolSpec:
@@ -71,20 +71,20 @@ class Python:
     @property
     def state(self) -> str:
         """The digest of all code that made the present state."""
-        return digest(["tfgrpo.python", *self._ran]).hex() if self._ran else ""
+        return digest(["tfgrpo.python", *self._history]).hex() if self._history else ""
 
     async def call(self, arguments: Arguments) -> Result:
         """Runs `code`. An exception is a failed result, so is a limit that was crossed."""
         code = text_argument(arguments, "code")
         if code is None:
             return Result("python takes one argument, code, as a text", failed=True)
-        async with self._working:
-            for earlier in self._ran[len(self._ran) - self._pending :]:
+        async with self._lock:
+            for earlier in self._history[len(self._history) - self._pending :]:
                 await self._run(earlier)
             self._pending = 0
             result = await self._run(code)
             if self._process is not None:
-                self._ran.append(code)
+                self._history.append(code)
             return result
 
     def recall(self, arguments: Arguments, result: Result) -> None:
@@ -93,9 +93,9 @@ class Python:
         if code is None:
             return
         if result.failed and result.text.endswith(LOST):
-            self._ran, self._pending = [], 0
+            self._history, self._pending = [], 0
         else:
-            self._ran.append(code)
+            self._history.append(code)
             self._pending += 1
 
     async def close(self) -> None:
@@ -106,7 +106,7 @@ class Python:
             self._scratch = None
 
     async def _run(self, code: str) -> Result:
-        process = await self._started()
+        process = await self._ensure_started()
         self._signal(signal.SIGCONT)
         assert process.stdin is not None
         assert process.stdout is not None
@@ -115,15 +115,15 @@ class Python:
         try:
             process.stdin.write(json.dumps({"code": code, "mark": mark}).encode() + b"\n")
             async with asyncio.timeout(self.limits.seconds):
-                printed, outcome = await _answer(process.stdout, mark, self.limits.output)
+                printed, outcome = await _read_outcome(process.stdout, mark, self.limits.output)
         except TimeoutError:
-            return await self._lost(f"no end after {self.limits.seconds:g} s")
-        except _TooMuch:
-            return await self._lost(f"more than {self.limits.output} characters of output")
+            return await self._end_lost(f"no end after {self.limits.seconds:g} s")
+        except _OutputTooLong:
+            return await self._end_lost(f"more than {self.limits.output} characters of output")
         except (EOFError, OSError, ValueError):
             full = watch.done() and not watch.cancelled()
             too_many = f"more than {self.limits.files >> 20} MiB of files"
-            return await self._lost(too_many if full else "the interpreter was killed")
+            return await self._end_lost(too_many if full else "the interpreter was killed")
         finally:
             watch.cancel()
         self._signal(signal.SIGSTOP)  # threads left behind get no time between calls
@@ -131,7 +131,7 @@ class Python:
         text = "\n".join(part.strip("\n") for part in parts)[: self.limits.output]
         return Result(text or "(no output)", failed=outcome["error"] is not None)
 
-    async def _started(self) -> asyncio.subprocess.Process:
+    async def _ensure_started(self) -> asyncio.subprocess.Process:
         if self._process is not None:
             return self._process
         if self._scratch is None:
@@ -157,8 +157,8 @@ class Python:
             missing: Sequence[str] = json.loads(first)["missing"]
         except (TimeoutError, ValueError, KeyError, TypeError):
             await self._end()
-            told = first.decode("utf-8", "replace").strip()[:200] or "it said nothing"
-            raise SandboxError(f"the sandbox did not start: {told}") from None
+            output = first.decode("utf-8", "replace").strip()[:200] or "it said nothing"
+            raise SandboxError(f"the sandbox did not start: {output}") from None
         if missing and self._sandbox != "off":
             await self._end()
             raise SandboxError(
@@ -172,13 +172,13 @@ class Python:
         """Ends the session when its files outgrow their limit; returns only then."""
         while True:
             await asyncio.sleep(WATCH_SECONDS)
-            if self._scratch is not None and _size(self._scratch, self.limits.files):
+            if self._scratch is not None and _too_large(self._scratch, self.limits.files):
                 self._signal(signal.SIGKILL)
                 return
 
-    async def _lost(self, why: str) -> Result:
+    async def _end_lost(self, why: str) -> Result:
         await self._end()
-        self._ran, self._pending = [], 0
+        self._history, self._pending = [], 0
         if self._scratch is not None:
             shutil.rmtree(self._scratch, ignore_errors=True)
             self._scratch = None
@@ -207,11 +207,11 @@ class Python:
 LOST = "; the session was ended and its variables are lost"
 
 
-class _TooMuch(Exception):
+class _OutputTooLong(Exception):
     """More output than is allowed."""
 
 
-async def _answer(
+async def _read_outcome(
     stream: asyncio.StreamReader, mark: str, limit: int
 ) -> tuple[str, dict[str, str | None]]:
     """Returns what was printed before the mark, and the outcome after it."""
@@ -222,7 +222,7 @@ async def _answer(
             raise EOFError
         read += chunk
         if len(read) > 4 * limit + len(end) and end not in read:
-            raise _TooMuch
+            raise _OutputTooLong
     printed, _, rest = read.partition(end)
     while not rest.endswith(b"\n"):
         chunk = await stream.read(65536)
@@ -233,7 +233,7 @@ async def _answer(
     return printed.decode("utf-8", "replace"), {key: outcome[key] for key in ("value", "error")}
 
 
-def _size(folder: Path, limit: int) -> bool:
+def _too_large(folder: Path, limit: int) -> bool:
     """Returns whether a folder holds more than `limit` bytes, or files without end."""
     total, count = 0, 0
     for root, _, files in os.walk(folder):

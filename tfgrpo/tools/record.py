@@ -36,31 +36,31 @@ class ToolRecord:
         self._runs = runs
         self._scope = scope
         self._run = run
-        self._making: dict[bytes, asyncio.Future[None]] = {}
+        self._under_way: dict[bytes, asyncio.Future[None]] = {}
 
     async def call(
         self, tool: Tool, arguments: Arguments, *, step: int | None = None
     ) -> RecordedResult:
         """Returns what a tool gives, from the record where it can. Raises ToolError."""
-        asked = [tool.spec.name, tool.state, dict(arguments)]
-        everywhere = digest(["tfgrpo.tool", *asked])
-        here = digest(["tfgrpo.tool", *asked, self._scope])
-        while everywhere in self._making:  # the very same call is under way: its result will do
-            await asyncio.wait([self._making[everywhere]])
+        parts = [tool.spec.name, tool.state, dict(arguments)]
+        everywhere = digest(["tfgrpo.tool", *parts])
+        here = digest(["tfgrpo.tool", *parts, self._scope])
+        while everywhere in self._under_way:  # the very same call is under way: its result will do
+            await asyncio.wait([self._under_way[everywhere]])
         for key in (here, everywhere):
             known = self._runs.call(key)
             if known is not None:
                 result = Result(str(known.answer["text"]), bool(known.answer["failed"]))
                 tool.recall(arguments, result)
                 return RecordedResult(result, True, known.seconds)
-        done = self._making[everywhere] = asyncio.get_running_loop().create_future()
+        done = self._under_way[everywhere] = asyncio.get_running_loop().create_future()
         try:
-            return await self._made(tool, arguments, here, everywhere, step)
+            return await self._call_and_record(tool, arguments, here, everywhere, step)
         finally:
-            del self._making[everywhere]
+            del self._under_way[everywhere]
             done.set_result(None)
 
-    async def _made(
+    async def _call_and_record(
         self, tool: Tool, arguments: Arguments, here: bytes, everywhere: bytes, step: int | None
     ) -> RecordedResult:
         """Makes a call and journals its result: under `here` alone if it failed."""

@@ -71,10 +71,10 @@ class Search:
         if query is None:
             return Result("search takes one argument, query, as a text", failed=True)
         try:
-            found = await self._backend.search(query, self._count)
+            passages = await self._backend.search(query, self._count)
         except ToolFailure as failure:
             return Result(f"search failed: {failure}", failed=True)
-        listed = "\n\n".join(map(_listed, range(1, len(found) + 1), found))
+        listed = "\n\n".join(map(_format_passage, range(1, len(passages) + 1), passages))
         return Result(cut(listed, self._characters) or "no results")
 
     def recall(self, arguments: Arguments, result: Result) -> None:
@@ -84,7 +84,7 @@ class Search:
         """A backend is shared by all trajectories: whoever made it closes it."""
 
 
-def _listed(number: int, passage: Passage) -> str:
+def _format_passage(number: int, passage: Passage) -> str:
     text = " ".join(passage.text.split())
     if len(text) > SNIPPET:
         text = text[:SNIPPET].rsplit(" ", 1)[0] + " …"

@@ -48,7 +48,7 @@ class Visit:
             return Result("visit takes one argument, url, as a text", failed=True)
         url = url.strip().strip("<>")
         if self._corpus is not None:
-            passage = self._corpus.at(url)
+            passage = self._corpus.page_at(url)
             if passage is None:
                 return Result(f"there is no page {url!r}; use an address that search gave", True)
             return Result(cut(f"{passage.title}\n\n{passage.text}".strip(), self._characters))

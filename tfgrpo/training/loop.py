@@ -45,6 +45,7 @@ from tfgrpo.store.protection import check_branch
 from tfgrpo.store.records import Library, Operation, Version
 from tfgrpo.store.runs import Run
 from tfgrpo.store.store import Store
+from tfgrpo.tools.record import ToolRecord
 from tfgrpo.training import ablations, controller, pruning
 from tfgrpo.training.gate import Gate, Trial, rejections, side_branch
 from tfgrpo.training.gate import words as gate_words
@@ -252,11 +253,8 @@ class Training:
             async with equipped(
                 self._domain,
                 self.settings,
-                self._journal,
-                runs,
-                scope=run.uid,
-                folder=project_root(self._store.path),
-                run=run,
+                ToolRecord(self._journal, runs, scope=run.uid, run=run),
+                project_root(self._store.path),
                 uncertain=self.settings.rollouts == "branch",
             ) as (domain, agent):
                 self._collector.equip(domain, agent)
