@@ -421,7 +421,7 @@ def test_keys_do_not_follow_a_redirect_that_leaves_https(monkeypatch: pytest.Mon
         turns = ["https://a.example/2", "http://a.example/3", None]
         return 302 if turns[len(sent) - 1] else 200, "text/plain", turns[len(sent) - 1], b""
 
-    monkeypatch.setattr("tfgrpo.tools.fetch._once", once)
+    monkeypatch.setattr("tfgrpo.tools.fetch._request_once", once)
     fetch("http://a.example/1", headers={"X-Key": "secret"})
     assert [(url, "X-Key" in headers) for url, headers in sent] == [
         ("http://a.example/1", True),
