@@ -23,11 +23,11 @@ revisions = click.argument("revisions", nargs=-1, type=REVISION, metavar="[REVIS
 
 @click.group(cls=Group)
 def bisect() -> None:
-    """Find the first version where something goes wrong, by halving the history.
+    """Find the first version where something goes wrong, by binary search over the history.
 
-    Name a bad version and a good one before it; each try halves what is in question, merges
-    included. HEAD stays where it is: a try's library is written to .tfgrpo/bisect/ for your
-    program to read. `run` does the tries by itself, with a command or by recorded scores.
+    Give a bad version and an earlier good one; each step halves the candidates, merges included.
+    HEAD does not move: the library under test is written to .tfgrpo/bisect/ for your program to
+    read. `run` does the search automatically, with a command or by recorded scores.
 
     \b
     Examples:
@@ -41,7 +41,7 @@ def bisect() -> None:
 @click.argument("good", nargs=-1, type=REVISION)
 @pass_app
 def start(app: App, bad: str | None, good: tuple[str, ...]) -> None:
-    """Begin a search between a BAD version and GOOD ones in its history.
+    """Start a search between a BAD version and GOOD ones in its history.
 
     \b
     Examples:
@@ -58,7 +58,7 @@ def start(app: App, bad: str | None, good: tuple[str, ...]) -> None:
 @revisions
 @pass_app
 def good(app: App, revisions: tuple[str, ...]) -> None:
-    """Say that versions are good: the one being tried, or REVISION...
+    """Mark versions as good: the one under test, or each REVISION.
 
     \b
     Examples:
@@ -72,7 +72,7 @@ def good(app: App, revisions: tuple[str, ...]) -> None:
 @revisions
 @pass_app
 def bad(app: App, revisions: tuple[str, ...]) -> None:
-    """Say that a version is bad: the one being tried, or REVISION.
+    """Mark a version as bad: the one under test, or REVISION.
 
     \b
     Examples:
@@ -86,7 +86,7 @@ def bad(app: App, revisions: tuple[str, ...]) -> None:
 @revisions
 @pass_app
 def skip(app: App, revisions: tuple[str, ...]) -> None:
-    """Say that versions cannot be judged: the one being tried, or REVISION...
+    """Mark versions as untestable: the one under test, or each REVISION.
 
     \b
     Examples:
@@ -98,27 +98,27 @@ def skip(app: App, revisions: tuple[str, ...]) -> None:
 
 @bisect.command(context_settings={"allow_interspersed_args": False})
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[COMMAND]...")
-@click.option("--score", metavar="DATASET", help="Judge by the recorded scores on DATASET.")
-@click.option("--below", type=float, help="With --score: a mean below this is bad.")
+@click.option("--data", "score", metavar="DATA", help="Judge by the recorded scores on DATA.")
+@click.option("--below", type=float, help="With --data: scores below this are bad.")
 @pass_app
 def run(app: App, command: tuple[str, ...], score: str | None, below: float | None) -> None:
-    """Search by itself: with a command that tries a library, or by recorded scores.
+    """Search automatically: with a command that tests a library, or by recorded scores.
 
-    COMMAND finds the library in $TFGRPO_LIBRARY (JSON: label → text), as prompt text in
-    $TFGRPO_PROMPT, and the version in $TFGRPO_REVISION. Exit code 0 is good, 125 skips, any
-    other up to 127 is bad. With --score nothing is run: what `tfgrpo eval` has recorded
-    decides, and where a score is missing it says which. Cut off, it goes on where it was.
+    COMMAND finds the library in $TFGRPO_LIBRARY (JSON: label to text), as prompt text in
+    $TFGRPO_PROMPT, and the version in $TFGRPO_REVISION. Exit code 0 means good, 125 skips, and any
+    other code up to 127 means bad. With --data no command is run: the scores recorded by `tfgrpo
+    eval` decide, and a missing score is reported. An interrupted search resumes where it stopped.
 
     \b
     Examples:
       tfgrpo bisect run sh -c 'grep -q days "$TFGRPO_PROMPT"'
-      tfgrpo bisect run --score heldout.jsonl --below 0.7
+      tfgrpo bisect run --data heldout.jsonl --below 0.7
     """
     from tfgrpo.evaluation import bisecting
 
     store = app.store
     if bool(command) == (score is not None) or (score is None) != (below is None):
-        raise click.UsageError("give a COMMAND, or --score DATASET with --below MEAN")
+        raise click.UsageError("give either a COMMAND, or --data DATA with --below MEAN")
     if score is None or below is None:
         judge = bisecting.by_command(store, command, trial_folder(app))
     else:
@@ -131,13 +131,14 @@ def run(app: App, command: tuple[str, ...], score: str | None, below: float | No
             raise BisectError(
                 f"the first bad version is one of {len(found.suspects)}, and {wanted.name} has "
                 f"no score on {score}",
-                hint=bisecting.to_evaluate(score, wanted) + "; the same command then goes on",
+                hint=bisecting.to_evaluate(score, wanted)
+                + "; then run the same command again to resume",
             )
     if found.found is None:
         listed = ", ".join(f"v{n}" for n in found.suspects)
         raise BisectError(
-            f"the first bad version is one of {listed}: the others cannot be judged",
-            hint="`tfgrpo bisect good REVISION` or `bad` judges one by hand",
+            f"the first bad version is one of {listed}: the others are untestable",
+            hint="mark one by hand with `tfgrpo bisect good REVISION` or `bad`",
         )
     _say(app, searches.load(store))
 
@@ -146,7 +147,7 @@ def run(app: App, command: tuple[str, ...], score: str | None, below: float | No
 @json_option
 @pass_app
 def log_(app: App, as_json: bool) -> None:
-    """Show what was found out so far, in order.
+    """Show the marks made so far, in order.
 
     \b
     Examples:
@@ -164,7 +165,7 @@ def log_(app: App, as_json: bool) -> None:
 @json_option
 @pass_app
 def status(app: App, as_json: bool) -> None:
-    """Show the versions in question, what is known of each, and which to try next.
+    """Show the candidate versions, what is known of each, and which to test next.
 
     \b
     Examples:
@@ -194,7 +195,7 @@ def status(app: App, as_json: bool) -> None:
 @bisect.command()
 @pass_app
 def reset(app: App) -> None:
-    """End the search and forget its marks.
+    """End the search and delete its marks.
 
     \b
     Examples:
@@ -205,7 +206,7 @@ def reset(app: App) -> None:
 
     was_on = searches.reset(app.store)
     forget(trial_folder(app))
-    click.echo("the search has ended; HEAD is where it was" if was_on else "no search was on")
+    click.echo("search ended; HEAD has not moved" if was_on else "no search in progress")
 
 
 def trial_folder(app: App) -> Path:
@@ -219,7 +220,7 @@ def _mark(app: App, verdict: Verdict, revisions: tuple[str, ...]) -> None:
         number = searches.progress(store, bisection).next
         if number is None:
             raise BisectError(
-                "no version is being tried", hint=f"name one: `tfgrpo bisect {verdict} REVISION`"
+                "no version is under test", hint=f"name one: `tfgrpo bisect {verdict} REVISION`"
             )
         bisection = searches.mark(store, store.version(number), verdict, "by hand")
     for version in [store.resolve(revision) for revision in revisions]:
@@ -264,17 +265,17 @@ def _say(app: App, bisection: Bisection) -> None:
         for event in events:
             for line in event_lines(event, texts.get(event.row)):
                 click.echo(line)
-        click.echo("`tfgrpo bisect reset` ends the search")
+        click.echo("end the search with `tfgrpo bisect reset`")
     elif found.next is not None:
         trial = materialise(store, store.version(found.next), trial_folder(app))
         left, tries = text.plural(len(found.suspects), "version"), text.plural(found.steps, "step")
-        click.echo(f"{left} in question, about {tries} left: try v{found.next}")
-        click.echo(f"its library is in {trial.library}, as prompt text in {trial.prompt}")
-        click.echo("then `tfgrpo bisect good`, `bad` or `skip`")
+        click.echo(f"{left} left, about {tries} to go: test v{found.next}")
+        click.echo(f"its library is in {trial.library}, and its prompt text in {trial.prompt}")
+        click.echo("then run `tfgrpo bisect good`, `bad` or `skip`")
     elif found.suspects:
         listed = ", ".join(f"v{n}" for n in found.suspects)
-        click.echo(f"the first bad version is one of {listed}: the others cannot be judged")
+        click.echo(f"the first bad version is one of {listed}: the others are untestable")
     else:
         ends = {"bad": bisection.bad is None, "good": not bisection.good}
         wanted = [f"`tfgrpo bisect {end} REVISION`" for end, missing in ends.items() if missing]
-        click.echo(f"the search needs its ends: {' and '.join(wanted)}")
+        click.echo(f"the search still needs: {' and '.join(wanted)}")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @click.group(cls=Group)
 def bundle() -> None:
-    """Put versions into a file, to clone, fetch or pull from where no connection leads.
+    """Pack versions into a file, to clone, fetch or pull where there is no network connection.
 
     \b
     Examples:
@@ -34,7 +34,7 @@ def bundle() -> None:
 )
 @pass_app
 def create(app: App, file: Path, names: tuple[str, ...], since: str | None) -> None:
-    """Write the history of branches and tags to FILE; of all of them unless some are named.
+    """Write the history of branches and tags to FILE; by default all of them.
 
     \b
     Examples:
@@ -51,7 +51,7 @@ def create(app: App, file: Path, names: tuple[str, ...], since: str | None) -> N
         click.echo(line)
     if header.needs:
         needed = text.plural(len(header.needs), "version")
-        click.echo(f"who reads it must have the {needed} that it builds on")
+        click.echo(f"to read it, a store must already have the {needed} it builds on")
 
 
 @bundle.command()
@@ -59,9 +59,9 @@ def create(app: App, file: Path, names: tuple[str, ...], since: str | None) -> N
 @click.option("--json", "as_json", is_flag=True, help="Output JSON.")
 @pass_app
 def verify(app: App, file: Path, as_json: bool) -> None:
-    """Recompute every seal and digest in FILE, and say whether this store could take it.
+    """Recompute every seal and digest in FILE, and check whether this store can read it.
 
-    Exits with 1 when FILE builds on versions that are not here.
+    Exits with 1 if FILE builds on versions that this store lacks.
 
     \b
     Examples:
@@ -90,11 +90,13 @@ def verify(app: App, file: Path, as_json: bool) -> None:
         )
     else:
         held = f"{text.plural(versions, 'version')}, {text.plural(events, 'event')}"
-        click.echo(f"{file} is whole: {held}")
+        click.echo(f"{file} is valid: {held}")
         if lacking:
-            click.echo(f"this store lacks what it builds on: {', '.join(d[:12] for d in lacking)}")
+            click.echo(
+                f"this store lacks versions it builds on: {', '.join(d[:12] for d in lacking)}"
+            )
         else:
-            click.echo("this store has all that it builds on")
+            click.echo("this store has everything it builds on")
     if lacking:
         click.get_current_context().exit(1)
 

@@ -12,23 +12,25 @@ from tfgrpo.cli.events import event_lines
 from tfgrpo.store.errors import InvalidOperation
 from tfgrpo.store.records import Operation, Version
 
-reason_option = click.option("-m", "--reason", help="Why; kept with the event.")
+message_option = click.option("-m", "--message", help="Message for the new version.")
+reason_option = click.option("-r", "--reason", help="Why; recorded with each event.")
 
 
 @click.command()
 @click.argument("texts", nargs=-1, required=True, metavar="TEXT...")
+@message_option
 @reason_option
 @force_option
 @pass_app
-def add(app: App, texts: tuple[str, ...], reason: str | None) -> None:
+def add(app: App, texts: tuple[str, ...], message: str | None, reason: str | None) -> None:
     """Add experiences by hand, as one version on HEAD's branch.
 
-    A text that the library holds already is recorded as a confirmation of it.
+    A text that is already in the library is recorded as a confirmation.
 
     \b
     Examples:
       tfgrpo add "Count both the first and the last day of a hire."
-      tfgrpo add "Round up to whole euros." -m "the shop's own rule"
+      tfgrpo add "Round up to whole euros." -r "the shop's own rule"
     """
     from tfgrpo.rendering.render import one_line
 
@@ -40,24 +42,27 @@ def add(app: App, texts: tuple[str, ...], reason: str | None) -> None:
         else Operation("ADD", text=t, reason=reason)
         for t in dict.fromkeys(map(one_line, texts))
     ]
-    commit(app, operations, f"add {text.plural(len(operations), 'experience')}")
+    commit(app, operations, message or f"add {text.plural(len(operations), 'experience')}")
 
 
 @click.command()
 @click.argument("experience", type=EXPERIENCE)
 @click.argument("new_text", metavar="TEXT")
+@message_option
 @reason_option
 @force_option
 @pass_app
-def modify(app: App, experience: str, new_text: str, reason: str | None) -> None:
-    """Change an experience's text. Its id, and so its history, stays.
+def modify(
+    app: App, experience: str, new_text: str, message: str | None, reason: str | None
+) -> None:
+    """Change an experience's text. Its id and its history stay the same.
 
-    EXPERIENCE is an id, the beginning of one, or a label at HEAD such as G0.
+    EXPERIENCE is an id, a prefix of one, or a label at HEAD such as G0.
 
     \b
     Examples:
       tfgrpo modify G0 "Count both days of a hire: last minus first, plus one."
-      tfgrpo modify G0 "Charge both days." -m "shorter"
+      tfgrpo modify G0 "Charge both days." -r "shorter"
     """
     from tfgrpo.rendering.render import one_line
 
@@ -66,49 +71,54 @@ def modify(app: App, experience: str, new_text: str, reason: str | None) -> None
     new_text = one_line(new_text)
     if id in library.by_id and library.by_id[id].text == new_text:
         raise InvalidOperation(
-            f"{experience} says that already", hint=f"`tfgrpo keep {experience}` confirms it"
+            f"{experience} already says that", hint=f"`tfgrpo keep {experience}` confirms it"
         )
-    commit(app, [Operation("MODIFY", id, new_text, reason)], f"modify {_called(app, id)}")
+    operations = [Operation("MODIFY", id, new_text, reason)]
+    commit(app, operations, message or f"modify {_called(app, id)}")
 
 
 @click.command()
 @click.argument("experiences", nargs=-1, required=True, type=EXPERIENCE, metavar="EXPERIENCE...")
+@message_option
 @reason_option
 @force_option
 @pass_app
-def delete(app: App, experiences: tuple[str, ...], reason: str | None) -> None:
-    """Delete experiences from the library. Their events stay, and older versions hold them.
+def delete(app: App, experiences: tuple[str, ...], message: str | None, reason: str | None) -> None:
+    """Delete experiences from the library. Their events and older versions are kept.
 
     \b
     Examples:
-      tfgrpo delete G0 -m "it misleads the model"
+      tfgrpo delete G0 -r "it misleads the model"
       tfgrpo delete G0 G1
     """
-    _each(app, "DELETE", experiences, reason)
+    _each(app, "DELETE", experiences, message, reason)
 
 
 @click.command()
 @click.argument("experiences", nargs=-1, required=True, type=EXPERIENCE, metavar="EXPERIENCE...")
+@message_option
 @reason_option
 @force_option
 @pass_app
-def keep(app: App, experiences: tuple[str, ...], reason: str | None) -> None:
-    """Confirm experiences: a vote for each, on record, that changes no text.
+def keep(app: App, experiences: tuple[str, ...], message: str | None, reason: str | None) -> None:
+    """Confirm experiences: records a vote for each and changes no text.
 
     \b
     Examples:
-      tfgrpo keep G0 -m "checked with the shop"
+      tfgrpo keep G0 -r "checked with the shop"
       tfgrpo keep G0 G1
     """
-    _each(app, "KEEP", experiences, reason)
+    _each(app, "KEEP", experiences, message, reason)
 
 
-def _each(app: App, op: str, experiences: Sequence[str], reason: str | None) -> None:
+def _each(
+    app: App, op: str, experiences: Sequence[str], message: str | None, reason: str | None
+) -> None:
     ids = list(dict.fromkeys(app.store.experience_id(e) for e in experiences))
     named = ", ".join(_called(app, id) for id in ids)
     kind = "DELETE" if op == "DELETE" else "KEEP"
     operations = [Operation(kind, id, reason=reason) for id in ids]  # type: ignore[arg-type]
-    commit(app, operations, f"{op.lower()} {named}")
+    commit(app, operations, message or f"{op.lower()} {named}")
 
 
 def _called(app: App, id: str) -> str:
@@ -119,16 +129,17 @@ def _called(app: App, id: str) -> str:
 def commit(
     app: App, operations: Sequence[Operation], message: str, *, onto: Version | None = None
 ) -> None:
-    """Appends a version to HEAD's branch, says so, and refreshes the library for inference.
+    """Appends a version to HEAD's branch, reports it, and rewrites the library for inference.
 
-    `onto` is the version that the operations were made for, when that was some time ago.
+    `onto` is the version that the operations were made for, if that was not just now.
     """
     store = app.store
     head = store.head
     if head.branch is None:
         raise InvalidOperation(
-            "HEAD is detached: a version needs a branch to grow",
-            hint="`tfgrpo checkout main` goes onto one, `tfgrpo checkout -b NAME HEAD` makes one",
+            "HEAD is detached: a new version needs a branch",
+            hint="`tfgrpo checkout main` switches to one, "
+            "`tfgrpo checkout -b NAME HEAD` creates one",
         )
     version = store.commit(head.branch, operations, message=message, expected=onto or head.version)
     checkout.materialise(app)

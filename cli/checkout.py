@@ -12,32 +12,33 @@ from tfgrpo.cli.context import REVISION, App, pass_app
 SNAPSHOT = "experiences"
 
 format_option = click.option(
-    "-f",
     "--format",
     "format_",
     type=click.Choice(["json", "md", "prompt"]),
     default="json",
     show_default=True,
-    help="json: label → text; md: Markdown with ids; prompt: text for a prompt.",
+    help="json: label to text; md: Markdown with ids; prompt: the text that goes into a prompt.",
 )
 
 
 @click.command()
 @click.argument("revision", type=REVISION)
-@click.option("-b", "--branch", help="Make this branch at REVISION and go onto it.")
+@click.option("-b", "--branch", help="Create this branch at REVISION and switch to it.")
 @format_option
-@click.option("-o", "--output", help="Write here, - for standard output; else beside the store.")
+@click.option(
+    "-o", "--output", help="Where to write, - for standard output; by default next to the store."
+)
 @pass_app
 def checkout(app: App, revision: str, branch: str | None, format_: str, output: str | None) -> None:
-    """Move HEAD to REVISION and write its library for inference to read.
+    """Move HEAD to REVISION and write its library to a file for inference.
 
-    The library goes to .tfgrpo/experiences.json (or .md, .txt) unless --output says otherwise.
-    Going onto a branch lets later versions grow it; going anywhere else detaches HEAD.
+    The library is written to .tfgrpo/experiences.json (or .md, .txt) unless --output is given.
+    On a branch, later versions are added to it; any other revision detaches HEAD.
 
     \b
     Examples:
       tfgrpo checkout v1
-      tfgrpo checkout main -f prompt -o -
+      tfgrpo checkout main --format prompt -o -
     """
     store = app.store
     if branch is not None:
@@ -55,8 +56,8 @@ def checkout(app: App, revision: str, branch: str | None, format_: str, output: 
     if head.branch is None:
         back = before.branch or "main"
         click.echo(
-            f"HEAD is detached: `tfgrpo checkout {back}` goes back, "
-            f"`tfgrpo checkout -b NAME {revision}` grows a branch from here",
+            f"HEAD is detached: `tfgrpo checkout {back}` returns to the branch, "
+            f"`tfgrpo checkout -b NAME {revision}` starts a new one here",
             err=output == "-",
         )
     written = materialise(app, format_, output)

@@ -19,10 +19,12 @@ if TYPE_CHECKING:
     from tfgrpo.training.near_duplicates import NearDuplicate
 
 resolutions = (
-    click.option("--ours", "take", flag_value="ours", help="Conflicts: take HEAD's text."),
-    click.option("--theirs", "take", flag_value="theirs", help="Conflicts: take the other text."),
-    click.option("--edit", "take", flag_value="edit", help="Conflicts: write each in $EDITOR."),
-    click.option("-m", "--message", help="The version's message."),
+    click.option("--ours", "take", flag_value="ours", help="On conflict, take HEAD's text."),
+    click.option("--theirs", "take", flag_value="theirs", help="On conflict, take the other text."),
+    click.option(
+        "--edit", "take", flag_value="edit", help="On conflict, write each text in $EDITOR."
+    ),
+    click.option("-m", "--message", help="Message for the new version."),
     click.option("--json", "as_json", is_flag=True, help="Output JSON."),
     force_option,
 )
@@ -40,10 +42,10 @@ def resolving(command: Callable[..., Any]) -> Callable[..., Any]:
 @resolving
 @pass_app
 def merge(app: App, revision: str, take: str | None, message: str | None, as_json: bool) -> None:
-    """Merge REVISION into HEAD's branch: three-way by experience, by word inside a text.
+    """Merge REVISION into HEAD's branch: three-way by experience, and by word within a text.
 
-    When both sides changed the same words, nothing is recorded and the conflicts are listed.
-    Experiences that the merge brings together and that say nearly the same are pointed out.
+    If both sides changed the same words, nothing is recorded and the conflicts are listed.
+    Experiences from the two sides that say nearly the same are pointed out.
 
     \b
     Examples:
@@ -63,9 +65,9 @@ def merge(app: App, revision: str, take: str | None, message: str | None, as_jso
     if as_json:
         _emit(app, version, branch, before, [pair._asdict() for pair in near])
     elif version.number == before.number:
-        click.echo(f"{branch} has all of {revision} already")
+        click.echo(f"already up to date: {branch} contains {revision}")
     elif version.number == theirs.number:
-        click.echo(f"moved {branch} forward from {before.name} to {version.name}")
+        click.echo(f"fast-forwarded {branch} from {before.name} to {version.name}")
         checkout.materialise(app)
     else:
         say(app, version, branch)
@@ -80,7 +82,7 @@ def merge(app: App, revision: str, take: str | None, message: str | None, as_jso
 def cherry_pick(
     app: App, revision: str, take: str | None, message: str | None, as_json: bool
 ) -> None:
-    """Apply what one version changed to HEAD's branch, as a new version.
+    """Apply the changes of one version to HEAD's branch, as a new version.
 
     \b
     Examples:
@@ -103,9 +105,9 @@ def cherry_pick(
 @resolving
 @pass_app
 def revert(app: App, revision: str, take: str | None, message: str | None, as_json: bool) -> None:
-    """Take back what one version changed, as a new version. History stays as it is.
+    """Reverse the changes of one version, as a new version. History is not rewritten.
 
-    Experiences that later versions changed again are conflicts, listed and left alone.
+    Experiences that later versions changed again are conflicts; they are listed and left alone.
 
     \b
     Examples:
@@ -127,8 +129,8 @@ def _branch(app: App) -> tuple[str, Version]:
     head = app.store.head
     if head.branch is None:
         raise InvalidOperation(
-            "HEAD is detached: a version needs a branch to grow",
-            hint="`tfgrpo switch main` goes onto one",
+            "HEAD is detached: a new version needs a branch",
+            hint="switch to one with `tfgrpo switch main`",
         )
     return head.branch, head.version
 
@@ -174,7 +176,7 @@ def _edited(conflict: Conflict) -> str | None:
     edited = click.edit(asked)
     if edited is None:
         raise InvalidOperation(
-            f"{conflict.experience} was not decided", hint="save the file to decide it"
+            f"{conflict.experience} was not decided", hint="save the file to resolve it"
         )
     kept = " ".join(line for line in edited.splitlines() if not line.startswith("#")).split()
     return " ".join(kept) or None

@@ -8,7 +8,7 @@ import click
 @click.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    """Print the completion script for a shell: commands, flags, revisions, experience ids.
+    """Print a completion script for your shell: commands, flags, revisions and experience ids.
 
     \b
     Examples:

@@ -128,11 +128,12 @@ def _force(ctx: click.Context, param: click.Parameter, value: bool) -> None:
 
 
 force_option = click.option(
+    "-f",
     "--force",
     is_flag=True,
     expose_value=False,
     callback=_force,
-    help="Move a protected name as well.",
+    help="Also move protected branches and tags.",
 )
 """For every verb that moves names and has no other use for --force."""
 

@@ -21,11 +21,11 @@ COLOURS = {"helpful": "green", "harmful": "red", "inconclusive": None}
 @click.option("--json", "as_json", is_flag=True, help="Output JSON.")
 @pass_app
 def credit(app: App, revision: str, as_json: bool) -> None:
-    """Rank experiences by what their presence in the prompt did to the reward.
+    """Rank experiences by the effect of their presence in the prompt on the reward.
 
-    Known where the library was trained with --credit dropout=RATE: a random part of it was left
-    out of each attempt. The effect is in units of reward, with a 95 % interval; the ranking is
-    by the effect shrunk towards 0, as noise demands. Counted are attempts with it and without.
+    This needs a run trained with --dropout RATE, which leaves a random part of the library out of
+    each attempt. Effects are in units of reward, with 95 % intervals; the ranking shrinks them
+    towards 0 to allow for noise. The counts are attempts with and without the experience.
 
     \b
     Examples:

@@ -16,9 +16,9 @@ from tfgrpo.store.revisions import resolve_range
 @click.command()
 @click.argument("a", type=RANGE)
 @click.argument("b", required=False, type=REVISION)
-@click.option("--stat", is_flag=True, help="Only how much changed.")
-@click.option("--name-only", is_flag=True, help="Only the ids of the experiences that changed.")
-@click.option("--exit-code", is_flag=True, help="Exit with 1 when the two differ.")
+@click.option("--stat", is_flag=True, help="Only count the changes.")
+@click.option("--name-only", is_flag=True, help="Only list the ids of changed experiences.")
+@click.option("--exit-code", is_flag=True, help="Exit with 1 if the two differ.")
 @click.option("--json", "as_json", is_flag=True, help="Output JSON.")
 @pass_app
 def diff(
@@ -30,9 +30,9 @@ def diff(
     exit_code: bool,
     as_json: bool,
 ) -> None:
-    """Show what changed from A to B (else HEAD), experience by experience.
+    """Show what changed from A to B (by default HEAD), experience by experience.
 
-    A..B means the same as A B. Inside a changed text the words that went and came are marked.
+    A..B means the same as A B. Within a changed text, removed and added words are marked.
 
     \b
     Examples:

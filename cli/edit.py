@@ -15,36 +15,36 @@ from tfgrpo.store.records import Library
 
 
 @click.command()
-@click.option("-m", "--message", help="The version's message.")
-@click.option("-r", "--reason", help="Why; kept with every event.")
+@click.option("-m", "--message", help="Message for the new version.")
+@click.option("-r", "--reason", help="Why; recorded with each event.")
 @click.option(
     "-F",
     "--file",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Take this edited file and open no editor.",
+    help="Read this edited file instead of opening an editor.",
 )
 @force_option
 @pass_app
 def edit(app: App, message: str | None, reason: str | None, file: Path | None) -> None:
     """Edit the library in your editor, as one version on HEAD's branch.
 
-    It opens as Markdown in $VISUAL, $EDITOR or vi. A changed line is a MODIFY, a new one an
-    ADD, one that is gone a DELETE. A line whose id was cut off is still the same experience
-    when it says nearly the same. Libraries are in the order in which experiences were first
-    added: moving lines makes no event. Nothing saved, nothing changed; a file that cannot be
-    read is kept.
+    It opens as Markdown in $VISUAL, $EDITOR or vi. A changed line is a MODIFY, a new line an
+    ADD, a removed line a DELETE. A line that lost its id still counts as the same experience
+    if its text is nearly the same. Experiences are ordered by when they were first added, so
+    moving lines records nothing. If you save nothing, nothing changes; a file that cannot be
+    parsed is kept.
 
     \b
     Examples:
       tfgrpo edit -m "clearer words"
-      tfgrpo export -f md -o mine.md && tfgrpo edit --file mine.md
+      tfgrpo export --format md -o mine.md && tfgrpo edit --file mine.md
     """
     store = app.store
     head = store.head
     if head.branch is None:
         raise InvalidOperation(
-            "HEAD is detached: a version needs a branch to grow",
-            hint="`tfgrpo switch main` goes onto one",
+            "HEAD is detached: a new version needs a branch",
+            hint="switch to one with `tfgrpo switch main`",
         )
     library = store.library(head.version)
     if file is not None:
@@ -54,13 +54,13 @@ def edit(app: App, message: str | None, reason: str | None, file: Path | None) -
     try:
         after = _edit(path)
         if after == before:
-            click.echo("nothing was changed")
+            click.echo("nothing changed")
         else:
             _apply(app, library, after, message, reason)
     except TfgrpoError as error:
         if path.read_bytes().strip() not in (b"", before.strip().encode()):
             hint = f"{error.hint}; " if error.hint else ""
-            again = f"what was written is kept: `tfgrpo edit --file {path}` takes it"
+            again = f"your edit is saved: retry with `tfgrpo edit --file {path}`"
             raise _Kept(str(error), hint=hint + again) from error
         path.unlink()
         raise
@@ -89,8 +89,8 @@ def _edit(path: Path) -> str:
         click.edit(filename=str(path), editor=editor)
     except click.ClickException as error:
         raise TfgrpoError(
-            f"{error.format_message()}: nothing was changed",
-            hint="$VISUAL or $EDITOR names the editor",
+            f"{error.format_message()}: nothing changed",
+            hint="set $VISUAL or $EDITOR to your editor",
         ) from None
     return _read(path)
 
@@ -99,7 +99,7 @@ def _read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise TfgrpoError(f"cannot read {path}: {error}", hint="UTF-8 is expected") from None
+        raise TfgrpoError(f"cannot read {path}: {error}", hint="the file must be UTF-8") from None
 
 
 def _apply(
@@ -114,9 +114,9 @@ def _apply(
         told = message or f"edit {text.plural(len(operations), 'experience')}"
         change.commit(app, operations, told, onto=library.version)
     else:
-        click.echo("nothing was changed")
+        click.echo("nothing changed")
     if found.moved:
         click.echo(
-            f"{text.plural(found.moved, 'line')} moved: no event, because a library is in the "
-            "order in which its experiences were first added"
+            f"{text.plural(found.moved, 'line')} moved: nothing recorded, because a library is "
+            "ordered by when its experiences were first added"
         )

@@ -19,19 +19,19 @@ def blamed(app: App) -> StoreError | None:
     told = f"{problems[0].where} {problems[0].what}"
     return StoreError(
         f"the store is damaged: {told}",
-        hint="`tfgrpo fsck` lists everything; restore a copy, and keep this file",
+        hint="`tfgrpo fsck` lists everything; restore a backup, and keep this file",
     )
 
 
 @click.command()
-@click.option("--repair", is_flag=True, help="Make snapshots, indexes, triggers anew.")
+@click.option("--repair", is_flag=True, help="Rebuild snapshots, indexes and triggers.")
 @click.option("--json", "as_json", is_flag=True, help="Output JSON.")
 @pass_app
 def fsck(app: App, repair: bool, as_json: bool) -> None:
     """Check the whole store: every seal, digest, replay, snapshot, name and record.
 
-    Names everything that is wrong, first things first, and exits with 1. --repair rebuilds what
-    is derived and touches nothing that is not.
+    Lists everything that is wrong, most important first, and exits with 1. --repair rebuilds
+    derived data and touches nothing else.
 
     \b
     Examples:
@@ -57,10 +57,10 @@ def fsck(app: App, repair: bool, as_json: bool) -> None:
     else:
         if dropped is not None:
             snapshots = text.plural(dropped, "snapshot")
-            click.echo(f"made indexes and triggers anew, and dropped {snapshots}")
+            click.echo(f"rebuilt indexes and triggers, and dropped {snapshots}")
         for problem in checked.problems:
             click.echo(f"{click.style(problem.where, fg='red', bold=True)} {problem.what}")
-        told = text.plural(len(checked.problems), "problem") if checked.problems else "all is well"
+        told = text.plural(len(checked.problems), "problem") if checked.problems else "no problems"
         versions = text.plural(checked.versions, "version")
         click.echo(f"{versions}, {text.plural(checked.events, 'event')}: {told}")
     if checked.problems:

@@ -27,7 +27,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Output JSON.
 def history(app: App, experience: str, as_json: bool) -> None:
     """Show every event of one experience on any branch, oldest first, with word diffs.
 
-    EXPERIENCE is an id, the beginning of one, or a label at HEAD such as G0.
+    EXPERIENCE is an id, a prefix of one, or a label at HEAD such as G0.
 
     \b
     Examples:
@@ -42,10 +42,11 @@ def history(app: App, experience: str, as_json: bool) -> None:
 @json_option
 @pass_app
 def blame(app: App, revision: str, as_json: bool) -> None:
-    """Show who last shaped each experience: version, run, step and problem, and its votes.
+    """Show who last changed each experience: version, run, step and problem, and how often it was
+    confirmed.
 
-    =3 says that three KEEPs have confirmed it since. What it does to the reward is shown where
-    a run with --credit has found it out.
+    =3 means that three KEEPs have confirmed it since. Its effect on the reward is shown if a run
+    with --dropout has measured it.
 
     \b
     Examples:

@@ -10,10 +10,10 @@ from tfgrpo.cli.context import App, author, pass_app
 @click.command()
 @pass_app
 def init(app: App) -> None:
-    """Make a store here, with an empty library on the branch main.
+    """Create a store here, with an empty library on the branch main.
 
-    The store is one SQLite file, .tfgrpo/store.db; every other command finds it from here and
-    from any folder below. In a folder that has one, nothing is changed.
+    The store is one SQLite file, .tfgrpo/store.db. Every other command finds it from this folder
+    and any folder below. If the folder already has a store, nothing changes.
 
     \b
     Examples:
@@ -28,6 +28,6 @@ def init(app: App) -> None:
     app.adopt(store)
     head = store.head
     if there:
-        click.echo(f"there is a store at {path} already, at {head.version.name}")
+        click.echo(f"there is already a store at {path}, at {head.version.name}")
     else:
         click.echo(f"made an empty library at {path}, on branch {head.branch}")

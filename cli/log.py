@@ -23,22 +23,24 @@ from tfgrpo.store.time_spec import moment
 @click.command()
 @click.argument("revision", default="HEAD", type=RANGE)
 @click.option("-n", "--number", type=click.IntRange(1), help="Show at most this many.")
-@click.option("--oneline", is_flag=True, help="One line for each version.")
-@click.option("--graph", is_flag=True, help="Draw how branches part and merge.")
-@click.option("-p", "--patch", is_flag=True, help="With the events: texts, word by word.")
-@click.option("--run", type=RUN, help="Only versions that this run made.")
-@click.option("--experience", type=EXPERIENCE, help="Only those with an event of this one.")
+@click.option("--oneline", is_flag=True, help="One line per version.")
+@click.option("--graph", is_flag=True, help="Draw the branch and merge graph.")
+@click.option("-p", "--patch", is_flag=True, help="Show each version's events with word diffs.")
+@click.option("--run", type=RUN, help="Only versions made by this run.")
+@click.option(
+    "--experience", type=EXPERIENCE, help="Only versions with an event of this experience."
+)
 @click.option(
     "--op",
     "ops",
     multiple=True,
     type=click.Choice(OPS, case_sensitive=False),
-    help="Only those with such an event; may be given again.",
+    help="Only versions with such an event; repeatable.",
 )
-@click.option("--grep", "words", metavar="TEXT", help="Only those that say this.")
-@click.option("--since", metavar="TIME", help="Only those from then on.")
-@click.option("--until", metavar="TIME", help="Only those up to then.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@click.option("--grep", "words", metavar="TEXT", help="Only versions that contain this text.")
+@click.option("--since", metavar="TIME", help="Only versions since this time.")
+@click.option("--until", metavar="TIME", help="Only versions until this time.")
+@click.option("--json", "as_json", is_flag=True, help="Output JSON Lines.")
 @pass_app
 def log(
     app: App,
@@ -60,10 +62,9 @@ def log(
     +2 ~1 -1 =3 counts the events of a version: experiences added, modified, deleted, and kept
     (confirmed by another group that came to the same lesson).
 
-    --grep looks in messages, and in the texts and reasons of the events, whatever the case.
-    With --experience or --op it looks in such events only, and -p shows only those. TIME is
-    2026-11-20, 2026-11-20T18:30, or an age: 30m, 2h, 3d, 1w, '2 days ago'; a day that ends a
-    period is in it.
+    --grep searches messages and the texts and reasons of events, ignoring case. With --experience
+    or --op it searches only matching events, and -p shows only those. TIME is 2026-11-20,
+    2026-11-20T18:30, or an age: 30m, 2h, 3d, 1w, '2 days ago'. An --until day is included.
 
     \b
     Examples:
@@ -71,7 +72,9 @@ def log(
       tfgrpo log v1..main -p --since 3d
     """
     if graph and as_json:
-        raise click.UsageError("--graph is for people; --json has each version's parents")
+        raise click.UsageError(
+            "--graph cannot be combined with --json, which has each version's parents"
+        )
     store = app.store
     now = time.time_ns() // 1000
     wanted = select.Filter(

@@ -13,7 +13,7 @@ from tfgrpo.cli.suggest import Group
 
 @click.group(cls=Group)
 def mirror() -> None:
-    """Keep a copy of the history where other tools can read it.
+    """Keep a copy of the history that other tools can read.
 
     \b
     Examples:
@@ -28,14 +28,14 @@ def mirror() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Output JSON.")
 @pass_app
 def git_(app: App, folder: Path, revision: str | None, as_json: bool) -> None:
-    """Mirror the history into the git repository DIR: a commit for each version.
+    """Mirror the history to the git repository DIR, with one commit per version.
 
-    library.md there has one experience a line, for git log -p, git blame and review. Run it
-    again to add what is new; `tfgrpo import git DIR` reads everything back, commits made there by
-    hand included. With REVISION, only its history and the names in it.
+    library.md there has one experience per line, for git log -p, git blame and code review. Run it
+    again to add new versions; `tfgrpo import git DIR` reads everything back, including commits made
+    by hand. With REVISION, only its history and the names in it are mirrored.
 
-    DIR has to be empty, not there yet, or a mirror. Redacted texts are mirrored as redacted;
-    commits that were mirrored before may still hold them.
+    DIR must be new, empty or an existing mirror. Redacted texts are mirrored as redacted; commits
+    made before the redaction may still contain them.
 
     \b
     Examples:
@@ -49,10 +49,10 @@ def git_(app: App, folder: Path, revision: str | None, as_json: bool) -> None:
         text.emit_json(done._asdict() | {"folder": str(folder)})
         return
     if done.written:
-        was = f", {done.there} were there" if done.there else ""
+        was = f", {done.there} already there" if done.there else ""
         click.echo(f"mirrored {text.plural(done.written, 'version')} to {folder}{was}")
     else:
-        click.echo(f"nothing new: {folder} has all {text.plural(done.there, 'version')}")
+        click.echo(f"already up to date: {folder} has all {text.plural(done.there, 'version')}")
     for what, names in (("moved", done.moved), ("removed", done.removed)):
         if names and (done.there or what == "removed"):
             click.echo(f"{what} {', '.join(names[:8])}{' …' if len(names) > 8 else ''}")

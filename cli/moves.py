@@ -18,10 +18,10 @@ from tfgrpo.store.revisions import BRANCH, HEAD, REMOTE, TAG, moves_of
 
 @click.command()
 @click.argument("branch", type=BRANCH_NAME)
-@click.option("-c", "--create", is_flag=True, help="Make the branch at HEAD first.")
+@click.option("-c", "--create", is_flag=True, help="Create the branch at HEAD first.")
 @pass_app
 def switch(app: App, branch: str, create: bool) -> None:
-    """Go onto a branch, so that later versions grow it.
+    """Switch to a branch; later versions are added to it.
 
     \b
     Examples:
@@ -34,7 +34,7 @@ def switch(app: App, branch: str, create: bool) -> None:
     elif branch not in store.branches():
         raise UnknownRevision(
             f"there is no branch {branch!r}",
-            hint=f"`tfgrpo switch -c {branch}` makes it; `tfgrpo checkout` goes to any version",
+            hint=f"`tfgrpo switch -c {branch}` creates it; `tfgrpo checkout` takes any revision",
         )
     head = store.checkout(branch)
     checkout.materialise(app)
@@ -47,7 +47,7 @@ def switch(app: App, branch: str, create: bool) -> None:
 @force_option
 @pass_app
 def reset(app: App, revision: str) -> None:
-    """Move HEAD's branch to REVISION, forward or back. Nothing is deleted.
+    """Move HEAD's branch to REVISION, forwards or backwards. Nothing is deleted.
 
     \b
     Examples:
@@ -59,14 +59,14 @@ def reset(app: App, revision: str) -> None:
     if head.branch is None:
         raise InvalidOperation(
             "HEAD is detached: there is no branch to move",
-            hint="`tfgrpo switch main` goes onto one",
+            hint="switch to one with `tfgrpo switch main`",
         )
     version = store.move_branch(head.branch, revision)
     checkout.materialise(app)
     size = text.plural(len(store.library(version)), "experience")
     click.echo(
         f"moved {head.branch} from {head.version.name} to {version.name}, {size}; "
-        "`tfgrpo undo` takes it back"
+        "`tfgrpo undo` reverses it"
     )
 
 
@@ -74,9 +74,9 @@ def reset(app: App, revision: str) -> None:
 @force_option
 @pass_app
 def undo(app: App) -> None:
-    """Take back the last operation of any kind: a version, a checkout, a tag, a reset.
+    """Undo the last operation of any kind: a version, a checkout, a tag, a reset.
 
-    Names go back to where they stood; versions stay, and `redo` goes forward again.
+    Names move back to where they were. Versions are kept, and `redo` moves forward again.
 
     \b
     Examples:
@@ -90,7 +90,7 @@ def undo(app: App) -> None:
 @force_option
 @pass_app
 def redo(app: App) -> None:
-    """Put back what the last undo took back.
+    """Redo what the last undo reversed.
 
     \b
     Examples:
@@ -118,10 +118,11 @@ def _say(app: App, verb: str, moves: Sequence[RefMove]) -> None:
 @click.command()
 @click.argument("name", required=False, type=NAME)
 @click.option("-n", "--number", type=click.IntRange(1), help="Show at most this many.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@click.option("--json", "as_json", is_flag=True, help="Output JSON Lines.")
 @pass_app
 def reflog(app: App, name: str | None, number: int | None, as_json: bool) -> None:
-    """Show every move of every name, newest first; of one, with the @{n} that names each.
+    """Show every move of HEAD, branches and tags, newest first; for a single NAME, with the @{n} of
+    each.
 
     \b
     Examples:

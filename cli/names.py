@@ -18,13 +18,13 @@ def naming(type: click.ParamType[str]) -> Callable[[Callable[..., Any]], Callabl
     parameters = (
         click.argument("name", required=False, type=type),
         click.argument("revision", default="HEAD", type=REVISION),
-        click.option("-f", "--force", is_flag=True, help="Move one that exists or is protected."),
-        click.option("-d", "--delete", "delete_", is_flag=True, help="Forget it; versions stay."),
+        click.option("-f", "--force", is_flag=True, help="Move an existing or protected one."),
         click.option(
-            "-m", "--rename", type=type, nargs=2, metavar="OLD NEW", help="Give OLD another name."
+            "-d", "--delete", "delete_", is_flag=True, help="Delete the name; versions are kept."
         ),
-        click.option("--protect", type=type, help="Let nothing move it without --force."),
-        click.option("--unprotect", type=type, help="Let it move again."),
+        click.option("--rename", type=type, nargs=2, metavar="OLD NEW", help="Rename OLD to NEW."),
+        click.option("--protect", type=type, help="Refuse to move it without --force."),
+        click.option("--unprotect", type=type, help="Allow it to move again."),
         click.option("--json", "as_json", is_flag=True, help="Output JSON."),
     )
 
@@ -40,11 +40,11 @@ def naming(type: click.ParamType[str]) -> Callable[[Callable[..., Any]], Callabl
 @naming(BRANCH)
 @pass_app
 def branch(app: App, /, **flags: Any) -> None:
-    """List branches, or make, move, rename, protect or delete one.
+    """List branches, or create, move, rename, protect or delete one.
 
-    A domain's library is a branch. Every move is kept in the ref log: after a move, NAME@{1} is
-    where the branch stood. A protected branch takes no version, merge, reset, undo, rename or
-    deletion without --force.
+    Each domain's library is a branch. Every move is recorded in the reflog: after a move,
+    NAME@{1} is where the branch was. A protected branch refuses new versions, merges, resets,
+    undo, renames and deletion without --force.
 
     \b
     Examples:
@@ -58,9 +58,9 @@ def branch(app: App, /, **flags: Any) -> None:
 @naming(TAG)
 @pass_app
 def tag(app: App, /, **flags: Any) -> None:
-    """List tags, or make, move, rename, protect or delete one.
+    """List tags, or create, move, rename, protect or delete one.
 
-    Training tags its steps RUN/step_N. A tag that exists moves only with --force.
+    Training tags its steps RUN/step_N. An existing tag moves only with --force.
 
     \b
     Examples:
@@ -85,7 +85,7 @@ def _work(
 ) -> None:
     wanted = [rename is not None, protect is not None, unprotect is not None]
     if sum(wanted) > 1 or (any(wanted) and (name is not None or delete_)):
-        raise click.UsageError("one thing at a time: a name, --rename, --protect or --unprotect")
+        raise click.UsageError("give only one of NAME, --rename, --protect and --unprotect")
     if delete_ and name is None:
         raise click.UsageError("--delete needs a name")
     if force:
@@ -104,7 +104,7 @@ def _work(
         _list(app, kind, as_json)
     elif delete_:
         version = store.delete_branch(name) if kind == "branch" else store.delete_tag(name)
-        click.echo(f"deleted {kind} {name}; it stood at {version.name}, which stays")
+        click.echo(f"deleted {kind} {name} (was {version.name}); the version is kept")
     elif kind == "tag":
         version = store.create_tag(name, revision, force=force)
         click.echo(f"tagged {version.name} as {name}")
@@ -116,7 +116,9 @@ def _work(
             checkout.materialise(app)
     else:
         version = store.create_branch(name, revision)
-        click.echo(f"made branch {name} at {version.name}; `tfgrpo checkout {name}` goes onto it")
+        click.echo(
+            f"created branch {name} at {version.name}; `tfgrpo switch {name}` switches to it"
+        )
 
 
 def _list(app: App, kind: Kind, as_json: bool) -> None:

@@ -12,13 +12,16 @@ from tfgrpo.cli.context import RUN, App, pass_app
 
 @click.command()
 @click.argument("name", metavar="RUN", required=False, type=RUN)
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write a web page instead.")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), help="Write a web page to this file instead."
+)
 @click.option("--json", "as_json", is_flag=True, help="Output JSON.")
 @pass_app
 def plot(app: App, name: str | None, output: Path | None, as_json: bool) -> None:
-    """Draw how RUN, or else the newest run, went: rewards, mixed groups, tokens, library, events.
+    """Plot the metrics of RUN (by default the newest run): rewards, mixed groups, tokens, library
+    size and events.
 
-    A bar is a step; its height is relative to the figure's largest value.
+    Each bar is a step, scaled to the largest value of its metric.
 
     \b
     Examples:

@@ -19,13 +19,22 @@ from tfgrpo.store.redact import Plan, Redacted, Target
 
 @click.command()
 @click.argument("experience", required=False, type=EXPERIENCE)
-@click.option("--event", help="Only the experience's events in this version, as v3, or this row.")
-@click.option("--text", "wanted", metavar="STRING|-", help="A text to find anywhere; - reads it.")
-@click.option("--reason", help="Why; goes on record, and must not hold the text.")
-@click.option("--replace", metavar="TEXT", help="What the experience says from now on.")
-@click.option("--dry-run", is_flag=True, help="Only show what would go.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-@click.option("--finish", is_flag=True, help="Write the file anew after an interrupted redaction.")
+@click.option(
+    "--event", help="Only events in this version (such as v3), or the event with this row number."
+)
+@click.option(
+    "--text",
+    "wanted",
+    metavar="STRING|-",
+    help="Remove this text wherever it occurs; - reads it from standard input.",
+)
+@click.option("-r", "--reason", help="Why; recorded, so it must not contain the text.")
+@click.option("--replace", metavar="TEXT", help="New text for the experience.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be removed.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.option(
+    "--finish", is_flag=True, help="Finish an interrupted redaction by rewriting the file."
+)
 @click.option("--json", "as_json", is_flag=True, help="Output JSON.")
 @force_option
 @pass_app
@@ -41,15 +50,16 @@ def redact(
     finish: bool,
     as_json: bool,
 ) -> None:
-    """Remove a text that must not be kept, such as a leaked key. This cannot be undone.
+    """Permanently remove a text, such as a leaked key. This cannot be undone.
 
-    Names an experience, a text, or both. Text, reason and salt of the events are blanked, on
-    record, and every digest still verifies; the text is taken out of the journal, rollouts and
-    evaluations too, and out of the file's free pages and log. Where the experience is in force
-    it is deleted, or says --replace TEXT instead. Places that digests cover cannot be changed:
-    they are listed, and the command then exits with 1.
+    Give an experience, a text, or both. The text, reason and salt of the events are blanked, which
+    is recorded, and every digest still verifies. The text is also removed from the journal,
+    rollouts and evaluations, and from the file's free pages and log. An experience in the current
+    library is deleted, or gets a new text with --replace. Places covered by a digest cannot be
+    changed: they are listed, and the command exits with 1.
 
-    `--text -` asks for the text, or reads it from a pipe, so that no shell history holds it.
+    `--text -` prompts for the text, or reads it from a pipe, so that it stays out of your shell
+    history.
 
     \b
     Examples:
@@ -59,17 +69,17 @@ def redact(
     store = app.store
     if finish:
         _finished(redactions.finish(store))
-        click.echo("the file was written anew: nothing that was removed is left in it")
+        click.echo("rewrote the file: nothing that was removed is left in it")
         return
     if experience is None and wanted is None:
-        raise click.UsageError("name an experience, or a --text")
+        raise click.UsageError("give an EXPERIENCE or a --text")
     if event is not None and experience is None:
-        raise click.UsageError("--event is about an experience: name one")
+        raise click.UsageError("--event needs an EXPERIENCE")
     if not dry_run and not reason:
-        raise click.UsageError("--reason says why, on record; --dry-run needs none")
+        raise click.UsageError("--reason is required (except with --dry-run): it is recorded")
     if wanted == "-":
         if not (yes or dry_run or sys.stdin.isatty()):
-            raise click.UsageError("the text is read from standard input: --yes, or --dry-run")
+            raise click.UsageError("--text - reads standard input: add --yes or --dry-run")
         wanted = _read()
     target = Target(
         store.experience_id(experience) if experience else None, texts=(wanted,) if wanted else ()
@@ -87,7 +97,7 @@ def redact(
     if dry_run:
         return
     if not yes and not _agreed():
-        raise TfgrpoError("nothing was redacted", hint="--yes redacts without asking")
+        raise TfgrpoError("nothing was redacted", hint="use --yes to redact without confirmation")
     done = redactions.redact(store, target, reason=reason or "", replacement=replace)
     written = _rewrite_snapshots(app, done.plan)
     left = redactions.copies(store, done.plan.written)
@@ -106,8 +116,8 @@ def redact(
     _finished(done.finished)
     if done.plan.kept or left:
         raise TfgrpoError(
-            "the text is not gone everywhere: what is listed above stays",
-            hint="docs/redaction.md says what to do about it",
+            "the text is still in the places listed above",
+            hint="see docs/redaction.md for what to do",
         )
 
 
@@ -129,8 +139,8 @@ def _read() -> str:
 def _finished(finished: bool) -> None:
     if not finished:
         raise StoreError(
-            "another process is reading the store: removed bytes may be in the file still",
-            hint="end it, then run `tfgrpo redact --finish`",
+            "another process is reading the store: removed bytes may still be in the file",
+            hint="stop it, then run `tfgrpo redact --finish`",
         )
 
 
@@ -148,12 +158,12 @@ def _lines(found: Plan, *, would: bool) -> Iterable[str]:
         yield from text.wrap(line, first="  ", indent=4)
     if found.records:
         verb = "would replace" if would else "replacing"
-        yield f"{verb} the text in records of training"
+        yield f"{verb} the text in training records"
         yield from _grouped(found.records)
     for branch, ids in found.live.items():
-        yield f"in force on {branch}, and taken out of it: {', '.join(ids)}"
+        yield f"current on {branch}, and removed from it: {', '.join(ids)}"
     if found.kept:
-        yield click.style("the text stays where it cannot be changed", fg="red", bold=True)
+        yield click.style("the text remains where it cannot be changed", fg="red", bold=True)
         yield from _grouped(found.kept)
 
 
@@ -173,7 +183,7 @@ def _told(app: App, done: Redacted, written: list[Path], left: list[Path]) -> It
     for path in written:
         yield f"wrote {path}"
     for path in left:
-        yield click.style(f"{path} holds the text still", fg="red")
+        yield click.style(f"{path} still contains the text", fg="red")
     yield f"redacted {text.plural(len(done.plan.events), 'event')}; `tfgrpo fsck` checks the store"
     yield "copies may remain in exported files, clones, mirrors, bundles, backups,"
     yield "and in the logs of the model's provider: redact or delete them there"

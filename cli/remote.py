@@ -14,10 +14,10 @@ LOCATION = "a path, a bundle file, host:path or ssh://host/path"
 @click.group(cls=Group, invoke_without_command=True)
 @click.pass_context
 def remote(ctx: click.Context) -> None:
-    """List, add, move or remove remotes: other stores, each under a name.
+    """List, add, change or remove remotes: other stores, each with a name.
 
-    A location is a path, a bundle file, host:path or ssh://host/path. It is a setting of this
-    store: no clone or push takes it along.
+    A location is a path, a bundle file, host:path or ssh://host/path. Remotes are settings of this
+    store; clone and push do not copy them.
 
     \b
     Examples:
@@ -32,7 +32,7 @@ def remote(ctx: click.Context) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Output JSON.")
 @pass_app
 def list_(app: App, as_json: bool) -> None:
-    """List remotes, where they are, and where their branches were last seen.
+    """List remotes, their locations, and where their branches were when last fetched.
 
     \b
     Examples:
@@ -52,7 +52,7 @@ def list_(app: App, as_json: bool) -> None:
         )
         return
     if not found:
-        click.echo("no remotes; `tfgrpo remote add NAME LOCATION` adds one")
+        click.echo("no remotes; add one with `tfgrpo remote add NAME LOCATION`")
         return
     rows = [
         (
@@ -70,7 +70,7 @@ def list_(app: App, as_json: bool) -> None:
 @click.argument("location")
 @pass_app
 def add(app: App, name: str, location: str) -> None:
-    """Add a remote. Nothing is fetched yet.
+    """Add a remote, without fetching from it.
 
     \b
     Examples:
@@ -82,14 +82,14 @@ def add(app: App, name: str, location: str) -> None:
 
     there = locations.parse(location)
     Remotes(app.store).add(name, there.text)
-    click.echo(f"added {name} at {there.text}; `tfgrpo fetch {name}` brings its versions")
+    click.echo(f"added {name} at {there.text}; `tfgrpo fetch {name}` downloads its versions")
 
 
 @remote.command()
 @click.argument("name", type=REMOTE)
 @pass_app
 def remove(app: App, name: str) -> None:
-    """Forget a remote and the names of its branches here. Versions stay.
+    """Remove a remote and its branches here. Versions are kept.
 
     \b
     Examples:
@@ -99,7 +99,7 @@ def remove(app: App, name: str) -> None:
     from tfgrpo.store.transfer.remotes import Remotes
 
     branches = Remotes(app.store).remove(name)
-    click.echo(f"removed {name}, and {text.plural(branches, 'name')} of its branches here")
+    click.echo(f"removed {name} and its branches here ({branches})")
 
 
 @remote.command("set-url")
@@ -107,7 +107,7 @@ def remove(app: App, name: str) -> None:
 @click.argument("location")
 @pass_app
 def set_url(app: App, name: str, location: str) -> None:
-    """Say where a remote is from now on.
+    """Change the location of a remote.
 
     \b
     Examples:
@@ -119,4 +119,4 @@ def set_url(app: App, name: str, location: str) -> None:
 
     there = locations.parse(location)
     before = Remotes(app.store).move(name, there.text)
-    click.echo(f"moved {name} from {before} to {there.text}")
+    click.echo(f"changed {name} from {before} to {there.text}")

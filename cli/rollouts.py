@@ -18,10 +18,12 @@ DEEPEST = 24
 
 @click.command()
 @click.argument("name", metavar="RUN", required=False, type=RUN)
-@click.option("--step", type=click.IntRange(1), help="Only those of this step.")
-@click.option("--problem", metavar="ID", help="Only attempts at this problem, with all they said.")
-@click.option("--sample", type=click.IntRange(0), help="Only the attempt of this number.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@click.option("--step", type=click.IntRange(1), help="Only attempts of this step.")
+@click.option(
+    "--problem", metavar="ID", help="Only attempts at this problem, with their full trajectories."
+)
+@click.option("--sample", type=click.IntRange(0), help="Only the attempt with this number.")
+@click.option("--json", "as_json", is_flag=True, help="Output JSON Lines.")
 @pass_app
 def rollouts(
     app: App,
@@ -31,9 +33,10 @@ def rollouts(
     sample: int | None,
     as_json: bool,
 ) -> None:
-    """List the attempts of RUN, or else of the newest run; with --problem, show their trajectories.
+    """List the attempts of RUN (by default the newest run); with --problem, show their
+    trajectories.
 
-    An attempt that branches off another shares the messages before that, which are shown once.
+    An attempt that branched off another one shares its earlier messages, which are shown once.
 
     \b
     Examples:

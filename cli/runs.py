@@ -21,7 +21,7 @@ from tfgrpo.training.run_report import RunReport, report, versions_of
 @click.option("--json", "as_json", is_flag=True, help="Output JSON.")
 @pass_app
 def runs(app: App, name: str | None, as_json: bool) -> None:
-    """List training runs, or show one: its settings, its steps, and what it spent.
+    """List training runs, or show one: its settings, steps and cost.
 
     \b
     Examples:

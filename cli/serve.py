@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 def serve(app: App) -> None:
     """Answer a clone, fetch or push over standard input and output.
 
-    Other machines start it through ssh; nobody types it. Whoever may start it may read and move
-    the names of every store that this account may write; with --store, of that one alone.
+    Other machines start this over ssh; you never need to type it. Whoever may start it can read,
+    and move the names of, every store that this account can write to; with --store, only that one.
 
     \b
     Examples:

@@ -20,10 +20,10 @@ from tfgrpo.training.run_report import Issue, issues
 @click.option("--json", "as_json", is_flag=True, help="Output JSON.")
 @pass_app
 def show(app: App, what: str, as_json: bool) -> None:
-    """Show a version with its events, their reasons and evidence, and the library it makes.
+    """Show a version with its events, their reasons and evidence, and the resulting library.
 
-    WHAT may also be an experience: an id, the beginning of one, or a label such as G0 of the
-    library at HEAD. Then its whole life is shown, on every branch.
+    WHAT may also be an experience: an id, a prefix of one, or a label such as G0 of the library at
+    HEAD. Its whole history is then shown, on every branch.
 
     \b
     Examples:

@@ -23,12 +23,13 @@ if TYPE_CHECKING:
     type=click.IntRange(0),
     default=5,
     show_default=True,
-    help="How many experiences to list of each kind.",
+    help="How many experiences to list in each group.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Output JSON, with every experience.")
 @pass_app
 def stats(app: App, revision: str, number: int, as_json: bool) -> None:
-    """Show how much a library's history holds, what changes in it, and what is confirmed.
+    """Show the size of a library's history, how much it changes, and which experiences are
+    confirmed.
 
     \b
     Examples:

@@ -16,8 +16,8 @@ from tfgrpo.training.run_report import report
 @click.option("--json", "as_json", is_flag=True, help="Output JSON.")
 @pass_app
 def status(app: App, as_json: bool) -> None:
-    """Show where HEAD is, whether its branch is protected, what the library holds, and which
-    runs are running or unfinished.
+    """Show where HEAD is, whether its branch is protected, the size of the library, and any running
+    or unfinished runs.
 
     \b
     Examples:

@@ -40,11 +40,11 @@ class Other(NamedTuple):
 @click.argument("folder", required=False, type=click.Path(path_type=Path))
 @pass_app
 def clone(app: App, location: str, folder: Path | None) -> None:
-    """Make a store from another one: all its versions, branches and tags.
+    """Copy another store: all its versions, branches and tags.
 
-    LOCATION is a path, a bundle file, host:path or ssh://host/path, and becomes the remote
-    origin. The store is made in FOLDER/.tfgrpo, FOLDER being the last part of LOCATION unless
-    it is named, and is there whole or not at all.
+    LOCATION is a path, a bundle file, host:path or ssh://host/path, and becomes the remote origin.
+    The store is created in FOLDER/.tfgrpo (FOLDER defaults to the last part of LOCATION),
+    completely or not at all.
 
     \b
     Examples:
@@ -73,10 +73,10 @@ def clone(app: App, location: str, folder: Path | None) -> None:
 @click.argument("branches", nargs=-1, type=BRANCH)
 @pass_app
 def fetch(app: App, remote: str | None, branches: tuple[str, ...]) -> None:
-    """Bring a remote's new versions, branches and tags here; no branch of yours moves.
+    """Download a remote's new versions, branches and tags; none of your branches move.
 
-    The branch main of the remote origin is known here as origin/main. REMOTE is origin unless
-    it is named; BRANCHES are all of them unless some are.
+    The branch main of the remote origin is called origin/main here. REMOTE defaults to origin, and
+    BRANCHES to all of them.
 
     \b
     Examples:
@@ -88,7 +88,7 @@ def fetch(app: App, remote: str | None, branches: tuple[str, ...]) -> None:
     other = find(app, remote)
     if other.name is None:
         raise UnknownRevision(
-            f"{other.called} is no remote: its branches would have no names here",
+            f"{other.called} is not a remote, so its branches have no names here",
             hint=f"`tfgrpo remote add NAME {other.called}`, or `tfgrpo pull {other.called}`",
         )
     with locations.source(other.location, author=author(), ssh=ssh()) as source:
@@ -101,18 +101,18 @@ def fetch(app: App, remote: str | None, branches: tuple[str, ...]) -> None:
 @click.command()
 @click.argument("remote", required=False, type=REMOTE)
 @click.argument("branch", required=False, type=BRANCH)
-@click.option("--ours", "take", flag_value="ours", help="Conflicts: take HEAD's text.")
-@click.option("--theirs", "take", flag_value="theirs", help="Conflicts: take the other text.")
-@click.option("-m", "--message", help="The message of a version that merges.")
+@click.option("--ours", "take", flag_value="ours", help="On conflict, take HEAD's text.")
+@click.option("--theirs", "take", flag_value="theirs", help="On conflict, take the other text.")
+@click.option("-m", "--message", help="Message for a merge version.")
 @force_option
 @pass_app
 def pull(
     app: App, remote: str | None, branch: str | None, take: str | None, message: str | None
 ) -> None:
-    """Fetch a branch and bring it into HEAD's branch: forward, or by a merge.
+    """Fetch a branch and bring it into HEAD's branch, by fast-forward or merge.
 
-    REMOTE is origin unless it is named, and may be a location; BRANCH is the one of the same
-    name as HEAD's. On a conflict what was fetched stays, and nothing is merged.
+    REMOTE defaults to origin and may be a location; BRANCH defaults to the one with the same name
+    as HEAD's. On a conflict the fetched versions are kept, and nothing is merged.
 
     \b
     Examples:
@@ -127,7 +127,7 @@ def pull(
     if into is None:
         raise InvalidOperation(
             "HEAD is detached: there is no branch to pull into",
-            hint="`tfgrpo switch main` goes onto one",
+            hint="switch to one with `tfgrpo switch main`",
         )
     other = find(app, remote)
     wanted = branch or into
@@ -151,9 +151,9 @@ def pull(
     for line in moved(done.fetched):
         click.echo(line)
     if done.after.number == done.before.number:
-        click.echo(f"{into} has all of {other.called} {wanted} already")
+        click.echo(f"already up to date: {into} contains {other.called} {wanted}")
     elif done.after.merged is None or done.after.parent != done.before.number:
-        click.echo(f"moved {into} forward from {done.before.name} to {done.after.name}")
+        click.echo(f"fast-forwarded {into} from {done.before.name} to {done.after.name}")
         checkout.materialise(app)
     else:
         combine.say(app, done.after, into)
@@ -164,11 +164,11 @@ def pull(
 @click.command()
 @click.argument("remote", required=False, type=REMOTE)
 @click.argument("names", nargs=-1, type=REF)
-@click.option("--all", "all_", is_flag=True, help="Every branch of this store.")
+@click.option("--all", "all_", is_flag=True, help="Push every branch of this store.")
+@click.option("-f", "--force", is_flag=True, help="Move protected or diverged names on the remote.")
 @click.option(
-    "-f", "--force", is_flag=True, help="Move names there that are protected or not behind."
+    "-d", "--delete", "delete_", is_flag=True, help="Delete NAMES on the remote; versions are kept."
 )
-@click.option("-d", "--delete", "delete_", is_flag=True, help="Forget NAMES there; versions stay.")
 @pass_app
 def push(
     app: App,
@@ -178,11 +178,11 @@ def push(
     force: bool,
     delete_: bool,
 ) -> None:
-    """Send branches and tags to a remote, with the versions that it lacks.
+    """Send branches and tags to a remote, with the versions it lacks.
 
-    NAMES are HEAD's branch unless they are named; tags in their history go along. A branch that
-    would not move forward there is refused, and then nothing moves. --force moves names only:
-    versions stay there under their digests.
+    NAMES default to HEAD's branch; tags in their history are pushed too. If a branch is not a
+    fast-forward the push is refused, and nothing moves. --force moves names only: the remote keeps
+    its versions, by digest.
 
     \b
     Examples:
@@ -207,7 +207,7 @@ def push(
     with locations.peer(other.location, author=author(), ssh=ssh()) as peer:
         done = sync.push(store, peer, chosen, remote=other.name, force=force, delete=delete_)
     if not done.moved:
-        click.echo(f"{other.called} has all of {', '.join(chosen)} already")
+        click.echo(f"already up to date: {other.called} has {', '.join(chosen)}")
     else:
         click.echo(f"pushed {amount(done)} to {other.called}")
     for line in moved(done):
@@ -245,10 +245,10 @@ def moved(done: Transferred) -> Iterator[str]:
         was = move.before.name if move.before else None
         now = move.after.name if move.after else None
         if now is None:
-            place = f"{was} → gone" if was else "gone"
+            place = f"{was} → deleted" if was else "deleted"
         else:
             place = f"{was} → {now}" if was else f"new, at {now}"
         called = f"tag {move.name}" if move.kind == "tag" else move.name
         yield f"  {click.style(called, fg='green')}  {place}"
     for tag in done.kept:
-        yield f"  tag {tag} stands elsewhere on the other side; it was left where it is"
+        yield f"  tag {tag} points elsewhere on the other side; it was not moved"

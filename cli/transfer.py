@@ -26,28 +26,27 @@ SHOWN = 20
 @click.command()
 @click.argument("revision", default="HEAD", type=REVISION)
 @click.option(
-    "-f",
     "--format",
     "format_",
     type=click.Choice(interchange.written()),
-    help="What to write; else what the output's name says, else json.",
+    help="Format to write; by default from the name of the output file, else json.",
 )
-@click.option("-o", "--output", default="-", help="Write here; else to standard output.")
-@click.option("--name", default=NAME, show_default=True, help="Of a skill or an agent.")
-@click.option("--description", default=DESCRIPTION, help="Of a skill: when to use it.")
+@click.option("-o", "--output", default="-", help="Where to write; by default standard output.")
+@click.option("--name", default=NAME, show_default=True, help="Name of the skill or agent.")
+@click.option("--description", default=DESCRIPTION, help="For a skill: when to use it.")
 @pass_app
 def export(
     app: App, revision: str, format_: str | None, output: str, name: str, description: str
 ) -> None:
     """Write the library at REVISION to a file, without moving HEAD.
 
-    ace is an ACE playbook, agent an agent's YAML for Youtu-Agent, events every event of the
-    history as JSONL, json Youtu-Agent's experiences.json, md Markdown to edit and read back,
-    prompt the lines of a prompt, rows JSONL with an experience a line, skill a SKILL.md.
+    Formats: ace is an ACE playbook; agent a Youtu-Agent YAML configuration; events every event of
+    the history as JSON Lines; json Youtu-Agent's experiences.json; md Markdown to edit and read
+    back; prompt the lines of a prompt; rows JSON Lines, one experience per line; skill a SKILL.md.
 
     \b
     Examples:
-      tfgrpo export HEAD -f md
+      tfgrpo export HEAD --format md
       tfgrpo export v1 -o experiences.json
     """
     chosen = format_ or interchange.by_file_name(Path(output).name) or "json"
@@ -67,14 +66,13 @@ def export(
 @click.argument("what", metavar="FILE | git DIR")
 @click.argument("folder", required=False, metavar="", type=click.Path(path_type=Path))
 @click.option(
-    "-f",
     "--format",
     "format_",
     type=click.Choice(list(interchange.available())),
-    help="What FILE is; else its content tells.",
+    help="Format of FILE; by default detected from its content.",
 )
-@click.option("-m", "--message", help="The version's message.")
-@click.option("--again", is_flag=True, help="Put back texts that were changed or deleted since.")
+@click.option("-m", "--message", help="Message for the new version.")
+@click.option("--again", is_flag=True, help="Restore texts that were changed or deleted since.")
 @click.option("--json", "as_json", is_flag=True, help="Output JSON.")
 @force_option
 @pass_app
@@ -89,13 +87,14 @@ def import_(
 ) -> None:
     """Read experiences from FILE into the library, as one version on HEAD's branch.
 
-    FILE may be anything that `export` writes, and other people's playbooks, skills, agents and
-    JSONL. Ids make changed texts changes and not additions. What the library holds already, or
-    held before, is left alone, so reading a file again makes no version; nothing is deleted.
-    A file of events makes a version for each that it tells of.
+    FILE may be anything that `export` writes, or another tool's playbook, skill, agent
+    configuration or JSON Lines. Experiences are matched by id, so a changed text is a MODIFY and
+    not an ADD. Anything the library has, or once had, is left alone: reading a file again makes no
+    version, and nothing is deleted. A file of events becomes one version for each version it
+    describes.
 
-    `import git DIR` reads back what `mirror git` wrote: the same versions, and versions of the
-    commits that people made there by hand.
+    `import git DIR` reads back what `mirror git` wrote: the same versions, plus a version for each
+    commit that people made there by hand.
 
     \b
     Examples:
@@ -164,8 +163,9 @@ def _branch(app: App) -> str:
     branch = app.store.head.branch
     if branch is None:
         raise InvalidOperation(
-            "HEAD is detached: a version needs a branch to grow",
-            hint="`tfgrpo checkout main` goes onto one, `tfgrpo checkout -b NAME HEAD` makes one",
+            "HEAD is detached: a new version needs a branch",
+            hint="`tfgrpo checkout main` switches to one, "
+            "`tfgrpo checkout -b NAME HEAD` creates one",
         )
     return branch
 

@@ -21,32 +21,40 @@ SHOWN = 28
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--domain", help="Whose verifier: a name or package.module:object.  [math]")
+@click.option(
+    "--domain", help="Domain whose verifier to use: a name or package.module:object.  [math]"
+)
 @click.option(
     "--field",
     "fields",
     multiple=True,
     metavar="OURS=THEIRS",
-    help="Where FILE keeps gold, pred, expected, problem or id, as in gold=answer.",
+    help="Field names in FILE for gold, pred, expected, problem or id, such as gold=answer.",
 )
-@click.option("--answers", is_flag=True, help="Every pred is a bare answer, not a response.")
+@click.option(
+    "--answers", is_flag=True, help="Treat every pred as a bare answer, not a full response."
+)
 @click.option(
     "--pattern",
     metavar="REGEX",
-    help="The answer is what its first group finds last in a pred, as '^A: (.*)'.",
+    help="Extract the answer with this regex: the last match's first group, such as '^A: (.*)'.",
 )
-@click.option("--all", "everything", is_flag=True, help="Show every verdict, not only the odd.")
+@click.option(
+    "--all", "everything", is_flag=True, help="Show every verdict, not only unexpected ones."
+)
 @click.option(
     "--timeout",
     type=click.FloatRange(0, min_open=True),
     default=10.0,
     show_default=True,
-    help="Seconds for one.",
+    help="Seconds per case.",
 )
-@click.option("--config", type=click.Path(path_type=Path), help="Settings; else tfgrpo.toml.")
-@click.option("--model", help="Asked by a domain that judges with a model.")
-@click.option("--base-url", help="Its endpoint.")
-@click.option("--api-key-env", help="The environment variable that holds its key.")
+@click.option(
+    "--config", type=click.Path(path_type=Path), help="Settings file; by default tfgrpo.toml."
+)
+@click.option("--model", help="Model for domains that use a judge.")
+@click.option("--base-url", help="Base URL of that model.")
+@click.option("--api-key-env", help="Environment variable with its API key.")
 @click.option("--json", "as_json", is_flag=True, help="Output JSON.")
 @pass_app
 def verify(
@@ -63,11 +71,11 @@ def verify(
     as_json: bool,
     **model: str | None,
 ) -> None:
-    """Judge the cases in FILE with a domain's verifier, before a run is paid for.
+    """Run the cases in FILE through a domain's verifier, before you pay for a run.
 
-    A row holds a ground truth (gold), a response (pred) and, where it is known, what the verdict
-    should be (expected: true, false, a reward, or null for what cannot be judged). Verdicts are
-    right, wrong or unverifiable; those that are not the expected ones are listed with reasons.
+    Each row has a ground truth (gold), a response (pred) and, optionally, the expected verdict
+    (expected: true, false, a reward, or null for a case that cannot be judged). Verdicts are right,
+    wrong or unverifiable; unexpected ones are listed with reasons.
 
     \b
     Examples:

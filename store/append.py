@@ -48,7 +48,7 @@ def record(
         row = position + 1 + i
         if op in ("ADD", "MODIFY"):
             if text is None or not text.strip():
-                raise InvalidOperation(f"{op} needs a text", hint="say what the advice is")
+                raise InvalidOperation(f"{op} needs a text", hint="give the text of the experience")
         elif op not in ("DELETE", "KEEP"):
             raise InvalidOperation(f"there is no operation {op!r}", hint="ADD MODIFY DELETE KEEP")
         else:
@@ -60,7 +60,7 @@ def record(
             if id is None or place is None:
                 raise InvalidOperation(
                     f"{op} of {id or 'nothing'}: the library has no such experience",
-                    hint="`tfgrpo show HEAD` lists what there is",
+                    hint="`tfgrpo show HEAD` lists them",
                 )
             replaces, birth = place
         salt = salts[i * SALT_BYTES : (i + 1) * SALT_BYTES] if text or reason else None
@@ -92,8 +92,8 @@ def _sealed(op: str, salt: bytes, text: str | None, reason: str | None) -> bytes
         return seal(salt, text, reason)
     except UnicodeEncodeError as error:
         raise InvalidOperation(
-            f"{op}: the text is not whole Unicode ({error.reason})",
-            hint="a character was cut in half on the way here",
+            f"{op}: the text is not valid Unicode ({error.reason})",
+            hint="part of a character is missing (a lone surrogate)",
         ) from None
 
 
@@ -108,13 +108,13 @@ def add_follows(
     if id is None:
         return new_id(), None, None
     if not is_id(id):
-        raise InvalidOperation(f"{id!r} is no experience id", hint="leave it out to get a new one")
+        raise InvalidOperation(f"{id!r} is not an experience id", hint="omit it to get a new one")
     if (changed[id] if id in changed else live.get(id)) is not None:
         raise InvalidOperation(
-            f"experience {id} is in the library already", hint="MODIFY changes its text"
+            f"experience {id} is already in the library", hint="MODIFY changes its text"
         )
     if id in changed:
-        raise InvalidOperation(f"experience {id} is deleted and added in one version")
+        raise InvalidOperation(f"experience {id} is both deleted and added in one version")
     earlier = None
     for event in port.events_of(id):
         if event.op == "DELETE" and contains_row(port, event.row, position):

@@ -90,11 +90,11 @@ def load(store: Store) -> Bisection:
             raise ValueError("another format")
     except FileNotFoundError:
         raise BisectError(
-            "no search is on", hint="`tfgrpo bisect start BAD GOOD` begins one"
+            "no search in progress", hint="start one with `tfgrpo bisect start BAD GOOD`"
         ) from None
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise BisectError(
-            f"cannot read {file(store)}: {error}", hint="`tfgrpo bisect reset` ends that search"
+            f"cannot read {file(store)}: {error}", hint="end it with `tfgrpo bisect reset`"
         ) from None
     return Bisection(marks)
 
@@ -173,10 +173,10 @@ def _check(
     if bad is not None and good:
         among = progress(store, bisection, parents=parents).suspects
         if version.number not in among or (version.number == bad and verdict != "bad"):
-            known = "bad" if version.number == bad else "good, or not in question,"
+            known = "bad" if version.number == bad else "good, or not a candidate,"
             raise BisectError(
-                f"{version.name} is known to be {known} already",
-                hint="`tfgrpo bisect status` lists what is in question",
+                f"{version.name} is already marked {known}",
+                hint="`tfgrpo bisect status` lists the candidates",
             )
     elif verdict == "bad" and good:
         _check_order(store, version.number, good)
@@ -191,13 +191,13 @@ def _check_order(store: Store, bad: int, good: Sequence[int]) -> None:
         if base.number == bad:
             raise BisectError(
                 f"v{bad} is bad and in the history of v{number}, which is good",
-                hint="BAD comes first: `tfgrpo bisect start BAD GOOD`; what was mended is found "
-                "by calling the mended state bad",
+                hint="give BAD first: `tfgrpo bisect start BAD GOOD`; to find where something was "
+                "fixed, call the fixed state bad",
             )
         if base.number != number:
             raise BisectError(
                 f"v{number} is good and not in the history of v{bad}",
-                hint=f"both come from {base.name}: try that one, and name it if it is good",
+                hint=f"both come from {base.name}: test that one, and mark it if it is good",
             )
 
 

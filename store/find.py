@@ -51,7 +51,7 @@ def find_file(start: str) -> str:
         above = os.path.dirname(folder)
         if above == folder:
             raise StoreError(
-                f"no store here or above {start}",
-                hint="run `tfgrpo init` to make one, or name one with --store",
+                f"no store in or above {start}",
+                hint="create one with `tfgrpo init`, or use --store FILE",
             )
         folder = above

@@ -35,7 +35,7 @@ def version_at(versions: Versions, number: int) -> Version:
     """Returns a version that has to be there. Raises StoreError."""
     version = versions.version(number)
     if version is None:
-        raise StoreError(f"v{number} is missing", hint="`tfgrpo fsck` tells more")
+        raise StoreError(f"v{number} is missing", hint="run `tfgrpo fsck` for details")
     return version
 
 

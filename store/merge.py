@@ -84,8 +84,8 @@ def three_way(
                 wanted = resolve(conflict)
                 if id in blank and wanted == t:
                     raise InvalidOperation(
-                        f"the text of {id} was redacted and cannot be brought back",
-                        hint="--ours leaves it as it is, --edit gives it another text",
+                        f"the text of {id} was redacted and cannot be restored",
+                        hint="--ours leaves it as it is, --edit replaces it",
                     )
             else:
                 wanted = joined
@@ -173,7 +173,7 @@ def revert(
 
 def _parent(store: Store, version: Version) -> Version:
     if version.parent is None:
-        raise TfgrpoError(f"{version.name} is the empty library and changed nothing")
+        raise TfgrpoError(f"{version.name} is the empty library and has no changes")
     return store.version(version.parent)
 
 
@@ -199,7 +199,8 @@ def _apply(
         raise MergeConflict(
             f"{'1 experience' if one else f'{len(found.conflicts)} experiences'} {why}",
             found.conflicts,
-            hint="--ours or --theirs takes one side, --edit asks; nothing was recorded",
+            hint="nothing was recorded; choose a side with --ours or --theirs, or "
+            "resolve each with --edit",
         )
     if not found.operations and merged is None:
         raise TfgrpoError(

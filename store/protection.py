@@ -37,11 +37,11 @@ def check(port: Port, name: str) -> None:
     if is_protected(port, name):
         kind: Kind = "branch" if name.startswith(BRANCH) else "tag"
         short = name.removeprefix(PREFIX[kind])
-        aside = ", `tfgrpo switch -c NAME` works beside it" if kind == "branch" else ""
+        aside = ", `tfgrpo switch -c NAME` starts another branch" if kind == "branch" else ""
         raise ProtectedName(
-            f"{kind} {short} is protected: nothing was changed",
-            hint=f"--force moves it all the same, `tfgrpo {kind} --unprotect {short}` "
-            f"lifts the protection{aside}",
+            f"{kind} {short} is protected: nothing changed",
+            hint=f"--force moves it anyway, `tfgrpo {kind} --unprotect {short}` "
+            f"removes the protection{aside}",
         )
 
 
@@ -110,9 +110,9 @@ def _check_runs(store: Store, branch: str) -> None:
     for run in store.runs.all():
         if run.branch == branch and store.runs.state(run) != "finished":
             raise InvalidName(
-                f"run {run.name} is unfinished and grows {branch}",
-                hint=f"`tfgrpo train --resume {run.name}` finishes it; --force renames all the "
-                "same, and the run then has no branch to go on with",
+                f"run {run.name} is unfinished and adds to {branch}",
+                hint=f"finish it with `tfgrpo train --resume {run.name}`; --force renames anyway, "
+                "and the run is then left without a branch",
             )
 
 
@@ -127,7 +127,5 @@ def going(port: Port, name: str) -> list[tuple[str, int | None, str | None]]:
 def _there(store: Store, kind: Kind, name: str) -> int:
     names = store.branches() if kind == "branch" else store.tags()
     if name not in names:
-        raise UnknownRevision(
-            f"there is no {kind} {name!r}", hint=f"`tfgrpo {kind}` lists what there is"
-        )
+        raise UnknownRevision(f"there is no {kind} {name!r}", hint=f"`tfgrpo {kind}` lists them")
     return names[name]

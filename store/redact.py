@@ -33,7 +33,7 @@ from tfgrpo.store.records import Event, Operation, Version
 from tfgrpo.store.store import Store, event_of
 
 SHORTEST = 4
-"""A text shorter than this, in characters, would be found everywhere."""
+"""A text shorter than this, in characters, would match everywhere."""
 
 
 class Target(NamedTuple):
@@ -81,8 +81,8 @@ def plan(store: Store, target: Target) -> Plan:
     for text in texts:
         if len(text.strip()) < SHORTEST and text in target.texts:
             raise InvalidOperation(
-                f"a text of fewer than {SHORTEST} characters would be found everywhere",
-                hint="name the experience instead, or a longer text",
+                f"a text of fewer than {SHORTEST} characters would match everywhere",
+                hint="give the experience instead, or a longer text",
             )
     written = forms(text for text in texts if len(text.strip()) >= SHORTEST)
     rows = {row.row: row for row in asked}
@@ -93,8 +93,8 @@ def plan(store: Store, target: Target) -> Plan:
         found = port.traces(pattern)
     if not rows and not found:
         raise TfgrpoError(
-            "nothing in the store holds it",
-            hint="it may be redacted already, or be written in another way",
+            "nothing in the store contains it",
+            hint="it may already be redacted, or be spelled differently",
         )
     live = {}
     for branch in store.branches():
@@ -132,8 +132,8 @@ def redact(
     for run in store.runs.all():
         if store.runs.state(run) == "running":
             raise InvalidOperation(
-                f"run {run.name} is under way and may write the text again",
-                hint="interrupt it first; it goes on from where it was",
+                f"run {run.name} is in progress and may write the text again",
+                hint="stop it first; it can be resumed",
             )
     pending = unfinished(store)
     _mark(store)
@@ -218,18 +218,18 @@ def _asked(store: Store, target: Target) -> list[EventRow]:
 
 def _check(found: Plan, reason: str, author: str, replacement: str | None) -> None:
     if not reason.strip():
-        raise InvalidOperation("a redaction needs a reason", hint="it goes on record: --reason")
+        raise InvalidOperation("a redaction needs a reason", hint="it is recorded: use --reason")
     said = {"reason": reason, "author": author, "replacement": replacement or ""}
     for name, text in said.items():
         if found.written and matcher(found.written).search(text):
             raise InvalidOperation(
-                f"the {name} holds the text that is to go", hint="say it in other words"
+                f"the {name} contains the text to be removed", hint="word it differently"
             )
     ids = {id for live in found.live.values() for id in live}
     if replacement is not None and len(ids) != 1:
         raise InvalidOperation(
             f"a replacement is for one experience; {len(ids)} are in force with the text",
-            hint="redact without one, then `tfgrpo add` what should stand",
+            hint="redact without it, then `tfgrpo add` the new text",
         )
 
 

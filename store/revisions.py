@@ -54,8 +54,8 @@ def parse(revision: str) -> Parsed:
         match = SUFFIX.match(rest)
         if match is None:
             raise UnknownRevision(
-                f"cannot read revision {revision!r}",
-                hint="write v12, HEAD, a branch, a tag, step_2, a digest, v12~2 or main@{1}",
+                f"cannot parse revision {revision!r}",
+                hint="use v12, HEAD, a branch, a tag, step_2, a digest, v12~2 or main@{1}",
             )
         back, parent, ago = match.groups()
         if ago is not None:
@@ -65,7 +65,7 @@ def parse(revision: str) -> Parsed:
         rest = rest[match.end() :]
     if any(sign == "@" for sign, _ in suffixes[1:]):
         raise UnknownRevision(
-            f"cannot read revision {revision!r}", hint="@{n} stands directly after a name"
+            f"cannot parse revision {revision!r}", hint="@{n} must directly follow a name"
         )
     return Parsed(base or "HEAD", tuple(suffixes))
 
@@ -74,8 +74,8 @@ def resolve(store: Store, revision: str) -> Version:
     """Returns the version a revision names. Raises UnknownRevision or AmbiguousRevision."""
     if ".." in revision:
         raise UnknownRevision(
-            f"{revision!r} is a range; one version is wanted here",
-            hint="name one side of it, or use `tfgrpo log` or `tfgrpo diff`",
+            f"{revision!r} is a range; a single version is needed here",
+            hint="use one end of it, or `tfgrpo log` or `tfgrpo diff`",
         )
     base, suffixes = parse(revision)
     if suffixes and suffixes[0][0] == "@":
@@ -103,7 +103,8 @@ def check_name(kind: str, name: str) -> None:
     if reserved or ".." in name or "//" in name or not NAME.match(name):
         raise InvalidName(
             f"{name!r} cannot be the name of a {kind}",
-            hint="use letters, digits, _ . / + -; not HEAD, v12 or step_2, which mean versions",
+            hint="use letters, digits, _ . / + -, but not HEAD, v12 or step_2, which "
+            "already mean versions",
         )
 
 
@@ -216,7 +217,7 @@ def _back(store: Store, version: Version, n: int) -> Version:
     back = next(islice(first_parents(store, version), n, None), None)
     if back is None:
         raise UnknownRevision(
-            f"{version.name}~{n} goes back before the first version",
+            f"{version.name}~{n} is before the first version",
             hint=f"{version.name} has fewer than {n} ancestors",
         )
     return back

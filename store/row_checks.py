@@ -31,7 +31,7 @@ def damaged(what: str) -> StoreError:
     """Returns the error for a store that holds what no store holds."""
     return StoreError(
         f"the store is damaged: {what}",
-        hint="`tfgrpo fsck` tells more; restore a copy, and keep this file",
+        hint="run `tfgrpo fsck` for details; restore a backup, and keep this file",
     )
 
 

@@ -145,7 +145,7 @@ class Runs:
         with self._port.transaction():
             if self.find(name) is not None:
                 raise InvalidName(
-                    f"there is a run {name} already",
+                    f"run {name} already exists",
                     hint=f"choose another --run name, or go on with it: --resume {name}",
                 )
             new = Run(0, name, uid, branch, base, digest(config).hex(), config, author, now)
@@ -165,7 +165,7 @@ class Runs:
             names = [r.name for r in self.all()]
             raise UnknownRevision(
                 f"there is no run {name!r}",
-                hint="there is " + ", ".join(names[-8:]) if names else "none was made yet",
+                hint="there is " + ", ".join(names[-8:]) if names else "there are none yet",
             )
         return run
 

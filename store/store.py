@@ -123,7 +123,7 @@ class Store:
         port = open_port(path)
         if port.last_version() < 0:
             port.close()
-            raise StoreError(f"{path} was never finished", hint="run `tfgrpo init` to finish it")
+            raise StoreError(f"{path} was never completed", hint="run `tfgrpo init` to finish it")
         return cls(port, path, author=author, now=now or _microseconds)
 
     @classmethod
@@ -354,8 +354,8 @@ class Store:
     def _check_stands(self, branch: str, tip: Version, expected: str | Version | None) -> None:
         if expected is not None and self.resolve(expected).number != tip.number:
             raise StaleVersion(
-                f"{branch} has moved on to {tip.name}",
-                hint="read the library there and try again",
+                f"{branch} has moved to {tip.name}",
+                hint="read the new library and try again",
             )
 
     def delete_branch(self, name: str) -> Version:
@@ -363,7 +363,7 @@ class Store:
         with self.port.transaction():
             if self.head.branch == name:
                 raise InvalidName(
-                    f"HEAD is on {name}", hint="check out another branch before deleting this one"
+                    f"HEAD is on {name}", hint="switch to another branch before deleting this one"
                 )
             tip = self.tip(name)
             self._move(protection.going(self.port, BRANCH + name), f"delete branch {name}")
@@ -397,7 +397,7 @@ class Store:
             elif not force:
                 raise InvalidName(
                     f"{kind} {name} exists, at v{there.version}",
-                    hint="choose another name, or --force to move it",
+                    hint="choose another name, or use --force to move it",
                 )
             new = there is None or there.version is None
             action = f"{kind} {name}" if new else f"move {kind} {name}"

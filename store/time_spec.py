@@ -42,6 +42,6 @@ def moment(text: str, *, now: int, end: bool = False) -> int:
         return round(datetime.fromisoformat(text).timestamp() * 1_000_000)
     except (ValueError, OverflowError, OSError):
         raise UnknownMoment(
-            f"{text!r} names no time",
-            hint="write 2026-11-20, 2026-11-20T18:30, 3d, 2h or '2 weeks ago'",
+            f"{text!r} is not a time",
+            hint="use 2026-11-20, 2026-11-20T18:30, 3d, 2h or '2 weeks ago'",
         ) from None

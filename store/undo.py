@@ -22,12 +22,12 @@ def undo(store: Store) -> list[RefMove]:
     with store.port.transaction():  # nobody comes between what is found and what is moved
         batch = undoable(store)
         if batch is None:
-            raise TfgrpoError("there is nothing to undo", hint="`tfgrpo reflog` shows every move")
+            raise TfgrpoError("there is nothing to undo", hint="`tfgrpo reflog` lists every move")
         for move in batch:
             if move.version is not None and "redacts" in store.version(move.version).meta:
                 raise TfgrpoError(
                     f"the last operation was a redaction ({move.action.removeprefix('commit: ')}), "
-                    "which cannot be taken back",
+                    "which cannot be undone",
                     hint="`tfgrpo reset REVISION` moves the branch; "
                     "what was redacted stays redacted",
                 )
@@ -41,7 +41,7 @@ def redo(store: Store) -> list[RefMove]:
         batch = redoable(store)
         if batch is None:
             raise TfgrpoError(
-                "there is nothing to redo", hint="a redo follows an undo, with nothing between"
+                "there is nothing to redo", hint="a redo must directly follow an undo"
             )
         _move_back(store, batch, REDO + batch[0].action.removeprefix(UNDO))
     return batch

@@ -151,7 +151,7 @@ def test_nothing_of_a_search_enters_the_store(store: Store) -> None:
     assert searches.reset(store)
     assert (list(store.port.ref_log(None)), store.port.last_version()) == before
     assert not searches.reset(store)
-    with pytest.raises(BisectError, match="no search is on"):
+    with pytest.raises(BisectError, match="no search in progress"):
         searches.load(store)
 
 
@@ -195,7 +195,7 @@ def test_a_command_finds_the_version_and_head_stays(shop: Cli, tmp_path: Path) -
     assert [m["verdict"] for m in marks[:2]] == ["good", "bad"]
     shop("bisect", "reset")
     assert not (tmp_path / ".tfgrpo/bisect.json").exists()
-    one_line_error(shop("bisect", "good", ok=False), "no search is on")
+    one_line_error(shop("bisect", "good", ok=False), "no search in progress")
 
 
 def test_by_hand_it_says_what_to_try_and_where(shop: Cli, tmp_path: Path) -> None:
@@ -234,7 +234,7 @@ def test_scores_decide_and_a_missing_one_is_named(shop: Cli, tmp_path: Path) -> 
             score(number, mean)
         score(4, 0.1, "other conditions")
         shop("bisect", "start", "HEAD", "v0")
-        by_score = ["bisect", "run", "--score", "held.jsonl", "--below"]
+        by_score = ["bisect", "run", "--data", "held.jsonl", "--below"]
         one_line_error(shop(*by_score, "0.7", ok=False), "one of 6", "v5", "eval held.jsonl")
         score(5, 0.5)
         one_line_error(shop(*by_score, "0.7", ok=False), "one of 3", "--library v4")
@@ -242,7 +242,7 @@ def test_scores_decide_and_a_missing_one_is_named(shop: Cli, tmp_path: Path) -> 
         assert "v5 is the first bad version" in shop(*by_score, "0.7").stdout
         one_line_error(shop(*by_score, "0.1", ok=False), "v5 is marked bad", "0.500")
     one_line_error(
-        shop("bisect", "run", "--score", "else.jsonl", "--below", "1", ok=False), "no score"
+        shop("bisect", "run", "--data", "else.jsonl", "--below", "1", ok=False), "no score"
     )
 
 

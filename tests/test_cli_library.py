@@ -19,7 +19,7 @@ DAYS, EUROS = "Count both the first and the last day.", "Round up to whole euros
 def shop(cli: Cli) -> Cli:
     """A store with three versions: two experiences added, one modified, one kept."""
     cli("init")
-    cli("add", DAYS, EUROS, "-m", "the shop's rule")
+    cli("add", DAYS, EUROS, "-r", "the shop's rule")
     cli("modify", "G0", "Count both the first and the last day of a hire.")
     cli("keep", "G1")
     return cli
@@ -80,7 +80,7 @@ def test_checkout_writes_what_inference_reads_and_says_how_to_come_back(
 
 
 def test_checkout_to_standard_output_prints_the_library_alone(shop: Cli) -> None:
-    done = shop("checkout", "v1", "-f", "prompt", "-o", "-")
+    done = shop("checkout", "v1", "--format", "prompt", "-o", "-")
     assert done.stdout == f"[G0] {DAYS}\n[G1] {EUROS}\n"
     assert "HEAD is at v1" in done.stderr
 
@@ -91,7 +91,7 @@ def test_a_version_needs_a_branch(shop: Cli) -> None:
 
 
 def test_every_change_by_hand_refreshes_what_inference_reads(shop: Cli, tmp_path: Path) -> None:
-    shop("delete", "G1", "-m", "misleading")
+    shop("delete", "G1", "-r", "misleading")
     written = json.loads((tmp_path / ".tfgrpo/experiences.json").read_text())
     assert list(written.values()) == ["Count both the first and the last day of a hire."]
 
@@ -115,7 +115,7 @@ def test_branches_and_tags_are_listed_made_moved_and_deleted(shop: Cli) -> None:
 
 
 def test_markdown_comes_back_as_changes_of_the_same_experiences(shop: Cli, tmp_path: Path) -> None:
-    markdown = shop("export", "-f", "md").stdout
+    markdown = shop("export", "--format", "md").stdout
     (tmp_path / "edited.md").write_text(markdown.replace("Round up", "Always round up"))
     shop("import", "edited.md")
     row = json.loads(shop("log", "-n", "1", "--json").stdout)
@@ -125,7 +125,7 @@ def test_markdown_comes_back_as_changes_of_the_same_experiences(shop: Cli, tmp_p
 
 
 def test_programs_are_told_what_an_import_changed(shop: Cli, tmp_path: Path) -> None:
-    markdown = shop("export", "-f", "md").stdout
+    markdown = shop("export", "--format", "md").stdout
     (tmp_path / "edited.md").write_text(markdown.replace("Round up", "Always round up"))
     told = json.loads(shop("import", "edited.md", "--json").stdout)
     (change,) = told.pop("changes")
@@ -166,7 +166,7 @@ def test_status_says_where_head_is(shop: Cli) -> None:
         (["diff", "v1", "HEAD~9"], "before the first version", 1),
         (["checkout", "v1..v2"], "range", 1),
         (["modify", "G7", "x"], "G7", 1),
-        (["modify", "G1", EUROS], "says that already", 1),
+        (["modify", "G1", EUROS], "already says that", 1),
         (["add", "  "], "needs a text", 1),
         (["import", "nothing.json"], "no file", 1),
         (["runs", "x"], "there is no run", 1),

@@ -17,7 +17,7 @@ def leaked(cli: Cli) -> Cli:
     """A store whose library, history and snapshot hold the secret."""
     cli("init")
     cli("add", f"Call the shop with {SECRET}.", "Round up.")
-    cli("modify", "G0", f"Call with {SECRET}.", "-m", "shorter")
+    cli("modify", "G0", f"Call with {SECRET}.", "-r", "shorter")
     return cli
 
 
@@ -45,9 +45,9 @@ def test_a_secret_from_a_pipe_is_gone_from_every_file(leaked: Cli, tmp_path: Pat
     assert "copies may remain" in done.stdout
     assert holding(tmp_path) == []
     assert json.loads((tmp_path / ".tfgrpo/experiences.json").read_text()) == {"G0": "Round up."}
-    assert "all is well" in leaked("fsck").stdout
+    assert "no problems" in leaked("fsck").stdout
     assert "[redacted]" in leaked("show", "v1").stdout
-    assert "[redacted]" not in leaked("export", "v1", "-f", "prompt").stdout
+    assert "[redacted]" not in leaked("export", "v1", "--format", "prompt").stdout
 
 
 def test_a_dry_run_changes_nothing_and_says_no_secret(leaked: Cli, tmp_path: Path) -> None:
@@ -83,14 +83,14 @@ def test_one_event_goes_alone(leaked: Cli) -> None:
     leaked("modify", "G0", "Call with a key.")
     done = leaked("redact", "G0", "--event", "v1", "--reason", "leak", "--yes")
     assert "redacted 1 event" in done.stdout
-    assert "Call with a key." in leaked("export", "-f", "prompt").stdout
+    assert "Call with a key." in leaked("export", "--format", "prompt").stdout
     assert "v2" in leaked("log").stdout
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--reason", "x", "--yes"], "name an experience"),
+        (["--reason", "x", "--yes"], "give an EXPERIENCE"),
         (["G0", "--yes"], "--reason"),
         (["--text", "-", "--reason", "x"], "--yes"),
         (["--text", "x", "--event", "v1", "--dry-run"], "--event"),
@@ -116,18 +116,18 @@ def test_what_cannot_be_changed_is_listed_and_exits_with_1(leaked: Cli, tmp_path
     leaked("import", "more.json", "-m", f"with {SECRET}")
     (tmp_path / ".tfgrpo" / "notes.txt").write_text(SECRET)
     done = leaked("redact", "--text", SECRET, "--reason", "x", "--yes", ok=False)
-    one_line_error(done, "not gone everywhere")
+    one_line_error(done, "still in the places listed")
     assert "versions.message, row 3: the digest of its version covers it" in done.stdout
     assert "reflog.action" in done.stdout
-    assert "notes.txt holds the text still" in done.stdout
-    assert "all is well" in leaked("fsck").stdout
+    assert "notes.txt still contains the text" in done.stdout
+    assert "no problems" in leaked("fsck").stdout
 
 
 def test_an_interrupted_redaction_is_said_and_finished(leaked: Cli, tmp_path: Path) -> None:
     (tmp_path / ".tfgrpo/store.db-redacting").touch()
     assert "redact --finish" in leaked("fsck", ok=False).stdout
     assert "written anew" in leaked("redact", "--finish").stdout
-    assert "all is well" in leaked("fsck").stdout
+    assert "no problems" in leaked("fsck").stdout
 
 
 def test_a_library_that_bisect_has_out_is_written_again(leaked: Cli, tmp_path: Path) -> None:

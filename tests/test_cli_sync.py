@@ -56,7 +56,7 @@ def test_clone_says_what_came_and_where_it_is(at: In, tmp_path: Path, cli: Cli) 
         "on branch main, at v1, 2 experiences\n"
     )
     assert broken(tmp_path / "copy/.tfgrpo/store.db") == []
-    one_line_error(cli("clone", "team", "copy", ok=False), "there is a store at")
+    one_line_error(cli("clone", "team", "copy", ok=False), "there is already a store at")
 
 
 def test_clone_names_the_folder_after_the_location(at: In, tmp_path: Path) -> None:
@@ -81,10 +81,10 @@ def test_two_clones_share_through_a_third(at: In, tmp_path: Path) -> None:
     assert "From Ann." in (tmp_path / "bob/.tfgrpo/experiences.json").read_text()
     at("bob", "push")
     assert "moved main forward" in at("ann", "pull").stdout
-    assert "has all of origin main already" in at("ann", "pull").stdout
+    assert "main contains origin main" in at("ann", "pull").stdout
     for name in ("ann", "bob", "team"):
         assert at(name, "show", "main").stdout.count("] From ") == 2
-        assert "all is well" in at(name, "fsck").stdout
+        assert "no problems" in at(name, "fsck").stdout
 
 
 def test_undo_takes_back_a_pull(at: In, tmp_path: Path) -> None:
@@ -172,8 +172,8 @@ def test_bundles_carry_versions(at: In, tmp_path: Path, cli: Cli) -> None:
     at("other", "init")
     lacking = at("other", "bundle", "verify", "new.bundle", ok=False)
     assert (lacking.returncode, lacking.stderr) == (1, "")
-    assert "lacks what it builds on" in lacking.stdout
-    one_line_error(at("other", "pull", "new.bundle", ok=False), "which is not here")
+    assert "lacks versions it builds on" in lacking.stdout
+    one_line_error(at("other", "pull", "new.bundle", ok=False), "which this store lacks")
     whole = (tmp_path / "all.bundle").read_bytes()
     (tmp_path / "all.bundle").write_bytes(whole[:-20])
     one_line_error(at("team", "bundle", "verify", "all.bundle", ok=False), "all.bundle")
@@ -187,7 +187,7 @@ def test_push_moves_all_branches_forces_and_deletes(at: In, tmp_path: Path) -> N
     at("copy", "reset", "v0")
     one_line_error(at("copy", "push", ok=False), "would not move forward", "--force")
     assert "  main  v1 → v0" in at("copy", "push", "--force").stdout
-    assert "  web  v0 → gone" in at("copy", "push", "origin", "web", "--delete").stdout
+    assert "  web  v0 → deleted" in at("copy", "push", "origin", "web", "--delete").stdout
     assert "web" not in at("team", "branch").stdout
 
 

@@ -194,7 +194,7 @@ def test_paths_in_a_record_hold_in_any_folder_of_the_project(
         ('{"answer": 3}\n', "problems.jsonl:1: no 'problem'"),
         ('{"problem": "a", "answer": 1}\nnot json\n', "problems.jsonl:2: not JSON"),
         ('{"problem": "a", "answer": "\\\\frac{"}\n', "cannot parse the answer"),
-        ("\n", "holds no problems"),
+        ("\n", "contains no problems"),
     ],
 )
 def test_a_bad_dataset_is_named_by_line_before_anything_is_spent(

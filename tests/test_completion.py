@@ -60,7 +60,7 @@ OFFERED: dict[str, set[str]] = {
     "history G1": {"G1"},
     "log v0..w": {"v0..web"},
     "switch ": {"main", "web"},
-    "branch -m w": {"web"},
+    "branch --rename w": {"web"},
     "tag -d ": {"approved"},
     "reflog H": {"HEAD"},
     "bisect start v": {"v0", "v1"},

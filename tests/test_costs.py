@@ -66,7 +66,7 @@ def test_a_budget_is_in_dollars_or_tokens(text: str, limit: float, in_tokens: bo
 
 @pytest.mark.parametrize("text", ["", "five", "-5", "0", "5 euros", "tok", "5.00.1", "nan"])
 def test_what_is_no_budget_is_refused(text: str) -> None:
-    with pytest.raises(BudgetInvalid, match="is no budget") as caught:
+    with pytest.raises(BudgetInvalid, match="is not a budget") as caught:
         parse(text)
     assert caught.value.hint
 

@@ -235,7 +235,7 @@ def test_what_the_hub_cannot_give_is_one_error_with_a_hint(hub: Path) -> None:
     for name in ("ours/nothing", "gone"):
         with pytest.raises(DatasetError, match="cannot get") as caught:
             load(name)
-        assert "name a file" in str(caught.value.hint)
+        assert "use a file" in str(caught.value.hint)
 
 
 def test_a_name_that_is_nearly_one_is_asked_back(tmp_path: Path) -> None:

@@ -203,16 +203,16 @@ def test_an_edit_is_one_version_of_all_that_changed(
 def test_nothing_saved_or_moved_alone_is_nothing_recorded(
     shop: Cli, editor: Editor, tmp_path: Path
 ) -> None:
-    assert shop("edit", env=editor("true")).stdout == "nothing was changed\n"
+    assert shop("edit", env=editor("true")).stdout == "nothing changed\n"
     moved = shop("edit", env=editor('sed -i "/Count/{h;d};\\$G" "$1"')).stdout
-    assert "nothing was changed" in moved
+    assert "nothing changed" in moved
     assert "1 line moved: no event" in moved
     assert json.loads(shop("status", "--json").stdout)["head"] == "v1"
     assert left(tmp_path) == []
 
 
 def test_an_editor_that_fails_changes_nothing(shop: Cli, editor: Editor, tmp_path: Path) -> None:
-    one_line_error(shop("edit", env=editor("exit 3"), ok=False), "nothing was changed", "EDITOR")
+    one_line_error(shop("edit", env=editor("exit 3"), ok=False), "nothing changed", "EDITOR")
     one_line_error(shop("edit", env={"EDITOR": "/no/such", "VISUAL": ""}, ok=False), "/no/such")
     assert left(tmp_path) == []
     script = 'echo "- Half a thought." >> "$1"; exit 1'
@@ -232,7 +232,7 @@ def test_a_file_that_cannot_be_read_is_kept_and_taken_later(
     path = tmp_path / found[1]
     path.write_text(path.read_text().replace("and a stray line", ""))
     assert "One more." in shop("edit", "--file", found[1]).stdout
-    one_line_error(shop("edit", "--file", found[1], ok=False), "was made of version")
+    one_line_error(shop("edit", "--file", found[1], ok=False), "was made from version")
 
 
 def test_an_emptied_file_changes_nothing(shop: Cli, editor: Editor, tmp_path: Path) -> None:
@@ -252,7 +252,10 @@ def test_a_branch_that_moved_on_meanwhile_keeps_the_edit(
     shop("edit", "--file", str(kept))
     shop("switch", "main")
     shop("merge", "mine")
-    assert shop("export", "-f", "prompt").stdout.splitlines()[-2:] == ["[G3] Theirs.", "[G4] Mine."]
+    assert shop("export", "--format", "prompt").stdout.splitlines()[-2:] == [
+        "[G3] Theirs.",
+        "[G4] Mine.",
+    ]
 
 
 def test_it_works_without_a_standard_input(shop: Cli, editor: Editor, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ ALONE = (
     "tfgrpo model serve",
     "tfgrpo model rm",
     "tfgrpo redo",
-    "tfgrpo bisect run --score",
+    "tfgrpo bisect run --data",
 )
 """Not run here: those that fetch or serve real weights, a redo with nothing undone, and a search
 by scores that nobody has recorded."""

@@ -333,9 +333,9 @@ def test_a_skill_has_front_matter_and_says_so_in_the_version_it_makes() -> None:
 
 
 UNREADABLE: dict[str, tuple[str | bytes, str]] = {
-    "empty": ("", "library.txt: holds no experiences"),
-    "no list": ("Just a sentence.\n", "library.txt: holds no experiences"),
-    "an empty object": ("{}", "library.txt: holds no experiences"),
+    "empty": ("", "library.txt: contains no experiences"),
+    "no list": ("Just a sentence.\n", "library.txt: contains no experiences"),
+    "an empty object": ("{}", "library.txt: contains no experiences"),
     "JSON cut off": ('{"G0": "a",\n"G1', "library.txt:2: not JSON"),
     "numbers": ('{"G0": "a",\n "G1": 5}', "library.txt:2: 'G1' is no text"),
     "objects": (json.dumps({"G0": {"text": "a"}}), "library.txt:1: 'G0' is no text"),
@@ -361,7 +361,7 @@ UNREADABLE: dict[str, tuple[str | bytes, str]] = {
     ),
     "an event without an id": (
         '{"version": "v", "op": "ADD", "text": "a", "experience": "x"}\n',
-        "library.txt:1: 'x' is no experience id",
+        "library.txt:1: 'x' is not an experience id",
     ),
 }
 

@@ -197,7 +197,7 @@ def test_what_names_no_time_is_an_error(text: str) -> None:
 def shop(cli: Cli) -> Cli:
     """main and web, merged, and a branch math beside them."""
     cli("init")
-    cli("add", "Count both days.", "Round up.", "-m", "the shop's rule")
+    cli("add", "Count both days.", "Round up.", "-r", "the shop's rule")
     cli("switch", "-c", "web")
     cli("modify", "G0", "Count both the days of a hire.")
     cli("switch", "main")
@@ -239,7 +239,7 @@ def test_the_patch_holds_the_texts_that_are_asked_for(shop: Cli) -> None:
 def test_on_a_terminal_no_line_is_wider_than_it(
     shop: Cli, tmp_path: Path, columns: int, flags: list[str]
 ) -> None:
-    shop("add", "Bring the lock.", "Say when the shop closes.", "-m", "what was asked most")
+    shop("add", "Bring the lock.", "Say when the shop closes.", "-r", "what was asked most")
     shop("tag", "a-long-name-for-a-version-that-was-approved-by-many")
     shop("merge", "v1")
     outer, inner = pty.openpty()

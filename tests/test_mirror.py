@@ -432,11 +432,11 @@ def test_only_an_empty_folder_or_a_mirror_is_written_into(shop: Store, tmp_path:
     git(full, "add", ".")
     git(full, "commit", "-qm", "mine")
     for act in (mirror, bring_back):
-        with pytest.raises(MirrorError, match="no mirror"):
+        with pytest.raises(MirrorError, match="not a mirror"):
             act(shop, full)  # type: ignore[operator]
     with pytest.raises(MirrorError, match="neither empty nor"):
         mirror(shop, full / "notes.txt")
-    with pytest.raises(MirrorError, match="no git repository"):
+    with pytest.raises(MirrorError, match="not a git repository"):
         bring_back(shop, tmp_path / "nothing")
     inside = full / "inside"  # a folder of another repository is not that repository
     assert mirror(shop, inside).written == 5
@@ -449,7 +449,7 @@ def test_uncommitted_changes_are_not_touched(shop: Store, tmp_path: Path) -> Non
     (folder / "library.md").write_text("Mine.\n")
     shop.commit("main", [add("More.")], message="more")
     before = git(folder, "rev-parse", "main")
-    with pytest.raises(MirrorError, match="not committed"):
+    with pytest.raises(MirrorError, match="uncommitted"):
         mirror(shop, folder)
     assert (folder / "library.md").read_text() == "Mine.\n"
     assert git(folder, "rev-parse", "main") == before
@@ -547,7 +547,7 @@ def test_the_verbs_mirror_and_read_back(cli: Cli, tmp_path: Path) -> None:
     cli("init")
     cli("add", DAYS, EUROS)
     assert cli("mirror", "git", "m").stdout == "mirrored 2 versions to m\n"
-    assert cli("mirror", "git", "m").stdout == "nothing new: m has all 2 versions\n"
+    assert cli("mirror", "git", "m").stdout == "already up to date: m has all 2 versions\n"
     edit(tmp_path / "m", lambda text: text.replace("both days", "every day"))
     (tmp_path / "notes.txt").write_text("Mine.")
     one_line_error(cli("mirror", "git", "notes.txt", ok=False), "neither empty nor")
@@ -558,7 +558,7 @@ def test_the_verbs_mirror_and_read_back(cli: Cli, tmp_path: Path) -> None:
         "main is at v2",
     ]
     assert "Count every day." in (tmp_path / ".tfgrpo/experiences.json").read_text()
-    one_line_error(cli("import", "git", "nothing", ok=False), "no git repository")
+    one_line_error(cli("import", "git", "nothing", ok=False), "not a git repository")
     one_line_error(cli("import", "a.md", "b.md", ok=False), "one file at a time", code=2)
     one_line_error(
         cli("mirror", "git", "n", ok=False, env={"PATH": str(tmp_path)}), "git is not installed"

@@ -119,7 +119,7 @@ def test_a_field_that_is_there_and_cannot_be_used_is_told_so(
     with pytest.raises(DatasetError, match=words) as error:
         load(file)
     assert error.value.hint is not None
-    assert error.value.hint.startswith("a text or a number is expected")
+    assert error.value.hint.startswith("expected text or a number")
 
 
 def test_an_empty_id_is_none_and_an_empty_field_leaves_others_a_turn(file: Path) -> None:

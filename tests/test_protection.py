@@ -145,7 +145,7 @@ def test_every_verb_refuses_and_takes_force(cli: Cli, tmp_path: Path) -> None:
         ["merge", "web"],
         ["delete", "G0"],
         ["reset", "v0"],
-        ["branch", "-m", "main", "trunk"],
+        ["branch", "--rename", "main", "trunk"],
     ):
         one_line_error(cli(*arguments, ok=False), "protected", "--force")
     assert json.loads(cli("status", "--json").stdout)["head"] == "v1"
@@ -154,7 +154,7 @@ def test_every_verb_refuses_and_takes_force(cli: Cli, tmp_path: Path) -> None:
     one_line_error(cli("undo", ok=False), "protected", "--force")
     cli("undo", "--force")
     cli("merge", "web", "--force")
-    cli("branch", "-m", "main", "trunk", "-f")
+    cli("branch", "--rename", "main", "trunk", "-f")
     listed = json.loads(cli("branch", "--json").stdout)
     assert listed == {"head": "trunk", "branches": {"trunk": 2, "web": 2}, "protected": ["trunk"]}
     assert "(protected)" in cli("branch").stdout

@@ -129,4 +129,4 @@ def test_the_verbs_refuse_and_take_force(team: Store, copy: Store, cli: Cli) -> 
     assert "From Bob." in cli("show", env=env).stdout
     cli(*redact, "--force", env=env)
     assert "From Bob." not in cli("show", env=env).stdout
-    assert "all is well" in cli("fsck", env=env).stdout
+    assert "no problems" in cli("fsck", env=env).stdout

@@ -185,8 +185,8 @@ def test_a_problem_may_bring_criteria_of_its_own(
 @pytest.mark.parametrize(
     ("row", "words"),
     [
-        ({"criteria": [{"name": "signed", "contains": "7"}]}, "the name 'signed' stands twice"),
-        ({"criteria": [{"name": "7", "contains": "7"}] * 2}, "the name '7' stands twice"),
+        ({"criteria": [{"name": "signed", "contains": "7"}]}, "the name 'signed' is used twice"),
+        ({"criteria": [{"name": "7", "contains": "7"}] * 2}, "the name '7' is used twice"),
         ({"criteria": [{"name": "x", "python": "no_such_module_here:f"}]}, "ModuleNotFoundError"),
         ({"criteria": [{"name": "x"}]}, "has one of"),
         ({"criteria": [{"name": "x", "contains": "7", "weight": float("inf")}]}, "finite"),
@@ -283,7 +283,7 @@ def test_an_expression_that_never_ends_is_killed(
         ('[[criteria]]\nname = "x"\nregex = "a"\ncontains = "b"', "has one of"),
         ('[[criteria]]\nname = "x"\npython = "nothing"', "module:function"),
         ('[[criteria]]\nname = "x"\npython = "no_such_module_here:f"', "ModuleNotFoundError"),
-        ('[[criteria]]\nname = "x"\nmax_words = 1\n' * 2, "stands twice"),
+        ('[[criteria]]\nname = "x"\nmax_words = 1\n' * 2, "is used twice"),
         ('[[criteria]]\nname = "x"\nwieght = 1', "Extra inputs"),
         ('[[criteria]]\nname = "x"\nmax_words = 1\nweight = inf', "finite"),
         ('[[criteria]]\nname = "x"\nregex = "a{99999999999}"', "too large"),

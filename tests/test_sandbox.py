@@ -87,7 +87,7 @@ def answer(sandbox: Sandbox, code: str = "1 + 1") -> str:
 def test_without_bubblewrap_code_is_confined_and_require_refuses(found: Path) -> None:
     assert sandbox.strength("auto") == "a confined subprocess"
     assert answer("auto") == "2"
-    with pytest.raises(SandboxError, match="bubblewrap does not work here") as refusal:
+    with pytest.raises(SandboxError, match="needs bubblewrap, which does not work here") as refusal:
         answer("require")
     assert "install `bwrap`" in str(refusal.value.hint)
 
@@ -101,7 +101,9 @@ def test_a_bubblewrap_that_does_not_work_is_none(
     assert sandbox.strength("auto") == "a confined subprocess"
     assert answer("auto") == "2"
     for asked in (lambda: sandbox.strength("require"), lambda: answer("require")):
-        with pytest.raises(SandboxError, match="bubblewrap does not work here") as refusal:
+        with pytest.raises(
+            SandboxError, match="needs bubblewrap, which does not work here"
+        ) as refusal:
             asked()
         assert str(program) in str(refusal.value.hint)
     assert alive(program) == []
@@ -135,7 +137,7 @@ def test_what_is_required_and_missing_is_refused_before_anything_is_paid_for(
     for verb in (["train"], ["eval"], ["compare", "v0", "HEAD", "--dataset"]):
         refused = cli(*verb, *asked, ok=False)
         assert refused.returncode == 1
-        assert "bubblewrap does not work here, and --sandbox require asks" in refused.stderr
+        assert "--sandbox require needs bubblewrap" in refused.stderr
     for wall in ("auto", "off"):
         told = cli("train", *asked, "--sandbox", wall, "--estimate")
         assert told.stderr.count("not in bubblewrap; --sandbox require refuses that") == 1

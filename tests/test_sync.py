@@ -200,7 +200,7 @@ def test_a_clone_that_fails_leaves_nothing(
 
 def test_a_clone_into_a_store_is_refused(team: Store, tmp_path: Path) -> None:
     before = rows(team)
-    with pytest.raises(TfgrpoError, match="there is a store"):
+    with pytest.raises(TfgrpoError, match="there is already a store"):
         locations.clone(locations.parse(str(team.path)), team.path, author="bob")
     assert rows(team) == before
 
@@ -418,7 +418,7 @@ def test_a_push_that_lost_the_race_is_refused(team: Store, tmp_path: Path) -> No
                 pushed(b, [])
                 super().push(*arguments, **flags)  # type: ignore[arg-type]
 
-        with pytest.raises(PushRefused, match="meanwhile"):
+        with pytest.raises(PushRefused, match="has just moved"):
             sync.push(c, Late(team), ["main"], remote="origin", force=True)
         assert team.tip("main").digest == b.tip("main").digest
         pulled(c, [])
@@ -638,7 +638,7 @@ def test_the_port_and_user_of_an_address_reach_ssh(
         ("echo 'connect to far: refused' >&2; exit 255", "refused"),
         ("echo 'sh: tfgrpo: not found' >&2; exit 127", "not found"),
         ("echo 'Welcome to far!'", "no JSON"),
-        ("exit 0", "ended the connection"),
+        ("exit 0", "closed the connection"),
         ("""echo '{"error":"no\\u001b[2J","hint":"h"}'""", "no "),
     ],
 )

@@ -82,7 +82,7 @@ def test_words_are_found_in_their_other_forms(corpus: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("", "holds no passages"),
+        ("", "contains no passages"),
         ('{"title": "x"}\n', ":1: no passage"),
         ('{"text": "x"}\nnot json\n', ":2: no passage"),
         ('{"text": 3}\n', ":1: no passage"),

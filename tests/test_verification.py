@@ -97,7 +97,7 @@ def test_what_is_expected_may_be_said_in_several_ways(
         ({"pred": "5"}, {}, "no 'gold'"),
         ({"gold": "5"}, {}, "no 'pred'"),
         ({"gold": "5", "pred": None}, {}, "no 'pred'"),
-        ({"gold": "5", "pred": "5"}, {"pattern": "("}, "no regular expression"),
+        ({"gold": "5", "pred": "5"}, {"pattern": "("}, "not a valid regular expression"),
         ({"gold": "5", "pred": "5"}, {"pattern": "A: .*"}, "no group"),
         ({"gold": "5", "pred": "5"}, {"fields": {"golden": "x"}}, "no field 'golden'"),
     ],

@@ -117,7 +117,7 @@ def api_key(environment: Mapping[str, str], name: str | None, *, needed: bool) -
     """
     if name is not None:
         if not environment.get(name):
-            raise EndpointError(f"the variable {name} is not set", hint=f"export {name}=…")
+            raise EndpointError(f"environment variable {name} is not set", hint=f"export {name}=…")
         return environment[name]
     for usual in KEYS:
         if environment.get(usual):
@@ -125,7 +125,7 @@ def api_key(environment: Mapping[str, str], name: str | None, *, needed: bool) -
     if needed:
         raise EndpointError(
             "no API key",
-            hint="set OPENAI_API_KEY or TFGRPO_API_KEY, name a server with --base-url, "
+            hint="set OPENAI_API_KEY or TFGRPO_API_KEY, use a server with --base-url, "
             "or use a local model: --model local:qwen2.5-coder-1.5b",
         )
     return None

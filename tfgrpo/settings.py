@@ -99,7 +99,9 @@ class ModelSettings(BaseModel):
             return None
         parts = urlsplit(url)
         if parts.username or parts.password or parts.query or parts.fragment:
-            raise ValueError("an address with a password or a query would be kept in the store")
+            raise ValueError(
+                "an address must not contain a password or a query, because it is recorded"
+            )
         if parts.scheme not in ("http", "https") or not parts.netloc:
             raise ValueError("an address begins with http:// or https://")
         return urlunsplit(parts)
@@ -108,7 +110,7 @@ class ModelSettings(BaseModel):
     @classmethod
     def _a_name(cls, name: str | None) -> str | None:
         if name is not None and not re.fullmatch(r"[A-Z_][A-Z0-9_]*", name):
-            raise ValueError("this takes the name of an environment variable, never the key")
+            raise ValueError("give the name of an environment variable, not the key itself")
         return name
 
 
@@ -237,14 +239,14 @@ def read_toml(path: Path) -> dict[str, dict[str, Any]]:
     try:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise SettingsError(f"no file {path}", hint="--config names a TOML file") from None
+        raise SettingsError(f"no file {path}", hint="--config takes a TOML file") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path}: {error}", hint="TOML is expected") from None
+        raise SettingsError(f"{path}: {error}", hint="the file must be TOML") from None
     for name, table in found.items():
         if name not in TABLES or not isinstance(table, dict):
             raise SettingsError(
                 f"{path}: there is no table [{name}]",
-                hint="settings go into " + ", ".join(f"[{t}]" for t in TABLES),
+                hint="settings go in " + ", ".join(f"[{t}]" for t in TABLES),
             )
     return found
 
@@ -270,7 +272,7 @@ def build(kind: type[S], *layers: Mapping[str, Any]) -> S:
         first = error.errors()[0]
         name = ".".join(str(part) for part in first["loc"]) or kind.__name__
         if first["type"] == "extra_forbidden":
-            message, hint = f"there is no setting {name!r}", "`--help` lists them"
+            message, hint = f"unknown setting {name!r}", "`--help` lists them"
         else:
             message = f"{name}: {first['msg'].removeprefix('Value error, ')}"
             hint = f"see --{name.replace('_', '-')} in `--help`"

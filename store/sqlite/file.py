@@ -30,7 +30,7 @@ def connect(path: Path | str, *, create: bool = False) -> sqlite3.Connection:
     a store, or made by a newer tfgrpo.
     """
     if not create and not os.path.isfile(path):
-        raise StoreError(f"no store at {path}", hint="run `tfgrpo init` to make one")
+        raise StoreError(f"no store at {path}", hint="create one with `tfgrpo init`")
     connection: sqlite3.Connection | None = None
     try:
         connection = sqlite3.connect(path, isolation_level=None, timeout=60)
@@ -40,11 +40,11 @@ def connect(path: Path | str, *, create: bool = False) -> sqlite3.Connection:
         if application != APPLICATION_ID and (tables or not create):
             raise StoreError(
                 f"{path} is not a tfgrpo store",
-                hint="name the store's own file, usually .tfgrpo/store.db",
+                hint="give the store's file, usually .tfgrpo/store.db",
             )
         if schema > SCHEMA:
             raise StoreError(
-                f"{path} has schema {schema}; this tfgrpo knows {SCHEMA}",
+                f"{path} has schema {schema}; this tfgrpo reads {SCHEMA}",
                 hint="upgrade tfgrpo: `pip install -U tfgrpo`",
             )
         if schema < SCHEMA:
@@ -118,29 +118,29 @@ def translated(error: sqlite3.Error | UnicodeError, path: Path | str) -> StoreEr
         return damaged("what SQLite says of it is no text")
     if isinstance(error, UnicodeEncodeError):
         return RowRefused(
-            f"{error.object!r} is not whole Unicode",
-            hint="a character was cut in half on the way here",
+            f"{error.object!r} is not valid Unicode",
+            hint="part of a character is missing (a lone surrogate)",
         )
     text = str(error)
     if "full" in text or "disk I/O" in text:
         return StoreError(
             f"cannot write {path}: {text}",
-            hint="free some space and run the same command again; nothing recorded is lost",
+            hint="free some space and run the same command again; nothing already recorded is lost",
         )
     if "readonly" in text or "unable to open" in text:
         return StoreError(f"cannot write {path}: {text}", hint="check the file's permissions")
     if any(said in text for said in ("malformed", "not a database", "decode to UTF-8")):
         return StoreError(
             f"{path} is damaged or not a store: {text}",
-            hint="restore a copy of the file; keep the damaged one",
+            hint="restore a backup of the file, and keep the damaged one",
         )
     if "locked" in text:
         return StoreError(
-            f"{path} is busy: another process has been writing to it for a minute",
-            hint="run the same command again when it is done",
+            f"{path} is busy: another process has been writing to it for over a minute",
+            hint="run the same command again when that is done",
         )
     kind = RowRefused if isinstance(error, sqlite3.IntegrityError) else StoreError
-    return kind(f"{path}: {text}", hint="`tfgrpo fsck` says whether the file is damaged")
+    return kind(f"{path}: {text}", hint="`tfgrpo fsck` checks whether the file is damaged")
 
 
 @contextmanager

@@ -169,7 +169,7 @@ class SqlitePort:
     def lane_base(self, lane: int) -> int:
         found = self.row("select base from lanes where lane = ?", (lane,))
         if found is None:
-            raise StoreError(f"lane {lane} is missing", hint="`tfgrpo fsck` tells more")
+            raise StoreError(f"lane {lane} is missing", hint="run `tfgrpo fsck` for details")
         base = found[0]
         if not isinstance(base, int) or not 0 <= base <= lane_start(lane):
             raise damaged(f"lane {lane} leaves where there is none")
@@ -442,7 +442,7 @@ class SqlitePort:
 
 
 def _of_no_version(row: int) -> StoreError:
-    return StoreError(f"event {row} belongs to no version", hint="`tfgrpo fsck` tells more")
+    return StoreError(f"event {row} belongs to no version", hint="run `tfgrpo fsck` for details")
 
 
 def _version(row: tuple[object, ...]) -> Version:

@@ -33,7 +33,7 @@ class Bundle:
             file = path.open("rb")
         except OSError as error:
             raise TransferError(
-                f"cannot read {path}: {error.strerror}", hint="name a bundle file"
+                f"cannot read {path}: {error.strerror}", hint="give the path of a bundle file"
             ) from error
         try:
             self._pack = Pack(file, str(path))
@@ -55,8 +55,8 @@ class Bundle:
         lacking = self._lacking(known)
         if lacking:
             raise TransferError(
-                f"{self.path} builds on {lacking[0].hex()[:12]}, which is not here",
-                hint="fetch from where it was made, or make one there without --since",
+                f"{self.path} builds on {lacking[0].hex()[:12]}, which this store lacks",
+                hint="fetch from its source, or create one there without --since",
             )
         return self._pack.versions()
 
@@ -69,7 +69,7 @@ class Bundle:
             if not seen.issuperset(version.parents):
                 raise TransferError(
                     f"{self.path}: version {version.digest.hex()[:12]} comes before its parents",
-                    hint="make the bundle again",
+                    hint="create the bundle again",
                 )
             seen.add(version.digest)
             events += len(version.events)
@@ -77,7 +77,7 @@ class Bundle:
             if digest not in seen:
                 raise TransferError(
                     f"{self.path}: {name} stands at a version that it does not hold",
-                    hint="make the bundle again",
+                    hint="create the bundle again",
                 )
         held = Received(self._pack.count, events)
         return Verified(self.header, held, self._lacking(known))
@@ -120,7 +120,7 @@ def create(
         return header, save(path, header, exported(store.port, numbers))
     except OSError as error:
         raise TransferError(
-            f"cannot write {path}: {error.strerror}", hint="name a file in a folder that is there"
+            f"cannot write {path}: {error.strerror}", hint="the folder must exist"
         ) from error
 
 
@@ -138,7 +138,7 @@ def _named(store: Store, names: Sequence[str]) -> dict[str, bytes]:
         if not found:
             raise UnknownRevision(
                 f"there is no branch or tag {name!r}",
-                hint="`tfgrpo branch` and `tfgrpo tag` list them",
+                hint="list them with `tfgrpo branch` and `tfgrpo tag`",
             )
         if len(found) > 1:
             raise InvalidName(f"{name} is a branch and a tag", hint="rename one of them")

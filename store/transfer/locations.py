@@ -47,7 +47,7 @@ def parse(text: str, *, base: Path | None = None) -> Location:
     if found and not Path(text).exists():
         return _remote(text, found[1].strip("[]"), found[2], None)
     if not text:
-        raise BadLocation("the location is empty", hint="name a path or host:path")
+        raise BadLocation("the location is empty", hint="give a path or host:path")
     path = str((base or Path.cwd()).joinpath(Path(text).expanduser()).resolve())
     return Location(path, path)
 
@@ -56,7 +56,7 @@ def _address(text: str, scheme: str) -> Location:
     if scheme.lower() != "ssh://":
         raise BadLocation(
             f"cannot reach {scheme}…",
-            hint="name a path, a bundle file, host:path or ssh://host/path",
+            hint="give a path, a bundle file, host:path or ssh://host/path",
         )
     try:
         parts = urlsplit(text)
@@ -70,7 +70,7 @@ def _address(text: str, scheme: str) -> Location:
 
 def _remote(text: str, host: str, path: str, port: int | None) -> Location:
     if not host or host.startswith("-") or not host.isprintable() or " " in host:
-        raise BadLocation(f"{host!r} cannot be a host", hint="host:path, or ssh://host/path")
+        raise BadLocation(f"{host!r} is not a valid host", hint="host:path, or ssh://host/path")
     return Location(text, path or ".", host, port)
 
 
@@ -98,7 +98,7 @@ def peer(location: Location, *, author: str, ssh: Sequence[str] = SSH) -> Iterat
         path = located(Path(location.path))
         if path.is_file() and not _is_store(path):
             raise TransferError(
-                f"{path} is not a store", hint="a bundle is written with `tfgrpo bundle create`"
+                f"{path} is not a store", hint="create a bundle with `tfgrpo bundle create`"
             )
         with Store.open(path, author=author) as store:
             yield StorePeer(store)
@@ -124,9 +124,7 @@ def clone(
     Raises StoreError when there is something at `path`.
     """
     if path.exists():
-        raise StoreError(
-            f"there is a store at {path} already", hint="`tfgrpo pull` brings it up to date"
-        )
+        raise StoreError(f"there is already a store at {path}", hint="update it with `tfgrpo pull`")
     made = [folder for folder in path.parents if not folder.exists()]
     partial = path.with_name(f".{path.name}.clone-{os.getpid()}")
     try:
@@ -155,7 +153,9 @@ def folder_for(location: Location) -> str:
     name = path.parent.parent.name if path.parent.name == FOLDER else path.name
     name = name.removesuffix(".bundle").removesuffix(".db")
     if not name or name in (".", "..", "~"):
-        raise BadLocation(f"{location.text} has no name of its own", hint="name a folder: DIR")
+        raise BadLocation(
+            f"{location.text} has no name to use for the folder", hint="name a folder: DIR"
+        )
     return name
 
 

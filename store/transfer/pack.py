@@ -19,7 +19,7 @@ from tfgrpo.store.port import EventRow, Port, Redaction
 from tfgrpo.store.records import Op, Version
 
 FIRST_CHUNK, LAST_CHUNK = 64, 8192
-FSCK_THERE = "that store is damaged or not to be trusted: run `tfgrpo fsck` there"
+FSCK_THERE = "that store is damaged or cannot be trusted: run `tfgrpo fsck` there"
 
 Link: TypeAlias = tuple[bytes, tuple[bytes, ...]]
 """A version's digest, and its parents'."""
@@ -102,7 +102,7 @@ def boundary(wants: Sequence[bytes], history: History, known: Known) -> list[byt
             else:
                 open_ends.update(before)
         if open_ends >= before_this:
-            raise TransferError("that store does not know its own history", hint=FSCK_THERE)
+            raise TransferError("that store's history is incomplete", hint=FSCK_THERE)
         tips = sorted(open_ends)
         limit = min(limit * 4, LAST_CHUNK)
     return list(met)
@@ -144,7 +144,7 @@ def here(port: Port, digest: bytes) -> Version:
     if version is None:
         raise TransferError(
             f"there is no version {digest.hex()[:12]} in that store",
-            hint="its names have moved meanwhile: run the same command again",
+            hint="its names have just moved: run the same command again",
         )
     return version
 

@@ -173,7 +173,7 @@ def verified(packed: PackedVersion) -> Json:
                 raise _refused(packed, f"{event.op} of {event.experience}: {problem}")
         digest = digest_of(packed)
     except UnicodeEncodeError as error:
-        raise _refused(packed, f"is not whole Unicode ({error.reason})") from None
+        raise _refused(packed, f"is not valid Unicode ({error.reason})") from None
     if digest != packed.digest:
         raise _refused(packed, "is not what its digest says")
     meta = _json(packed.meta)

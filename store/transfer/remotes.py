@@ -32,7 +32,9 @@ class Remotes:
             there = ", ".join(remotes)
             raise UnknownRevision(
                 f"there is no remote {name!r}",
-                hint=f"there is {there}" if there else "`tfgrpo remote add NAME LOCATION` adds one",
+                hint=f"there is {there}"
+                if there
+                else "add one with `tfgrpo remote add NAME LOCATION`",
             )
         return remotes[name]
 
@@ -44,10 +46,10 @@ class Remotes:
         if len(names) == 1:
             return names[0]
         raise UnknownRevision(
-            "no remote is named" if names else "there is no remote",
-            hint=f"name one of {', '.join(names)}"
+            "no remote was given" if names else "there is no remote",
+            hint=f"choose one of {', '.join(names)}"
             if names
-            else "`tfgrpo remote add origin LOCATION` adds one",
+            else "add one with `tfgrpo remote add origin LOCATION`",
         )
 
     def add(self, name: str, location: str) -> None:
@@ -60,8 +62,8 @@ class Remotes:
         with self._port.transaction():
             if name in self.all():
                 raise InvalidName(
-                    f"there is a remote {name} already, at {self.location(name)}",
-                    hint=f"`tfgrpo remote set-url {name} LOCATION` moves it",
+                    f"remote {name} already exists, at {self.location(name)}",
+                    hint=f"`tfgrpo remote set-url {name} LOCATION` changes it",
                 )
             self._port.put_remote(name, location)
 
@@ -96,8 +98,8 @@ def check_location(location: str) -> None:
     scheme = SCHEME.match(location)
     if SECRET.match(location[scheme.end() :] if scheme else location):
         raise BadLocation(
-            "the location has a password in it",
-            hint="leave it out: ssh asks for it, or use a key",
+            "the location contains a password",
+            hint="leave it out: ssh will ask for it, or use a key",
         )
 
 

@@ -41,7 +41,7 @@ def _answer(opened: Callable[[str | None], Store], requests: IO[bytes], replies:
                 raise TransferError(
                     f"protocol {asked.number('protocol')} is asked for; this tfgrpo speaks"
                     f" {PROTOCOL}",
-                    hint="use the same tfgrpo on both sides: `pip install -U tfgrpo`",
+                    hint="use the same version of tfgrpo on both sides: `pip install -U tfgrpo`",
                 )
             peer = StorePeer(opened(asked.text_or_none("path")))
             head, at = peer.names()

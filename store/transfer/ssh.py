@@ -54,7 +54,7 @@ class SshPeer:
             self._said.close()
             raise TransferError(
                 f"cannot run {arguments[0]}: {error.strerror}",
-                hint="install OpenSSH, or name another command in TFGRPO_SSH",
+                hint="install OpenSSH, or set TFGRPO_SSH to another command",
             ) from error
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -141,7 +141,7 @@ class SshPeer:
         encoded = self._replies.readline()
         if not encoded:
             self._check()
-            raise damaged(self._host, "ended the connection")
+            raise damaged(self._host, "closed the connection")
         if encoded.startswith(ERROR):
             raise_error(decoded(encoded, self._host))
         return Fields(decoded(encoded, self._host), self._host)
@@ -159,7 +159,7 @@ class SshPeer:
         told = printable(said[-1]) if said else f"it ended with code {code}"
         hint = "does `ssh " + self._host + "` work?"
         if code == NOT_FOUND:
-            hint = "install tfgrpo there, where a login without a terminal finds it"
+            hint = "install tfgrpo there, on the PATH of non-interactive shells"
         raise TransferError(f"{self._host}: {told}", hint=hint)
 
 

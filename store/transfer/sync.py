@@ -137,22 +137,22 @@ class StorePeer:
         before = None if at is None else self.store.version(at)
         if (before.digest if before else None) != move.before:
             raise PushRefused(
-                f"{kind} {name} has moved meanwhile",
-                hint="somebody else pushed first: `tfgrpo pull`, then push again",
+                f"{kind} {name} has just moved",
+                hint="someone else pushed first: `tfgrpo pull`, then push again",
             )
         if protection.is_protected(self.store.port, move.name) and not force:
             raise PushRefused(
                 f"{kind} {name} is protected there",
-                hint=f"--force moves it all the same; `tfgrpo {kind} --unprotect {name}` there "
-                "lifts the protection",
+                hint=f"--force moves it anyway; `tfgrpo {kind} --unprotect {name}` there "
+                "removes the protection",
             )
         if move.after is None:
             if self.store.head.branch == name and kind == "branch":
-                raise PushRefused(f"HEAD is on {name} there", hint="it can be deleted from there")
+                raise PushRefused(f"HEAD is on {name} there", hint="delete it there instead")
             return protection.going(self.store.port, move.name)
         after = find(self.store.port, move.after)
         if after is None:
-            raise TransferError(f"the version for {kind} {name} did not come; nothing was recorded")
+            raise TransferError(f"the version for {kind} {name} was not sent; nothing was recorded")
         if before is None:
             check_name(kind, name)
         elif not force:
@@ -165,7 +165,9 @@ def told(name: str) -> tuple[str, str]:
     for prefix, kind in ((BRANCH, "branch"), (TAG, "tag")):
         if name.startswith(prefix) and len(name) > len(prefix):
             return kind, name[len(prefix) :]
-    raise TransferError(f"{name!r} is no branch and no tag", hint="only those travel")
+    raise TransferError(
+        f"{name!r} is neither a branch nor a tag", hint="only branches and tags can be transferred"
+    )
 
 
 def allow(store: Store, kind: str, name: str, before: Version, after: Version) -> None:
@@ -173,12 +175,12 @@ def allow(store: Store, kind: str, name: str, before: Version, after: Version) -
     if kind == "tag" and before.number != after.number:
         raise PushRefused(
             f"tag {name} is there already, at {before.digest.hex()[:12]}",
-            hint="choose another name, or --force to move it",
+            hint="choose another name, or use --force to move it",
         )
     if not contained(store.port, [after.number], {before.number}):
         raise PushRefused(
             f"{name} would not move forward: {before.digest.hex()[:12]} is not in its history",
-            hint="`tfgrpo pull` first; --force moves it all the same",
+            hint="`tfgrpo pull` first; use --force to move it anyway",
         )
 
 
@@ -375,7 +377,7 @@ def _here(store: Store, name: str) -> tuple[str, Version]:
         raise InvalidName(f"{name} is a branch and a tag", hint="rename one of them")
     raise UnknownRevision(
         f"there is no branch or tag {name!r} to push",
-        hint="`tfgrpo branch` and `tfgrpo tag` list them",
+        hint="list them with `tfgrpo branch` and `tfgrpo tag`",
     )
 
 
@@ -393,12 +395,12 @@ def _check(store: Store, name: str, before: bytes, version: Version) -> None:
     if standing is None and kind == "branch":
         raise PushRefused(
             f"{short} has versions there that are not here",
-            hint="`tfgrpo pull` first; --force moves it all the same",
+            hint="`tfgrpo pull` first; use --force to move it anyway",
         )
     if standing is None:
         raise PushRefused(
             f"tag {short} is there already, at {before.hex()[:12]}",
-            hint="choose another name, or --force to move it",
+            hint="choose another name, or use --force to move it",
         )
     allow(store, kind, short, standing, version)
 

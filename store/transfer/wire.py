@@ -117,11 +117,11 @@ class Pack:
         head = Fields(decoded(first, self._called), self._called)
         if head.get("tfgrpo") != "bundle":
             raise TransferError(
-                f"{self._called} is not a bundle", hint="`tfgrpo bundle create` makes one"
+                f"{self._called} is not a bundle", hint="create one with `tfgrpo bundle create`"
             )
         if head.number("format") > FORMAT:
             raise TransferError(
-                f"{self._called} has format {head.number('format')}; this tfgrpo knows {FORMAT}",
+                f"{self._called} has format {head.number('format')}; this tfgrpo reads {FORMAT}",
                 hint="upgrade tfgrpo: `pip install -U tfgrpo`",
             )
         hashed = hashlib.sha256(first)
@@ -175,7 +175,7 @@ def decoded(encoded: bytes, called: str) -> object:
 def damaged(called: str, what: str) -> TransferError:
     """Returns the error for something that did not arrive as it was sent."""
     return TransferError(
-        f"{called} {what}; nothing was recorded", hint="get it again, or from somewhere else"
+        f"{called} {what}; nothing was recorded", hint="get it again, or from another source"
     )
 
 

@@ -125,8 +125,8 @@ def hub_rows(name: str) -> Iterator[Row]:
         datasets = importlib.import_module("datasets")
     except ImportError:
         raise DatasetError(
-            f"{name} is on the Hugging Face hub, and the datasets package is not installed",
-            hint=f"{EXTRA}, or name a file",
+            f"{name} is on the Hugging Face hub, which needs the datasets package",
+            hint=f"{EXTRA}, or use a file",
         ) from None
     datasets.disable_progress_bars()
     try:
@@ -135,7 +135,7 @@ def hub_rows(name: str) -> Iterator[Row]:
         message = " ".join(str(error).split())[:200]
         raise DatasetError(
             f"cannot get {name} ({repository}) from the Hugging Face hub: {message}",
-            hint="without a network, name a file: JSONL, JSON, CSV or parquet",
+            hint="without a network, use a file: JSONL, JSON, CSV or Parquet",
         ) from error
     for number, row in enumerate(rows, 1):
         yield Row(number, f"{name}:{number}", row)
@@ -148,8 +148,8 @@ def _file_rows(source: str) -> Iterator[Row]:
 
         near = difflib.get_close_matches(source, KNOWN, n=1)
         raise DatasetError(
-            f"there is no file {source}, and no dataset of that name"
+            f"there is no file or known dataset called {source}"
             + (f"; did you mean {near[0]}?" if near else ""),
-            hint="datasets by name are " + ", ".join(KNOWN),
+            hint="known datasets are " + ", ".join(KNOWN),
         )
     return read(path)

@@ -137,7 +137,7 @@ def describe_leaks(
     may = " may" if other == len(leaked) else ""
     return [
         f"{len(leaked)} of {len(evaluation)} evaluation problems are in {name} too{close} "
-        f"({_listed(leak[:2] for leak in leaked)}): figures on them{may} show memory"
+        f"({_listed(leak[:2] for leak in leaked)}): their scores{may} reflect memorisation"
     ]
 
 

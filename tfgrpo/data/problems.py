@@ -102,12 +102,14 @@ def of_rows(
         problem = _problem(row, names, usual, ground_truth)
         if problem.id in problems:
             raise DatasetError(
-                f"{row.where}: the id {problem.id!r} stands twice",
-                hint="give every row its own id, or none at all",
+                f"{row.where}: the id {problem.id!r} is used twice",
+                hint="give every row a unique id, or none at all",
             )
         problems[problem.id] = problem
     if not problems:
-        raise DatasetError(f"{source} holds no problems", hint="one JSON object a line is expected")
+        raise DatasetError(
+            f"{source} contains no problems", hint="expected one JSON object per line"
+        )
     return tuple(problems.values())
 
 
@@ -167,7 +169,8 @@ def _problem(
             json.dumps(value)
         except (TypeError, ValueError) as error:
             raise DatasetError(
-                f"{row.where}: {names[name]!r}: {error}", hint="what JSON can hold is expected"
+                f"{row.where}: {names[name]!r}: {error}",
+                hint="the value must be representable in JSON",
             ) from None
     return Problem(id, values["problem"], values["answer"], messages, meta)
 
@@ -191,7 +194,7 @@ def _missing_field(row: Row, name: str, their_name: str, value: object) -> Datas
     messages = f", or chat messages whose role is {', '.join(ROLES)}" if name == "problem" else ""
     return DatasetError(
         f"{row.where}: {their_name!r} cannot be used: {value!r}"[:200],
-        hint=f"a text or a number is expected{messages}",
+        hint=f"expected text or a number{messages}",
     )
 
 

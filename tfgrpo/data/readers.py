@@ -42,7 +42,7 @@ def read(path: Path) -> Iterator[Row]:
     Raises DatasetError at the first row that cannot be read.
     """
     if path.is_dir():
-        raise DatasetError(f"{path} is a folder", hint="name a file of problems")
+        raise DatasetError(f"{path} is a folder", hint="give a file of problems")
     ending = path.suffix.lower()
     if ending == ".parquet":
         return _parquet(path)
@@ -58,9 +58,11 @@ def text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
-        raise DatasetError(f"no file {path}", hint="name a file of problems, as JSONL") from None
+        raise DatasetError(
+            f"no file {path}", hint="give a file of problems, such as JSONL"
+        ) from None
     except (OSError, UnicodeDecodeError) as error:
-        raise DatasetError(f"cannot read {path}: {error}", hint="UTF-8 text is expected") from None
+        raise DatasetError(f"cannot read {path}: {error}", hint="the file must be UTF-8") from None
 
 
 def _jsonl(path: Path, content: str | None = None) -> Iterator[Row]:
@@ -82,7 +84,7 @@ def _json(path: Path) -> Iterator[Row]:
         lists = [value for value in rows.values() if isinstance(value, list)]
         rows = lists[0] if len(lists) == 1 else [rows]
     if not isinstance(rows, list):
-        raise DatasetError(f"{path} is no list of objects", hint='write [{"problem": …}, …]')
+        raise DatasetError(f"{path} is not a list of objects", hint='write [{"problem": …}, …]')
     for number, row in enumerate(rows, 1):
         where = f"{path}:{number}"
         yield Row(number, where, _object(_whole(row, where), where))
@@ -96,12 +98,14 @@ def _csv(path: Path, separator: str) -> Iterator[Row]:
             where = f"{path}:{reader.line_num}"
             if None in row or None in row.values():
                 raise DatasetError(
-                    f"{where}: has not as many fields as the first line",
-                    hint="the first line names the fields; put quotes around commas",
+                    f"{where}: does not have as many fields as the first line",
+                    hint="the first line gives the field names; quote values that contain commas",
                 )
             yield Row(reader.line_num, where, dict(row))
     except csv.Error as error:
-        raise DatasetError(f"{path}:{reader.line_num}: {error}", hint="CSV is expected") from None
+        raise DatasetError(
+            f"{path}:{reader.line_num}: {error}", hint="the file must be CSV"
+        ) from None
 
 
 def _parquet(path: Path) -> Iterator[Row]:
@@ -117,9 +121,11 @@ def _parquet(path: Path) -> Iterator[Row]:
                     number += 1
                     yield Row(number, f"{path}:{number}", row)
     except FileNotFoundError:
-        raise DatasetError(f"no file {path}", hint="name a file of problems") from None
+        raise DatasetError(f"no file {path}", hint="give a file of problems") from None
     except (OSError, ValueError) as error:  # pyarrow's own errors are ValueErrors and OSErrors
-        raise DatasetError(f"cannot read {path}: {error}", hint="parquet is expected") from None
+        raise DatasetError(
+            f"cannot read {path}: {error}", hint="the file must be Parquet"
+        ) from None
 
 
 def _parsed(line: str, where: str) -> object:
@@ -127,7 +133,7 @@ def _parsed(line: str, where: str) -> object:
         return _whole(json.loads(line), where)
     except (ValueError, RecursionError) as error:
         raise DatasetError(
-            f"{where}: not JSON: {error}"[:200], hint="one JSON object a line is expected"
+            f"{where}: not JSON: {error}"[:200], hint="expected one JSON object per line"
         ) from None
 
 
@@ -137,7 +143,8 @@ def _whole(row: object, where: str) -> object:
         json.dumps(row, ensure_ascii=False).encode()
     except UnicodeEncodeError:
         raise DatasetError(
-            f"{where}: holds half a character", hint="write whole Unicode characters"
+            f"{where}: contains half a character (a lone surrogate)",
+            hint="use valid Unicode characters",
         ) from None
     return row
 

@@ -265,7 +265,7 @@ class Domain:
             except (pickle.PicklingError, AttributeError, TypeError) as error:
                 raise DomainError(
                     f"domain {self.name}: a worker process cannot import its verifier: {error}",
-                    hint="define it at the top of a module, or make it async",
+                    hint="define it at module level, or make it async",
                 ) from None
 
     def template(self, name: str, folder: Path | None = None) -> Template:

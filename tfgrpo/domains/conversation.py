@@ -24,7 +24,7 @@ from tfgrpo.rendering.templates import Message
 from tfgrpo.store.records import Json
 
 FIELDS = ("persona", "turns")
-HINT = "docs/conversations.md shows one"
+HINT = "see docs/conversations.md for an example"
 DONE = "[done]"
 TURNS = 4
 PERSONA_TOKENS = 300

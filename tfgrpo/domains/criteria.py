@@ -136,7 +136,7 @@ def criteria_error(criteria: Sequence[Criterion], folder: str) -> str | None:
     names = [criterion.name for criterion in criteria]
     for criterion in criteria:
         if names.count(criterion.name) > 1:
-            return f"the name {criterion.name!r} stands twice: give each its own"
+            return f"the name {criterion.name!r} is used twice: give each its own"
         why = predicate_error(criterion.python, folder) if criterion.python else None
         if why is not None:
             return f"{criterion.name}: {criterion.python}, beside the rubric or in sys.path: {why}"

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 from tfgrpo.domains.base import DomainError
 
 T = TypeVar("T", bound=BaseModel)
-HINT = "docs/conversations.md shows one"
+HINT = "see docs/conversations.md for an example"
 
 
 def read(path: Path, shape: type[T]) -> tuple[T, str]:
@@ -24,9 +24,9 @@ def read(path: Path, shape: type[T]) -> tuple[T, str]:
             content
         ).hexdigest()
     except OSError as error:
-        raise DomainError(f"{path}: {error.strerror}", hint="a TOML file is expected") from None
+        raise DomainError(f"{path}: {error.strerror}", hint="the file must be TOML") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise DomainError(f"{path}: {error}", hint="TOML is expected") from None
+        raise DomainError(f"{path}: {error}", hint="the file must be TOML") from None
     except ValidationError as error:
         raise DomainError(f"{path}: {first_error(error)}", hint=HINT) from None
 

@@ -54,7 +54,7 @@ def find(spec: str = DEFAULT, folders: Sequence[Path] = ()) -> Domain:
         near = difflib.get_close_matches(name, known, n=1)
         raise DomainError(
             f"there is no domain {name!r}" + (f"; did you mean {near[0]}?" if near else ""),
-            hint=f"there is {', '.join(known)}, or name an object as package.module:object",
+            hint=f"there is {', '.join(known)}, or give an object as package.module:object",
         )
     if not isinstance(domain, Domain) and callable(domain):
         if not argument:
@@ -65,7 +65,7 @@ def find(spec: str = DEFAULT, folders: Sequence[Path] = ()) -> Domain:
     if not isinstance(domain, Domain):
         raise DomainError(
             f"{spec} is a {type(domain).__name__}, not a domain",
-            hint="docs/domains.md shows how one is made",
+            hint="see docs/domains.md for how to write one",
         )
     return domain
 
@@ -82,6 +82,6 @@ def _imported(place: str, spec: str) -> object:
     except (Exception, SystemExit) as error:  # whatever a module of the user's does
         raise DomainError(
             f"cannot load the domain {spec}: {type(error).__name__}: {error}",
-            hint="name it as package.module:object, importable from the folder you work in",
+            hint="write package.module:object, importable from the current folder",
         ) from None
     return target

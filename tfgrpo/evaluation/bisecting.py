@@ -45,13 +45,13 @@ def run(
     """Asks a judge until the first bad version is found, or nothing is left to ask about.
 
     Each answer is marked before the next question; `watch` is told of each. Raises BisectError
-    when no search is on or an end of it is missing.
+    when no search is in progress or an end of it is missing.
     """
     bisection = searches.load(store)
     if bisection.bad is None or not bisection.good:
         raise BisectError(
-            "a bad and a good version are wanted first",
-            hint="`tfgrpo bisect bad REV` and `tfgrpo bisect good REV` name them",
+            "mark a bad and a good version first",
+            hint="`tfgrpo bisect bad REV` and `tfgrpo bisect good REV` mark them",
         )
     unknown: set[int] = set()
     parents = parents_reader(store)
@@ -133,13 +133,13 @@ def by_command(store: Store, command: Sequence[str], folder: Path) -> Judge:
             code = subprocess.run(command, env=os.environ | told).returncode
         except OSError as error:
             raise BisectError(
-                f"cannot run {command[0]}: {error.strerror}", hint="nothing was marked"
+                f"cannot run {command[0]}: {error.strerror}", hint="no version was marked"
             ) from None
         if not 0 <= code < 128:
             ended = f"was killed by signal {-code}" if code < 0 else f"ended with {code}"
             raise BisectError(
-                f"{command[0]} {ended} at {version.name}: nothing was marked",
-                hint="exit with 0 for good, 1 to 127 for bad, 125 to skip",
+                f"{command[0]} {ended} at {version.name}: no version was marked",
+                hint="exit with 0 for good, 1 to 127 for bad, or 125 to skip",
             )
         verdict: Verdict = "good" if code == 0 else "skip" if code == SKIP else "bad"
         return Finding(verdict, f"exit code {code}")
@@ -156,7 +156,7 @@ def by_score(store: Store, dataset: str, below: float) -> Judge:
     """
     bisection = searches.load(store)
     if bisection.bad is None:
-        raise BisectError("a bad version is wanted first", hint="`tfgrpo bisect bad REV` names it")
+        raise BisectError("mark a bad version first", hint="mark one with `tfgrpo bisect bad REV`")
     bad = store.version(bisection.bad)
     evaluations = [e for e in store.runs.evaluations(bad.number) if e.dataset == dataset]
     if not evaluations:
@@ -177,7 +177,7 @@ def by_score(store: Store, dataset: str, below: float) -> Judge:
             raise BisectError(
                 f"v{number} is marked {expected}, and its score says {finding.verdict} "
                 f"({finding.why}, below {below:g} is bad)",
-                hint="choose another --below, or other ends: `tfgrpo bisect start BAD GOOD`",
+                hint="choose another --below, or other end points: `tfgrpo bisect start BAD GOOD`",
             )
     return judge
 

@@ -75,8 +75,8 @@ def compared(store: Store, evaluations: Sequence[Evaluation]) -> list[Comparison
         scored = rewards(store.runs.scores(evaluation))
         if not base.keys() & scored.keys():
             raise TfgrpoError(
-                f"v{control.version} and v{evaluation.version} have no judged problem in common",
-                hint="`tfgrpo show` says how many samples could not be judged",
+                f"v{control.version} and v{evaluation.version} have no scored problem in common",
+                hint="`tfgrpo show` shows how many samples could not be judged",
             )
         found.append(
             Comparison(

@@ -236,7 +236,7 @@ async def examine(
     for rows in scores:
         if all(row.reward is None for row in rows):
             raise EndpointError(
-                f"no attempt could be scored: {rollouts[0].reason}",
+                f"none of the attempts could be scored: {rollouts[0].reason}",
                 hint="check --max-tokens, --task-timeout and the model",
             )
     return scores

@@ -139,7 +139,7 @@ def _compiled(pattern: str | None) -> re.Pattern[str] | None:
         compiled = re.compile(pattern)
     except re.error as error:
         raise DatasetError(
-            f"{pattern!r} is no regular expression: {error}", hint="as in 'Answer: (.*)'"
+            f"{pattern!r} is not a valid regular expression: {error}", hint="as in 'Answer: (.*)'"
         ) from None
     if not compiled.groups:
         raise DatasetError(

@@ -93,7 +93,7 @@ class Source:
             self.text = data.decode("utf-8-sig")
         except UnicodeDecodeError as error:
             line = data.count(b"\n", 0, error.start) + 1
-            raise self.wrong("not UTF-8", line, hint="save it as UTF-8 and read it again") from None
+            raise self.wrong("not UTF-8", line, hint="save it as UTF-8 and try again") from None
 
     @cached_property
     def lines(self) -> list[str]:
@@ -133,9 +133,11 @@ class Source:
             try:
                 row = json.loads(line)
             except (ValueError, RecursionError) as error:
-                raise self.wrong(f"not JSON: {error}", number, hint="is the line whole?") from None
+                raise self.wrong(
+                    f"not JSON: {error}", number, hint="is the line complete?"
+                ) from None
             if not isinstance(row, dict):
-                raise self.wrong("not an object", number, hint="one object a line is expected")
+                raise self.wrong("not an object", number, hint="expected one object per line")
             yield number, row
 
     def line_of(self, fragment: str) -> int | None:

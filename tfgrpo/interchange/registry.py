@@ -46,7 +46,7 @@ def named(name: str) -> Format:
         return _format(CHECKED_OUT[name])
     if name not in available():
         raise UnreadableLibrary(
-            f"there is no format {name!r}", hint=f"there are {', '.join(available())}"
+            f"unknown format {name!r}", hint=f"there are {', '.join(available())}"
         )
     return available()[name]
 
@@ -75,21 +75,21 @@ def read(path: Path, format: str | None = None) -> Document:
     try:
         data = path.read_bytes()
     except FileNotFoundError:
-        raise UnreadableLibrary(f"no file {path}", hint="name a file to read") from None
+        raise UnreadableLibrary(f"no file {path}", hint="give a file to read") from None
     except OSError as error:
         raise UnreadableLibrary(
-            f"cannot read {path}: {error.strerror}", hint="name a file that can be read"
+            f"cannot read {path}: {error.strerror}", hint="give a readable file"
         ) from None
     source = Source(path, data)
     if chosen is None:
         sure = {f: f.detect(source) for f in available().values()}
         chosen = max(sure, key=lambda f: sure[f])
         if not sure[chosen]:
-            raise source.wrong("holds no experiences", hint=HINT)
+            raise source.wrong("contains no experiences", hint=HINT)
     content = chosen.read(source)
     items = tuple(item for item in content.items if item.text.strip())
     if not items and not content.batches:
-        raise source.wrong(f"holds no experiences (read as {chosen.name})", hint=HINT)
+        raise source.wrong(f"contains no experiences (read as {chosen.name})", hint=HINT)
     return Document(
         path,
         path.name,

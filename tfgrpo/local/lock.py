@@ -39,7 +39,7 @@ def locked(path: Path, waiting: Callable[[], None] | None = None) -> Iterator[No
         if waiting is None:
             raise LocalModelError(
                 f"another process is working on {path.with_suffix('').name}",
-                hint="wait for it to finish, or stop it, and try again",
+                hint="wait for it to finish, or stop it, then try again",
             )
         waiting()
         time.sleep(_POLL_SECONDS)

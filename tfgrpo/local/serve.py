@@ -185,18 +185,19 @@ class LocalServer:
             time.sleep(_POLL_SECONDS)
         raise LocalModelError(
             f"{self.model} was not ready after {timeout:.0f} s:\n{_tail(self.log)}",
-            hint=f"the whole log is {self.log}",
+            hint=f"the full log is {self.log}",
         )
 
     def _died(self, wanted_port: int) -> LocalModelError:
         if wanted_port and "couldn't bind" in _tail(self.log, lines=50):
             return LocalModelError(
-                f"port {wanted_port} is taken or not allowed", hint="name another port, or 0"
+                f"port {wanted_port} is taken or not allowed",
+                hint="choose another port, or 0 for a free one",
             )
         return LocalModelError(
             f"the server for {self.model} ended with code {self._process.returncode} "
             f"before it was ready:\n{_tail(self.log)}",
-            hint=f"the whole log is {self.log}",
+            hint=f"the full log is {self.log}",
         )
 
 

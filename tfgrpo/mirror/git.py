@@ -202,5 +202,5 @@ def _failed(words: Sequence[str], said: bytes) -> MirrorError:
     why = next((line for line in lines if line.startswith(("fatal:", "error:"))), "")
     return MirrorError(
         f"git {words[0]}: {(why or ' '.join(lines[:1]) or 'failed')[:200]}",
-        hint="nothing was moved; run `git fsck` there to see whether the repository is whole",
+        hint="nothing was moved; check the repository with `git fsck`",
     )

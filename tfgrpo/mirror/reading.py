@@ -54,7 +54,7 @@ def bring_back(store: Store, folder: Path) -> Returned:
     """
     if not folder.is_dir() or not Git.is_repository(folder):
         raise MirrorError(
-            f"{folder} is no git repository", hint="`tfgrpo mirror git DIR` makes a mirror"
+            f"{folder} is not a git repository", hint="create a mirror with `tfgrpo mirror git DIR`"
         )
     git = Git(folder)
     git.refuse_shallow()
@@ -83,8 +83,8 @@ class _Reader:
         commits = self._in_time(self._commits())
         if not any(self._records.values()):
             raise MirrorError(
-                f"{self._git.folder} is a git repository, and no mirror of a store",
-                hint="`tfgrpo mirror git DIR` makes a mirror",
+                f"{self._git.folder} is a git repository, but not a mirror of a store",
+                hint="create a mirror with `tfgrpo mirror git DIR`",
             )
         for foreign in self._records.values():
             made = layout.made_of(json.loads(foreign.meta)) if foreign and foreign.meta else None
@@ -177,7 +177,7 @@ class _Reader:
         if text is None:
             raise MirrorError(
                 f"commit {commit.id[:12]} has no {layout.LIBRARY}",
-                hint="put the file back there; experiences are deleted by their lines",
+                hint="restore the file; to delete an experience, delete its line",
             )
         merged = [
             other

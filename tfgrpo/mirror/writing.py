@@ -47,8 +47,8 @@ def mirror(store: Store, folder: Path, revision: str | None = None) -> Mirrored:
     known = _known(git) if refs else {}
     if refs and not known:
         raise MirrorError(
-            f"{folder} is a git repository, and no mirror of a store",
-            hint="name a folder that is empty or not there yet",
+            f"{folder} is a git repository, but not a mirror of a store",
+            hint="choose an empty or new folder",
         )
     head = _head(git)
     wanted = _ref_names(names)
@@ -63,7 +63,7 @@ def mirror(store: Store, folder: Path, revision: str | None = None) -> Mirrored:
     brought = not git.bare and any(ref == head for ref, _, _ in moves)
     if brought and git("status", "--porcelain", "--untracked-files=no"):
         raise MirrorError(
-            f"{folder} has changes that are not committed",
+            f"{folder} has uncommitted changes",
             hint="commit them there, or `git stash` them, and run this again",
         )
     gone = [] if revision else _gone(store, refs, wanted, head, set(writer.commits.values()))
@@ -98,8 +98,8 @@ def _wanted(store: Store, revision: str | None) -> tuple[list[int], dict[str, in
     if not tips <= set(names.values()):
         version = store.resolve(revision or "HEAD")
         raise MirrorError(
-            f"{version.name} has no branch or tag, by which git would know it",
-            hint=f"`tfgrpo tag NAME {version.name}` gives it one",
+            f"{version.name} has no branch or tag, so git has no name for it",
+            hint=f"`tfgrpo tag NAME {version.name}` creates one",
         )
     return wanted, names
 
@@ -118,7 +118,7 @@ def _open(store: Store, folder: Path, names: Mapping[str, int]) -> Git:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise MirrorError(
             f"{folder} is neither empty nor a git repository",
-            hint="name a folder that is empty or not there yet",
+            hint="choose an empty or new folder",
         )
     branches = [name[len(BRANCH) :] for name in names if name.startswith(BRANCH)]
     head = store.head.branch
@@ -164,7 +164,7 @@ def _refuse_unread(
             raise MirrorError(
                 f"{_short(ref)} in {git.folder} has {len(unread)} commits that the store has not "
                 "read",
-                hint=f"`tfgrpo import git {git.folder}` makes versions of them",
+                hint=f"`tfgrpo import git {git.folder}` imports them",
             )
 
 

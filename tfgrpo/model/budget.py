@@ -63,9 +63,9 @@ class Budget:
                 raise BudgetReached(
                     f"the budget of {self.format(self.limit)} is reached: "
                     f"{self.format(self.spent)} spent, and the next {request.stage} call could "
-                    f"take {self.format(worst)}",
-                    hint="everything answered is kept; the same command with a larger --budget "
-                    "goes on from there",
+                    f"cost {self.format(worst)}",
+                    hint="every answer is saved; run the same command with a larger --budget to "
+                    "resume",
                 )
             self._settled = self._settled or asyncio.Event()
             await self._settled.wait()
@@ -107,7 +107,7 @@ def parse(text: str) -> Budget:
         limit, in_tokens = 0.0, False
     if limit <= 0:
         raise BudgetInvalid(
-            f"{text!r} is no budget", hint="--budget 5.00 is in US dollars, 200000tok in tokens"
+            f"{text!r} is not a budget", hint="--budget 5.00 is in US dollars, 200000tok in tokens"
         )
     return Budget(limit, in_tokens=in_tokens)
 

@@ -136,7 +136,7 @@ class Calls:
             if answer.finish_reason == "redacted":
                 raise CallFailed(
                     f"the answer of this {request.stage} call was redacted",
-                    hint="a new run asks again",
+                    hint="start a new run to ask again",
                 )
             self.meter.replayed += 1
         else:

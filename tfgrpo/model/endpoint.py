@@ -208,8 +208,8 @@ class Endpoint:
 
             if self.api_key and not (self.api_key.isascii() and self.api_key.isprintable()):
                 raise EndpointError(
-                    "the API key holds characters that no key has",
-                    hint="set it again, without a line break at its end",
+                    "the API key contains invalid characters",
+                    hint="set it again, without a trailing line break",
                 )
 
             here = urlsplit(self.base_url or "").hostname in LOOPBACK
@@ -289,7 +289,8 @@ class Endpoint:
             )
         if status == 402 or (status == 429 and "quota" in text.lower()):
             return EndpointError(
-                f"{self._address} will not serve this account: {text}", hint="check its credit"
+                f"{self._address} refuses to serve this account: {text}",
+                hint="check the account's credit",
             )
         if status in TRANSIENT or status >= 500:
             kind: Literal["limit", "trouble"] = "limit" if status in LIMITS else "trouble"

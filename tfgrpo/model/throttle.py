@@ -25,8 +25,8 @@ TRIES = 8
 FIRST_TRIES = 4
 LONGEST_PAUSE = 30.0
 LONGEST_WAIT = 600.0
-"""A server that asks for a longer wait than this, in seconds, stops the run: it goes on later."""
-KEPT = "everything answered so far is kept; the same command goes on from there"
+"""A server that asks for a longer wait, in seconds, stops the run, which can be resumed later."""
+KEPT = "every answer is saved; run the same command to resume"
 
 
 class Throttle:
@@ -94,7 +94,7 @@ class Throttle:
         limited = trouble.kind == "limit"
         if limited and trouble.after is not None:
             if trouble.after > LONGEST_WAIT:
-                self._die(f"the endpoint asks to wait for {trouble.after:.0f} s: {trouble}")
+                self._die(f"the endpoint asks for a wait of {trouble.after:.0f} s: {trouble}")
             self._close(now + trouble.after)
         if entered < self._reacted:
             return

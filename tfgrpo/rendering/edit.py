@@ -104,8 +104,8 @@ def parse(text: str, library: Library) -> list[Line]:
     """Returns the lines that stand for experiences. Raises UnreadableEdit."""
     if not text.strip():
         raise UnreadableEdit(
-            "the file was emptied: nothing was changed",
-            hint="leave its heading, and take out the lines, to delete every experience",
+            "the file is empty: nothing changed",
+            hint="to delete every experience, remove the lines but keep the heading",
         )
     raw: list[tuple[int, list[str]]] = []
     comment = False
@@ -133,7 +133,7 @@ def _check_version(digest: str, library: Library) -> None:
     version = library.version
     if not version.digest.hex().startswith(digest):
         raise UnreadableEdit(
-            f"the file was made of version {digest}; {version.name} is edited now",
+            f"the file was made from version {digest}; {version.name} is edited now",
             hint=f"`tfgrpo checkout -b NAME {digest}` goes back there; edit with the file, switch "
             "to this branch again and `tfgrpo merge NAME`",
         )
@@ -150,16 +150,16 @@ def _lines(raw: Sequence[tuple[int, Sequence[str]]], library: Library) -> list[L
         if id is not None and id not in library.by_id:
             raise UnreadableEdit(
                 f"line {number}: {id} is not in the library",
-                hint="leave the comment out to add a new experience",
+                hint="remove the comment to add a new experience",
             )
         if id in seen:
             raise UnreadableEdit(
                 f"line {number}: {id} stands in line {seen[id]} already",
-                hint="leave the comment out of a copied line to add a new experience",
+                hint="remove the comment from a copied line to add a new experience",
             )
         if not text:
             raise UnreadableEdit(
-                f"line {number} has no text", hint="take the whole line out to delete it"
+                f"line {number} has no text", hint="remove the whole line to delete it"
             )
         if id is not None:
             seen[id] = number

@@ -50,8 +50,8 @@ class Template:
         def fill(match: re.Match[str]) -> str:
             if match[1] not in values:
                 raise TemplateError(
-                    f"prompt {self.name} asks for {{{{{match[1]}}}}}",
-                    hint="it can have " + ", ".join(sorted(values)),
+                    f"prompt {self.name} uses {{{{{match[1]}}}}}",
+                    hint="it may use " + ", ".join(sorted(values)),
                 )
             return values[match[1]]
 
@@ -65,7 +65,7 @@ def load(name: str, *folders: Path | None) -> Template:
         if folder is None:
             continue
         if not folder.is_dir():
-            raise TemplateError(f"no folder {folder}", hint="--prompts names a folder of .md files")
+            raise TemplateError(f"no folder {folder}", hint="--prompts takes a folder of .md files")
         path = folder / f"{name}.md"
         if path.is_file():
             try:
@@ -87,6 +87,6 @@ def parse(name: str, text: str) -> Template:
     parts = tuple(zip(pieces[::2], map(str.strip, pieces[1::2]), strict=True))
     if not any(role == "user" for role, _ in parts):
         raise TemplateError(
-            f"prompt {name} has no user part", hint="begin it with a line <!-- user -->"
+            f"prompt {name} has no user part", hint="start it with a line <!-- user -->"
         )
     return Template(name, parts, digest)

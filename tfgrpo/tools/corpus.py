@@ -44,14 +44,14 @@ class Corpus:
             raw = path.read_bytes()
         except OSError as error:
             raise CorpusError(
-                f"cannot read {path}: {error.strerror}", hint="name a JSONL file of passages"
+                f"cannot read {path}: {error.strerror}", hint="give a JSONL file of passages"
             ) from None
         self.digest = hashlib.sha256(raw).hexdigest()
         rows = [
             _passage(path, n, line) for n, line in enumerate(raw.split(b"\n"), 1) if line.strip()
         ]
         if not rows:
-            raise CorpusError(f"{path} holds no passages", hint='write {"title": …, "text": …}')
+            raise CorpusError(f"{path} contains no passages", hint='write {"title": …, "text": …}')
         self._db = sqlite3.connect(":memory:", check_same_thread=False)
         self._db.execute(
             "create virtual table found using fts5(title, text, content = '',"

@@ -157,7 +157,7 @@ class Provider:
         keys = {name: self._environment[name].strip() for name in names}
         for name, key in keys.items():  # HTTP would quote such a key in what it says of it
             if not (key.isascii() and key.isprintable()):
-                raise ToolFailure(f"{name} in the environment holds characters that no key has")
+                raise ToolFailure(f"{name} in the environment contains invalid characters")
         return keys
 
 

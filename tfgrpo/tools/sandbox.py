@@ -74,8 +74,8 @@ def _wrapper(sandbox: Sandbox) -> tuple[str, ...] | None:
     if wrapper is None and sandbox == "require":
         found = shutil.which("bwrap")
         raise SandboxError(
-            "bubblewrap does not work here, and --sandbox require asks for it",
-            hint=(f"mend {found}, which starts nothing," if found else "install `bwrap`,")
+            "--sandbox require needs bubblewrap, which does not work here",
+            hint=(f"fix {found}, which does not start," if found else "install `bwrap`,")
             + " or use --sandbox auto for a confined subprocess",
         )
     return wrapper

@@ -79,7 +79,7 @@ def within(
             fit.append(operation)
             continue
         problem = (operation.evidence or {}).get("problem", "")
-        reason = f"no room under {cap} tokens: somebody else filled it meanwhile"
+        reason = f"no room under {cap} tokens: another writer has just filled it"
         lost.append({"text": operation.text, "problem": problem, "reason": reason})
     return fit, lost
 
@@ -153,7 +153,7 @@ async def bring_under(
             raise LibraryTooLong(
                 f"the library has {draft.tokens} tokens, {draft.tokens - cap} over the cap, and "
                 f"could not be pruned: {error}",
-                hint="`tfgrpo delete` shortens it; another run may have a larger --library-tokens",
+                hint="`tfgrpo delete` shortens it; or start a run with a larger --library-tokens",
             ) from None
         for operation in room.operations:
             draft.apply(operation)

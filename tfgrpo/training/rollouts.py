@@ -146,8 +146,8 @@ class Collector:
         rollouts = [rollout for group in groups for rollout in group.rollouts]
         if rollouts and all(rollout.outcome == "failed" for rollout in rollouts):
             raise EndpointError(
-                f"every attempt of step {step} failed: {rollouts[0].reason}",
-                hint="check --max-tokens, --task-timeout and the model; nothing was learned",
+                f"every attempt in step {step} failed: {rollouts[0].reason}",
+                hint="nothing was learned; check --max-tokens, --task-timeout and the model",
             )
         groups += self._arrived(gatherings)
         return [by_majority(g) for g in groups] if settings.reward == "majority" else groups
@@ -251,7 +251,7 @@ class Collector:
     async def _branch(self, step: int, gathering: Gathering, recorded: Recorded) -> None:
         """Fills a group by attempts from the prompt, and others that branch off those."""
         size, agent = self._settings.group_size, self._agent
-        assert agent is not None, "settings see to it"
+        assert agent is not None, "settings ensure it"
 
         async def root(sample: int) -> None:
             await self._rollout(step, gathering, sample, recorded)

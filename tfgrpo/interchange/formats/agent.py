@@ -29,7 +29,7 @@ def read(source: Source) -> Content:
     said = agent.get("instructions") if isinstance(agent, dict) else None
     at = source.line_of("instructions:") or source.line_of("agent:")
     if not isinstance(agent, dict) or not isinstance(said, str):
-        raise source.wrong("has no agent.instructions", at, hint="is it an agent's configuration?")
+        raise source.wrong("has no agent.instructions", at, hint="is it an agent configuration?")
     items: list[Item] = [
         item._replace(line=at) for item in labels.items(said.replace("\r", "").split("\n"))
     ]

@@ -53,7 +53,7 @@ def _operation(source: Source, number: int, row: dict[str, object]) -> Operation
     if op is None:
         raise source.wrong(f"there is no operation {row.get('op')!r}", number, hint=HINT)
     if not isinstance(id, str) or not is_id(id):
-        raise source.wrong(f"{id!r} is no experience id", number, hint=HINT)
+        raise source.wrong(f"{id!r} is not an experience id", number, hint=HINT)
     if op in ("ADD", "MODIFY") and (not isinstance(text, str) or not text.strip()):
         raise source.wrong(
             f"{op} of {id} has no text",

@@ -27,7 +27,7 @@ def read(source: Source) -> Content:
             json.loads(source.text)
         except json.JSONDecodeError as error:
             raise source.wrong(
-                f"not JSON: {error.msg}", error.lineno, hint="is the file whole?"
+                f"not JSON: {error.msg}", error.lineno, hint="is the file complete?"
             ) from None
         except RecursionError:
             raise source.wrong("not JSON: nested too deep", 1, hint=EXPECTED) from None

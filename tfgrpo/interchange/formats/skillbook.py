@@ -24,7 +24,7 @@ def read(source: Source) -> Content:
         at = source.line_of(json.dumps(id, ensure_ascii=False))
         content = skill.get("content") if isinstance(skill, dict) else None
         if not isinstance(skill, dict) or not isinstance(content, str):
-            raise source.wrong(f"skill {id!r} has no content", at, hint="is the file whole?")
+            raise source.wrong(f"skill {id!r} has no content", at, hint="is the file complete?")
         if skill.get("status", "active") != "active":
             continue
         said = {"skill": id} | {k: skill[k] for k in SAID if isinstance(skill.get(k), str | int)}
