@@ -92,6 +92,8 @@ STATUSES = [
     (402, "Insufficient balance", EndpointError),
     (429, "You exceeded your current quota", EndpointError),
     (429, "Slow down", Transient),
+    (429, "You exceeded your current quota. Please retry in 2.5s.", Transient),
+    (429, "Quota exceeded for requests per minute. Try again in 1m30s", Transient),
     (408, "Timeout", Transient),
     (500, "Oops", Transient),
     (502, "Bad gateway", Transient),
@@ -123,6 +125,72 @@ def test_what_the_server_asks_to_wait_is_passed_on() -> None:
         assert caught.value.after == wanted
 
 
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("Please try again in 20s. Visit our site", 20.0),
+        ("Please try again in 6m0s.", 360.0),
+        ("Please retry in 150ms.", 0.15),
+        ("Retry after 30", 30.0),
+        ("retry after 2 minutes, 5 seconds", 125.0),
+        ("try again in a while", None),
+    ],
+)
+def test_what_the_text_of_an_error_asks_to_wait_is_passed_on(
+    text: str, wanted: float | None
+) -> None:
+    with pytest.raises(Transient) as caught:
+        asked(lambda _: refused(429, text))
+    assert caught.value.after == (None if wanted is None else pytest.approx(wanted))
+
+
+def test_a_body_without_end_is_cut_while_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tfgrpo.model.response.MOST_BYTES", 1 << 20)
+    for status in (200, 500):
+        with pytest.raises(Transient, match="more than 1 MB"):
+            asked(lambda _, s=status: Reply(b" " * (3 << 20), status=s))
+
+
+def test_a_second_response_on_a_connection_is_nobodys_answer() -> None:
+    """The stray one arrives right behind the first, a moment later, or before the next."""
+    for pause in (None, 0.0, 0.05):
+        assert _strays(pause) == [str(n) for n in range(20)]
+
+
+def _strays(pause: float | None) -> list[str]:
+    """Asks 20 times a server that answers each request twice; returns the answers."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                length = int(head.lower().split(b"content-length:")[1].split(b"\r\n")[0])
+                sent = json.loads(await reader.readexactly(length))
+                for text in (sent["messages"][-1]["content"], "stray"):
+                    body = json.dumps(completion(text)).encode()
+                    start = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n"
+                    writer.write(start + b"content-length: %d\r\n\r\n" % len(body) + body)
+                    if pause is not None:
+                        await writer.drain()
+                        await asyncio.sleep(pause)
+        except (asyncio.IncompleteReadError, OSError):
+            writer.close()
+
+    async def ask() -> list[str]:
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        endpoint = Endpoint("m", f"http://127.0.0.1:{port}/v1", KEY, 20)
+        answers = []
+        for number in range(20):
+            one = Request("rollout", (("user", str(number)),), 0.5, 64)
+            answers.append((await endpoint.ask(one)).content)
+        await endpoint.close()
+        server.close()
+        return answers
+
+    return asyncio.run(ask())
+
+
 def choice(**message: Any) -> dict[str, Any]:
     body = completion("x")
     body["choices"][0]["message"] = {"role": "assistant", **message}
@@ -151,7 +219,7 @@ UNREADABLE: dict[str, bytes | dict[str, Any]] = {
     "message a text": {"choices": [{"message": "x", "finish_reason": "stop"}]},
     "message a list": {"choices": [{"message": ["x"], "finish_reason": "stop"}]},
     "message null": {"choices": [{"message": None, "finish_reason": "stop"}]},
-    "content a list": choice(content=[{"type": "text", "text": "x"}]),
+    "content a list of numbers": choice(content=[1, 2]),
     "content a number": choice(content=5),
     "content an object": choice(content={"text": "x"}),
 }
@@ -182,6 +250,11 @@ READABLE: dict[str, tuple[dict[str, Any], str]] = {
     "content null": (choice(content=None), ""),
     "content missing": (choice(), ""),
     "a refusal": (choice(content=None, refusal="I cannot"), "I cannot"),
+    "content in parts": (choice(content=[{"type": "text", "text": "x"}]), "x"),
+    "content in parts of several kinds": (
+        choice(content=[{"type": "thinking", "thinking": "y"}, {"type": "text", "text": "a"}, "b"]),
+        "ab",
+    ),
     "usage missing": ({k: v for k, v in completion("x").items() if k != "usage"}, "x"),
     "usage null": ({**completion("x"), "usage": None}, "x"),
     "usage a text": ({**completion("x"), "usage": "many"}, "x"),

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from tfgrpo.model.budget import Budget
-from tfgrpo.model.endpoint import Answer, CallFailed, Endpoint, Request, Transient
+from tfgrpo.model.endpoint import Answer, CallFailed, Endpoint, Request, Transient, late
 from tfgrpo.model.prices import Price
 from tfgrpo.model.throttle import LONGEST_WAIT, TRIES, Throttle
 from tfgrpo.store.canonical import canonical, digest
@@ -37,9 +37,13 @@ GRACE = 5.0
 
 @dataclass(slots=True)
 class Meter:
-    """What calls have come to so far. `cost` is None once a price was unknown."""
+    """What calls have come to so far. `cost` is None once a price was unknown.
+
+    `estimated` counts the calls whose tokens the server did not tell.
+    """
 
     calls: int = 0
+    estimated: int = 0
     replayed: int = 0
     retries: int = 0
     in_flight: int = 0
@@ -55,6 +59,7 @@ class Meter:
     def count(self, stage: str, answer: Answer, price: Price | None) -> None:
         """Adds one answer."""
         self.calls += 1
+        self.estimated += answer.estimated
         self.prompt_tokens += answer.prompt_tokens
         self.cached_tokens += answer.cached_tokens
         self.completion_tokens += answer.completion_tokens
@@ -241,7 +246,7 @@ class Calls:
             async with asyncio.timeout(self._timeout):
                 return await self.endpoint.ask(request)
         except TimeoutError:
-            raise Transient(f"no answer in {self._timeout:g} s", kind="late") from None
+            raise late(request, self._timeout) from None
 
     def _call(
         self, key: bytes, request: Request, answer: Answer, attempts: int, step: int | None

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from tfgrpo.model.client import Calls
-from tfgrpo.model.endpoint import Answer, CallFailed, Endpoint, Request, Transient
+from tfgrpo.model.endpoint import Answer, CallFailed, Endpoint, Request, prompt_tokens
 from tfgrpo.model.gather import gather_all
+from tfgrpo.model.response import UnusableResponse, usage_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,24 +40,24 @@ class EmbeddingEndpoint(Endpoint):
             "encoding_format": "float",
         }
 
-    def _read(self, response: object, seconds: float) -> Answer:
+    def _read(self, response: object, request: Request, seconds: float) -> Answer:
         import numpy as np
 
         try:
             values = response["data"][0]["embedding"]  # type: ignore[index]
             vector = np.asarray(values, "<f4")
-            usage = response.get("usage") or {}  # type: ignore[attr-defined]
-            tokens = usage.get("prompt_tokens", 0)
         except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError):
-            raise Transient("the answer holds no embedding") from None
+            raise UnusableResponse("the answer holds no embedding") from None
         length = float(np.linalg.norm(vector)) if vector.ndim == 1 else 0.0
         if not (math.isfinite(length) and length > 0):
-            raise Transient("the answer's embedding is no vector")
+            raise UnusableResponse("the answer's embedding is no vector")
+        usage = usage_of(response, prompt_tokens(request), "")
         return Answer(
             content=base64.b64encode((vector / length).astype("<f4").tobytes()).decode(),
             finish_reason="stop",
-            prompt_tokens=tokens if isinstance(tokens, int) and tokens > 0 else 0,
+            prompt_tokens=usage.prompt,
             seconds=seconds,
+            estimated=usage.estimated,
         )
 
 

@@ -12,15 +12,14 @@ are answers, where it is long enough to be no word of theirs.
 from __future__ import annotations
 
 import json
-import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
+from tfgrpo.model import response as responses
+from tfgrpo.model.response import UnusableBody, UnusableResponse
 from tfgrpo.rendering.templates import Message
 from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.store.records import Json
@@ -31,8 +30,6 @@ if TYPE_CHECKING:
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 TRANSIENT = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 LIMITS = frozenset({429, 503, 529})
-FIRST_TOKENS = 20
-"""How many tokens of an answer tell how certain its beginning is (ARPO, arXiv 2507.19849)."""
 SECRET = 12
 """Characters from which on a key in an answer is the key: that of a local server may be `x`."""
 CONNECT = 20.0
@@ -50,19 +47,22 @@ class CallFailed(TfgrpoError):
 class Transient(Exception):
     """Worth another try. `after` is what the server asked to wait, in seconds.
 
-    `kind` is `limit` when the server has too much to do, `late` when the time was up, else
-    `trouble`.
+    `kind` is `limit` when the server has too much to do, `late` when the time was up, `away` when
+    nobody is there, else `trouble`. `paid` is what an answer that cannot be used has cost all the
+    same.
     """
 
     def __init__(
         self,
         message: str,
         after: float | None = None,
-        kind: Literal["limit", "late", "trouble"] = "trouble",
+        kind: Literal["limit", "late", "away", "trouble"] = "trouble",
+        paid: Answer | None = None,
     ) -> None:
         super().__init__(message)
         self.after = after
         self.kind = kind
+        self.paid = paid
 
 
 class NoTools(CallFailed):
@@ -99,7 +99,8 @@ class Answer:
     """What a model said, and what it took: tokens, and seconds from request to answer.
 
     `tool_calls` are as the API gave them; `uncertainty` is the mean entropy of the first
-    tokens in nats, where it was asked for and is known.
+    tokens in nats, where it was asked for and is known. `estimated` says that the server told no
+    usage, and tokens were counted here.
     """
 
     content: str
@@ -111,10 +112,11 @@ class Answer:
     seconds: float = 0.0
     tool_calls: Sequence[Json] = ()
     uncertainty: float | None = None
+    estimated: bool = False
 
     def journal_fields(self) -> dict[str, object]:
         """Returns the answer as the journal keeps it: later fields where they say something."""
-        later = ("tool_calls", "uncertainty")
+        later = ("tool_calls", "uncertainty", "estimated")
         fields = {name: getattr(self, name) for name in self.__slots__}
         return {name: value for name, value in fields.items() if value or name not in later}
 
@@ -162,14 +164,16 @@ class Endpoint:
                 trying.add(refused)
             except openai.APITimeoutError as error:
                 if type(error.__cause__).__name__ == "ConnectTimeout":
-                    raise Transient(
-                        f"cannot reach {self._address}: no connection in {CONNECT:g} s"
-                    ) from None
-                raise Transient(f"no answer in {self.timeout:g} s", kind="late") from None
+                    reason = f"cannot reach {self._address}: no connection in {CONNECT:g} s"
+                    raise Transient(reason, kind="away") from None
+                raise late(request, self.timeout) from None
+            except UnusableBody as error:
+                raise self._unusable(error, request) from None
             except openai.APIConnectionError as error:
-                raise Transient(
-                    self.scrub(f"cannot reach {self._address}: {_cause(error)}")
-                ) from None
+                if isinstance(error.__cause__, UnusableBody):  # some versions wrap it
+                    raise self._unusable(error.__cause__, request) from None
+                reason = self.scrub(f"cannot reach {self._address}: {_cause(error)}")
+                raise Transient(reason, kind="away") from None
             except (
                 openai.APIError,
                 ValueError,
@@ -177,16 +181,36 @@ class Endpoint:
                 AttributeError,
                 RecursionError,
             ) as error:
-                raise Transient(self.scrub(f"unreadable answer: {error}"[:300])) from None
+                arrived = getattr(error, "doc", "")  # a JSONDecodeError's
+                body = UnusableBody(f"unreadable answer: {error}"[:300], 200, b"")
+                raise self._unusable(body, request, str(arrived)) from None
         self._refused |= trying  # what was refused is left out from now on, since that helped
-        return self._read(response, time.monotonic() - started)
+        try:
+            return self._read(response, request, time.monotonic() - started)
+        except UnusableResponse as error:
+            arrived = response if isinstance(response, str) else ""
+            paid = _unusable_answer(request, response, arrived)
+            raise Transient(self.scrub(str(error)), paid=paid) from None
 
-    def _read(self, response: object, seconds: float) -> Answer:
-        answer = _answer(response, seconds)
+    def _read(self, response: object, request: Request, seconds: float) -> Answer:
+        """Returns the answer that a response holds. Raises UnusableResponse."""
+        answer = _answer(response, request, seconds)
         if self.api_key is None or len(self.api_key) < SECRET:
             return answer
         calls = json.loads(self.scrub(json.dumps(answer.tool_calls)))
-        return replace(answer, content=self.scrub(answer.content), tool_calls=tuple(calls))
+        return replace(
+            answer,
+            content=self.scrub(answer.content),
+            finish_reason=self.scrub(answer.finish_reason),
+            tool_calls=tuple(calls),
+        )
+
+    def _unusable(self, error: UnusableBody, request: Request, arrived: str = "") -> Transient:
+        """Returns what is raised for a body that cannot be read. If it was an answer's, it is
+        paid for: what arrived of it is counted."""
+        arrived = arrived or error.body.decode("utf-8", "replace")
+        paid = _unusable_answer(request, None, arrived) if error.status < 300 else None
+        return Transient(self.scrub(responses.as_text(error)), paid=paid)
 
     async def close(self) -> None:
         """Closes the connections."""
@@ -219,10 +243,15 @@ class Endpoint:
                 base_url=self.base_url,
                 max_retries=0,
                 timeout=timeout,
-                # A proxy from the environment has no way to this machine's own loopback.
-                http_client=openai.DefaultAsyncHttpxClient(trust_env=False, timeout=timeout)
-                if here
-                else None,
+                # A connection that is kept may hold what answers no request of ours: the next
+                # request on it would take that for its answer.
+                default_headers={"Connection": "close"},
+                http_client=openai.DefaultAsyncHttpxClient(
+                    # A proxy from the environment has no way to this machine's own loopback.
+                    trust_env=not here,
+                    timeout=timeout,
+                    event_hooks={"response": [responses.read_body]},
+                ),
             )
         return self._client
 
@@ -276,7 +305,8 @@ class Endpoint:
         return None
 
     def _status_error(self, error: openai.APIStatusError) -> Exception:
-        status, text = error.status_code, self.scrub(" ".join(error.message.split()))[:300]
+        status = error.status_code
+        text = self.scrub(responses.as_text(" ".join(error.message.split())))[:300]
         if status in (401, 403):
             return EndpointError(
                 f"{self._address} refused the key: {text}",
@@ -287,14 +317,16 @@ class Endpoint:
                 f"{self._address} has no model {self.model!r}: {text}",
                 hint="check --model and --base-url (it usually ends in /v1)",
             )
-        if status == 402 or (status == 429 and "quota" in text.lower()):
+        after = responses.wait_of(error.response.headers, text)
+        spent = "quota" in f"{error.code} {error.type} {text}".lower() and after is None
+        if status == 402 or (status == 429 and spent):
             return EndpointError(
                 f"{self._address} refuses to serve this account: {text}",
                 hint="check the account's credit",
             )
         if status in TRANSIENT or status >= 500:
             kind: Literal["limit", "trouble"] = "limit" if status in LIMITS else "trouble"
-            return Transient(f"{status}: {text}", _retry_after(error), kind)
+            return Transient(f"{status}: {text}", after, kind)
         return CallFailed(f"{self._address} refused the request: {status}: {text}")
 
 
@@ -303,89 +335,62 @@ def schema_instruction(schema: Json) -> str:
     return f"\n\nAnswer with JSON alone that follows this schema:\n{json.dumps(schema)}"
 
 
-def _answer(response: object, seconds: float) -> Answer:
-    choices = _field(response, "choices")
-    choice = choices[0] if isinstance(choices, list) and choices else None
-    message = _field(choice, "message")
-    if not isinstance(message, dict):
-        raise Transient("the answer holds no choices")
-    content = _field(message, "content") or _field(message, "refusal") or ""
-    if not isinstance(content, str):
-        raise Transient("the answer's content is no text")
-    usage = _field(response, "usage")
-    prompt = _field(usage, "prompt_tokens_details")
-    completion = _field(usage, "completion_tokens_details")
-    return Answer(
-        content=content.encode("utf-8", "replace").decode(),  # half a character cannot be kept
-        finish_reason=str(_field(choice, "finish_reason") or "stop"),
-        prompt_tokens=_count(usage, "prompt_tokens"),
-        cached_tokens=_count(prompt, "cached_tokens"),
-        completion_tokens=_count(usage, "completion_tokens"),
-        reasoning_tokens=_count(completion, "reasoning_tokens"),
-        seconds=seconds,
-        tool_calls=tuple(_tool_calls(_field(message, "tool_calls"))),
-        uncertainty=_uncertainty(_field(_field(choice, "logprobs"), "content")),
-    )
-
-
-def _tool_calls(calls: object) -> Iterator[Json]:
-    """Yields the calls of functions in what may be anything, without what nobody needs."""
-    for number, call in enumerate(calls if isinstance(calls, list) else ()):
-        function = _field(call, "function")
-        name, arguments = _field(function, "name"), _field(function, "arguments")
-        if isinstance(name, str):
-            text = arguments if isinstance(arguments, str) else json.dumps(arguments or {})
-            yield {
-                "id": str(_field(call, "id") or f"call_{number}"),
-                "type": "function",
-                "function": {"name": name, "arguments": text.encode("utf-8", "replace").decode()},
-            }
-
-
-def _uncertainty(tokens: object) -> float | None:
-    """Returns the mean entropy of the first tokens, over the choices that are listed for each."""
-    entropies = []
-    for token in tokens[:FIRST_TOKENS] if isinstance(tokens, list) else ():
-        alternatives = _field(token, "top_logprobs")
-        values = [_field(choice, "logprob") for choice in alternatives or ()]
-        probabilities = [math.exp(v) for v in values if isinstance(v, int | float) and v <= 0]
-        total = sum(probabilities)
-        if total > 0:
-            entropies.append(-sum(c / total * math.log(c / total) for c in probabilities if c > 0))
-    return sum(entropies) / len(entropies) if entropies else None
-
-
-def _field(source: object, name: str) -> Any:
-    """Returns a field of what may be no object at all."""
-    return source.get(name) if isinstance(source, dict) else None
-
-
-def _count(source: object, name: str) -> int:
-    value = _field(source, name)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
-
-
-def _retry_after(error: openai.APIStatusError) -> float | None:
-    """Returns what the server asks to wait, in seconds: RFC 9110 allows a number and a date."""
-    headers = error.response.headers
-    try:
-        if headers.get("retry-after-ms"):
-            return _seconds(float(headers["retry-after-ms"]) / 1000)
-        return _seconds(float(headers["retry-after"])) if headers.get("retry-after") else None
-    except ValueError:
-        pass
-    try:
-        date = parsedate_to_datetime(headers["retry-after"])
-    except (KeyError, ValueError, OverflowError):
-        return None  # it says nothing that can be read
-    date = date if date.tzinfo else date.replace(tzinfo=UTC)
-    return _seconds((date - datetime.now(UTC)).total_seconds())
-
-
-def _seconds(value: float) -> float | None:
-    return max(0.0, value) if math.isfinite(value) else None
-
-
 def _cause(error: BaseException) -> str:
     cause = error.__cause__ or error
     return str(cause) or type(cause).__name__
+
+
+def late(request: Request, seconds: float) -> Transient:
+    """Returns the error of a request without an answer in so many seconds: its prompt was read."""
+    return Transient(f"no answer in {seconds:g} s", kind="late", paid=_unusable_answer(request))
+
+
+def _answer(response: object, request: Request, seconds: float) -> Answer:
+    """Returns the answer that a response holds. Raises UnusableResponse."""
+    choices = responses.field(response, "choices")
+    choice = choices[0] if isinstance(choices, list) and choices else None
+    message = responses.field(choice, "message")
+    if not isinstance(message, dict):
+        raise UnusableResponse("the answer holds no choices")
+    try:
+        content = responses.content_of(message)
+        calls = tuple(responses.tool_calls_of(message))
+        written = content + "".join(call["function"]["arguments"] for call in calls)
+        usage = responses.usage_of(response, prompt_tokens(request), written)
+        reason = responses.field(choice, "finish_reason") or "stop"
+        return Answer(
+            content=content,
+            finish_reason=responses.as_text(reason, responses.NAME_LENGTH),
+            prompt_tokens=usage.prompt,
+            cached_tokens=usage.cached,
+            completion_tokens=usage.completion,
+            reasoning_tokens=usage.reasoning,
+            seconds=seconds,
+            tool_calls=calls,
+            uncertainty=responses.uncertainty_of(choice),
+            estimated=usage.estimated,
+        )
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:
+        raise UnusableResponse(f"unreadable answer: {error}"[:300]) from None
+
+
+def _unusable_answer(request: Request, response: object = None, arrived: str = "") -> Answer:
+    """Returns what a request has cost whose answer cannot be used, as an answer without content."""
+    usage = responses.usage_of(response, prompt_tokens(request), arrived)
+    return Answer(
+        "",
+        "unusable",
+        usage.prompt,
+        usage.cached,
+        usage.completion,
+        usage.reasoning,
+        estimated=usage.estimated,
+    )
+
+
+def prompt_tokens(request: Request) -> int:
+    """Returns about how many tokens a request's prompt has, for a server that does not say."""
+    text = sum(responses.count_tokens(content) + 4 for _, content in request.messages)
+    parts = (*request.turns, *request.tools)
+    text += sum(responses.count_tokens(json.dumps(part)) + 4 for part in parts)
+    return text + (responses.count_tokens(json.dumps(request.schema)) if request.schema else 0)

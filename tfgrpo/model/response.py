@@ -1,0 +1,209 @@
+"""What an endpoint's responses say: an answer and what it took, or how long to wait.
+
+A response may be anything. What of it is kept can be written as UTF-8 and added up; what is
+missing and can be counted here (tokens) is counted and marked so; the rest is worth another try.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from tfgrpo.model import tokens
+from tfgrpo.store.records import Json
+
+MOST_BYTES = 64 << 20
+"""Bytes of a body that are read: a long answer with its logprobs has a tenth of it."""
+MOST_TOKENS = 1_000_000_000
+"""A count of tokens beyond this is none: sums of it would fit no column."""
+NAME_LENGTH = 256
+"""Characters of a name (a reason, an id, a function) that are kept."""
+COUNTED = 1_000_000
+"""Characters of a text whose tokens are counted one by one; the rest is taken to be alike."""
+FIRST_TOKENS = 20
+"""How many tokens of an answer tell how certain its beginning is (ARPO, arXiv 2507.19849)."""
+WAIT = re.compile(
+    r"(?:retry|try again) (?:in|after):? *"
+    r"((?:\d+(?:\.\d+)? *(?:ms|h|m|s)[a-z]*[, ]*)+|\d+(?:\.\d+)?)",
+    re.IGNORECASE,
+)
+SPAN = re.compile(r"(\d+(?:\.\d+)?) *(ms|h|m|s|)", re.IGNORECASE)
+UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
+
+
+class UnusableResponse(Exception):
+    """A response that holds no answer; the text says why."""
+
+
+class UnusableBody(UnusableResponse):
+    """A body that could not be read to its end: `body` is what arrived."""
+
+    def __init__(self, message: str, status: int, body: bytes) -> None:
+        super().__init__(message)
+        self.status = status
+        self.body = body
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """The tokens of one request; `estimated` where they are counted here, not by the server."""
+
+    prompt: int = 0
+    cached: int = 0
+    completion: int = 0
+    reasoning: int = 0
+    estimated: bool = False
+
+
+async def read_body(response: Any) -> None:
+    """Reads an HTTP response of the client's library to its end, or to `MOST_BYTES`.
+
+    To be hooked in before the client reads. Raises UnusableBody; a timeout is let through.
+    """
+    body = bytearray()
+    try:
+        async for chunk in response.aiter_bytes():
+            body += chunk
+            if len(body) > MOST_BYTES:
+                break
+    except Exception as error:  # the library's own, of whichever version it is
+        if "Timeout" in type(error).__name__:
+            raise
+        reason = f"the answer broke off: {error or type(error).__name__}"
+        raise UnusableBody(reason, response.status_code, bytes(body)) from None
+    if len(body) > MOST_BYTES:
+        await response.aclose()
+        reason = f"an answer of more than {MOST_BYTES >> 20} MB"
+        raise UnusableBody(reason, response.status_code, b"")
+    response._content = bytes(body)  # as the library's own `aread` leaves it
+
+
+def as_text(value: object, length: int | None = None) -> str:
+    """Returns a value as text that can be kept: half a character becomes a question mark."""
+    return str(value)[:length].encode("utf-8", "replace").decode()
+
+
+def content_of(message: Mapping[str, Any]) -> str:
+    """Returns a message's text, whether it is one or a list of parts.
+
+    Raises UnusableResponse where it is neither.
+    """
+    content = message.get("content") or message.get("refusal") or ""
+    if isinstance(content, str):
+        return as_text(content)
+    if not isinstance(content, list):
+        raise UnusableResponse("the answer's content is no text")
+    return as_text("".join(map(_part, content)))
+
+
+def _part(part: object) -> str:
+    """Returns the text of a part; one that holds none (thinking, an image) has none."""
+    if isinstance(part, str):
+        return part
+    if not isinstance(part, dict):
+        raise UnusableResponse("the answer's content holds what is no part")
+    text = part.get("text") or part.get("refusal") or ""
+    if isinstance(text, dict):  # as assistants' APIs have it
+        text = text.get("value") or ""
+    return text if isinstance(text, str) else ""
+
+
+def tool_calls_of(message: Mapping[str, Any]) -> Iterator[Json]:
+    """Yields the calls of functions in a message, without what nobody needs."""
+    calls = message.get("tool_calls")
+    for number, call in enumerate(calls if isinstance(calls, list) else ()):
+        function = field(call, "function")
+        name, arguments = field(function, "name"), field(function, "arguments")
+        if isinstance(name, str):
+            text = arguments if isinstance(arguments, str) else json.dumps(arguments or {})
+            yield {
+                "id": as_text(field(call, "id") or f"call_{number}", NAME_LENGTH),
+                "type": "function",
+                "function": {"name": as_text(name, NAME_LENGTH), "arguments": as_text(text)},
+            }
+
+
+def usage_of(response: object, prompt: int, answer: str) -> Tokens:
+    """Returns the tokens that a response says it took.
+
+    Where it says none, or more than there can be, `prompt` is taken for the prompt's, and the
+    answer's are counted.
+    """
+    usage = field(response, "usage")
+    told = _count(usage, "prompt_tokens"), _count(usage, "completion_tokens")
+    missing = not told[0] or (not told[1] and bool(answer))
+    prompts, completion = told[0] or prompt, told[1] or count_tokens(answer)
+    cached = _count(field(usage, "prompt_tokens_details"), "cached_tokens")
+    reasoning = _count(field(usage, "completion_tokens_details"), "reasoning_tokens")
+    return Tokens(prompts, min(cached, prompts), completion, reasoning, missing)
+
+
+def count_tokens(text: str) -> int:
+    """Returns about how many tokens a text has, however long it is."""
+    if len(text) <= COUNTED:
+        return tokens.count(text)
+    return round(tokens.count(text[:COUNTED]) * len(text) / COUNTED)
+
+
+def uncertainty_of(choice: object) -> float | None:
+    """Returns the mean entropy of the first tokens, over the choices that are listed for each."""
+    listed = field(field(choice, "logprobs"), "content")
+    entropies = []
+    for token in listed[:FIRST_TOKENS] if isinstance(listed, list) else ():
+        alternatives = field(token, "top_logprobs")
+        found = alternatives if isinstance(alternatives, list) else ()
+        values = [field(one, "logprob") for one in found]
+        chances = [math.exp(v) for v in values if isinstance(v, int | float) and v <= 0]
+        total = sum(chances)
+        if total > 0:
+            entropies.append(-sum(c / total * math.log(c / total) for c in chances if c > 0))
+    return sum(entropies) / len(entropies) if entropies else None
+
+
+def field(source: object, name: str) -> Any:
+    """Returns a field of what may be no object at all."""
+    return source.get(name) if isinstance(source, dict) else None
+
+
+def _count(source: object, name: str) -> int:
+    value = field(source, name)
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return value if whole and 0 < value <= MOST_TOKENS else 0
+
+
+def wait_of(headers: Mapping[str, str], text: str) -> float | None:
+    """Returns what the server asks to wait, in seconds, or None.
+
+    RFC 9110 allows a number and a date; where there is no header, the error's text may say it.
+    """
+    try:
+        if headers.get("retry-after-ms"):
+            return _seconds(float(headers["retry-after-ms"]) / 1000)
+        if headers.get("retry-after"):
+            return _seconds(float(headers["retry-after"]))
+    except ValueError:
+        return _until(headers.get("retry-after") or "")
+    match = WAIT.search(text)
+    if match is None:
+        return None
+    spans = SPAN.findall(match[1])
+    return _seconds(sum(float(number) * UNITS[unit.lower()] for number, unit in spans))
+
+
+def _until(date: str) -> float | None:
+    try:
+        at = parsedate_to_datetime(date)
+    except (ValueError, OverflowError):
+        return None  # it says nothing that can be read
+    at = at if at.tzinfo else at.replace(tzinfo=UTC)
+    return _seconds((at - datetime.now(UTC)).total_seconds())
+
+
+def _seconds(value: float) -> float | None:
+    return max(0.0, value) if math.isfinite(value) else None
