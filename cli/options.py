@@ -158,7 +158,7 @@ def tell_sandbox(settings: Settings) -> None:
         from tfgrpo.tools.sandbox import strength
 
         found = strength(settings.tools.sandbox)
-        if found != "bubblewrap":
+        if found.level != "bubblewrap":
             warn([f"Python runs in {found}, not in bubblewrap; --sandbox require refuses that"])
 
 

@@ -18,7 +18,7 @@ from conftest import ROOT, Cli, alive, bubblewrap_starts, environment
 
 from tfgrpo.tools import python, sandbox
 from tfgrpo.tools.python import Python
-from tfgrpo.tools.sandbox import Sandbox, SandboxError
+from tfgrpo.tools.sandbox import PythonLimits, Sandbox, SandboxError
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox is Linux's")
 with_bubblewrap = pytest.mark.skipif(
@@ -36,7 +36,8 @@ BROKEN = {
 }
 SCRIPT = """
 import asyncio, sys
-from tfgrpo.tools.python import PythonLimits, Python
+from tfgrpo.tools.python import Python
+from tfgrpo.tools.sandbox import PythonLimits
 
 async def session():
     python = Python(limits=PythonLimits(seconds=60))
@@ -85,7 +86,7 @@ def answer(sandbox: Sandbox, code: str = "1 + 1") -> str:
 
 
 def test_without_bubblewrap_code_is_confined_and_require_refuses(found: Path) -> None:
-    assert sandbox.strength("auto") == "a confined subprocess"
+    assert sandbox.strength("auto").level == "kernel walls"
     assert answer("auto") == "2"
     with pytest.raises(SandboxError, match="needs bubblewrap, which does not work here") as refusal:
         answer("require")
@@ -98,7 +99,7 @@ def test_a_bubblewrap_that_does_not_work_is_none(
 ) -> None:
     monkeypatch.setattr(sandbox, "PROBE_SECONDS", 1.0)
     program = fake(found, body)
-    assert sandbox.strength("auto") == "a confined subprocess"
+    assert sandbox.strength("auto").level == "kernel walls"
     assert answer("auto") == "2"
     for asked in (lambda: sandbox.strength("require"), lambda: answer("require")):
         with pytest.raises(
@@ -113,14 +114,14 @@ def test_a_file_named_bwrap_that_is_no_program_is_none(found: Path) -> None:
     program = found / "bwrap"
     program.write_bytes(b"\x7fELF")
     program.chmod(0o755)
-    assert sandbox.strength("auto") == "a confined subprocess"
+    assert sandbox.strength("auto").level == "kernel walls"
 
 
 def test_a_sandbox_that_stops_working_later_is_an_error_of_one_line(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(python, "START_SECONDS", 0.5)
-    for body, told in (("exec sleep 60", "it said nothing"), ("echo no space left", "no space")):
+    for body, told in (("exec sleep 60", "it printed nothing"), ("echo no space left", "no space")):
         monkeypatch.setattr(sandbox, "bubblewrap", lambda body=body: (str(fake(tmp_path, body)),))
         with pytest.raises(SandboxError, match=f"the sandbox did not start: {told}"):
             answer("auto")
@@ -146,7 +147,8 @@ def test_what_is_required_and_missing_is_refused_before_anything_is_paid_for(
 @with_bubblewrap
 def test_bubblewrap_is_used_where_it_works() -> None:
     sandbox.bubblewrap.cache_clear()
-    assert sandbox.strength("auto") == sandbox.strength("require") == "bubblewrap"
+    assert sandbox.strength("auto") == sandbox.strength("require")
+    assert sandbox.strength("auto").level == "bubblewrap"
     seen = answer("require", "import os; os.getpid() < 10, os.uname().nodename")
     assert seen == "(True, 'sandbox')"
 
@@ -222,7 +224,7 @@ def test_bubblewrap_alone_is_a_wall_too(code: str, tmp_path: Path) -> None:
 
 def alone(scratch: Path, program: str) -> subprocess.CompletedProcess[str]:
     """Runs Python in bubblewrap as the tool does, but for the confinement of its own."""
-    whole = sandbox.command("require", scratch, memory=1 << 30, file_size=1 << 20)
+    whole = sandbox.command("require", scratch, PythonLimits(file_size=1 << 20), proc=-1)
     inner = [sys.executable, "-I", "-c", program]
     return subprocess.run(
         [*whole[: whole.index("--") + 1], *inner],

@@ -17,7 +17,8 @@ import pytest
 from conftest import alive
 
 from tfgrpo.tools import confine, sandbox
-from tfgrpo.tools.python import LOST, Python, PythonLimits
+from tfgrpo.tools.python import LOST, Python
+from tfgrpo.tools.sandbox import PythonLimits
 from tfgrpo.tools.tool import Result
 
 pytestmark = [
@@ -172,13 +173,6 @@ def test_endless_output_is_cut_and_ends_the_session() -> None:
 
 def test_long_output_within_reason_is_cut_to_the_limit() -> None:
     assert len(run("print('y' * 8000)")[0].text) == SHORT.output
-
-
-def test_endless_files_end_the_session() -> None:
-    code = "n = 0\nwhile True:\n    open(f'f{n}', 'wb').write(b'x' * (4 << 20)); n += 1"
-    flood = run(code)[0]
-    assert flood.failed
-    assert "MiB of files" in flood.text
 
 
 def test_one_huge_file_cannot_be_written() -> None:
@@ -364,16 +358,6 @@ def test_nothing_survives_the_timeout(
 )
 def test_neither_can_it_outlive_its_parent_nor_have_the_kernel_signal_others(code: str) -> None:
     refused(code)
-
-
-def test_every_system_call_that_is_denied_is_refused_whatever_its_arguments() -> None:
-    numbers = {name: pair[confine.column()] for name, pair in confine.DENIED.items()}
-    code = (
-        "import ctypes\nlibc = ctypes.CDLL(None, use_errno=True)\n"
-        f"[name for name, number in {numbers}.items() if number is not None\n"
-        " if libc.syscall(number, -1, -1, -1, -1, -1) != -1 or ctypes.get_errno() != 1]"
-    )
-    assert run(code)[0].text == "[]"
 
 
 def test_no_capability_is_left_not_even_in_a_namespace_of_its_own() -> None:

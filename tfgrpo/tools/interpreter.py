@@ -1,9 +1,10 @@
-"""The interpreter inside the sandbox: reads code, runs it, tells what came of it.
+"""The interpreter inside the sandbox: reads code, runs it, answers with what came of it.
 
-Runs as a program of its own (`python -I interpreter.py SCRATCH MEMORY FILE_SIZE REQUIRED`) with
-the standard library alone. It confines itself first, says on its first line what it could not,
-and then answers each line `{"code", "mark"}` with whatever the code printed, followed by the mark
-and `{"value", "error"}` on one line. The mark is the caller's secret of that call.
+Runs as a program of its own (`python -I interpreter.py PLAN required|optional`) with the standard
+library alone; PLAN is a `confine.Plan` as JSON. It confines itself first, writes on its first line
+what it could not, and then answers each line `{"code", "mark"}` with whatever the code printed,
+followed by the mark and `{"value", "error"}` on one line. The mark is new in every call. It keeps
+the answer apart from the output; it is no proof, because the code could read it here.
 """
 
 import ast
@@ -17,17 +18,16 @@ from typing import Any
 CODE = "<code>"
 
 
-def main(scratch: str, memory: str, file_size: str, required: str) -> None:
+def main(plan: str, required: str) -> None:
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     confine: Any = importlib.import_module("confine")
     del sys.path[0]
-    os.chdir(scratch)
+    wanted = confine.Plan(**json.loads(plan))
+    os.chdir(wanted.scratch)
     os.dup2(1, 2)
-    missing = confine.confine(
-        scratch, confine.python_files(), memory=int(memory), file_size=int(file_size)
-    )
-    print(json.dumps({"missing": missing}), flush=True)
-    if missing and required == "required":
+    done = confine.confine(wanted, confine.python_files())
+    print(json.dumps({"missing": done.missing, "lacks": done.lacks}), flush=True)
+    if done.missing and required == "required":
         sys.exit(3)
     commands = os.fdopen(os.dup(0), encoding="utf-8")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # input() finds nothing, and no commands

@@ -12,16 +12,22 @@ import asyncio
 import json
 import os
 import secrets
-import shutil
 import signal
-import tempfile
-from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from tfgrpo.store.canonical import digest
-from tfgrpo.tools.sandbox import ENVIRONMENT, Sandbox, SandboxError, command
+from tfgrpo.tools.sandbox import (
+    ENVIRONMENT,
+    PythonLimits,
+    Sandbox,
+    SandboxError,
+    command,
+    open_proc,
+    read_confinement,
+    refuse_holes,
+)
+from tfgrpo.tools.scratch import excess, make_scratch, remove_scratch
 from tfgrpo.tools.tool import Arguments, Result, ToolSpec, text_argument
 
 SPEC = ToolSpec(
@@ -38,17 +44,7 @@ SPEC = ToolSpec(
 WATCH_SECONDS = 0.2
 START_SECONDS = 30.0
 END_SECONDS = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class PythonLimits:
-    """What one session may take: seconds a call, and bytes of memory, output and files."""
-
-    seconds: float = 10.0
-    memory: int = 1 << 30
-    output: int = 16_000
-    file_size: int = 16 << 20
-    files: int = 64 << 20
+LONGEST_LINE = 200_000
 
 
 class Python:
@@ -59,6 +55,7 @@ class Python:
         self._sandbox: Sandbox = sandbox
         self._process: asyncio.subprocess.Process | None = None
         self._scratch: Path | None = None
+        self._counted = False
         self._history: list[str] = []
         self._pending = 0
         self._lock = asyncio.Lock()
@@ -102,8 +99,8 @@ class Python:
         """Ends the interpreter and removes its folder."""
         await self._end()
         if self._scratch is not None:
-            shutil.rmtree(self._scratch, ignore_errors=True)
-            self._scratch = None
+            folder, self._scratch = self._scratch, None
+            await asyncio.to_thread(remove_scratch, folder)
 
     async def _run(self, code: str) -> Result:
         process = await self._ensure_started()
@@ -115,73 +112,89 @@ class Python:
         try:
             process.stdin.write(json.dumps({"code": code, "mark": mark}).encode() + b"\n")
             async with asyncio.timeout(self.limits.seconds):
-                printed, outcome = await _read_outcome(process.stdout, mark, self.limits.output)
+                printed, line = await _read_answer(process.stdout, mark, self.limits.output)
         except TimeoutError:
             return await self._end_lost(f"no end after {self.limits.seconds:g} s")
         except _OutputTooLong:
             return await self._end_lost(f"more than {self.limits.output} characters of output")
         except (EOFError, OSError, ValueError):
-            full = watch.done() and not watch.cancelled()
-            too_many = f"more than {self.limits.files >> 20} MiB of files"
-            return await self._end_lost(too_many if full else "the interpreter was killed")
+            over = watch.result() if watch.done() and not watch.cancelled() else None
+            return await self._end_lost(over or "the interpreter was killed")
         finally:
             watch.cancel()
         self._signal(signal.SIGSTOP)  # threads left behind get no time between calls
-        parts = [part for part in (printed, outcome["value"], outcome["error"]) if part]
-        text = "\n".join(part.strip("\n") for part in parts)[: self.limits.output]
-        return Result(text or "(no output)", failed=outcome["error"] is not None)
+        try:
+            value, error = parse_outcome(line)
+        except ValueError as wrong:
+            return await self._end_lost(str(wrong))
+        over = await self._excess()
+        if over is not None:
+            return await self._end_lost(over)
+        text = "\n".join(part.strip("\n") for part in (printed, value, error) if part)
+        # Half a character is none, and can be kept nowhere:
+        text = text[: self.limits.output].encode("utf-8", "replace").decode()
+        return Result(text or "(no output)", failed=error is not None)
 
     async def _ensure_started(self) -> asyncio.subprocess.Process:
         if self._process is not None:
             return self._process
         if self._scratch is None:
-            self._scratch = Path(tempfile.mkdtemp(prefix="tfgrpo-python-"))
-        limits = self.limits
-        process = self._process = await asyncio.create_subprocess_exec(
-            *command(
-                self._sandbox, self._scratch, memory=limits.memory, file_size=limits.file_size
-            ),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            cwd=self._scratch,
-            env=ENVIRONMENT,
-            start_new_session=True,
-            limit=1 << 20,
-        )
-        assert process.stdout is not None
+            self._scratch = await asyncio.to_thread(make_scratch)
         first = b""
         try:
+            with open_proc() as inherited:
+                proc = inherited[0] if inherited else -1
+                process = self._process = await asyncio.create_subprocess_exec(
+                    *command(self._sandbox, self._scratch, self.limits, proc),
+                    stdin=asyncio.subprocess.PIPE,
+                    stdout=asyncio.subprocess.PIPE,
+                    stderr=asyncio.subprocess.STDOUT,
+                    cwd=self._scratch,
+                    env=ENVIRONMENT,
+                    pass_fds=inherited,
+                    start_new_session=True,
+                    limit=1 << 20,
+                )
+            assert process.stdout is not None
             async with asyncio.timeout(START_SECONDS):
                 first = await process.stdout.readline()
-            missing: Sequence[str] = json.loads(first)["missing"]
-        except (TimeoutError, ValueError, KeyError, TypeError):
+            confinement = read_confinement(first)
+        except (TimeoutError, ValueError, OSError) as error:
             await self._end()
-            output = first.decode("utf-8", "replace").strip()[:200] or "it said nothing"
-            raise SandboxError(f"the sandbox did not start: {output}") from None
-        if missing and self._sandbox != "off":
-            await self._end()
+            printed = first.decode("utf-8", "replace").strip()[:200]
+            why = printed or (str(error) if isinstance(error, OSError) else "")
             raise SandboxError(
-                f"code cannot be confined on this system: no hold on {', '.join(missing)}",
-                hint="run where Linux has Landlock and seccomp, or with --sandbox off at your own "
-                "risk",
-            )
+                f"the sandbox did not start: {why or 'it printed nothing'}"
+            ) from None
+        try:
+            refuse_holes(confinement, self._sandbox)
+        except SandboxError:
+            await self._end()
+            raise
+        self._counted = not confinement.bounded
         return process
 
-    async def _watch(self) -> None:
-        """Ends the session when its files outgrow their limit; returns only then."""
+    async def _watch(self) -> str:
+        """Ends the session when its files outgrow their limits; returns by what, and only then."""
         while True:
             await asyncio.sleep(WATCH_SECONDS)
-            if self._scratch is not None and _too_large(self._scratch, self.limits.files):
+            over = await self._excess()
+            if over is not None:
                 self._signal(signal.SIGKILL)
-                return
+                return over
+
+    async def _excess(self) -> str | None:
+        """Returns by what the files are over their limits, where the kernel does not bound them."""
+        process, folder, limits = self._process, self._scratch, self.limits
+        if not self._counted or process is None or folder is None:
+            return None
+        return await asyncio.to_thread(
+            excess, folder, process.pid, size=limits.files, entries=limits.entries
+        )
 
     async def _end_lost(self, why: str) -> Result:
-        await self._end()
+        await self.close()
         self._history, self._pending = [], 0
-        if self._scratch is not None:
-            shutil.rmtree(self._scratch, ignore_errors=True)
-            self._scratch = None
         return Result(f"{why}{LOST}", failed=True)
 
     def _signal(self, number: signal.Signals) -> None:
@@ -211,10 +224,8 @@ class _OutputTooLong(Exception):
     """More output than is allowed."""
 
 
-async def _read_outcome(
-    stream: asyncio.StreamReader, mark: str, limit: int
-) -> tuple[str, dict[str, str | None]]:
-    """Returns what was printed before the mark, and the outcome after it."""
+async def _read_answer(stream: asyncio.StreamReader, mark: str, limit: int) -> tuple[str, bytes]:
+    """Returns what was printed before the mark, and the line after it."""
     end, read = f"\n{mark}".encode(), b""
     while end not in read:
         chunk = await stream.read(65536)
@@ -223,24 +234,25 @@ async def _read_outcome(
         read += chunk
         if len(read) > 4 * limit + len(end) and end not in read:
             raise _OutputTooLong
-    printed, _, rest = read.partition(end)
-    while not rest.endswith(b"\n"):
+    printed, _, line = read.partition(end)
+    while b"\n" not in line:
         chunk = await stream.read(65536)
-        if not chunk or len(rest) > 200_000:
+        if not chunk or len(line) > LONGEST_LINE:
             raise EOFError
-        rest += chunk
-    outcome = json.loads(rest)
-    return printed.decode("utf-8", "replace"), {key: outcome[key] for key in ("value", "error")}
+        line += chunk
+    return printed.decode("utf-8", "replace"), line.partition(b"\n")[0]
 
 
-def _too_large(folder: Path, limit: int) -> bool:
-    """Returns whether a folder holds more than `limit` bytes, or files without end."""
-    total, count = 0, 0
-    for root, _, files in os.walk(folder):
-        for name in files:
-            with suppress(OSError):
-                total += os.lstat(os.path.join(root, name)).st_blocks * 512
-            count += 1
-            if total > limit or count > 10_000:
-                return True
-    return False
+def parse_outcome(line: bytes) -> tuple[str | None, str | None]:
+    """Reads the value and the error in an interpreter's line. Raises ValueError.
+
+    The line is whatever the code that ran wanted it to be.
+    """
+    try:
+        outcome = json.loads(line)
+        value, error = outcome["value"], outcome["error"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise ValueError("the interpreter gave no answer that can be read") from None
+    if not all(part is None or isinstance(part, str) for part in (value, error)):
+        raise ValueError("the interpreter gave no answer that can be read")
+    return value, error

@@ -1,10 +1,10 @@
-"""Where untrusted Python runs: in bubblewrap where that works, else in a confined subprocess.
+"""Where untrusted Python runs: in bubblewrap where that works, else behind the kernel's walls.
 
 Either way the interpreter confines itself first (`confine.py`), so bubblewrap is a second wall:
 process, mount and network namespaces of its own, in which no more is seen than the inner wall
-leaves to read. Without it the one wall is Landlock, seccomp
-and resource limits, and where a system has not even these (macOS, an old kernel), nothing runs
-unless it is asked for by name.
+leaves to read. Without it there is the inner wall alone: Landlock, seccomp, resource limits, and
+namespaces where a process may have its own. Where a system has not even these (macOS, an old
+kernel), nothing runs unless it is asked for by name.
 
 The environment is empty but for a few words that hold libraries to one thread, the folder is
 a scratch one, and the process leads a group of its own, which is killed whole.
@@ -12,25 +12,29 @@ a scratch one, and the process leads a group of its own, which is killed whole.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from threading import Timer
 from typing import Literal, TypeAlias, get_args
 
+from tfgrpo.tools.scratch import make_scratch, remove_scratch
 from tfgrpo.tools.tool import ToolError
 
 Sandbox: TypeAlias = Literal["auto", "require", "off"]
-"""auto: bubblewrap, else a confined subprocess. require: bubblewrap or nothing. off: limits alone
-will do."""
+"""auto: bubblewrap, else the kernel's walls. require: bubblewrap or nothing. off: whatever there
+is."""
 SANDBOXES: tuple[Sandbox, ...] = get_args(Sandbox)
+Level: TypeAlias = Literal["bubblewrap", "kernel walls", "none"]
 
 INTERPRETER = Path(__file__).with_name("interpreter.py")
 ENVIRONMENT = {
@@ -42,41 +46,144 @@ ENVIRONMENT = {
 PROBE = "import os, sys; print('sandbox', os.getpid() < 10, os.path.exists(sys.argv[1]))"
 SEEN = b"sandbox True False\n"
 PROBE_SECONDS = 10.0
+ROOTLESS = 1000
+"""Who root is inside bubblewrap: no kernel lets root make a user namespace within one."""
 
 
 class SandboxError(ToolError):
     """Code cannot be run as safely as was asked for."""
 
 
-def command(sandbox: Sandbox, scratch: Path, *, memory: int, file_size: int) -> list[str]:
+@dataclass(frozen=True, slots=True)
+class PythonLimits:
+    """What one session may take.
+
+    Seconds a call; bytes of memory, of output, of one file and of all files; and how many files
+    and folders.
+    """
+
+    seconds: float = 10.0
+    memory: int = 1 << 30
+    output: int = 16_000
+    file_size: int = 16 << 20
+    files: int = 64 << 20
+    entries: int = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Confinement:
+    """What a sandbox says of itself as it starts: `missing` is a hole, `lacks` is not."""
+
+    missing: tuple[str, ...]
+    lacks: tuple[str, ...]
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the scratch folder is a file system that cannot outgrow its limits."""
+        return not any(line.startswith("a bounded file system") for line in self.lacks)
+
+
+@dataclass(frozen=True, slots=True)
+class Strength:
+    """What code runs in, and what this system lacks of it, in words."""
+
+    level: Level
+    lacks: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        lacking = f" without {'; without '.join(self.lacks)}" if self.lacks else ""
+        return f"{'no sandbox' if self.level == 'none' else self.level}{lacking}"
+
+
+def command(sandbox: Sandbox, scratch: Path, limits: PythonLimits, proc: int) -> list[str]:
     """Returns the command that starts an interpreter in a sandbox.
 
-    `memory` and `file_size` are in bytes. Raises SandboxError when bubblewrap is required and
-    does not work here.
+    `proc` is a descriptor of /proc that it inherits (`open_proc`). Raises SandboxError when
+    bubblewrap is required and does not work here.
     """
     scratch = scratch.resolve()
-    required = "optional" if sandbox == "off" else "required"
-    inner = [sys.executable, "-I", str(INTERPRETER), str(scratch)]
-    inner += [str(memory), str(file_size), required]
     wrapper = _wrapper(sandbox)
+    paths, links = _shown()
+    plan = {
+        "scratch": str(scratch),
+        "memory": limits.memory,
+        "file_size": limits.file_size,
+        "files": limits.files,
+        "entries": limits.entries,
+        "proc": proc,
+        "shown": paths if wrapper is None else [],
+        "links": links if wrapper is None else {},
+    }
+    inner = [sys.executable, "-I", str(INTERPRETER), json.dumps(plan)]
+    inner.append("optional" if sandbox == "off" else "required")
     return inner if wrapper is None else [*wrapper, *_mounts(scratch), "--", *inner]
 
 
-def strength(sandbox: Sandbox) -> str:
-    """Returns in a few words what code will run in. Raises SandboxError as `command` does."""
-    if _wrapper(sandbox) is not None:
-        return "bubblewrap"
-    return "a subprocess with limits alone" if sandbox == "off" else "a confined subprocess"
+@contextmanager
+def open_proc() -> Iterator[tuple[int, ...]]:
+    """Yields a descriptor of /proc for a sandbox to write its own entries by; none without one."""
+    try:
+        handle = os.open("/proc", os.O_RDONLY)
+    except OSError:
+        yield ()
+        return
+    try:
+        yield (handle,)
+    finally:
+        os.close(handle)
+
+
+def read_confinement(line: bytes) -> Confinement:
+    """Reads the first line of an interpreter. Raises ValueError when it is none."""
+    try:
+        first = json.loads(line)
+        missing, lacks = tuple(first["missing"]), tuple(first["lacks"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise ValueError("not the first line of an interpreter") from None
+    if not all(isinstance(word, str) for word in (*missing, *lacks)):
+        raise ValueError("not the first line of an interpreter")
+    return Confinement(missing, lacks)
+
+
+def refuse_holes(confinement: Confinement, sandbox: Sandbox) -> None:
+    """Raises SandboxError for a wall with a hole in it, unless that was asked for."""
+    if confinement.missing and sandbox != "off":
+        raise SandboxError(
+            "code cannot be confined on this system: no hold on " + ", ".join(confinement.missing),
+            hint="run where Linux has Landlock and seccomp, or with --sandbox off at your own risk",
+        )
+
+
+def strength(sandbox: Sandbox) -> Strength:
+    """Starts an interpreter that runs nothing, and returns what held it.
+
+    Raises SandboxError as `command` does, and where code would be refused.
+    """
+    scratch = make_scratch()
+    try:
+        with open_proc() as inherited:
+            proc = inherited[0] if inherited else -1
+            start = command(sandbox, scratch, PythonLimits(), proc)
+            confinement = read_confinement(_first_line(start, inherited))
+    except (OSError, ValueError):
+        confinement = Confinement(("a start",), ())
+    finally:
+        remove_scratch(scratch)
+    refuse_holes(confinement, sandbox)
+    wrapped = _wrapper(sandbox) is not None
+    if confinement.missing and not wrapped:
+        return Strength("none", confinement.missing)
+    return Strength("bubblewrap" if wrapped else "kernel walls", confinement.lacks)
 
 
 def _wrapper(sandbox: Sandbox) -> tuple[str, ...] | None:
     wrapper = bubblewrap()
     if wrapper is None and sandbox == "require":
-        found = shutil.which("bwrap")
+        program = shutil.which("bwrap")
         raise SandboxError(
             "--sandbox require needs bubblewrap, which does not work here",
-            hint=(f"fix {found}, which does not start," if found else "install `bwrap`,")
-            + " or use --sandbox auto for a confined subprocess",
+            hint=(f"fix {program}, which does not start," if program else "install `bwrap`,")
+            + " or use --sandbox auto for the kernel's walls alone",
         )
     return wrapper
 
@@ -94,62 +201,87 @@ def bubblewrap() -> tuple[str, ...] | None:
     # No --new-session: that would leave the process group that is stopped and killed whole.
     start = [path, "--unshare-all", "--die-with-parent", "--hostname", "sandbox"]
     start += ["--cap-drop", "ALL", "--clearenv"]
+    if not os.getuid():
+        start += ["--unshare-user", "--uid", str(ROOTLESS), "--gid", str(ROOTLESS)]
     for name, value in ENVIRONMENT.items():
         start += ["--setenv", name, value]
     with tempfile.NamedTemporaryFile() as outside:
         inner = [sys.executable, "-I", "-c", PROBE, outside.name]
         try:
-            said = _said([*start, *_mounts(None), "--", *inner])
+            printed = _printed([*start, *_mounts(None), "--", *inner])
         except OSError:
             return None
-    return tuple(start) if said == SEEN else None
+    return tuple(start) if printed == SEEN else None
 
 
-def _said(command: list[str]) -> bytes:
+def _printed(command: list[str]) -> bytes:
     """Returns the beginning of what a command prints, in its time. Raises OSError."""
+    with _started(command, ()) as process:
+        assert process.stdout is not None
+        return process.stdout.read(len(SEEN) + 1)
+
+
+def _first_line(command: list[str], inherited: tuple[int, ...]) -> bytes:
+    """Returns the first line that a command prints, in its time. Raises OSError."""
+    with _started(command, inherited) as process:
+        assert process.stdout is not None
+        return process.stdout.readline(1 << 16)
+
+
+@contextmanager
+def _started(command: list[str], inherited: tuple[int, ...]) -> Iterator[subprocess.Popen[bytes]]:
+    """Runs a command with nothing to read, and kills it, and all it started, at the end."""
     with subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         env=ENVIRONMENT,
+        pass_fds=inherited,
         start_new_session=True,
     ) as process:
-        assert process.stdout is not None
         late = Timer(PROBE_SECONDS, os.killpg, (process.pid, signal.SIGKILL))
         late.start()
-        said = process.stdout.read(len(SEEN) + 1)
-        late.cancel()
-        late.join()
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-    return said
+        try:
+            yield process
+        finally:
+            late.cancel()
+            late.join()
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 def _mounts(scratch: Path | None) -> list[str]:
-    """Returns bubblewrap's arguments for what is seen inside, beside a root that is read-only.
+    """Returns bubblewrap's arguments for what is seen inside, beside a root that is read-only."""
+    from tfgrpo.tools.confine import DEVICES
 
-    That is what the inner wall leaves to read, what it takes to start Python, and the scratch
-    folder: everything under its real path, with the symbolic links that lead there.
+    paths, links = _shown()
+    arguments: list[str] = []
+    for path in paths:
+        arguments += ["--dev-bind" if path in DEVICES else "--ro-bind", path, path]
+    for link, target in links.items():
+        arguments += ["--symlink", target, link]
+    if scratch is not None:
+        arguments += ["--bind", str(scratch), str(scratch)]
+    return [*arguments, "--remount-ro", "/"]
+
+
+def _shown() -> tuple[list[str], dict[str, str]]:
+    """Returns what a root is made of: real paths, and the symbolic links that lead there.
+
+    That is what the inner wall leaves to read, and what it takes to start Python.
     """
-    from tfgrpo.tools.confine import DEVICES, python_files
+    from tfgrpo.tools.confine import python_files
 
     config = os.path.join(sys.prefix, "pyvenv.cfg")
     wanted = [sys.executable, config, str(INTERPRETER.parent), "/etc/alternatives"]
     followed = [_followed(path) for path in (*wanted, *python_files()) if os.path.exists(path)]
     links = {link: target for _, passed in followed for link, target in passed.items()}
-    mounted: list[str] = []
-    arguments: list[str] = []
+    paths: list[str] = []
     for path in sorted(real for real, _ in followed):
-        if not _inside(path, mounted):
-            mounted.append(path)
-            arguments += ["--dev-bind" if path in DEVICES else "--ro-bind", path, path]
-    for link, target in sorted(links.items()):
-        if not _inside(link, mounted):
-            arguments += ["--symlink", target, link]
-    if scratch is not None:
-        arguments += ["--bind", str(scratch), str(scratch)]
-    return [*arguments, "--remount-ro", "/"]
+        if not _inside(path, paths):
+            paths.append(path)
+    return paths, {link: links[link] for link in sorted(links) if not _inside(link, paths)}
 
 
 def _followed(path: str) -> tuple[str, dict[str, str]]:

@@ -23,8 +23,8 @@ from tfgrpo.tools import python, search, visit
 from tfgrpo.tools.corpus import Corpus
 from tfgrpo.tools.mcp import Connection, Server, connected
 from tfgrpo.tools.provider import PROVIDERS, Provider, SearchTemplate
-from tfgrpo.tools.python import Python, PythonLimits
-from tfgrpo.tools.sandbox import Sandbox
+from tfgrpo.tools.python import Python
+from tfgrpo.tools.sandbox import PythonLimits, Sandbox
 from tfgrpo.tools.search import CorpusBackend, Search, SearchBackend
 from tfgrpo.tools.tool import Tool, ToolError, ToolSpec
 from tfgrpo.tools.visit import Visit

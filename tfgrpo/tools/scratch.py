@@ -1,0 +1,167 @@
+"""The folder that a session of untrusted code writes to: made, measured from outside, removed.
+
+Whatever lies in it was made by somebody hostile: nested thousands deep, unreadable, full of links
+out of it. Nothing here follows a link, walks by path, or calls itself; all of it blocks, and
+belongs in a thread.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+DEEPEST = 100
+FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
+DELETED = re.compile(rb"^(\w+)-(\w+) \S+ \S+ (\S+ \d+) .* \(deleted\)$", re.MULTILINE)
+
+
+def make_scratch() -> Path:
+    """Returns a new folder that nobody else can look into, under its real path."""
+    return Path(tempfile.mkdtemp(prefix="tfgrpo-python-")).resolve()
+
+
+def excess(folder: Path, process: int, *, size: int, entries: int) -> str | None:
+    """Returns by what a folder is over its limits of bytes and of files and folders, or None.
+
+    Files that were deleted count as long as `process`, or one that it started, holds them.
+    """
+    total = 0
+    for count, (depth, status) in enumerate(_contents(folder), 1):
+        if status is None:
+            return "folders that cannot be read"
+        total += status.st_blocks * 512
+        if count > entries:
+            return f"more than {entries} files and folders"
+        if depth > DEEPEST:
+            return f"folders nested more than {DEEPEST} deep"
+        if total > size:
+            break
+    else:
+        total += sum(_deleted(folder, process).values())
+    return f"more than {size >> 20} MiB of files" if total > size else None
+
+
+def _contents(folder: Path) -> Iterator[tuple[int, os.stat_result | None]]:
+    """Yields how deep each file and folder lies, and what it is; None for what cannot be read."""
+    open_folders: list[tuple[int, Iterator[os.DirEntry[str]]]] = []
+
+    def enter(name: str | Path, within: int | None) -> None:
+        handle = os.open(name, FOLDER, dir_fd=within)
+        open_folders.append((handle, os.scandir(handle)))
+
+    try:
+        enter(folder, None)
+        while open_folders:
+            handle, remaining = open_folders[-1]
+            entry = next(remaining, None)
+            if entry is None:
+                os.close(handle)
+                open_folders.pop()
+                continue
+            try:
+                status = entry.stat(follow_symlinks=False)
+                yield len(open_folders), status
+                if stat.S_ISDIR(status.st_mode):
+                    enter(entry.name, handle)
+            except PermissionError:
+                yield len(open_folders), None
+            except OSError:
+                continue  # it is gone by now, or another
+    except FileNotFoundError:
+        return
+    finally:
+        for handle, _ in open_folders:
+            os.close(handle)
+
+
+def _deleted(folder: Path, process: int) -> dict[object, int]:
+    """Returns the bytes of each deleted file of the folder's disk that is open or mapped."""
+    sizes: dict[object, int] = {}
+    try:
+        disk = folder.lstat().st_dev
+    except OSError:
+        return sizes
+    for family in _family(process):
+        with suppress(OSError):
+            for entry in os.scandir(f"/proc/{family}/fd"):
+                with suppress(OSError):
+                    held = os.stat(entry.path)
+                    if stat.S_ISREG(held.st_mode) and not held.st_nlink and held.st_dev == disk:
+                        sizes[held.st_ino] = held.st_blocks * 512
+        with suppress(OSError):
+            for mapped in DELETED.finditer(Path(f"/proc/{family}/maps").read_bytes()):
+                if os.fsencode(folder) in mapped[0]:
+                    inode = int(mapped[3].split()[1])
+                    length = int(mapped[2], 16) - int(mapped[1], 16)
+                    sizes[inode] = max(sizes.get(inode, 0), length)
+    return sizes
+
+
+def _family(process: int) -> Iterator[int]:
+    """Yields a process and all that it started, as far as they can be seen."""
+    waiting = [process]
+    while waiting:
+        waiting += _children(one := waiting.pop())
+        yield one
+
+
+def _children(process: int) -> list[int]:
+    try:
+        listed = Path(f"/proc/{process}/task/{process}/children").read_text(encoding="ascii")
+    except OSError:
+        return []
+    return [int(word) for word in listed.split()]
+
+
+def remove_scratch(folder: Path) -> None:
+    """Removes a folder and all in it, however deep, once nothing runs in it any more.
+
+    Folders within folders are moved up to the top, one after the other, so that two of them are
+    open at a time. What cannot be removed is left.
+    """
+    with suppress(OSError):
+        top = os.open(folder, FOLDER)
+        try:
+            _clear(top)
+        finally:
+            os.close(top)
+        folder.rmdir()
+
+
+def _clear(top: int) -> None:
+    moved = 0
+    waiting = _remove_files(top)
+    taken = set(waiting)
+    while waiting:
+        name = waiting.pop()
+        with suppress(OSError):
+            os.chmod(name, 0o700, dir_fd=top)
+            folder = os.open(name, FOLDER, dir_fd=top)
+            try:
+                for inner in _remove_files(folder):
+                    while (target := str(moved)) in taken:
+                        moved += 1
+                    moved += 1
+                    with suppress(OSError):
+                        os.chmod(inner, 0o700, dir_fd=folder)
+                        os.rename(inner, target, src_dir_fd=folder, dst_dir_fd=top)
+                        waiting.append(target)
+            finally:
+                os.close(folder)
+            os.rmdir(name, dir_fd=top)
+
+
+def _remove_files(folder: int) -> list[str]:
+    """Removes what lies in a folder and is none itself; returns the names of the others."""
+    with os.scandir(folder) as entries:
+        listed = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+    for name, is_folder in listed:
+        if not is_folder:
+            with suppress(OSError):
+                os.unlink(name, dir_fd=folder)
+    return [name for name, is_folder in listed if is_folder]
