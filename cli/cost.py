@@ -210,12 +210,11 @@ def print_estimate(
     as_json: bool,
 ) -> None:
     """Prints what a run would take. `others` are its problems for heldout, gate and sealed."""
+    from tfgrpo.training.attempt_cost import RunPlan
     from tfgrpo.training.estimate import answer_lengths, estimate
     from tfgrpo.training.gate import rejections
-    from tfgrpo.training.loop import reflection_of
 
     store, models = app.store, settings.models
-    folder = Path(settings.prompts) if settings.prompts else None
     policy, reflection = prices(app, config, models)
     lengths = answer_lengths(store, models.reflection_model or models.model)
     for stage, length in answer_lengths(store, models.model).items():
@@ -223,21 +222,20 @@ def print_estimate(
             lengths[stage] = length
     at = store.resolve(settings.branch if settings.branch in store.branches() else "HEAD")
     of_embeddings = embedding_price(app, config, models)
-    found = estimate(
-        dataset,
-        settings,
-        store.library(at),
-        domain,
-        domain.template("rollout", folder),
-        reflection_of(settings, domain, folder),
+    plan = RunPlan(
+        dataset=dataset,
+        settings=settings,
+        library=store.library(at),
+        domain=domain,
         heldout=others["heldout"][: settings.heldout_problems],
         gate=others["gate"][: settings.gate_problems],
         sealed=others["sealed"],
-        price=policy,
-        reflection_price=reflection,
-        embedding_price=of_embeddings,
-        lengths=lengths,
         rejected=rejections(store, at),
+    )
+    found = estimate(
+        plan,
+        {"policy": policy, "reflection": reflection, "embedding": of_embeddings},
+        lengths,
     )
     if as_json:
         expected, upper = (list(map(_foreseen, one)) for one in (found.expected, found.upper))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from statistics import fmean
 from typing import Literal, TypeAlias
 
@@ -36,35 +37,64 @@ REMEMBERED = 1000
 """The turns whose sizes are kept."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPlan:
+    """A run that is not begun: what it would learn from, and from which library on.
+
+    `heldout` and `sealed` are the problems that it is compared on at the end, against the empty
+    library, and `gate` those on which each step's candidate is tried; `rejected` is what the
+    controller is told of changes that were turned down before.
+    """
+
+    dataset: Sequence[Problem]
+    settings: TrainSettings
+    library: Library
+    domain: Domain
+    heldout: Sequence[Problem] = ()
+    gate: Sequence[Problem] = ()
+    sealed: Sequence[Problem] = ()
+    rejected: Sequence[str] = ()
+
+    @property
+    def prompts(self) -> Path | None:
+        """The folder of prompts that take the place of the domain's."""
+        return Path(self.settings.prompts) if self.settings.prompts else None
+
+    @property
+    def template(self) -> Template:
+        """The prompt of a rollout."""
+        return self.domain.template("rollout", self.prompts)
+
+
 @dataclass(frozen=True, slots=True)
-class Taken:
+class PlannedUsage:
     """Calls with the tokens of their prompts and answers."""
 
     calls: float = 0.0
     prompt: float = 0.0
     completion: float = 0.0
 
-    def __add__(self, other: Taken) -> Taken:
-        return Taken(
+    def __add__(self, other: PlannedUsage) -> PlannedUsage:
+        return PlannedUsage(
             self.calls + other.calls,
             self.prompt + other.prompt,
             self.completion + other.completion,
         )
 
-    def times(self, number: float) -> Taken:
+    def times(self, number: float) -> PlannedUsage:
         """Returns what that many of it take."""
-        return Taken(self.calls * number, self.prompt * number, self.completion * number)
+        return PlannedUsage(self.calls * number, self.prompt * number, self.completion * number)
 
-    def longer(self, tokens: float) -> Taken:
+    def longer(self, tokens: float) -> PlannedUsage:
         """Returns it with so many more tokens in each prompt."""
         return replace(self, prompt=self.prompt + self.calls * tokens)
 
 
-Stages: TypeAlias = Mapping[tuple[str, Model], Taken]
+Stages: TypeAlias = Mapping[tuple[str, Model], PlannedUsage]
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class AttemptCost:
     """What one attempt takes on the average of some problems, and what becomes of it.
 
     `glances` are next actions that are looked at where attempts branch. `transcript` and
@@ -72,12 +102,12 @@ class Attempt:
     """
 
     stages: Stages
-    glances: Taken
+    glances: PlannedUsage
     transcript: float
     details: float
 
 
-class Measure:
+class TokenCounter:
     """Sizes of prompts and answers, as expected or as an upper bound.
 
     `lengths` is stage → the likely tokens of an answer.
@@ -94,22 +124,22 @@ class Measure:
 
     def prompt(self, request: Request) -> float:
         """Returns the tokens of a request's prompt, tools and earlier turns included."""
-        return self._told(replace(request, turns=())) + sum(map(self._turn, request.turns))
+        return self._count_prompt(replace(request, turns=())) + sum(map(self._turn, request.turns))
 
     def _turn(self, turn: Json) -> float:
         """Returns the tokens of a turn, which is part of every request after it."""
         if id(turn) not in self._turns:
             if len(self._turns) > REMEMBERED:
                 self._turns.clear()
-            told = self._told(Request("", (), 0.0, 0, turns=(turn,)))
-            self._turns[id(turn)] = turn, told  # held, so that no other gets its id
+            tokens = self._count_prompt(Request("", (), 0.0, 0, turns=(turn,)))
+            self._turns[id(turn)] = turn, tokens  # held, so that no other gets its id
         return self._turns[id(turn)][1]
 
-    def _told(self, request: Request) -> float:
+    def _count_prompt(self, request: Request) -> float:
         if self.upper:
             return float(most_tokens(request))
         text = sum(count(content) + 4 for _, content in request.messages)
-        return float(text + sum(_count(turn) + 4 for turn in (*request.turns, *request.tools)))
+        return float(text + sum(_count_json(turn) + 4 for turn in (*request.turns, *request.tools)))
 
     def text(self, text: str) -> float:
         """Returns the tokens of a text."""
@@ -119,104 +149,97 @@ class Measure:
         """Returns the tokens of a stage's answer, which may have `most`."""
         return float(most) if self.upper else min(self._lengths.get(stage, most), most)
 
-    def asked(self, stage: str, prompt: float, most: float) -> Taken:
+    def plain(self, stage: str, prompt: float, most: float) -> PlannedUsage:
         """Returns what one plain call takes."""
-        return Taken(1.0, prompt, self.answer(stage, most))
+        return PlannedUsage(1.0, prompt, self.answer(stage, most))
 
-    def typed(self, stage: str, prompt: float, most: float, complaint: float = 0.0) -> Taken:
+    def structured(
+        self, stage: str, prompt: float, most: float, complaint: float = 0.0
+    ) -> PlannedUsage:
         """Returns what a structured call takes: at most it is made again, with the answer and
         what is wrong with it on top."""
-        once = self.asked(stage, prompt, most)
+        once = self.plain(stage, prompt, most)
         again = 2 * most * self.quoted + COMPLAINT + complaint
         return once + once.longer(again) if self.upper else once
 
 
-def attempts(
-    measure: Measure,
+def attempt_cost(
+    counter: TokenCounter,
     problems: Sequence[Problem],
-    settings: TrainSettings,
-    library: Library,
-    domain: Domain,
-    template: Template,
+    plan: RunPlan,
     length: float,
-) -> Attempt:
+) -> AttemptCost:
     """Returns what an attempt at one of the problems takes; nothing where there are none.
 
     `length` is the likely answer in tokens. Where groups are adaptive, any problem may get the
     attempts of another: the upper figure is then that of the most expensive one.
     """
-    found = [_one(measure, p, settings, library, domain, template, length) for p in problems]
-    worst = measure.upper and settings.rollouts == "adaptive"
+    costs = [_one(counter, problem, plan, length) for problem in problems]
+    worst = counter.upper and plan.settings.rollouts == "adaptive"
     middle: Callable[[Iterable[float]], float] = max if worst else fmean
-    if not found:
-        return Attempt({}, Taken(), 0.0, 0.0)
+    if not costs:
+        return AttemptCost({}, PlannedUsage(), 0.0, 0.0)
 
-    def mean(takings: Sequence[Taken]) -> Taken:
-        return Taken(
-            middle(t.calls for t in takings),
-            middle(t.prompt for t in takings),
-            middle(t.completion for t in takings),
+    def mean(usages: Sequence[PlannedUsage]) -> PlannedUsage:
+        return PlannedUsage(
+            middle(usage.calls for usage in usages),
+            middle(usage.prompt for usage in usages),
+            middle(usage.completion for usage in usages),
         )
 
-    keys = dict.fromkeys(key for one in found for key in one.stages)
-    return Attempt(
-        {key: mean([one.stages.get(key, Taken()) for one in found]) for key in keys},
-        mean([one.glances for one in found]),
-        middle(one.transcript for one in found),
-        middle(one.details for one in found),
+    keys = dict.fromkeys(key for one in costs for key in one.stages)
+    return AttemptCost(
+        {key: mean([one.stages.get(key, PlannedUsage()) for one in costs]) for key in keys},
+        mean([one.glances for one in costs]),
+        middle(one.transcript for one in costs),
+        middle(one.details for one in costs),
     )
 
 
-def _one(
-    measure: Measure,
-    problem: Problem,
-    settings: TrainSettings,
-    library: Library,
-    domain: Domain,
-    template: Template,
-    length: float,
-) -> Attempt:
-    messages = domain.render(template, library, problem, settings.agent_objective)
-    ahead = PlannedAttempt(problem, messages, settings.max_tokens, measure.upper, length)
+def _one(counter: TokenCounter, problem: Problem, plan: RunPlan, length: float) -> AttemptCost:
+    domain, settings = plan.domain, plan.settings
+    messages = domain.render(plan.template, plan.library, problem, settings.agent_objective)
+    attempt = PlannedAttempt(problem, messages, settings.max_tokens, counter.upper, length)
     branches = settings.rollouts == "branch"
     if settings.mode == "agent":
-        seen = agent.foresee(ahead, settings, branches=branches)
+        planned = agent.foresee(attempt, settings, branches=branches)
     else:
-        seen = domain.foresee(ahead)
-    judged = domain.judgements(problem, seen.trajectory) if domain.judgements else ()
-    stages: dict[tuple[str, Model], Taken] = {}
-    asked = [("policy", one) for one in seen.policy]
-    asked += [("reflection", one) for one in (*seen.judge, *judged)]
-    for model, request in asked:
-        key: tuple[str, Model] = (request.stage, "policy" if model == "policy" else "reflection")
-        stages[key] = stages.get(key, Taken()) + _request(measure, request)
+        planned = domain.foresee(attempt)
+    judgements = domain.judgements(problem, planned.trajectory) if domain.judgements else ()
+    stages: dict[tuple[str, Model], PlannedUsage] = {}
+    requests: list[tuple[Model, Request]] = [("policy", one) for one in planned.policy]
+    requests += [("reflection", one) for one in (*planned.judge, *judgements)]
+    for model, request in requests:
+        key = (request.stage, model)
+        stages[key] = stages.get(key, PlannedUsage()) + _request(counter, request)
+    trajectory = planned.trajectory
     rollout = Rollout(
-        problem, 0, seen.trajectory.response, "", None, None, "", messages=seen.trajectory.messages
+        problem, 0, trajectory.response, "", None, None, "", messages=trajectory.messages
     )
-    said = sum(measure.answer("judge", one.max_tokens) * measure.quoted for one in judged)
-    return Attempt(
+    answers = (counter.answer("judge", one.max_tokens) * counter.quoted for one in judgements)
+    return AttemptCost(
         stages,
-        _glances(measure, seen) if branches else Taken(),
-        measure.text(rollout.transcript),
-        said + (DETAIL if measure.upper else 0.0),
+        _glances(counter, planned) if branches else PlannedUsage(),
+        counter.text(rollout.transcript),
+        sum(answers) + (DETAIL if counter.upper else 0.0),
     )
 
 
-def _request(measure: Measure, request: Request) -> Taken:
-    of = measure.asked if request.schema is None else measure.typed
-    return of(request.stage, measure.prompt(request), request.max_tokens)
+def _request(counter: TokenCounter, request: Request) -> PlannedUsage:
+    size = counter.plain if request.schema is None else counter.structured
+    return size(request.stage, counter.prompt(request), request.max_tokens)
 
 
-def _glances(measure: Measure, seen: PlannedCalls) -> Taken:
+def _glances(counter: TokenCounter, planned: PlannedCalls) -> PlannedUsage:
     """Returns what the next actions take that are looked at along one attempt: at most its
     results come one by one, each a turn later, or in the last turn that has any."""
-    last = len(seen.policy) - 1
-    if not measure.upper or not last:
-        return Taken()
-    after = (seen.policy[min(number, last)] for number in range(1, GLANCES + 1))
+    last = len(planned.policy) - 1
+    if not counter.upper or not last:
+        return PlannedUsage()
+    after = (planned.policy[min(number, last)] for number in range(1, GLANCES + 1))
     each = (replace(one, stage="next action", max_tokens=agent.GLANCE) for one in after)
-    return sum((_request(measure, one).times(NEXT_ACTIONS) for one in each), Taken())
+    return sum((_request(counter, one).times(NEXT_ACTIONS) for one in each), PlannedUsage())
 
 
-def _count(value: object) -> int:
+def _count_json(value: object) -> int:
     return count(json.dumps(value, ensure_ascii=False))

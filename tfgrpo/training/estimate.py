@@ -15,25 +15,28 @@ byte-level token has at least one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import fmean
 
-from tfgrpo.data.problems import Problem
 from tfgrpo.domains.base import QUOTED, Domain, answer_once, plan_answer_once
 from tfgrpo.model.prices import Price
 from tfgrpo.model.tokens import count
 from tfgrpo.rendering.render import prompt_text
-from tfgrpo.rendering.templates import Template
 from tfgrpo.settings import TrainSettings
-from tfgrpo.store.records import Library
 from tfgrpo.store.store import Store
 from tfgrpo.training import ablations, adaptive, rollouts, strategies
-from tfgrpo.training.attempt_cost import Attempt, Measure, Model, Taken, attempts
+from tfgrpo.training.attempt_cost import (
+    AttemptCost,
+    Model,
+    PlannedUsage,
+    RunPlan,
+    TokenCounter,
+    attempt_cost,
+)
 from tfgrpo.training.controller import CONTROLLER_TOKENS
 from tfgrpo.training.gate import TOLD
-from tfgrpo.training.loop import plan_steps
+from tfgrpo.training.loop import plan_steps, reflection_of
 from tfgrpo.training.notes import prompts_of
 from tfgrpo.training.pruning import PRUNE_TOKENS, TURNS
 from tfgrpo.training.reflection import (
@@ -41,7 +44,7 @@ from tfgrpo.training.reflection import (
     COMPARISON_TOKENS,
     MOST_LESSONS,
     SUMMARY_TOKENS,
-    Reflection,
+    UNKNOWN,
 )
 
 ANSWER = {
@@ -89,7 +92,7 @@ class StageEstimate:
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class RunEstimate:
     """A run's stages, expected and at most, and what is in neither, in words."""
 
     expected: tuple[StageEstimate, ...]
@@ -112,91 +115,65 @@ def answer_lengths(store: Store, model: str) -> dict[str, float]:
 
 
 def estimate(
-    dataset: Sequence[Problem],
-    settings: TrainSettings,
-    library: Library,
-    domain: Domain,
-    template: Template,
-    reflection: Reflection,
-    *,
-    heldout: Sequence[Problem] = (),
-    gate: Sequence[Problem] = (),
-    sealed: Sequence[Problem] = (),
-    price: Price | None,
-    reflection_price: Price | None,
-    embedding_price: Price | None = None,
+    plan: RunPlan,
+    prices: Mapping[Model, Price | None],
     lengths: Mapping[str, float] | None = None,
-    rejected: Sequence[str] = (),
-) -> Estimate:
-    """Returns what training on a dataset will take, from the library that it starts at.
+) -> RunEstimate:
+    """Returns what a run would take.
 
-    `heldout` and `sealed` are the problems that it is compared on at the end, against the empty
-    library, and `gate` those on which each step's candidate is tried;
-    `lengths` gives the mean answer of each stage in tokens, where it is known, and `rejected`
-    what the controller is told of changes that were turned down before.
+    `lengths` gives the mean answer of each stage in tokens, where it is known.
     """
-    prices: dict[Model, Price | None] = {
-        "policy": price,
-        "reflection": reflection_price,
-        "embedding": embedding_price,
-    }
-    sizes = [len(batch) for _, batch in plan_steps(dataset, settings)]
-    found = []
+    settings = plan.settings
+    sizes = [len(batch) for _, batch in plan_steps(plan.dataset, settings)]
+    totals = []
     for upper in (False, True):
-        measure = Measure(upper, {**ANSWER, **(lengths or {})})
-        work = _Work(measure, settings, library, domain, reflection, dataset, rejected)
-        length = measure.answer("rollout", settings.max_tokens) if not upper else 0.0
-        trained, tried, last = (
-            attempts(measure, asked, settings, library, domain, template, length)
-            for asked in (dataset, gate, (*heldout, *sealed))
+        counter = TokenCounter(upper, {**ANSWER, **(lengths or {})})
+        total = _Total(counter, plan)
+        length = counter.answer("rollout", settings.max_tokens) if not upper else 0.0
+        training, gating, comparing = (
+            attempt_cost(counter, problems, plan, length)
+            for problems in (plan.dataset, plan.gate, (*plan.heldout, *plan.sealed))
         )
         if upper and settings.quorum < 1:  # who is late may be reflected on at the very end
             for size in sizes:
-                work.step(size, trained)
-            work = work.again()
+                total.add_step(size, training)
+            total = total.again()
         for size in sizes:
             if settings.direct:
-                work.direct(dataset)
+                total.add_direct()
             else:
-                work.step(size, trained)
-            work.gate(len(gate), tried)
-        work.comparison_at_the_end(len(heldout) + len(sealed), last)
-        found.append(work.stages(prices))
-    expected, most = found
-    return Estimate(expected, most, tuple(_left_out(domain, settings)))
+                total.add_step(size, training)
+            total.add_gate(len(plan.gate), gating)
+        total.add_comparison(len(plan.heldout) + len(plan.sealed), comparing)
+        totals.append(total.stages(prices))
+    expected, most = totals
+    return RunEstimate(expected, most, tuple(_left_out(plan.domain, settings)))
 
 
 def _left_out(domain: Domain, settings: TrainSettings) -> list[str]:
-    told = []
+    reasons = []
     if domain.judge is not None and domain.judgements is None:
-        told.append(f"the domain {domain.name} may ask a judge, and does not say how often")
+        reasons.append(f"the domain {domain.name} may ask a judge, and does not say how often")
     alone = domain.rollout is not answer_once and domain.foresee is plan_answer_once
     if alone and settings.mode == "prompt":
-        told.append(f"the domain {domain.name} does not say what an attempt takes, beside a call")
+        reasons.append(
+            f"the domain {domain.name} does not say what an attempt takes, beside a call"
+        )
     if settings.mode == "agent" and settings.tools.mcp:
-        told.append("what MCP servers say of their tools is known once they are asked")
-    return told
+        reasons.append("what MCP servers say of their tools is known once they are asked")
+    return reasons
 
 
-class _Work:
+class _Total:
     """Adds up calls and tokens, as expected or as an upper bound."""
 
-    def __init__(
-        self,
-        measure: Measure,
-        settings: TrainSettings,
-        library: Library,
-        domain: Domain,
-        reflection: Reflection,
-        dataset: Sequence[Problem],
-        rejected: Sequence[str],
-    ) -> None:
-        self._given = (measure, settings, library, domain, reflection, dataset, rejected)
-        self._measure, self._settings, self._library = measure, settings, library
-        self._reflection, self._reconciles = reflection, reflection.reconcile is not None
-        self._upper = measure.upper
-        self._sums: dict[tuple[str, Model], Taken] = {}
-        self._prompts = self._rendered(domain, dataset)
+    def __init__(self, counter: TokenCounter, plan: RunPlan) -> None:
+        settings, library = plan.settings, plan.library
+        self._counter, self._plan, self._upper = counter, plan, counter.upper
+        self._settings, self._library = settings, library
+        self._reflection = reflection_of(settings, plan.domain, plan.prompts)
+        self._sums: dict[tuple[str, Model], PlannedUsage] = {}
+        self._prompts = self._prompt_sizes()
         tokens = count(prompt_text(library))
         self._room = max(0.0, float(settings.library_tokens or 0) - tokens)
         over = settings.library_tokens is not None and tokens > settings.library_tokens
@@ -204,18 +181,18 @@ class _Work:
         self._grown, self._experiences = 0.0, float(len(library))
         self._embedded = False
         self._gated = False
-        self._told = [measure.text("\n".join(rejected))]
+        self._rejections = [counter.text("\n".join(plan.rejected))]
 
-    def again(self) -> _Work:
-        """Returns work that begins with all that this one has come to know."""
-        work = _Work(*self._given)
-        work._grown, work._experiences = self._grown, self._experiences
-        return work
+    def again(self) -> _Total:
+        """Returns a total that begins with all that this one has come to know."""
+        total = _Total(self._counter, self._plan)
+        total._grown, total._experiences = self._grown, self._experiences
+        return total
 
-    def _rendered(self, domain: Domain, dataset: Sequence[Problem]) -> dict[str, float]:
+    def _prompt_sizes(self) -> dict[str, float]:
         """Returns stage → the mean size of its prompt, without what the run will have said."""
-        reflection, settings = self._reflection, self._settings
-        objectives = {
+        reflection, counter = self._reflection, self._counter
+        values = {
             "agent_objective": reflection.agent_objective,
             "learning_objective": reflection.learning_objective,
             "max_words": str(reflection.max_words),
@@ -226,7 +203,7 @@ class _Work:
             **dict.fromkeys(("similar", "attempt", "problems"), ""),
             **dict.fromkeys(("tokens", "cap", "over"), "100000"),
         }
-        used = {
+        templates = {
             "summary": reflection.summary,
             "comparison": reflection.single or reflection.comparison,
             "controller": reflection.controller,
@@ -235,28 +212,22 @@ class _Work:
             "reconcile": reflection.reconcile,
             "direct": reflection.direct,
         }
-        measure = self._measure
-        found = {
-            stage: fmean(
-                measure.messages(
-                    prompt.render(
-                        {"problem": p.problem, "ground_truth": p.answer or "(not given)"}
-                        | objectives
-                    )
-                )
-                for p in dataset
-            )
-            for stage, prompt in used.items()
-            if prompt is not None
+        problems = [
+            {"problem": problem.problem, "ground_truth": problem.answer or UNKNOWN}
+            for problem in self._plan.dataset
+        ]
+        sizes = {
+            stage: fmean(counter.messages(template.render(values | one)) for one in problems)
+            for stage, template in templates.items()
+            if template is not None
         }
-        notes = prompts_of(domain, Path(settings.prompts) if settings.prompts else None)
-        for name, prompt in notes.items():
-            found[name] = measure.messages(prompt.render({name: ""}))
-        return found
+        for name, template in prompts_of(self._plan.domain, self._plan.prompts).items():
+            sizes[name] = counter.messages(template.render({name: ""}))
+        return sizes
 
     # a step:
 
-    def step(self, batch: int, one: Attempt) -> None:
+    def add_step(self, batch: int, one: AttemptCost) -> None:
         """Adds one step."""
         settings, upper = self._settings, self._upper
         plain = max(1, settings.group_size - settings.hints)
@@ -265,7 +236,7 @@ class _Work:
         if settings.rollouts == "adaptive" and not upper:
             made = (min(adaptive.FIRST, size) + size) / 2
         unsolved = batch * (1.0 if upper else UNSOLVED) * bool(settings.hints)
-        strategy = strategies.TOKENS * self._measure.quoted if upper else 40.0
+        strategy = strategies.TOKENS * self._counter.quoted if upper else 40.0
         hinted = unsolved * settings.hints
         self._attempts(batch * made - hinted, one)
         self._attempts(hinted, one, strategy / (settings.hints if upper and hinted else 1) + 32)
@@ -274,7 +245,7 @@ class _Work:
             self._add("next action", "policy", one.glances.longer(self._grown), batch * roots)
         if unsolved:
             shown = plain * (4.0 * strategies.SHOWN + 16 if upper else 150.0)
-            self._typed("strategies", unsolved, shown, strategies.TOKENS)
+            self._structured("strategies", unsolved, shown, strategies.TOKENS)
         alone = self._reflection.single is not None
         groups = batch * (1.0 if upper or alone else MIXED)
         if alone or size > 1:
@@ -284,27 +255,28 @@ class _Work:
             self._control(lessons)
 
     def _attempts(
-        self, number: float, one: Attempt, longer: float = 0.0, *, evaluation: bool = False
+        self, number: float, one: AttemptCost, longer: float = 0.0, *, evaluation: bool = False
     ) -> None:
         """Adds attempts, whose prompts are so much longer than with the opening library alone."""
-        for (stage, model), taken in one.stages.items():
-            more = taken.longer(self._grown + longer) if model == "policy" else taken
-            self._add("evaluation" if evaluation else stage, model, more, number)
+        for (stage, model), usage in one.stages.items():
+            if model == "policy":
+                usage = usage.longer(self._grown + longer)
+            self._add("evaluation" if evaluation else stage, model, usage, number)
 
-    def _reflect(self, groups: float, size: float, one: Attempt) -> float:
+    def _reflect(self, groups: float, size: float, one: AttemptCost) -> float:
         """Adds what mixed groups take until they have lessons, and returns how many."""
-        upper, quoted = self._upper, self._measure.quoted
+        upper, quoted = self._upper, self._counter.quoted
         self._plain("summary", groups * size, one.transcript + one.details, SUMMARY_TOKENS)
-        said = self._measure.answer("summary", SUMMARY_TOKENS) * quoted
+        summary = self._counter.answer("summary", SUMMARY_TOKENS) * quoted
         if upper:  # an attempt may stand as it is, and an empty summary gives way to its beginning
             as_it_is = 4.0 * max(600, self._settings.summarise_over)
-            said = max(said, min(one.transcript, as_it_is))
+            summary = max(summary, min(one.transcript, as_it_is))
         beside = 4.0 * ANSWER_SHOWN + 64 if upper else 20.0
-        listed = size * (said + one.details + beside)
-        self._typed("comparison", groups, self._grown + listed, COMPARISON_TOKENS)
+        listed = size * (summary + one.details + beside)
+        self._structured("comparison", groups, self._grown + listed, COMPARISON_TOKENS)
         lessons = groups * (MOST_LESSONS if upper else LESSONS)
-        if self._reconciles:
-            self._typed(
+        if self._reflection.reconcile is not None:
+            self._structured(
                 "reconcile", groups, self._grown + MOST_LESSONS * self._text, COMPARISON_TOKENS
             )
         return lessons
@@ -323,7 +295,7 @@ class _Work:
         seen = self._grown + (new if upper else new / 2)
         self._experiences += lessons * (1.0 if upper else NEW)
         prompt = seen + 2 * text + (SIMILAR if upper else 0.0) + self._notes()
-        self._typed("controller", lessons, prompt, CONTROLLER_TOKENS)
+        self._structured("controller", lessons, prompt, CONTROLLER_TOKENS)
         if self._settings.models.embedding_model:
             self._embed(lessons)
         if self._settings.library_tokens:
@@ -331,33 +303,33 @@ class _Work:
         else:
             self._grown += new
         if self._settings.gate and upper:
-            pruned = self._measure.text(prompt_text(self._library)) + self._grown
+            pruned = self._counter.text(prompt_text(self._library)) + self._grown
             changed = lessons * (2 * text + 64) + (pruned if self._settings.library_tokens else 0)
-            self._told.append(changed)
+            self._rejections.append(changed)
 
     def _notes(self) -> float:
         """Returns the tokens of what the controller is told of rejections and credit."""
-        told = self._told[0] + sum(self._told[1:][-TOLD:])
-        found = told + self._prompts["rejected"] if told else 0.0
+        rejected = self._rejections[0] + sum(self._rejections[1:][-TOLD:])
+        notes = rejected + self._prompts["rejected"] if rejected else 0.0
         if self._settings.controller_sees_credit:
             each = CREDIT if self._upper else CREDIT / 4
-            found += self._prompts["credit"] + self._experiences * each
-        return found
+            notes += self._prompts["credit"] + self._experiences * each
+        return notes
 
     def _embed(self, lessons: float) -> None:
         """Adds embeddings: of each text once, the opening library's and those that come."""
         texts = lessons * (2.0 if self._upper else 1.0)
         opening = 0 if self._embedded else len(self._library)
         self._embedded = True
-        mean = self._measure.text(prompt_text(self._library)) / max(1, len(self._library))
-        self._add("embedding", "embedding", Taken(1.0, mean + LABEL * 3), opening)
-        self._add("embedding", "embedding", Taken(1.0, self._text + LABEL * 3), texts)
+        mean = self._counter.text(prompt_text(self._library)) / max(1, len(self._library))
+        self._add("embedding", "embedding", PlannedUsage(1.0, mean + LABEL * 3), opening)
+        self._add("embedding", "embedding", PlannedUsage(1.0, self._text + LABEL * 3), texts)
 
     def _prune(self, lessons: float, new: float, prompt: float) -> None:
         """Adds what a capped library takes: at most every lesson needs all its turns; expected
         is a turn for each new one once the library is full."""
         if self._upper:
-            self._typed("prune", lessons * TURNS + self._over, prompt, PRUNE_TOKENS)
+            self._structured("prune", lessons * TURNS + self._over, prompt, PRUNE_TOKENS)
             self._over = 0
             self._grown += new
             return
@@ -366,11 +338,11 @@ class _Work:
         self._plain("prune", lessons * NEW * share, prompt, PRUNE_TOKENS)
         self._grown = min(self._grown + new, self._room)
 
-    def direct(self, dataset: Sequence[Problem]) -> None:
+    def add_direct(self) -> None:
         """Adds a library that is written without rollouts."""
-        listed = (" ".join(p.problem.split()) for p in dataset[: ablations.SHOWN])
-        shown = sum(self._measure.text(problem) + 3 for problem in listed)
-        self._typed("direct", 1.0, shown, ablations.TOKENS)
+        listed = (" ".join(p.problem.split()) for p in self._plan.dataset[: ablations.SHOWN])
+        shown = sum(self._counter.text(problem) + 3 for problem in listed)
+        self._structured("direct", 1.0, shown, ablations.TOKENS)
         most = self._settings.direct
         self._grown += most * self._text if not self._upper else QUOTED * ablations.TOKENS
         self._grown += most * LABEL
@@ -378,7 +350,7 @@ class _Work:
 
     # evaluation:
 
-    def gate(self, problems: int, one: Attempt) -> None:
+    def add_gate(self, problems: int, one: AttemptCost) -> None:
         """Adds a step's candidate and the library in force, which only the first is new to."""
         number = float(problems * self._settings.gate_samples)
         self._attempts(number, one, evaluation=True)
@@ -386,7 +358,7 @@ class _Work:
             self._attempts(number, one, -self._grown, evaluation=True)
         self._gated = True
 
-    def comparison_at_the_end(self, problems: int, one: Attempt) -> None:
+    def add_comparison(self, problems: int, one: AttemptCost) -> None:
         """Adds the held-out attempts, with what was learned and with the empty library."""
         number = float(problems * self._settings.heldout_samples)
         self._attempts(number, one, evaluation=True)
@@ -398,31 +370,31 @@ class _Work:
         """Returns what the stages come to, in the order of `STAGES`."""
         known = {stage: number for number, stage in enumerate(STAGES)}
         names = sorted({stage for stage, _ in self._sums}, key=lambda s: (known.get(s, -1), s))
-        found = []
+        stages = []
         for name in names:
-            parts = {model: t for (stage, model), t in self._sums.items() if stage == name}
-            taken = sum(parts.values(), Taken())
+            parts = {model: u for (stage, model), u in self._sums.items() if stage == name}
+            usage = sum(parts.values(), PlannedUsage())
             costs = [
-                None if price is None else price.of(t.prompt, 0, t.completion)
-                for price, t in ((prices[model], t) for model, t in parts.items())
+                None if price is None else price.of(u.prompt, 0, u.completion)
+                for price, u in ((prices[model], u) for model, u in parts.items())
             ]
             dollars = None if None in costs else sum(cost for cost in costs if cost is not None)
-            if taken.calls:
-                found.append(
-                    StageEstimate(name, taken.calls, taken.prompt, taken.completion, dollars)
-                )
-        return tuple(found)
+            if usage.calls:
+                sizes = (usage.calls, usage.prompt, usage.completion)
+                stages.append(StageEstimate(name, *sizes, dollars))
+        return tuple(stages)
 
-    def _add(self, stage: str, model: Model, taken: Taken, number: float) -> None:
-        self._sums[stage, model] = self._sums.get((stage, model), Taken()) + taken.times(number)
+    def _add(self, stage: str, model: Model, usage: PlannedUsage, number: float) -> None:
+        key = (stage, model)
+        self._sums[key] = self._sums.get(key, PlannedUsage()) + usage.times(number)
 
     def _plain(self, stage: str, number: float, more: float, most: int) -> None:
         prompt = self._prompts[stage] + more
-        self._add(stage, "reflection", self._measure.asked(stage, prompt, most), number)
+        self._add(stage, "reflection", self._counter.plain(stage, prompt, most), number)
 
-    def _typed(self, stage: str, number: float, more: float, most: int) -> None:
+    def _structured(self, stage: str, number: float, more: float, most: int) -> None:
         """Adds structured calls with so much in the prompt beside its template."""
         labels = LABELLED * self._experiences
         prompt = self._prompts[stage] + more + (SCHEMA + labels if self._upper else 0.0)
-        taken = self._measure.typed(stage, prompt, most, complaint=labels)
-        self._add(stage, "reflection", taken, number)
+        usage = self._counter.structured(stage, prompt, most, complaint=labels)
+        self._add(stage, "reflection", usage, number)
