@@ -108,7 +108,7 @@ def test_errors_are_one_line_with_a_hint(leaked: Cli) -> None:
     one_line_error(leaked("redact", "G0", "--event", "v0", *yes, ok=False), "no such event")
     reason = ("--reason", f"it was {SECRET}", "--yes")
     done = leaked("redact", "--text", SECRET, *reason, ok=False)
-    one_line_error(done, "reason holds")
+    one_line_error(done, "reason contains")
 
 
 def test_what_cannot_be_changed_is_listed_and_exits_with_1(leaked: Cli, tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_what_cannot_be_changed_is_listed_and_exits_with_1(leaked: Cli, tmp_path
 def test_an_interrupted_redaction_is_said_and_finished(leaked: Cli, tmp_path: Path) -> None:
     (tmp_path / ".tfgrpo/store.db-redacting").touch()
     assert "redact --finish" in leaked("fsck", ok=False).stdout
-    assert "written anew" in leaked("redact", "--finish").stdout
+    assert "rewrote the file" in leaked("redact", "--finish").stdout
     assert "no problems" in leaked("fsck").stdout
 
 
