@@ -120,13 +120,16 @@ def bare(base_url: str, rollouts: int) -> dict[str, float]:
 
 def ours(base_url: str, rollouts: int) -> dict[str, float]:
     """Trains one step of so many rollouts, none of them wrong, so that nothing is reflected on."""
-    from tfgrpo.connect import Endpoints
+    from tfgrpo.connect import CallLimits, Endpoints
     from tfgrpo.domains.verifier import Verifier
     from tfgrpo.model.endpoint import Endpoint
+    from tfgrpo.session import Session
     from tfgrpo.settings import TrainSettings
     from tfgrpo.store import Store
     from tfgrpo.store.journal import Journal
-    from tfgrpo.training.loop import Training, begin
+    from tfgrpo.training.loop import Training
+    from tfgrpo.training.run_problems import RunProblems
+    from tfgrpo.training.setup import begin
 
     dataset = problems(rollouts)
     with tempfile.TemporaryDirectory(dir=HERE, prefix=".scheduler-") as folder:
@@ -138,13 +141,15 @@ def ours(base_url: str, rollouts: int) -> dict[str, float]:
             run, _ = begin(store, settings)
             journal = Journal(store.port.writer())
             endpoint = Endpoint("instant", base_url)
-            endpoints = Endpoints(endpoint, endpoint, CONCURRENCY)
-            training = Training(store, run, dataset, endpoints, verifier, journal)
+            endpoints = Endpoints(endpoint, endpoint, CallLimits(CONCURRENCY))
+            session_parts = Session(store, journal, endpoints, verifier)
+            training = Training(session_parts, run, RunProblems(dataset))
 
             async def session() -> float:
                 await warm(endpoint)
                 started = time.perf_counter()
                 await training.run()
+                await endpoints.close()
                 return time.perf_counter() - started
 
             written, cpu = _written(), time.process_time()

@@ -122,7 +122,7 @@ def run(app: App, command: tuple[str, ...], score: str | None, below: float | No
     if score is None or below is None:
         judge = bisecting.by_command(store, command, trial_folder(app))
     else:
-        dataset = options.kept_path(app, score)
+        dataset = options.open_project(app, None).record_path(score)
         judge = bisecting.by_score(store, dataset, below)
     found = bisecting.run(store, judge, watch=lambda mark: click.echo(_told(mark)))
     if found.found is None and score is not None:

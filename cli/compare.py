@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tfgrpo.cli import evaluating, options, text
+from tfgrpo.cli import options, text
 from tfgrpo.cli.context import REVISION, App, pass_app
 
 if TYPE_CHECKING:
     from tfgrpo.evaluation.comparison import Comparison, Power
-    from tfgrpo.store.records import Version
 
 
 @click.command()
@@ -33,9 +32,7 @@ def compare(
     control: str,
     libraries: tuple[str, ...],
     datasets: tuple[str, ...],
-    problems: int | None,
     models: tuple[str, ...],
-    budget: str | None,
     as_json: bool,
     config: Path | None,
     **values: Any,
@@ -53,55 +50,38 @@ def compare(
       tfgrpo compare v0 HEAD --dataset heldout.jsonl --samples 4
       tfgrpo compare main web --dataset heldout.jsonl --dataset problems.jsonl --samples 2
     """
+    from tfgrpo.cli.evaluate import run_evaluation
     from tfgrpo.evaluation.comparison import compared
 
     versions = [app.store.resolve(revision) for revision in (control, *libraries)]
-    found: list[Comparison] = []
-    for named in datasets:
+    comparisons: list[Comparison] = []
+    for dataset in datasets:
         for model in models or (None,):
-            given = {**options.flags(values), "data": named, "model": model}
-            settings = evaluating.settings_of(app, versions[::-1], config, given)
-            if not found:
-                options.tell_sandbox(settings)
-            domain = options.domain(app, settings.domain)
-            dataset, kept = evaluating.asked(app, settings, named, domain, problems)
-            if model in (None, models[0] if models else None):
-                for version in versions:
-                    evaluating.warn_of_leaks(app, version, dataset)
-            what = (app, versions, dataset, named, kept, domain, config, budget)
-            evaluating.ensure(*what)
-            evaluations = evaluating.recorded(app, versions, dataset, kept, domain)
-            found += compared(app.store, [e for e in evaluations if e is not None])
+            given = {**values, "data": dataset, "model": model}
+            scores = run_evaluation(app, config, versions, given, versions[::-1], quiet=True)
+            evaluations = [one.evaluation for one in scores.libraries[: len(versions)]]
+            comparisons += compared(app.store, evaluations)
     if as_json:
-        text.emit_json([_object(one) for one in found])
+        text.emit_json([_object(one) for one in comparisons])
     else:
-        text.emit(app, _lines(found))
+        text.emit(app, _lines(comparisons))
 
 
-def _lines(found: Sequence[Comparison]) -> Iterator[str]:
-    from tfgrpo.evaluation.comparison import verdict_words
-
-    if len(found) > 1:
-        yield from _table(found)
+def _lines(comparisons: Sequence[Comparison]) -> Iterator[str]:
+    if len(comparisons) > 1:
+        yield from _table(comparisons)
         return
-    one = found[0]
-    samples, difference = int(one.conditions["samples"]), one.difference
-    yield click.style(
-        f"{one.dataset}: {difference.estimate.problems} problems × {samples} samples, "
-        f"{one.model}, temperature {one.conditions['temperature']:g}",
-        bold=True,
-    )
-    rows = [
-        (_name(one.control), f"{one.control_mean:.3f}"),
-        (_name(one.version), f"{one.mean:.3f}"),
-    ]
-    yield from text.table(rows, header=("library", f"mean@{samples}"))
-    yield f"{one.version.name} - {one.control.name}: {_interval(one)}, permutation p {_p(one)}"
-    yield from text.wrap(text.words(verdict_words(difference, samples)), indent=0)
+    view = comparisons[0].view()
+    yield click.style(view.title, bold=True)
+    yield from text.table(view.rows, header=view.header)
+    for note in view.notes:
+        yield from text.wrap(text.words(note), indent=0)
 
 
 def _table(found: Sequence[Comparison]) -> Iterator[str]:
     """Yields a row for each comparison, with a column for each thing that differs."""
+    from tfgrpo.evaluation.comparison import difference_words, library_name
+
     named = {
         "dataset": [one.dataset for one in found],
         "model": [one.model for one in found],
@@ -109,7 +89,7 @@ def _table(found: Sequence[Comparison]) -> Iterator[str]:
     }
     shown = {name: cells for name, cells in named.items() if len(set(cells)) > 1}
     fixed = [cells[0] for name, cells in named.items() if name not in shown]
-    control = _name(found[0].control)
+    control = library_name(found[0].control)
     yield click.style(f"{', '.join(fixed) or 'libraries'} against {control}", bold=True)
     columns = list(zip(*shown.values(), strict=True)) or [()] * len(found)
     rows = []
@@ -118,21 +98,12 @@ def _table(found: Sequence[Comparison]) -> Iterator[str]:
         open_ = one.difference.verdict == "inconclusive" and needed
         verdict = one.difference.verdict + (f", {needed:,} would decide" if open_ else "")
         means = (f"{one.control_mean:.3f}", f"{one.mean:.3f}")
-        rows.append((*cells, *means, _interval(one), _p(one), verdict))
+        rows.append((*cells, *means, difference_words(one), _p(one), verdict))
     header = (*shown, "control", "mean", "difference", "p", "verdict")
     yield from text.table(rows, header=header)
     if any(one.difference.verdict == "inconclusive" for one in found):
         samples = found[0].conditions["samples"]
         yield f"what would decide is in problems, at {samples} samples of each (80 % power)"
-
-
-def _name(version: Version) -> str:
-    return version.name + (" (empty)" if version.number == 0 else "")
-
-
-def _interval(one: Comparison) -> str:
-    mean, low, high, _ = one.difference.estimate
-    return f"{mean:+.3f} [{low:+.3f}, {high:+.3f}]"
 
 
 def _p(one: Comparison) -> str:
@@ -232,7 +203,9 @@ def _seen(app: App, control: str, library: str, dataset: str | None) -> tuple[fl
     from tfgrpo.store.errors import InvalidOperation
 
     a, b = app.store.resolve(control), app.store.resolve(library)
-    pairs = recorded_pairs(app.store, a, b, dataset and options.kept_path(app, dataset))
+    pairs = recorded_pairs(
+        app.store, a, b, dataset and options.open_project(app, None).record_path(dataset)
+    )
     if not pairs:
         raise InvalidOperation(
             f"{a.name} and {b.name} were not evaluated on the same problems",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tfgrpo.author import default_author
 from tfgrpo.store.find import FILE, FOLDER, find_file, project_root
 
 if TYPE_CHECKING:
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from tfgrpo.store.store import Store
-
-AUTHOR = "TFGRPO_AUTHOR"
 
 
 class App:
@@ -68,7 +67,7 @@ class App:
         if self._store is None:
             from tfgrpo.store.store import Store
 
-            self.adopt(Store.open(self.file, author=author()))
+            self.adopt(Store.open(self.file, author=default_author()))
         assert self._store is not None
         return self._store
 
@@ -104,19 +103,6 @@ class App:
         self._until_closed.close()
         if self._store is not None:
             self._store.close()
-
-
-def author() -> str:
-    """Returns who signs versions: $TFGRPO_AUTHOR, else the login name."""
-    for name in (AUTHOR, "LOGNAME", "USER"):  # the last two as getpass has it, not loaded for them
-        if os.environ.get(name):
-            return os.environ[name]
-    import getpass
-
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):  # no such user, as in some containers
-        return "unknown"
 
 
 pass_app = click.make_pass_decorator(App)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,14 +13,9 @@ from tfgrpo.cli import options, text
 from tfgrpo.cli.context import RUN, App, pass_app
 
 if TYPE_CHECKING:
-    from tfgrpo.data.problems import Problem
-    from tfgrpo.domains.base import Domain
-    from tfgrpo.model.budget import Budget
     from tfgrpo.model.costs import Cost, Total
-    from tfgrpo.model.prices import Price
-    from tfgrpo.settings import ModelSettings, TrainSettings
-    from tfgrpo.store.runs import Run
     from tfgrpo.training.estimate import StageEstimate
+    from tfgrpo.training.setup import RunPlan
 
 COLUMNS = ("calls", "tries", "prompt", "cached", "completion", "reasoning", "seconds", "cost")
 
@@ -44,10 +39,10 @@ def cost(app: App, name: str | None, config: Path | None, as_json: bool) -> None
     """
     from tfgrpo.model.costs import costs, group_by, total
 
-    tables = options.from_file(app, config)
+    project = options.open_project(app, config)
     run = app.store.runs.get(name) if name is not None else None
-    address = tables.get("model", {}).get("base_url")
-    found = costs(app.store, tables.get("prices", {}), run, address)
+    address = project.table("model").get("base_url")
+    found = costs(app.store, project.table("prices"), run, address)
     if as_json:
         rows = [_object(one) for one in found]
         text.emit_json({"calls": rows, "total": _totals(total(found))})
@@ -156,103 +151,30 @@ def _totals(sums: Total) -> dict[str, Any]:
     }
 
 
-def prices(
-    app: App, config: Path | None, models: ModelSettings
-) -> tuple[Price | None, Price | None]:
-    """Returns the prices of the policy model and of the reflection model."""
-    from tfgrpo.model.prices import find
+def print_estimate(app: App, plan: RunPlan, as_json: bool) -> None:
+    """Prints what a planned run would take."""
+    from tfgrpo.training.run_estimate import estimate_run
 
-    table = options.from_file(app, config).get("prices", {})
-    policy = find(models.model, models.base_url, table)
-    if not (models.reflection_model or models.reflection_base_url):
-        return policy, policy
-    address = models.reflection_base_url or models.base_url
-    return policy, find(models.reflection_model or models.model, address, table)
-
-
-def embedding_price(app: App, config: Path | None, models: ModelSettings) -> Price | None:
-    """Returns the price of the embedding model: none is free."""
-    from tfgrpo.model.prices import FREE, find
-
-    if models.embedding_model is None:
-        return FREE
-    table = options.from_file(app, config).get("prices", {})
-    return find(models.embedding_model, models.embedding_base_url or models.base_url, table)
-
-
-def budget(
-    app: App, config: Path | None, given: str | None, run: Run | None, known: bool
-) -> Budget | None:
-    """Returns the budget that was given, with what its run has spent before.
-
-    `known` says whether every price is. Raises BudgetInvalid.
-    """
-    if given is None:
-        return None
-    from tfgrpo.model.budget import parse
-    from tfgrpo.model.costs import spent
-
-    found = parse(given)
-    found.check(known)
-    if run is not None:
-        table = options.from_file(app, config).get("prices", {})
-        found.spent = spent(app.store, run, table, in_tokens=found.in_tokens)
-    return found
-
-
-def print_estimate(
-    app: App,
-    settings: TrainSettings,
-    domain: Domain,
-    dataset: Sequence[Problem],
-    others: Mapping[str, Sequence[Problem]],
-    config: Path | None,
-    as_json: bool,
-) -> None:
-    """Prints what a run would take. `others` are its problems for heldout, gate and sealed."""
-    from tfgrpo.training.attempt_cost import RunPlan
-    from tfgrpo.training.estimate import answer_lengths, estimate
-    from tfgrpo.training.gate import rejections
-
-    store, models = app.store, settings.models
-    policy, reflection = prices(app, config, models)
-    lengths = answer_lengths(store, models.reflection_model or models.model)
-    for stage, length in answer_lengths(store, models.model).items():
-        if stage in ("rollout", "next action"):
-            lengths[stage] = length
-    at = store.resolve(settings.branch if settings.branch in store.branches() else "HEAD")
-    of_embeddings = embedding_price(app, config, models)
-    plan = RunPlan(
-        dataset=dataset,
-        settings=settings,
-        library=store.library(at),
-        domain=domain,
-        heldout=others["heldout"][: settings.heldout_problems],
-        gate=others["gate"][: settings.gate_problems],
-        sealed=others["sealed"],
-        rejected=rejections(store, at),
-    )
-    found = estimate(
-        plan,
-        {"policy": policy, "reflection": reflection, "embedding": of_embeddings},
-        lengths,
-    )
+    estimate = estimate_run(app.store, plan)
     if as_json:
-        expected, upper = (list(map(_foreseen, one)) for one in (found.expected, found.upper))
-        left_out = list(found.left_out)
+        expected, upper = (
+            [_planned_object(one) for one in stages]
+            for stages in (estimate.expected, estimate.upper)
+        )
+        left_out = list(estimate.left_out)
         text.emit_json({"expected": expected, "upper": upper, "left_out": left_out})
         return
-    for title, stages in (("expected", found.expected), ("at most", found.upper)):
+    for title, stages in (("expected", estimate.expected), ("at most", estimate.upper)):
         rows = [_estimated(one) for one in (*stages, _sum(stages))]
         for line in aligned((title, "calls", "prompt", "completion", "cost"), rows, 1):
             click.echo(line)
         click.echo()
-    source = "this store has seen them" if lengths else "a rule of thumb says"
+    source = "this store has seen them" if estimate.lengths_seen else "a rule of thumb says"
     click.echo(f"answers are taken to be as long as {source}; nothing has been spent")
-    for missing in found.left_out:
+    for missing in estimate.left_out:
         for line in text.wrap(text.words(f"not counted: {missing}"), indent=2):
             click.echo(line)
-    if None in (policy, reflection, of_embeddings):
+    if not plan.prices.known:
         click.echo("a price is unknown: give it in tfgrpo.toml's [prices]")
 
 
@@ -261,7 +183,7 @@ def _estimated(one: StageEstimate) -> list[str]:
     return [one.stage, f"{round(one.calls):,}", *tokens, money(one.dollars)]
 
 
-def _foreseen(one: StageEstimate) -> dict[str, Any]:
+def _planned_object(one: StageEstimate) -> dict[str, Any]:
     return {
         "stage": one.stage,
         "calls": ceil(one.calls),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from tfgrpo.cli.context import App, author, pass_app
+from tfgrpo.author import default_author
+from tfgrpo.cli.context import App, pass_app
 
 
 @click.command()
@@ -24,7 +25,7 @@ def init(app: App) -> None:
 
     path = app.new_path
     there = path.exists()
-    store = Store.init(path, author=author())
+    store = Store.init(path, author=default_author())
     app.adopt(store)
     head = store.head
     if there:

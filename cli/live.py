@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Self
 
@@ -21,7 +21,11 @@ from rich.text import Text
 
 from tfgrpo.cli import text
 from tfgrpo.evaluation.evaluate import EvalProgress
+from tfgrpo.evaluation.scores import Scores
 from tfgrpo.model.client import Meter
+from tfgrpo.notices import DownloadProgress, Notice, ScoresReady, StepFinished, WarningNotice
+from tfgrpo.store.records import Version
+from tfgrpo.store.store import Store
 from tfgrpo.training.progress import Progress
 
 PLAIN_SECONDS = 15.0
@@ -180,6 +184,72 @@ def span(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60} min {whole % 60:02d} s"
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+class Reporter:
+    """Shows notices of a run or an evaluation as they come. A context manager."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._download = Fetch()
+        self._shown: Shown | None = None
+        self._progress: object = None
+
+    def __call__(self, notice: Notice) -> None:
+        if notice is self._progress:  # the view reads it by itself
+            return
+        match notice:
+            case Progress() | EvalProgress():
+                self._show(notice)
+            case DownloadProgress():
+                self._download.update(notice.name, notice.done, notice.total)
+            case WarningNotice():
+                text.warn([notice.text])
+            case StepFinished() if self._shown is not None:
+                self._shown.say(self._line(notice.version))
+            case ScoresReady():
+                self.close()
+                for line in scores_lines(notice.scores):
+                    click.echo(line)
+            case _:
+                click.echo(str(notice))
+
+    def close(self) -> None:
+        """Takes away what is shown."""
+        self._download.close()
+        if self._shown is not None:
+            self._shown.__exit__(None, None, None)
+        self._shown = self._progress = None
+
+    def _show(self, progress: Progress | EvalProgress) -> None:
+        self.close()
+        view = training(progress) if isinstance(progress, Progress) else evaluation(progress)
+        self._shown, self._progress = view.__enter__(), progress
+
+    def _line(self, version: Version) -> str:
+        counts = " ".join(word.text for word in text.counts(self._store.counts(version)))
+        return f"{version.name}  {counts}{'  ' if counts else ''}{version.message}"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def scores_lines(scores: Scores) -> Iterator[str]:
+    """Yields scores as a table, and how the libraries compare."""
+    view = scores.view()
+    yield click.style(view.title, bold=True)
+    yield from text.table(view.rows, header=view.header)
+    yield from view.notes
+    if not scores.differences:
+        yield "`--against v0` compares it with the empty library in the same prompt"
 
 
 class Fetch:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -12,13 +11,9 @@ import click
 from tfgrpo.cli.context import App
 
 if TYPE_CHECKING:
-    from tfgrpo.data.problems import Problem
-    from tfgrpo.domains.base import Domain
-    from tfgrpo.settings import Settings
+    from tfgrpo.project import Project
 
 F = TypeVar("F", bound=Callable[..., Any])
-PATHS = ("data", "heldout", "gate", "sealed", "prompts")
-FILES = (*PATHS, "corpus")
 
 MODEL = click.option("--model", help="local:NAME, or a model at --base-url.")
 SHARED = (
@@ -84,143 +79,20 @@ def shared_by_models(command: F) -> F:
     return command
 
 
-def from_file(app: App, config: Path | None) -> dict[str, dict[str, Any]]:
-    """Returns the tables of the settings file: the one named, else `tfgrpo.toml` by the store.
-
-    Paths in it are relative to the file. Raises SettingsError.
-    """
-    from tfgrpo.settings import FILE, read_toml
-
-    path = config or _root(app) / FILE
-    if config is None and not path.is_file():
-        return {}
-    tables = read_toml(path)
-    for table in tables.values():
-        for key in FILES:
-            if isinstance(table.get(key), str) and not _on_hub(table[key]):
-                table[key] = str(path.parent / table[key])
-        name, colon, argument = str(table.get("domain", "")).partition(":")
-        if colon and (path.parent / argument).is_file():
-            table["domain"] = f"{name}:{path.parent / argument}"
-    return tables
-
-
-def flags(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the flags that were given, with --field as a table."""
-    given = {key: value for key, value in values.items() if value is not None}
-    pairs = given.pop("fields", ())
-    for pair in pairs:
-        ours, equals, theirs = pair.partition("=")
-        if not equals or not theirs:
-            raise click.BadParameter(f"{pair!r} is not OURS=THEIRS", param_hint="--field")
-        given.setdefault("fields", {})[ours] = theirs
-    return given
-
-
-def verifiable(
-    dataset: tuple[Problem, ...], named: str, domain: Domain, *, skip: bool
-) -> tuple[tuple[Problem, ...], tuple[str, ...]]:
-    """Returns the problems that can be judged, and the ids of those left out, having told them.
-
-    Raises DatasetError where there are such and `skip` does not allow to leave them out.
-    """
-    from tfgrpo.data.problems import without
-    from tfgrpo.domains.verifier import check_golds, describe_objection
-
-    found = check_golds(dataset, named, domain, skip=skip)
-    if not found:
-        return dataset, ()
-    ids = tuple(problem.id for problem, _ in found)
-    some = ", ".join(ids[:8]) + (", …" if len(ids) > 8 else "")
-    told = f"{named}: {len(ids)} of {len(dataset):,} problems left out, as they cannot be judged"
-    warn([f"{told}: {some} ({describe_objection(*found[0])})"])
-    return without(dataset, ids), ids
-
-
-def tools(app: App, tables: Mapping[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    """Returns the settings of tools as a layer: [tools], and over it flags, which leave `given`.
-
-    A corpus is kept relative to the store's folder, and makes search and visit tools to use.
-    """
-    table = dict(tables.get("tools", {}))
-    flags = {key: given.pop(key) for key in ("corpus", "sandbox") if key in given}
-    if "corpus" in flags:
-        table.setdefault("use", ["search", "visit"])
-    table |= flags
-    if isinstance(table.get("corpus"), str):
-        table["corpus"] = kept_path(app, table["corpus"])
-    return {"tools": table} if table else {}
-
-
-def tell_sandbox(settings: Settings) -> None:
-    """Says once what an agent's Python runs in, where that is not the strongest."""
-    if settings.mode == "agent" and "python" in settings.tools.use:
-        from tfgrpo.tools.sandbox import strength
-
-        found = strength(settings.tools.sandbox)
-        if found.level != "bubblewrap":
-            warn([f"Python runs in {found}, not in bubblewrap; --sandbox require refuses that"])
-
-
-def domain(app: App, spec: str | None) -> Domain:
-    """Returns the domain of that name; modules are looked for here and beside the store.
-
-    A file in its argument is relative to the store's folder where there is none here.
-    Raises DomainError.
-    """
-    from tfgrpo import domains
-
-    name, colon, argument = (spec or domains.DEFAULT).partition(":")
-    root = _root(app)
-    if argument and name in domains.names() and not os.path.exists(argument):
-        beside = root / argument
-        argument = str(beside) if beside.exists() else argument
-    return domains.find(name + colon + argument, (Path.cwd(), root))
-
-
-def _root(app: App) -> Path:
-    """Returns the store's folder, or this one where there is no store."""
+def open_project(app: App, config: Path | None) -> Project:
+    """Returns the project of the store, or of this folder where there is none."""
+    from tfgrpo import project
     from tfgrpo.store.errors import StoreError
 
     try:
-        return app.root
+        root = app.root
     except StoreError:
-        return Path.cwd()
+        root = Path.cwd()
+    return project.open_project(root, config)
 
 
-def kept_domain(app: App, spec: str) -> str:
-    """Returns a domain's name as it goes into a record, a file in it relative to the store's."""
-    name, colon, argument = spec.partition(":")
-    return f"{name}:{kept_path(app, argument)}" if colon and os.path.exists(argument) else spec
+def read_flags(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the flags that were given, with --field as a table. Raises SettingsError."""
+    from tfgrpo.project import read_options
 
-
-def warn(lines: Sequence[str]) -> None:
-    """Prints what a person should know, to standard error."""
-    color = False if os.environ.get("NO_COLOR") else None
-    for line in lines:
-        click.secho("warning: ", fg="yellow", nl=False, err=True, color=color)
-        click.echo(line, err=True, color=color)
-
-
-def kept_path(app: App, path: str) -> str:
-    """Returns a path as it goes into a record: relative to the store's folder."""
-    return path if _on_hub(path) else os.path.relpath(path, app.root)
-
-
-def _on_hub(name: str) -> bool:
-    """Whether a dataset's name is no path."""
-    from tfgrpo.data.datasets import parse
-
-    return parse(name).on_hub
-
-
-def opened_data(app: App, name: str) -> str:
-    """Returns a dataset from a record by its name as seen from here."""
-    return name if _on_hub(name) else str(opened_path(app, name))
-
-
-def opened_path(app: App, path: str) -> Path:
-    """Returns where a path from a record is, as seen from here."""
-    found = app.root / path
-    relative = os.path.relpath(found)
-    return Path(relative) if not relative.startswith("..") else found.resolve()
+    return read_options(values)

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from tfgrpo.cli import heldout, text
+from tfgrpo.cli import text
 from tfgrpo.cli.context import RUN, App, pass_app
 from tfgrpo.cli.show import issue_lines
 from tfgrpo.store.runs import Run
@@ -34,7 +34,7 @@ def runs(app: App, name: str | None, as_json: bool) -> None:
         if as_json:
             text.emit_json(_object(store, run))
         else:
-            text.emit(app, _lines(app, store, run))
+            text.emit(app, _lines(store, run))
     elif as_json:
         text.emit_json([_object(store, run) for run in store.runs.all()])
     else:
@@ -65,7 +65,7 @@ def issue_counts(found: RunReport) -> str:
     return ", ".join(parts)
 
 
-def _lines(app: App, store: Store, run: Run) -> Iterator[str]:
+def _lines(store: Store, run: Run) -> Iterator[str]:
     yield f"{click.style('run ' + run.name, bold=True)}: {store.runs.state(run)}, " + (
         f"on branch {run.branch}, from v{run.base}, begun {text.when(run.time)} by {run.author}"
     )
@@ -74,7 +74,7 @@ def _lines(app: App, store: Store, run: Run) -> Iterator[str]:
     for key, value in (models | config).items():
         if value not in (None, "", {}):
             yield from text.wrap(text.words(str(value)), first=f"  {key}: ", indent=4)
-    yield from heldout.seal_lines(app, run)
+    yield from _seal_lines(store, run)
     yield ""
     for version in versions_of(store, run):
         words = [text.Word(version.name, fg="yellow"), *text.counts(store.counts(version))]
@@ -97,6 +97,24 @@ def _lines(app: App, store: Store, run: Run) -> Iterator[str]:
     for state in store.runs.states(run):
         detail = f": {state.detail}" if state.detail else ""
         yield click.style(f"{text.when(state.time)} {state.state}{detail}", dim=True)
+
+
+def _seal_lines(store: Store, run: Run) -> Iterator[str]:
+    """Yields what is known of a run's sealed problems."""
+    from tfgrpo.evaluation.sealed import seal
+
+    found = seal(store, run)
+    if found is None:
+        return
+    when = "not opened yet" if found.opened is None else f"opened {text.when(found.opened)}"
+    state = (
+        "nothing was scored on it before that since the run began"
+        if found.intact
+        else f"broken: {text.plural(found.during, 'score')} made while the run went on"
+    )
+    earlier = f"; {text.plural(found.before, 'score')} made before the run" if found.before else ""
+    told = f"{found.dataset}, digest {found.digest[:16]}: {when}; {state}{earlier}"
+    yield from text.wrap(text.words(told), first="  sealed ", indent=4)
 
 
 def _object(store: Store, run: Run) -> dict[str, Any]:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tfgrpo.cli.context import App, author, pass_app
+from tfgrpo.author import default_author
+from tfgrpo.cli.context import App, pass_app
 
 if TYPE_CHECKING:
     from tfgrpo.store.store import Store
@@ -36,7 +37,7 @@ def serve(app: App) -> None:
     def open_(path: str | None) -> Store:
         alone = path is None or app.named is not None
         at = app.path if alone else located(Path(path or ".").expanduser())
-        opened.append(Store.open(at, author=author()))
+        opened.append(Store.open(at, author=default_author()))
         return opened[-1]
 
     try:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from tfgrpo.author import default_author
 from tfgrpo.cli import checkout, combine, text
-from tfgrpo.cli.context import BRANCH, REF, REMOTE, App, author, force_option, pass_app
+from tfgrpo.cli.context import BRANCH, REF, REMOTE, App, force_option, pass_app
 from tfgrpo.store import merge as merges
 from tfgrpo.store.errors import InvalidOperation, UnknownRevision
 from tfgrpo.store.find import store_path
@@ -59,8 +60,8 @@ def clone(app: App, location: str, folder: Path | None) -> None:
         path = app.named
     else:
         path = store_path(folder or Path(locations.folder_for(there)))
-    done = locations.clone(there, path, author=author(), ssh=ssh())
-    with Store.open(path, author=author()) as store:
+    done = locations.clone(there, path, author=default_author(), ssh=ssh())
+    with Store.open(path, author=default_author()) as store:
         head = store.head
         size = text.plural(len(store.library(head.version)), "experience")
         received = amount(done)
@@ -91,7 +92,7 @@ def fetch(app: App, remote: str | None, branches: tuple[str, ...]) -> None:
             f"{other.called} is not a remote, so its branches have no names here",
             hint=f"`tfgrpo remote add NAME {other.called}`, or `tfgrpo pull {other.called}`",
         )
-    with locations.source(other.location, author=author(), ssh=ssh()) as source:
+    with locations.source(other.location, author=default_author(), ssh=ssh()) as source:
         done = sync.fetch(app.store, source, other.name, branches=branches or None)
     click.echo(f"fetched {amount(done)} from {other.called}")
     for line in moved(done):
@@ -132,7 +133,7 @@ def pull(
     other = find(app, remote)
     wanted = branch or into
     resolve = merges.side("ours" if take == "ours" else "theirs") if take else None
-    with locations.source(other.location, author=author(), ssh=ssh()) as source:
+    with locations.source(other.location, author=default_author(), ssh=ssh()) as source:
         try:
             done = sync.pull(
                 store,
@@ -204,7 +205,7 @@ def push(
                 hint="name one: `tfgrpo push origin main`",
             )
         chosen = [branch]
-    with locations.peer(other.location, author=author(), ssh=ssh()) as peer:
+    with locations.peer(other.location, author=default_author(), ssh=ssh()) as peer:
         done = sync.push(store, peer, chosen, remote=other.name, force=force, delete=delete_)
     if not done.moved:
         click.echo(f"already up to date: {other.called} has {', '.join(chosen)}")

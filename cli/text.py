@@ -6,6 +6,7 @@ click, which takes it away again when the output is no terminal.
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import time
@@ -223,6 +224,14 @@ def _chain(held: list[str], rest: Iterator[str]) -> Iterator[str]:
         yield line + "\n"
     for line in rest:
         yield line + "\n"
+
+
+def warn(lines: Iterable[str]) -> None:
+    """Prints what a person should know, to standard error."""
+    color = False if os.environ.get("NO_COLOR") else None
+    for line in lines:
+        click.secho("warning: ", fg="yellow", nl=False, err=True, color=color)
+        click.echo(line, err=True, color=color)
 
 
 def emit_json(value: object) -> None:

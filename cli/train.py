@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import os
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from tfgrpo.cli import checkout, heldout, options, text
-from tfgrpo.cli.context import BRANCH, RUN, App, author, force_option, pass_app
+from tfgrpo.author import default_author
+from tfgrpo.cli import checkout, options, text
+from tfgrpo.cli.context import BRANCH, RUN, App, force_option, pass_app
 
 if TYPE_CHECKING:
-    from tfgrpo.store.records import Version
+    from tfgrpo.project import Project
     from tfgrpo.store.runs import Run
     from tfgrpo.store.store import Store
-
-PROMPTS = (
-    *("rollout", "summary", "comparison", "controller", "strategies", "prune", "single", "direct"),
-    *("rejected", "credit"),
-)
+    from tfgrpo.training.run import TrainResult
+    from tfgrpo.training.setup import ReadyRun
 
 
 @click.command()
@@ -130,25 +126,22 @@ def train(
     """
     if as_json and not estimate:
         raise click.UsageError("--json is for --estimate; `tfgrpo runs --json` has what was done")
+    if resume is not None and estimate:
+        raise click.UsageError("--estimate is for a run that is not begun")
+    from tfgrpo.cli import cost
+    from tfgrpo.training.setup import RunChoice, plan_run, ready_run, run_budget
+
     _need_store(app, estimate)
-    started = time.monotonic()
-    if resume is not None:
-        if estimate:
-            raise click.UsageError("--estimate is for a run that is not begun")
-        run, resumed = app.store.runs.get(resume), True
-    else:
-        given = _credited(options.flags(values))
-        run, resumed = _begin(app, data, name, new, config, given, budget, estimate, as_json)
-    try:
-        _work(app, run, resumed, config, budget)
-    except KeyboardInterrupt:
-        done = text.plural(_steps_done(app.store, run), "step")
-        calls = sum(spent.usage.calls for spent in app.store.runs.spent(run))
-        kept = f"keeps {text.plural(calls, 'answer')}"
-        click.echo(f"interrupted; run {run.name} has {done} behind it and {kept}")
-        click.echo(f"`tfgrpo train --resume {run.name}` goes on from there")
-        click.get_current_context().exit(130)
-    _tell(app, run, time.monotonic() - started)
+    project = options.open_project(app, config)
+    given = {"data": data, **_credited(options.read_flags(values))}
+    if estimate:
+        plan = plan_run(app.store, project, given)
+        text.warn(plan.warnings)
+        run_budget(app.store, project, budget, plan.prices)
+        cost.print_estimate(app, plan, as_json)
+        return
+    ready = ready_run(app.store, project, given, RunChoice(name, resume, new, budget))
+    _work(app, project, ready)
 
 
 def _credited(given: dict[str, Any]) -> dict[str, Any]:
@@ -178,151 +171,30 @@ def _need_store(app: App, estimate: bool) -> None:
     if not there and estimate:
         app.pretend()
     elif not there:
-        app.adopt(Store.init(app.new_path, author=author()))
+        app.adopt(Store.init(app.new_path, author=default_author()))
         click.echo(f"made an empty library at {app.new_path}")
 
 
-def _begin(
-    app: App,
-    data: str | None,
-    name: str | None,
-    new: bool,
-    config: Path | None,
-    given: Any,
-    budget: str | None,
-    estimate: bool,
-    as_json: bool,
-) -> tuple[Run, bool]:
-    """Checks everything that can be checked, then makes the run, or finds the one to go on with."""
-    from tfgrpo import connect
-    from tfgrpo.cli import cost
-    from tfgrpo.data import leakage, problems
-    from tfgrpo.settings import SettingsError, TrainSettings, build
-    from tfgrpo.store.errors import InvalidOperation
-    from tfgrpo.training.loop import begin
-
-    tables = options.from_file(app, config)
-    given = {"data": data, **given}
-    stem = tables.get("train", {}).pop("run", None)
-    tools = options.tools(app, tables, given)
-    layers = [given, tables.get("train", {}), tables.get("model", {}), tools]
-    found = next((layer["domain"] for layer in layers if layer.get("domain")), None)
-    domain = options.domain(app, found)
-    asked = build(TrainSettings, *layers, {"data": "", "branch": app.store.head.branch})
-    if not asked.data:
-        raise SettingsError(
-            "no problems are named", hint="tfgrpo train DATA, or data in tfgrpo.toml's [train]"
-        )
-    if asked.branch == "main" and app.store.head.branch is None and "branch" not in given:
-        raise InvalidOperation(
-            "HEAD is detached: training needs a branch to grow",
-            hint="`tfgrpo checkout main` goes onto one; --branch NAME names or makes one",
-        )
-    dataset, skipped = options.verifiable(
-        domain.problems(asked.data, asked.fields), asked.data, domain, skip=asked.skip_unverifiable
-    )
-    options.tell_sandbox(asked)
-    options.warn(leakage.describe_duplicates(dataset, asked.data))
-    others, left_out = heldout.checked(app, asked, domain, dataset)
-    for prompt in PROMPTS:
-        domain.template(prompt, Path(asked.prompts) if asked.prompts else None)
-    of_embeddings = cost.embedding_price(app, config, asked.models)
-    known = None not in (*cost.prices(app, config, asked.models), of_embeddings)
-    cost.budget(app, config, budget, None, known)
-    if estimate:
-        cost.print_estimate(app, asked, domain, dataset, others, config, as_json)
-        click.get_current_context().exit()
-    connect.check(asked.models, os.environ)
-    kept: dict[str, Any] = {
-        "data_digest": problems.digest(dataset),
-        "domain": options.kept_domain(app, asked.domain),
-        **heldout.digests(others),
-        "skipped": ({"data": skipped} if skipped else {}) | left_out,
-    }
-    for key in options.PATHS:
-        if getattr(asked, key):
-            kept[key] = options.kept_path(app, getattr(asked, key))
-    return begin(app.store, asked.model_copy(update=kept), name=name, stem=stem, new=new)
-
-
-def _work(app: App, run: Run, resumed: bool, config: Path | None, given: str | None) -> None:
-    """Runs what is left of a run, and the comparison at its end."""
+def _work(app: App, project: Project, ready: ReadyRun) -> None:
+    """Does what is left of a run, showing how it goes and what came of it."""
     import asyncio
 
-    from tfgrpo.cli import cost, live
-    from tfgrpo.connect import opened
-    from tfgrpo.data import problems
-    from tfgrpo.domains.verifier import Verifier
-    from tfgrpo.settings import TrainSettings
-    from tfgrpo.store import lock
-    from tfgrpo.store.errors import InvalidOperation
-    from tfgrpo.store.journal import Journal
-    from tfgrpo.training.loop import Training, plan_steps
+    from tfgrpo.cli import live
+    from tfgrpo.training.run import run_to_end
 
-    settings = TrainSettings(**run.config)
-    if settings.prompts:  # records hold paths as seen from the store's folder
-        prompts = str(options.opened_path(app, settings.prompts))
-        settings = settings.model_copy(update={"prompts": prompts})
-    if resumed:
-        options.tell_sandbox(settings)
-    domain = options.domain(app, settings.domain)
-    path = options.opened_data(app, settings.data)
-    dataset = domain.problems(path, settings.fields)
-    dataset = problems.without(dataset, settings.skipped.get("data", ()))
-    if problems.digest(dataset) != settings.data_digest:
-        raise problems.DatasetError(
-            f"{path} has changed since run {run.name} began",
-            hint="put the file back to go on with it, or begin another run with --new",
-        )
-    gate = heldout.opened(app, run, settings, domain, "gate")
-    prices = cost.prices(app, config, settings.models)
-    of_embeddings = cost.embedding_price(app, config, settings.models)
-    budget = cost.budget(app, config, given, run, None not in (*prices, of_embeddings))
-    with lock.held(app.store.runs.lock_path(run)) as free:
-        if not free:
-            raise InvalidOperation(
-                f"run {run.name} is running in another process", hint="`tfgrpo status` shows it"
-            )
-        steps = plan_steps(dataset, settings)
-        click.echo(
-            f"run {run.name}{' goes on' if resumed else ''}: "
-            f"{text.plural(len(dataset), 'problem')}, {text.plural(len(steps), 'step')} of up to "
-            f"{settings.batch_size} × {settings.group_size} attempts, {settings.models.model}"
-        )
-        with live.Fetch() as bar, opened(settings, os.environ, bar.update) as endpoints:
-            bar.close()
-            journal = Journal(app.store.port.writer())
-            try:
-                with Verifier() as verifier:
-                    training = Training(
-                        app.store,
-                        run,
-                        dataset,
-                        endpoints,
-                        verifier,
-                        journal,
-                        domain=domain,
-                        prompts=Path(settings.prompts) if settings.prompts else None,
-                        price=prices[0],
-                        reflection_price=prices[1],
-                        embedding_price=of_embeddings,
-                        budget=budget,
-                        gate=gate,
-                    )
-                    with live.training(training.progress) as shown:
-                        training.watch = lambda version: shown.say(_line(app.store, version))
-                        asyncio.run(training.run(finish=False))
-                    final = app.store.resolve(f"{run.name}/step_{_steps_done(app.store, run)}")
-                    what = (app, run, final, settings, domain, endpoints, verifier, journal)
-                    heldout.compare_at_end(*what, prices, budget)
-                    app.store.runs.note(run, "finished")
-            finally:
-                journal.close()
-
-
-def _line(store: Store, version: Version) -> str:
-    counts = " ".join(word.text for word in text.counts(store.counts(version)))
-    return f"{version.name}  {counts}{'  ' if counts else ''}{version.message}"
+    run = ready.run
+    with live.Reporter(app.store) as report:
+        try:
+            result = asyncio.run(run_to_end(app.store, project, ready, on_progress=report))
+        except KeyboardInterrupt:
+            report.close()
+            done = text.plural(_steps_done(app.store, run), "step")
+            calls = sum(spent.usage.calls for spent in app.store.runs.spent(run))
+            kept = f"keeps {text.plural(calls, 'answer')}"
+            click.echo(f"interrupted; run {run.name} has {done} behind it and {kept}")
+            click.echo(f"`tfgrpo train --resume {run.name}` goes on from there")
+            click.get_current_context().exit(130)
+    _tell(app, result)
 
 
 def _steps_done(store: Store, run: Run) -> int:
@@ -331,24 +203,23 @@ def _steps_done(store: Store, run: Run) -> int:
     return len(steps) - 1
 
 
-def _tell(app: App, run: Run, seconds: float) -> None:
+def _tell(app: App, result: TrainResult) -> None:
     """Says what came of a run, and writes the library for inference."""
     from tfgrpo.cli import runs
     from tfgrpo.cli.live import span
-    from tfgrpo.training.run_report import report
 
-    store = app.store
+    store, run = app.store, result.run
     done = _steps_done(store, run)
-    wrong = runs.issue_counts(report(store, run))
-    if wrong:
-        click.echo(f"{wrong}; `tfgrpo runs {run.name}` lists them")
+    issues = runs.issue_counts(result.report)
+    if issues:
+        click.echo(f"{issues}; `tfgrpo runs {run.name}` lists them")
     first, last = f"{run.name}/step_0", f"{run.name}/step_{done}"
     added = sum(change.op == "ADD" for change in store.diff(first, last))
-    told = f"learned {text.plural(added, 'experience')} in {text.plural(done, 'version')}"
+    learned = f"learned {text.plural(added, 'experience')} in {text.plural(done, 'version')}"
     if store.head.branch == run.branch and store.head.version.number == store.tags()[last]:
         path = checkout.materialise(app)
-        click.echo(f"{told}; step_{done} is checked out ({span(seconds)})")
+        click.echo(f"{learned}; step_{done} is checked out ({span(result.seconds)})")
         click.echo(f"wrote {path}")
     else:
-        click.echo(f"{told}, on branch {run.branch} ({span(seconds)})")
+        click.echo(f"{learned}, on branch {run.branch} ({span(result.seconds)})")
         click.echo(f"`tfgrpo checkout {run.branch}` goes there")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -84,8 +83,8 @@ def verify(
     """
     from tfgrpo.evaluation.verifier_cases import agreement, read_cases
 
-    judging_domain = options.domain(app, domain)
-    named = options.flags({"fields": fields}).get("fields")
+    judging_domain = options.open_project(app, config).domain(domain)
+    named = options.read_flags({"fields": fields}).get("fields")
     cases = read_cases(file, judging_domain, named, answers=answers, pattern=pattern)
     judged = _judged(app, cases, judging_domain, timeout, config, model)
     right, known = agreement(judged)
@@ -125,33 +124,24 @@ def _judged(
     from tfgrpo.domains.verifier import Verifier
     from tfgrpo.evaluation.verifier_cases import judge_cases
 
-    with Verifier(seconds=timeout) as verifier:
-        if domain.judge is None:
+    if domain.judge is None:
+        with Verifier(seconds=timeout) as verifier:
             return asyncio.run(judge_cases(cases, domain, verifier))
-        from tfgrpo.cli import cost
-        from tfgrpo.connect import opened
-        from tfgrpo.model.client import CallConditions, Calls
-        from tfgrpo.settings import Settings, build
-        from tfgrpo.store.journal import Journal
+    from tfgrpo.session import SessionOptions, open_session
+    from tfgrpo.settings import Settings, build
 
-        tables = options.from_file(app, config)
-        settings = build(Settings, model, tables.get("model", {}))
-        journal = Journal(app.store.port.writer())
-        try:
-            with opened(settings, os.environ) as endpoints:
-                calls = Calls(
-                    endpoints.reflection,
-                    journal,
-                    app.store.runs,
-                    CallConditions(
-                        f"verify/{domain.name}/{domain.identity}",
-                        concurrency=endpoints.concurrency,
-                        price=cost.prices(app, config, settings.models)[1],
-                    ),
-                )
-                return asyncio.run(judge_cases(cases, domain, verifier, calls))
-        finally:
-            journal.close()
+    project = options.open_project(app, config)
+    settings = build(Settings, model, project.table("model"))
+    session_options = SessionOptions(
+        prices=project.prices(settings.models), verifier_seconds=timeout
+    )
+
+    async def judge() -> list[JudgedCase]:
+        async with open_session(app.store, settings.models, session_options) as session:
+            calls = session.calls("reflection", f"verify/{domain.name}/{domain.identity}")
+            return await judge_cases(cases, domain, session.verifier, calls)
+
+    return asyncio.run(judge())
 
 
 def _counts(judged: Sequence[JudgedCase]) -> dict[str, int]:

@@ -9,16 +9,19 @@ from typing import Any
 
 from scripted import ScriptedEndpoint, write_problems
 
-from tfgrpo.connect import Endpoints
+from tfgrpo.connect import CallLimits, Endpoints
 from tfgrpo.data import problems
 from tfgrpo.domains import math
 from tfgrpo.domains.base import Domain
 from tfgrpo.domains.verifier import Verifier
 from tfgrpo.model.endpoint import Endpoint
+from tfgrpo.session import Session
 from tfgrpo.settings import TrainSettings, build
 from tfgrpo.store import Store, Version
 from tfgrpo.store.journal import Journal
-from tfgrpo.training.loop import Training, begin
+from tfgrpo.training.loop import Training
+from tfgrpo.training.run_problems import RunProblems
+from tfgrpo.training.setup import begin
 
 UID = "5" * 32
 
@@ -59,20 +62,27 @@ class Desk:
             journal = Journal(store.port.writer())
             try:
                 endpoint = Endpoint("scripted", server.base_url, None, timeout)
+                limits = CallLimits(concurrency, self.settings.task_timeout)
+                endpoints = Endpoints(endpoint, endpoint, limits)
+                gate = problems.load(Path(named)) if (named := self.settings.gate) else ()
                 training = Training(
-                    store,
+                    Session(store, journal, endpoints, self.verifier),
                     run,
-                    problems.load(Path(self.settings.data)),
-                    Endpoints(endpoint, endpoint, concurrency),
-                    self.verifier,
-                    journal,
+                    RunProblems(problems.load(Path(self.settings.data)), gate=gate),
                     domain=domain,
-                    gate=problems.load(Path(gated)) if (gated := self.settings.gate) else (),
                 )
-                asyncio.run(training.run())
+                asyncio.run(trained(training, endpoints))
                 return training
             finally:
                 journal.close()
+
+
+async def trained(training: Training, endpoints: Endpoints) -> None:
+    """Does what is left of a run, and closes the connections."""
+    try:
+        await training.run()
+    finally:
+        await endpoints.close()
 
 
 def made(

@@ -313,7 +313,7 @@ def test_after_kill_9_the_same_command_goes_on_and_repeats_no_recorded_call(
         asked = len(endpoint.requests)
         endpoint.delay = 0.0
         said = cli("train", "problems.jsonl", *flags).stdout
-        assert "goes on" in said
+        assert "resumed" in said
         assert "step_3 is checked out" in said
         with sqlite3.connect(data / ".tfgrpo/store.db") as db:
             (all_calls,) = db.execute("select count(*) from journal").fetchone()
@@ -383,17 +383,15 @@ def test_the_library_is_three_lines_away_in_python(
 
 
 def test_a_sandbox_that_is_not_the_strongest_says_so_once(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from tfgrpo.cli import options
+    from tfgrpo.rollout.agent import sandbox_warnings
     from tfgrpo.settings import TrainSettings, build
     from tfgrpo.tools import sandbox
 
     asked = build(TrainSettings, {"data": "x", "mode": "agent"})
     monkeypatch.setattr(sandbox, "bubblewrap", lambda: None)
-    options.tell_sandbox(asked)
-    assert capsys.readouterr().err.count("--sandbox require refuses that") == 1
+    assert "".join(sandbox_warnings(asked)).count("--sandbox require refuses that") == 1
     monkeypatch.setattr(sandbox, "bubblewrap", lambda: ("bwrap",))
-    options.tell_sandbox(asked)
-    options.tell_sandbox(build(TrainSettings, {"data": "x"}))
-    assert capsys.readouterr().err == ""
+    assert sandbox_warnings(asked) == []
+    assert sandbox_warnings(build(TrainSettings, {"data": "x"})) == []

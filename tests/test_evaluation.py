@@ -13,12 +13,21 @@ from typing import Any
 import pytest
 from scripted import LESSON, Numbered, Reply, ScriptedEndpoint, teachable, write_problems
 
-from tfgrpo.connect import Endpoints
+from tfgrpo.connect import CallLimits, Endpoints
 from tfgrpo.data import problems
 from tfgrpo.data.problems import Problem
+from tfgrpo.domains import math
 from tfgrpo.domains.verifier import Verifier
-from tfgrpo.evaluation.evaluate import EvalProgress, difference, evaluate, figures, rewards
+from tfgrpo.evaluation.evaluate import (
+    EvalProgress,
+    EvalTask,
+    difference,
+    evaluate,
+    figures,
+    rewards,
+)
 from tfgrpo.model.endpoint import Endpoint, EndpointError
+from tfgrpo.session import Session
 from tfgrpo.settings import EvalSettings, build
 from tfgrpo.store import Operation, Store
 from tfgrpo.store.journal import Journal
@@ -46,18 +55,21 @@ class Bench:
             journal = Journal(store.port.writer())
             try:
                 endpoint = Endpoint("scripted", server.base_url, None, 20)
-                return asyncio.run(
-                    evaluate(
-                        store,
-                        [store.resolve(revision) for revision in revisions],
-                        self.dataset,
-                        build(EvalSettings, values),
-                        Endpoints(endpoint, endpoint, 8),
-                        self.verifier,
-                        journal,
-                        progress=self.progress,
-                    )
-                )
+                endpoints = Endpoints(endpoint, endpoint, CallLimits(8))
+                task = EvalTask(self.dataset, build(EvalSettings, values), math.DOMAIN)
+
+                async def evaluated() -> list[Evaluation]:
+                    try:
+                        return await evaluate(
+                            Session(store, journal, endpoints, self.verifier),
+                            [store.resolve(revision) for revision in revisions],
+                            task,
+                            progress=self.progress,
+                        )
+                    finally:
+                        await endpoints.close()
+
+                return asyncio.run(evaluated())
             finally:
                 journal.close()
 

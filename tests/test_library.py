@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import strategies as st
 
-from tfgrpo.api import read_library
-from tfgrpo.domains.prompt_library import PromptLibrary
+from tfgrpo.domains.prompt_library import PromptLibrary, read_library
 from tfgrpo.rendering import templates
 from tfgrpo.rendering.render import EMPTY, prompt_text, rollout_messages
 from tfgrpo.store import ROOT, Experience, Operation, Store, UnknownRevision, derived_id
@@ -82,12 +81,12 @@ def trained(tmp_path: Path) -> Path:
 def test_a_library_is_read_by_revision_with_the_objective_it_was_trained_with(
     trained: Path,
 ) -> None:
-    found = read_library("HEAD", trained)
+    found = read_library("HEAD", store=trained)
     assert [e.text for e in found] == ["Add one."]
     assert found.agent_objective == "Balance the books."
-    assert len(read_library("books/step_0", trained)) == 0
+    assert len(read_library("books/step_0", store=trained)) == 0
     with pytest.raises(UnknownRevision):
-        read_library("step_9", trained)
+        read_library("step_9", store=trained)
 
 
 def test_libraries_are_read_from_the_package_as_often_as_one_likes(trained: Path) -> None:

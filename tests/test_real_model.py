@@ -66,7 +66,7 @@ def test_a_real_model_trains_is_killed_and_goes_on(cli: Cli, sums: Path) -> None
     before = journalled(store)
 
     said = cli("train", timeout=300).stdout
-    assert "goes on" in said
+    assert "resumed" in said
     assert "step_2 is checked out" in said
     assert "v2 - v0:" in said
     assert before <= journalled(store), "an answer that was paid for is gone"

@@ -22,7 +22,7 @@ from tfgrpo.store.transfer import locations, sync
 from tfgrpo.store.transfer.bundle import Bundle, create
 from tfgrpo.store.transfer.remotes import Remotes
 from tfgrpo.store.transfer.sync import StorePeer
-from tfgrpo.training.loop import begin
+from tfgrpo.training.setup import begin
 
 Reach: TypeAlias = Callable[[Path], str]
 

@@ -41,7 +41,8 @@ from tfgrpo.model.endpoint import EndpointError
 from tfgrpo.model.gather import gather_all
 from tfgrpo.settings import TrainSettings, build
 from tfgrpo.store import Operation, Store, Version
-from tfgrpo.training.loop import begin, plan_steps
+from tfgrpo.training.loop import plan_steps
+from tfgrpo.training.setup import begin
 
 Script = Callable[[dict[str, Any]], str | Reply]
 
@@ -507,8 +508,7 @@ def test_a_finished_run_that_is_run_again_asks_for_nothing(make: Callable[..., D
         desk.train(server)
         with desk.store() as store:
             run = store.runs.all()[-1]
-            again, resumed = begin(store, desk.settings, resume=run.name)
-            assert (again, resumed) == (run, True)
+            assert store.runs.state(run) == "finished"
             fresh, resumed = begin(store, desk.settings)
             assert not resumed
             assert fresh.uid != run.uid

@@ -2,6 +2,7 @@
 
     import tfgrpo
 
+    result = await tfgrpo.train("problems.jsonl", model="gpt-5-mini", heldout="heldout.jsonl")
     library = tfgrpo.library("step_2")
     messages = library.render("A bike is hired from 5 June to 12 June at 5 euros a day …")
 
@@ -10,33 +11,45 @@ Importing this costs nothing until something is used.
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from tfgrpo.api import compare as compare
+    from tfgrpo.api import compare_sync as compare_sync
+    from tfgrpo.api import estimate as estimate
+    from tfgrpo.api import estimate_sync as estimate_sync
+    from tfgrpo.api import evaluate as evaluate
+    from tfgrpo.api import evaluate_sync as evaluate_sync
+    from tfgrpo.api import train as train
+    from tfgrpo.api import train_sync as train_sync
+    from tfgrpo.domains import prompt_library
 
-    from tfgrpo.domains.prompt_library import PromptLibrary
+    library = prompt_library.read_library
+    from tfgrpo.session import Session as Session
+    from tfgrpo.session import open_session as open_session
     from tfgrpo.store import Operation as Operation
     from tfgrpo.store import Store as Store
+    from tfgrpo.store import TfgrpoError as TfgrpoError
 
 __version__ = "0.1.0"
-__all__ = ["Operation", "Store", "__version__", "library"]
-
-
-def library(revision: str = "HEAD", *, store: Path | str | None = None) -> PromptLibrary:
-    """Returns the library in force at a revision, ready to be put into prompts.
-
-    `store` is the path of a store file; without it the nearest `.tfgrpo/store.db` at or above
-    the working folder is read. Raises StoreError or UnknownRevision.
-    """
-    from tfgrpo.api import read_library
-
-    return read_library(revision, store)
+CALLS = ("compare", "estimate", "evaluate", "train")
+HOMES = {
+    **{name: "tfgrpo.api" for call in CALLS for name in (call, f"{call}_sync")},
+    **dict.fromkeys(("Session", "open_session"), "tfgrpo.session"),
+    **dict.fromkeys(("Operation", "Store", "TfgrpoError"), "tfgrpo.store"),
+}
+"""Where each name is defined; it is loaded when it is first used."""
+__all__ = sorted([*HOMES, "__version__", "library"])
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("Store", "Operation"):
-        import tfgrpo.store
-
-        return getattr(tfgrpo.store, name)
+    if name == "library":
+        return import_module("tfgrpo.domains.prompt_library").read_library
+    if name in HOMES:
+        return getattr(import_module(HOMES[name]), name)
     raise AttributeError(f"module 'tfgrpo' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

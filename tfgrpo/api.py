@@ -1,46 +1,298 @@
-"""What `import tfgrpo` offers, loaded when it is used."""
+"""The public calls: train, evaluate and compare, as good as the command line.
+
+Keyword names are the flags', with underscores. The calls run on the caller's event loop, as in a
+notebook; those that end in `_sync` start one of their own. Nothing here prints, exits or asks.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from tfgrpo import domains
-from tfgrpo.domains.prompt_library import PromptLibrary
-from tfgrpo.rendering.render import AGENT_OBJECTIVE
-from tfgrpo.store.find import project_root
-from tfgrpo.store.history import first_parents
-from tfgrpo.store.records import Json, Version
+from tfgrpo.author import default_author
+from tfgrpo.data import problems
+from tfgrpo.domains.base import Domain
+from tfgrpo.domains.function import function_domain
+from tfgrpo.evaluation.comparison import Comparison, compared
+from tfgrpo.evaluation.scores import Scores
+from tfgrpo.evaluation.setup import EvalPlan, plan_evaluation, score
+from tfgrpo.notices import OnProgress, ignore
+from tfgrpo.project import OBJECT, Project, open_project, read_options
+from tfgrpo.session import ToolFunction
+from tfgrpo.settings import SettingsError
+from tfgrpo.store.errors import StoreError
+from tfgrpo.store.find import find, located, project_root, store_path
 from tfgrpo.store.store import Store
+from tfgrpo.training.estimate import RunEstimate
+from tfgrpo.training.run import TrainResult, run_to_end
+from tfgrpo.training.run_estimate import estimate_run
+from tfgrpo.training.setup import ReadyRun, RunChoice, plan_run, ready_run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+T = TypeVar("T")
+Rows: TypeAlias = Sequence[Mapping[str, object]]
+Data: TypeAlias = "str | Path | Rows | None"
+"""A file, the name of a dataset, or rows with a `problem` and an `answer`."""
+StoreLike: TypeAlias = "Store | Path | str | None"
+"""A store, its file, the folder of a project, or None for the nearest at or above this folder."""
+DATASETS = ("data", "heldout", "gate", "sealed")
+CHOICES = ("run", "resume", "new", "budget")
 
 
-def read_library(revision: str, path: Path | str | None) -> PromptLibrary:
-    """Returns the library at a revision, with the objective and prompts it was trained with."""
-    with Store.open(path) as store:
-        version = store.resolve(revision)
-        config = trained_with(store, version)
-        root = project_root(store.path)
-        named = config.get("domain")
-        return PromptLibrary(
-            store.library(version),
-            agent_objective=str(config.get("agent_objective", AGENT_OBJECTIVE)),
-            prompts=root / config["prompts"] if config.get("prompts") else None,
-            domain=domains.find(named, (root,)) if named else None,
+async def train(
+    data: Data = None,
+    *,
+    store: StoreLike = None,
+    config: Path | str | None = None,
+    on_progress: OnProgress = ignore,
+    **options: object,
+) -> TrainResult:
+    """Learns a library from problems, and returns what came of it.
+
+    `data` is a JSONL file of problem and answer, the name of a dataset, or rows. A store is made
+    where there is none. `options` are those of `tfgrpo train` (`model`, `base_url`, `epochs`,
+    `batch_size`, `run`, `resume`, `new`, `budget`, `heldout`, …) and three more: `domain` may be a
+    Domain, `verify` a function from a Problem and a response to a Verdict, a number or a bool,
+    and `tools` a list of Python functions that an agent may call. The same call again resumes a
+    run that was cut off. `on_progress` is called with notices (`tfgrpo.notices`) on the event
+    loop. Cancelled, the run is recorded as interrupted. Raises TfgrpoError.
+    """
+    request = _Request(store, config, options, make=True)
+    ready = await asyncio.to_thread(request.ready_run, data)
+    with request.open() as (opened, project):
+        return await run_to_end(
+            opened, project, ready, functions=request.functions, on_progress=on_progress
         )
 
 
-def trained_with(store: Store, version: Version) -> Json:
-    """Returns the settings of the run that a version's history comes from; {} when there is none.
+async def estimate(
+    data: Data = None,
+    *,
+    store: StoreLike = None,
+    config: Path | str | None = None,
+    **options: object,
+) -> RunEstimate:
+    """Returns what `train` with these options would take: calls, tokens and dollars by stage,
+    likely and at most. Nothing is asked or written. Raises TfgrpoError."""
+    request = _Request(store, config, options, make=False)
+    return await asyncio.to_thread(request.estimate, data)
 
-    Where the run was recorded they are all there. In a clone, which has no records of runs, they
-    are what the version itself says of how its library is rendered: `domain` and
-    `agent_objective`, where they are not the usual ones.
+
+async def evaluate(
+    data: Data = None,
+    *,
+    library: str = "HEAD",
+    against: str | None = None,
+    store: StoreLike = None,
+    on_progress: OnProgress = ignore,
+    **options: object,
+) -> Scores:
+    """Scores a library on problems: mean@k, pass@k and maj@k, with intervals by problem.
+
+    `library` and `against` are revisions. `options` are those of `tfgrpo eval` (`samples`,
+    `problems`, `model`, `base_url`, `budget`, `config`, …), and `domain`, `verify` and `tools` as
+    for `train`. Scores are kept with the version and not paid for twice. Raises TfgrpoError.
     """
-    for ancestor in first_parents(store, version):
-        name = ancestor.meta.get("run")
-        if isinstance(name, str):
-            run = store.runs.find(name)
-            rendering = ancestor.meta.get("rendering")
-            if run is not None:
-                return run.config
-            return rendering if isinstance(rendering, dict) else {}
-    return {}
+    request = _Request(store, options.pop("config", None), options)
+    revisions = [library] if against is None else [library, against]
+    plan = await asyncio.to_thread(request.plan_evaluation, data, revisions, revisions[:1])
+    with request.open() as (opened, _):
+        return await score(opened, plan, functions=request.functions, on_progress=on_progress)
+
+
+async def compare(
+    control: str,
+    library: str,
+    data: Data = None,
+    *,
+    store: StoreLike = None,
+    on_progress: OnProgress = ignore,
+    **options: object,
+) -> Comparison:
+    """Says whether a library is better than another, `v0` for the empty one, paired by problem.
+
+    `options` are those of `evaluate`. Raises TfgrpoError.
+    """
+    request = _Request(store, options.pop("config", None), options)
+    revisions = [control, library]
+    plan = await asyncio.to_thread(request.plan_evaluation, data, revisions, revisions[::-1])
+    with request.open() as (opened, _):
+        scores = await score(opened, plan, functions=request.functions, on_progress=on_progress)
+        evaluations = [one.evaluation for one in scores.libraries[:2]]
+        return compared(opened, evaluations)[0]
+
+
+def run_sync(call: Callable[..., Awaitable[T]], *arguments: Any, **options: Any) -> T:
+    """Returns what an asynchronous call gives, on an event loop of its own.
+
+    Where a loop is running already, as in a notebook, that is one in another thread.
+    """
+
+    async def awaited() -> T:
+        return await call(*arguments, **options)
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(awaited())
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(1, "tfgrpo") as pool:
+        return pool.submit(asyncio.run, awaited()).result()
+
+
+def train_sync(data: Data = None, **options: Any) -> TrainResult:
+    """Does what `train` does, and waits for it."""
+    return run_sync(train, data, **options)
+
+
+def estimate_sync(data: Data = None, **options: Any) -> RunEstimate:
+    """Does what `estimate` does, and waits for it."""
+    return run_sync(estimate, data, **options)
+
+
+def evaluate_sync(data: Data = None, **options: Any) -> Scores:
+    """Does what `evaluate` does, and waits for it."""
+    return run_sync(evaluate, data, **options)
+
+
+def compare_sync(control: str, library: str, data: Data = None, **options: Any) -> Comparison:
+    """Does what `compare` does, and waits for it."""
+    return run_sync(compare, control, library, data, **options)
+
+
+class _Request:
+    """What a caller asks for, taken apart: the store, Python objects, and options by name."""
+
+    def __init__(
+        self, store: StoreLike, config: object, options: Mapping[str, object], *, make: bool = False
+    ) -> None:
+        self._path, self._author = _locate(store, make)
+        self._config = None if config is None else Path(str(config))
+        self._options = dict(options)
+        tools = self._options.pop("tools", None) or ()
+        if not isinstance(tools, Iterable) or not all(map(callable, tools)):
+            raise SettingsError(
+                "tools takes Python functions", hint="others are named in tfgrpo.toml's [tools]"
+            )
+        self.functions: tuple[ToolFunction, ...] = tuple(tools)
+        self._objects = self._given_domain()
+
+    @contextmanager
+    def open(self) -> Iterator[tuple[Store, Project]]:
+        """Opens the store for this thread, and the project that it belongs to."""
+        with Store.open(self._path, author=self._author) as store:
+            root = project_root(store.path)
+            yield store, open_project(root, self._config, self._objects, self._function_names())
+
+    def ready_run(self, data: Data) -> ReadyRun:
+        """Returns the run to work on, on record."""
+        if not self._path.exists():
+            Store.init(self._path, author=self._author).close()
+        choice = {key: self._options.pop(key, None) for key in CHOICES}
+        with self.open() as (store, project):
+            given = self._given(project, data)
+            return ready_run(
+                store,
+                project,
+                given,
+                RunChoice(
+                    _text(choice["run"]),
+                    _text(choice["resume"]),
+                    bool(choice["new"]),
+                    _text(choice["budget"]),
+                ),
+            )
+
+    def estimate(self, data: Data) -> RunEstimate:
+        """Returns what a run would take; where there is no store, as if an empty one were here."""
+        for key in CHOICES:
+            self._options.pop(key, None)
+        with self.open() as (store, project):
+            return estimate_run(store, plan_run(store, project, self._given(project, data)))
+
+    def plan_evaluation(
+        self, data: Data, revisions: Sequence[str], trained: Sequence[str]
+    ) -> EvalPlan:
+        """Returns the evaluation that is asked for, checked."""
+        with self.open() as (store, project):
+            versions = [store.resolve(revision) for revision in revisions]
+            return plan_evaluation(
+                store,
+                project,
+                versions,
+                self._given(project, data),
+                trained=[store.resolve(revision) for revision in trained],
+            )
+
+    def _given(self, project: Project, data: Data) -> dict[str, Any]:
+        """Returns the options as settings; rows become a file beside the store."""
+        options = {**self._options, "data": data if data is not None else self._options.get("data")}
+        for name in DATASETS:
+            value = options.get(name)
+            if isinstance(value, Path):
+                options[name] = str(value)
+            elif value is not None and not isinstance(value, str):
+                options[name] = str(_write_rows(self._path.parent, value))
+        if isinstance(options.get("prompts"), Path):
+            options["prompts"] = str(options["prompts"])
+        return read_options(options)
+
+    def _given_domain(self) -> dict[str, Domain]:
+        """Returns the domain that was given as an object, by the name it has in records."""
+        verify, domain = self._options.pop("verify", None), self._options.get("domain")
+        if verify is not None:
+            if domain is not None:
+                raise SettingsError("give domain or verify, not both", hint="a Domain has a verify")
+            if not callable(verify):
+                raise SettingsError("verify takes a function", hint="verify(problem, response)")
+            domain = function_domain(verify)
+        if not isinstance(domain, Domain):
+            return {}
+        name = OBJECT + domain.name
+        self._options["domain"] = name
+        return {name: domain}
+
+    def _function_names(self) -> tuple[str, ...]:
+        return tuple(getattr(function, "__name__", "tool") for function in self.functions)
+
+
+def _locate(store: StoreLike, make: bool) -> tuple[Path, str]:
+    """Returns a store's file and who signs versions. Raises StoreError where there is none and
+    none is to be made."""
+    author = default_author()
+    if isinstance(store, Store):
+        return store.path, store.author
+    if store is not None:
+        path = located(Path(store))
+    else:
+        try:
+            path = find(Path.cwd())
+        except StoreError:
+            path = store_path(Path.cwd())
+    if not make and not path.exists():
+        raise StoreError(f"no store at {path}", hint="`tfgrpo init` or tfgrpo.train makes one")
+    return path, author
+
+
+def _write_rows(folder: Path, rows: object) -> Path:
+    """Returns a file with these rows, named by their digest, beside the store."""
+    if not isinstance(rows, Sequence):
+        raise SettingsError("data takes a file's name or a list of rows", hint='[{"problem": …}]')
+    lines = [json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in rows]
+    loaded = problems.of_rows(list(rows), "rows", None, ground_truth=False)
+    path = folder / "data" / f"rows-{problems.digest(loaded)[:16]}.jsonl"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(lines), encoding="utf-8")
+    return path
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)

@@ -16,77 +16,86 @@ from typing import TYPE_CHECKING
 from tfgrpo.model.embeddings import EmbeddingEndpoint
 from tfgrpo.model.endpoint import Endpoint, EndpointError
 from tfgrpo.model.prices import LOCAL
-from tfgrpo.settings import ModelSettings, Settings
 
 if TYPE_CHECKING:
     from tfgrpo.local.cache import ModelCache
+    from tfgrpo.model.settings import ModelSettings
 
 SLOTS = 8
 CONTEXT = 4096
 KEYS = ("TFGRPO_API_KEY", "OPENAI_API_KEY")
 MODELS_FOLDER = "TFGRPO_MODELS"
 
-Fetching = Callable[[str, int, int], None]
-"""Told how a fetch goes on: the model's name, bytes so far, bytes in all."""
+Download = Callable[[str, int, int], None]
+"""Called while weights are fetched: the model's name, bytes so far, bytes in all."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallLimits:
+    """At most `concurrency` requests in flight, each for at most `timeout` seconds."""
+
+    concurrency: int = 128
+    timeout: float = 1800.0
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """The policy model and the reflection model, and how many requests may be in flight.
+    """The policy model and the reflection model, and the limits of asking them.
 
     `embedding` is there where a model for embeddings is named.
     """
 
     policy: Endpoint
     reflection: Endpoint
-    concurrency: int
+    limits: CallLimits = CallLimits()
     embedding: EmbeddingEndpoint | None = None
+
+    async def close(self) -> None:
+        """Closes the connections; the next request opens one anew."""
+        for endpoint in {id(e): e for e in (self.policy, self.reflection)}.values():
+            await endpoint.close()
+        if self.embedding is not None:
+            await self.embedding.close()
 
 
 @contextmanager
-def opened(
-    settings: Settings, environment: Mapping[str, str], fetching: Fetching | None = None
+def open_endpoints(
+    models: ModelSettings,
+    limits: CallLimits,
+    environment: Mapping[str, str],
+    on_download: Download | None = None,
 ) -> Iterator[Endpoints]:
     """Opens the endpoints that settings name, for as long as the block lasts.
 
     Keys are read from `environment`. Raises EndpointError or LocalModelError.
     """
-    models = settings.models
     with ExitStack() as stack:
-        served: dict[str, Endpoint] = {}
+        local: dict[str, Endpoint] = {}
 
         def endpoint(model: str, base_url: str | None, key_env: str | None) -> Endpoint:
             if not model.startswith(LOCAL):
                 key = api_key(environment, key_env, needed=base_url is None)
-                return Endpoint(model, base_url, key, settings.task_timeout)
-            if model not in served:
-                served[model] = stack.enter_context(_served(model, settings, environment, fetching))
-            return served[model]
+                return Endpoint(model, base_url, key, limits.timeout)
+            if model not in local:
+                server = _local_endpoint(model, limits, environment, on_download)
+                local[model] = stack.enter_context(server)
+            return local[model]
 
         policy = endpoint(models.model, models.base_url, models.api_key_env)
         reflection = policy
         if models.reflection_model or models.reflection_base_url:
-            reflection = endpoint(
-                models.reflection_model or models.model,
-                models.reflection_base_url or models.base_url,
-                models.reflection_api_key_env or models.api_key_env,
-            )
-        concurrency = min(settings.concurrency, SLOTS) if served else settings.concurrency
-        yield Endpoints(policy, reflection, concurrency, _embedding(settings, environment))
+            reflection = endpoint(*_reflection_address(models))
+        if local:
+            limits = CallLimits(min(limits.concurrency, SLOTS), limits.timeout)
+        yield Endpoints(policy, reflection, limits, _embedding(models, limits, environment))
 
 
-def check(models: ModelSettings, environment: Mapping[str, str]) -> None:
-    """Raises what `opened` would raise for a missing key or an unknown local model."""
+def check_endpoints(models: ModelSettings, environment: Mapping[str, str]) -> None:
+    """Raises what `open_endpoints` would raise for a missing key or an unknown local model."""
     from tfgrpo.local.registry import find
 
-    for model, base_url, key_env in (
-        (models.model, models.base_url, models.api_key_env),
-        (
-            models.reflection_model or models.model,
-            models.reflection_base_url or models.base_url,
-            models.reflection_api_key_env or models.api_key_env,
-        ),
-    ):
+    policy = (models.model, models.base_url, models.api_key_env)
+    for model, base_url, key_env in (policy, _reflection_address(models)):
         if model.startswith(LOCAL):
             find(model[len(LOCAL) :])
         else:
@@ -95,13 +104,23 @@ def check(models: ModelSettings, environment: Mapping[str, str]) -> None:
         _embedding_key(models, environment)
 
 
-def _embedding(settings: Settings, environment: Mapping[str, str]) -> EmbeddingEndpoint | None:
-    models = settings.models
+def _reflection_address(models: ModelSettings) -> tuple[str, str | None, str | None]:
+    """Returns the reflection model, its address and its key's variable."""
+    return (
+        models.reflection_model or models.model,
+        models.reflection_base_url or models.base_url,
+        models.reflection_api_key_env or models.api_key_env,
+    )
+
+
+def _embedding(
+    models: ModelSettings, limits: CallLimits, environment: Mapping[str, str]
+) -> EmbeddingEndpoint | None:
     if models.embedding_model is None:
         return None
     key = _embedding_key(models, environment)
     address = models.embedding_base_url or models.base_url
-    return EmbeddingEndpoint(models.embedding_model, address, key, settings.task_timeout)
+    return EmbeddingEndpoint(models.embedding_model, address, key, limits.timeout)
 
 
 def _embedding_key(models: ModelSettings, environment: Mapping[str, str]) -> str | None:
@@ -140,21 +159,21 @@ def model_cache(environment: Mapping[str, str]) -> ModelCache:
 
 
 @contextmanager
-def _served(
-    model: str, settings: Settings, environment: Mapping[str, str], fetching: Fetching | None
+def _local_endpoint(
+    model: str, limits: CallLimits, environment: Mapping[str, str], on_download: Download | None
 ) -> Iterator[Endpoint]:
     from tfgrpo.local.fetch import fetch
     from tfgrpo.local.registry import find
     from tfgrpo.local.serve import LocalServer, ServerOptions
 
-    found = find(model[len(LOCAL) :])
+    entry = find(model[len(LOCAL) :])
 
     def progress(done: int, total: int) -> None:
-        if fetching is not None:
-            fetching(found.name, done, total)
+        if on_download is not None:
+            on_download(entry.name, done, total)
 
-    path = fetch(found, model_cache(environment).folder, progress)
-    slots = min(settings.concurrency, SLOTS)
+    path = fetch(entry, model_cache(environment).folder, progress)
+    slots = min(limits.concurrency, SLOTS)
     options = ServerOptions(n_parallel=slots, context=CONTEXT)
     with LocalServer(path, model, options) as server:
-        yield Endpoint(model, server.base_url, None, settings.task_timeout)
+        yield Endpoint(model, server.base_url, None, limits.timeout)

@@ -8,40 +8,27 @@ the endpoint is opened and never becomes part of a record.
 
 from __future__ import annotations
 
-import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Self, TypeAlias, TypeVar, get_args
-from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
-    SerializerFunctionWrapHandler,
     ValidationError,
-    field_validator,
-    model_serializer,
     model_validator,
 )
 
 from tfgrpo import domains
-from tfgrpo.model.prices import LOCAL
+from tfgrpo.model.settings import ModelSettings
 from tfgrpo.rendering.render import AGENT_OBJECTIVE, LEARNING_OBJECTIVE
 from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.tools.toolbox import ToolSettings
 
-DEFAULT_MODEL = "local:qwen2.5-coder-1.5b"
 FILE = "tfgrpo.toml"
 TABLES = ("model", "train", "eval", "prices", "tools")
-LATER = frozenset(
-    {"domain", "mode", "tools", "turns", "rollouts", "quorum", "hints", "dropout"}
-    | {"library_tokens", "inject", "top_k"}
-    | {"gate", "gate_digest", "gate_samples", "gate_problems", "sealed", "sealed_digest"}
-    | {"controller_sees_credit", "reward", "direct", "skip_unverifiable", "skipped"}
-)
-"""Settings that came after the first release."""
 Rollouts: TypeAlias = Literal["fixed", "adaptive", "branch"]
 ROLLOUTS: tuple[Rollouts, ...] = get_args(Rollouts)
 Mode: TypeAlias = Literal["prompt", "agent"]
@@ -56,62 +43,6 @@ class SettingsError(TfgrpoError):
     """A setting that is unknown or out of range."""
 
     exit_code = 2
-
-
-class ModelSettings(BaseModel):
-    """Which models are asked, and where.
-
-    `model` attempts problems; `reflection_model` summarises, compares and controls, and is the
-    same unless it is named. `local:NAME` is a local model. `embedding_model`, where one is
-    named, tells which experiences are close in meaning.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    model: str = DEFAULT_MODEL
-    base_url: str | None = None
-    api_key_env: str | None = None
-    reflection_model: str | None = None
-    reflection_base_url: str | None = None
-    reflection_api_key_env: str | None = None
-    embedding_model: str | None = None
-    embedding_base_url: str | None = None
-    embedding_api_key_env: str | None = None
-
-    @model_serializer(mode="wrap")
-    def _dumped(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leaves embeddings out where there are none, as records made before there were any."""
-        found: dict[str, Any] = handler(self)
-        return {k: v for k, v in found.items() if v is not None or not k.startswith("embedding")}
-
-    @field_validator("embedding_model")
-    @classmethod
-    def _at_an_endpoint(cls, model: str | None) -> str | None:
-        if model is not None and model.startswith(LOCAL):
-            raise ValueError("local models give no embeddings: name one at embedding_base_url")
-        return model
-
-    @field_validator("base_url", "reflection_base_url", "embedding_base_url")
-    @classmethod
-    def _without_secrets(cls, url: str | None) -> str | None:
-        """A user name, password or query in an address could be a secret: it is not kept."""
-        if url is None:
-            return None
-        parts = urlsplit(url)
-        if parts.username or parts.password or parts.query or parts.fragment:
-            raise ValueError(
-                "an address must not contain a password or a query, because it is recorded"
-            )
-        if parts.scheme not in ("http", "https") or not parts.netloc:
-            raise ValueError("an address begins with http:// or https://")
-        return urlunsplit(parts)
-
-    @field_validator("api_key_env", "reflection_api_key_env", "embedding_api_key_env")
-    @classmethod
-    def _a_name(cls, name: str | None) -> str | None:
-        if name is not None and not re.fullmatch(r"[A-Z_][A-Z0-9_]*", name):
-            raise ValueError("give the name of an environment variable, not the key itself")
-        return name
 
 
 class Settings(BaseModel):
@@ -144,17 +75,6 @@ class Settings(BaseModel):
     def injected(self) -> int | None:
         """How many experiences a prompt gets: None for the whole library."""
         return None if self.inject == "all" else self.top_k
-
-    @model_serializer(mode="wrap")
-    def _dumped(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leaves later settings out while they have their defaults: records made before there
-        were any stay the same."""
-        found: dict[str, Any] = handler(self)
-        return {
-            name: value
-            for name, value in found.items()
-            if name not in LATER or getattr(self, name) != type(self).model_fields[name].default
-        }
 
 
 class TrainSettings(Settings):

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tfgrpo.data import datasets
-from tfgrpo.data.problems import DatasetError, Problem
+from tfgrpo.data.problems import Problem
+from tfgrpo.data.readers import DatasetError
 from tfgrpo.domains.base import (
     Context,
     PlannedAttempt,

@@ -6,10 +6,14 @@ from pathlib import Path
 
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains.base import Domain, problem_messages
+from tfgrpo.domains.lookup import find
 from tfgrpo.rendering import templates
+from tfgrpo.rendering.origin import trained_with
 from tfgrpo.rendering.render import AGENT_OBJECTIVE, prompt_text
 from tfgrpo.rendering.retrieve import relevant
+from tfgrpo.store.find import located, project_root
 from tfgrpo.store.records import Library
+from tfgrpo.store.store import Store
 
 
 class PromptLibrary(Library):
@@ -55,3 +59,26 @@ class PromptLibrary(Library):
                 template, relevant(self, problem.problem, top_k), problem, self.agent_objective
             )
         ]
+
+
+def read_library(revision: str = "HEAD", *, store: Path | str | None = None) -> PromptLibrary:
+    """Returns the library in force at a revision, ready to be put into prompts.
+
+    It has the objective and the prompts that it was trained with. `store` is the path of a store
+    file or of its project's folder; without it the nearest `.tfgrpo/store.db` at or above the
+    working folder is read. Raises StoreError or UnknownRevision.
+    """
+    path = None if store is None else located(Path(store))
+    with Store.open(path) as opened:
+        version = opened.resolve(revision)
+        config = trained_with(opened, version)
+        root = project_root(opened.path)
+        spec = config.get("domain")
+        if isinstance(spec, str) and spec.startswith("object:"):
+            spec = None  # a Python object judges; attempts are rendered as usual
+        return PromptLibrary(
+            opened.library(version),
+            agent_objective=str(config.get("agent_objective", AGENT_OBJECTIVE)),
+            prompts=root / config["prompts"] if config.get("prompts") else None,
+            domain=find(spec, (root,)) if spec else None,
+        )

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from tfgrpo.data.problems import DatasetError, Problem
+from tfgrpo.data.problems import Problem
+from tfgrpo.data.readers import DatasetError
 from tfgrpo.domains import conversation, judging
 from tfgrpo.domains.base import Context, Domain, DomainError, Trajectory, Verdict
 from tfgrpo.domains.criteria import Criterion, criteria_error, describe_scores, predicate, rule

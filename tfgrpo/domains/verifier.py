@@ -16,7 +16,8 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from tfgrpo.data.problems import DatasetError, Problem
+from tfgrpo.data.problems import Problem, without
+from tfgrpo.data.readers import DatasetError
 from tfgrpo.domains.base import Check, Domain, Verdict, Verify
 
 T = TypeVar("T")
@@ -110,6 +111,26 @@ def check_golds(
             "or leave them out with --skip-unverifiable",
         )
     return unusable
+
+
+def verifiable(
+    dataset: tuple[Problem, ...], name: str, domain: Domain, warnings: list[str], *, skip: bool
+) -> tuple[tuple[Problem, ...], tuple[str, ...]]:
+    """Returns the problems that can be judged, and the ids of those left out, which go into
+    `warnings`.
+
+    Raises DatasetError where there are such and `skip` does not allow to leave them out.
+    """
+    objections = check_golds(dataset, name, domain, skip=skip)
+    if not objections:
+        return dataset, ()
+    ids = tuple(problem.id for problem, _ in objections)
+    some = ", ".join(ids[:8]) + (", …" if len(ids) > 8 else "")
+    warnings.append(
+        f"{name}: {len(ids)} of {len(dataset):,} problems left out, as they cannot be judged: "
+        f"{some} ({describe_objection(*objections[0])})"
+    )
+    return without(dataset, ids), ids
 
 
 def describe_objection(problem: Problem, wrong: str) -> str:

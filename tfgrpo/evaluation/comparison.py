@@ -17,12 +17,13 @@ from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.store.records import Json, Version
 from tfgrpo.store.runs import Evaluation
 from tfgrpo.store.store import Store
+from tfgrpo.views import View, Viewed
 
 SAMPLES = (1, 2, 4, 8, 16, 32)
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(Viewed):
     """How much better `version` is than `control` under the same conditions."""
 
     control: Version
@@ -37,6 +38,28 @@ class Comparison:
     def model(self) -> str:
         """The model that attempted the problems."""
         return str(self.conditions["model"])
+
+    @property
+    def verdict(self) -> str:
+        """Better, worse or inconclusive."""
+        return self.difference.verdict
+
+    def view(self) -> View:
+        samples, estimate = int(self.conditions["samples"]), self.difference.estimate
+        title = (
+            f"{self.dataset}: {estimate.problems} problems × {samples} samples, {self.model}, "
+            f"temperature {self.conditions['temperature']:g}"
+        )
+        rows = [
+            (library_name(self.control), f"{self.control_mean:.3f}"),
+            (library_name(self.version), f"{self.mean:.3f}"),
+        ]
+        pair = f"{self.version.name} - {self.control.name}"
+        notes = [
+            f"{pair}: {difference_words(self)}, permutation p {self.difference.p:.2g}",
+            verdict_words(self.difference, samples),
+        ]
+        return View(title, ("library", f"mean@{samples}"), rows, notes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,3 +146,14 @@ def verdict_words(found: Difference, samples: int) -> str:
     return (
         f"inconclusive; about {found.problems_needed:,} problems × {samples} samples would decide"
     )
+
+
+def library_name(version: Version) -> str:
+    """Returns a version's name, and that it is the empty library where it is."""
+    return version.name + (" (empty)" if version.number == 0 else "")
+
+
+def difference_words(comparison: Comparison) -> str:
+    """Returns a difference with its interval: `+0.354 [+0.079, +0.629]`."""
+    mean, low, high, _ = comparison.difference.estimate
+    return f"{mean:+.3f} [{low:+.3f}, {high:+.3f}]"

@@ -9,30 +9,26 @@ same conditions it is read, not repeated, and one that was cut off goes on from 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tfgrpo.connect import Endpoints
 from tfgrpo.data import problems as datasets
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains import math
 from tfgrpo.domains.base import Context, Domain, Sampling
-from tfgrpo.domains.verifier import Verifier
 from tfgrpo.evaluation import statistics
-from tfgrpo.model.budget import Budget
-from tfgrpo.model.client import CallConditions, Calls, Meter
-from tfgrpo.model.endpoint import Endpoint, EndpointError
+from tfgrpo.model.client import Meter
+from tfgrpo.model.endpoint import EndpointError
 from tfgrpo.model.gather import gather_all
-from tfgrpo.model.prices import Price
+from tfgrpo.notices import describe_usage
 from tfgrpo.rendering.retrieve import relevant
 from tfgrpo.rollout.agent import equipped
 from tfgrpo.rollout.attempt import Rollout, attempt
+from tfgrpo.session import Session
 from tfgrpo.settings import EvalSettings
 from tfgrpo.store.canonical import digest
-from tfgrpo.store.find import project_root
-from tfgrpo.store.journal import Journal
 from tfgrpo.store.records import Library, Version
 from tfgrpo.store.runs import Evaluation, Run, Score
 from tfgrpo.store.store import Store
@@ -47,6 +43,16 @@ class EvalProgress:
     done: int = 0
     meter: Meter = field(default_factory=Meter)
     started: float = field(default_factory=time.monotonic)
+    on_change: Callable[[EvalProgress], None] | None = None
+
+    def count_attempt(self) -> None:
+        """Notes that one more attempt is done."""
+        self.done += 1
+        if self.on_change is not None:
+            self.on_change(self)
+
+    def __str__(self) -> str:
+        return f"evaluating {self.done}/{self.total}: {describe_usage(self.meter)}"
 
     @property
     def seconds_left(self) -> float | None:
@@ -100,135 +106,107 @@ def conditions(
     }
 
 
+@dataclass(frozen=True, slots=True)
+class EvalTask:
+    """What libraries are evaluated on: problems, settings and the domain that judges."""
+
+    problems: tuple[Problem, ...]
+    settings: EvalSettings
+    domain: Domain
+
+    @property
+    def conditions(self) -> dict[str, Any]:
+        """All that a score depends on beside the library."""
+        return conditions(self.problems, self.settings, self.domain)
+
+    @property
+    def key(self) -> str:
+        """The digest of the conditions, in hex: evaluations under it can be compared."""
+        return digest(self.conditions).hex()
+
+
 async def evaluate(
-    store: Store,
+    session: Session,
     versions: Sequence[Version],
-    dataset: Sequence[Problem],
-    settings: EvalSettings,
-    endpoints: Endpoints,
-    verifier: Verifier,
-    journal: Journal,
+    task: EvalTask,
     *,
-    domain: Domain = math.DOMAIN,
-    price: Price | None = None,
-    reflection_price: Price | None = None,
-    budget: Budget | None = None,
     run: Run | None = None,
     progress: EvalProgress | None = None,
 ) -> list[Evaluation]:
-    """Returns the evaluation of each version, making those that are not there yet.
+    """Returns an evaluation for each version, making those that are not there yet.
 
-    `run` is the one whose costs it belongs to. The endpoints are closed.
+    `run` is the one whose costs it belongs to. Raises EndpointError, BudgetReached, ToolError.
     """
-    key = digest(conditions(dataset, settings, domain)).hex()
+    runs, key = session.store.runs, task.key
     distinct = {version.number: version for version in versions}.values()
-    missing = [v for v in distinct if store.runs.evaluation(v.number, key) is None]
-    try:
-        scores = await examine(
-            store,
-            [store.library(version) for version in missing],
-            dataset,
-            settings,
-            endpoints,
-            verifier,
-            journal,
-            domain=domain,
-            price=price,
-            reflection_price=reflection_price,
-            budget=budget,
-            run=run,
-            progress=progress,
-        )
-    finally:
-        await endpoints.policy.close()
-        await endpoints.reflection.close()
+    missing = [v for v in distinct if runs.evaluation(v.number, key) is None]
+    libraries = [session.store.library(version) for version in missing]
+    scores = await examine(session, libraries, task, run=run, progress=progress)
     for version, rows in zip(missing, scores, strict=True):
-        record(store, version, dataset, settings, rows, domain)
-    found = [store.runs.evaluation(version.number, key) for version in versions]
-    return [evaluation for evaluation in found if evaluation is not None]
+        record(session.store, version, task, rows)
+    evaluations = (runs.evaluation(version.number, key) for version in versions)
+    return [evaluation for evaluation in evaluations if evaluation is not None]
 
 
 async def examine(
-    store: Store,
+    session: Session,
     libraries: Sequence[Library],
-    dataset: Sequence[Problem],
-    settings: EvalSettings,
-    endpoints: Endpoints,
-    verifier: Verifier,
-    journal: Journal,
+    task: EvalTask,
     *,
-    domain: Domain = math.DOMAIN,
-    price: Price | None = None,
-    reflection_price: Price | None = None,
-    budget: Budget | None = None,
     run: Run | None = None,
     progress: EvalProgress | None = None,
 ) -> list[list[Score]]:
-    """Returns the scores of each library, which need not be a version's.
+    """Returns each library's scores on the problems, sample by sample side by side.
 
-    Answers come from the journal where the same prompt was answered under the same conditions.
-    Nothing else is recorded. Raises EndpointError when no attempt under one could be scored.
+    A library need not be a version yet. The answers come from the journal where the same prompt
+    was answered under the same conditions. Nothing else is recorded. Raises EndpointError when
+    no attempt under one could be scored.
     """
     if not libraries:
         return []
+    settings, domain = task.settings, task.domain
     progress = progress or EvalProgress(0)
-    progress.total += len(libraries) * len(dataset) * settings.samples
-    scope = f"evaluation/{digest(conditions(dataset, settings, domain)).hex()}"
-
-    def asking(endpoint: Endpoint, price: Price | None) -> Calls:
-        return Calls(
-            endpoint,
-            journal,
-            store.runs,
-            CallConditions(
-                scope,
-                run=run,
-                concurrency=endpoints.concurrency,
-                timeout=settings.task_timeout,
-                price=price,
-                meter=progress.meter,
-                budget=budget,
-            ),
-        )
-
-    calls = asking(endpoints.policy, price)
-    same = endpoints.reflection is endpoints.policy
-    judge = calls if same else asking(endpoints.reflection, reflection_price)
+    progress.total += len(libraries) * len(task.problems) * settings.samples
+    session = session.with_meter(progress.meter)
+    scope = f"evaluation/{task.key}"
+    policy, reflection = session.model_calls(scope, run)
     prompts = Path(settings.prompts) if settings.prompts else None
     template = domain.template("rollout", prompts)
 
-    async def one(library: Library, problem: Problem, sample: int) -> Rollout:
+    async def attempt_once(library: Library, problem: Problem, sample: int) -> Rollout:
         library = relevant(library, problem.problem, settings.injected)
         context = Context(
             problem=problem,
             messages=domain.render(template, library, problem, settings.agent_objective),
-            calls=calls,
-            judge=judge,
-            verifier=verifier,
+            calls=policy,
+            judge=reflection,
+            verifier=session.verifier,
             sampling=Sampling(settings.temperature, settings.max_tokens, settings.seed),
             sample=sample,
             call_path=(problem.id,),
         )
         rollout = await attempt(acting, context)
-        progress.done += 1
+        progress.count_attempt()
         return rollout
 
     order = [
         (number, problem, sample)
         for sample in range(settings.samples)
-        for problem in dataset
+        for problem in task.problems
         for number in range(len(libraries))
     ]
+    record = ToolRecord(session.journal, session.store.runs, scope=scope, run=run)
     try:
-        record = ToolRecord(journal, store.runs, scope=scope, run=run)
-        folder = project_root(store.path)
-        async with equipped(domain, settings, record, folder) as (acting, _):
+        async with equipped(
+            domain, settings, record, folder=session.folder, functions=session.functions
+        ) as (acting, _):
             rollouts = await gather_all(
-                one(libraries[number], problem, sample) for number, problem, sample in order
+                attempt_once(libraries[number], problem, sample)
+                for number, problem, sample in order
             )
     finally:
-        await calls.finish_in_flight()
-        await judge.finish_in_flight()
+        await policy.finish_in_flight()
+        await reflection.finish_in_flight()
     scores: list[list[Score]] = [[] for _ in libraries]
     for (number, problem, sample), rollout in zip(order, rollouts, strict=True):
         call = bytes.fromhex(rollout.call) if rollout.call else None
@@ -242,21 +220,13 @@ async def examine(
     return scores
 
 
-def record(
-    store: Store,
-    version: Version,
-    dataset: Sequence[Problem],
-    settings: EvalSettings,
-    scores: Sequence[Score],
-    domain: Domain = math.DOMAIN,
-) -> Evaluation:
+def record(store: Store, version: Version, task: EvalTask, scores: Sequence[Score]) -> Evaluation:
     """Keeps scores with a version, as its evaluation; one that is there already is returned."""
-    asked = conditions(dataset, settings, domain)
     return store.runs.put_evaluation(
         version.number,
-        settings.data,
-        digest(asked).hex(),
-        asked,
+        task.settings.data,
+        task.key,
+        task.conditions,
         summary(figures(scores)),
         scores,
     )

@@ -12,7 +12,7 @@ import asyncio
 import re
 
 from tfgrpo.model.endpoint import Answer, Request, schema_instruction
-from tfgrpo.model.prices import Price
+from tfgrpo.model.prices import ModelPrices, Price
 from tfgrpo.store.canonical import canonical
 from tfgrpo.store.errors import TfgrpoError
 
@@ -110,6 +110,18 @@ def parse(text: str) -> Budget:
             f"{text!r} is not a budget", hint="--budget 5.00 is in US dollars, 200000tok in tokens"
         )
     return Budget(limit, in_tokens=in_tokens)
+
+
+def open_budget(amount: str | None, prices: ModelPrices) -> Budget | None:
+    """Returns the budget that a text names; None for no text.
+
+    Raises BudgetInvalid, also where it is in dollars and a price is unknown.
+    """
+    if amount is None:
+        return None
+    budget = parse(amount)
+    budget.check(prices.known)
+    return budget
 
 
 def most_tokens(request: Request) -> int:

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tfgrpo.model.endpoint import Answer
 from tfgrpo.store.errors import TfgrpoError
+
+if TYPE_CHECKING:
+    from tfgrpo.model.settings import ModelSettings
 
 LOCAL, TOOL = "local:", "tool:"
 
@@ -90,3 +93,33 @@ def _catalogue(model: str, base_url: str | None) -> Price | None:
     if prompt is None or (completion is None and "embedding" not in model):
         return None
     return Price(prompt, completion or 0.0, base(price.cache_read_mtok))
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPrices:
+    """What the models of a run cost; None where a price is unknown."""
+
+    policy: Price | None = None
+    reflection: Price | None = None
+    embedding: Price | None = FREE
+
+    @property
+    def known(self) -> bool:
+        """Whether every price is."""
+        return None not in (self.policy, self.reflection, self.embedding)
+
+
+def model_prices(models: ModelSettings, prices: Mapping[str, Any]) -> ModelPrices:
+    """Returns what the models of a run cost; no embedding model costs nothing.
+
+    `prices` is the settings file's table. Raises PriceInvalid.
+    """
+    policy = reflection = find(models.model, models.base_url, prices)
+    if models.reflection_model or models.reflection_base_url:
+        address = models.reflection_base_url or models.base_url
+        reflection = find(models.reflection_model or models.model, address, prices)
+    embedding: Price | None = FREE
+    if models.embedding_model is not None:
+        address = models.embedding_base_url or models.base_url
+        embedding = find(models.embedding_model, address, prices)
+    return ModelPrices(policy, reflection, embedding)

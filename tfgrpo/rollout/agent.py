@@ -10,7 +10,7 @@ the record is marked `cached`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -181,20 +181,38 @@ class Agent:
 
 @asynccontextmanager
 async def equipped(
-    domain: Domain, settings: Settings, record: ToolRecord, folder: Path, *, uncertain: bool = False
+    domain: Domain,
+    settings: Settings,
+    record: ToolRecord,
+    *,
+    folder: Path,
+    functions: Sequence[Callable[..., object]] = (),
+    uncertain: bool = False,
 ) -> AsyncIterator[tuple[Domain, Agent | None]]:
     """Yields a domain whose attempts are made as the settings say: by an agent, or as they were.
 
-    Tool calls go through `record`; paths of tools are relative to `folder`. With `uncertain` the
-    model is asked how certain it is of each answer. Raises ToolError.
+    Paths of tools are relative to `folder`; `functions` are tools beside those of the settings.
+    Raises ToolError.
     """
     if settings.mode == "prompt":
         yield domain, None
         return
-    async with toolbox.opened(settings.tools, folder) as box:
+    async with toolbox.opened(settings.tools, folder, functions) as box:
         limits = AttemptLimits(turns=settings.turns, seconds=settings.task_timeout)
         agent = Agent(box, record, limits=limits, protocol=_protocol(settings), uncertain=uncertain)
         yield agent.of(domain), agent
+
+
+def sandbox_warnings(settings: Settings) -> list[str]:
+    """Returns a warning where an agent's Python does not run in the strongest sandbox."""
+    if settings.mode != "agent" or "python" not in settings.tools.use:
+        return []
+    from tfgrpo.tools.sandbox import strength
+
+    wall = strength(settings.tools.sandbox)
+    if wall.level == "bubblewrap":
+        return []
+    return [f"Python runs in {wall}, not in bubblewrap; --sandbox require refuses that"]
 
 
 def foresee(ahead: PlannedAttempt, settings: Settings, *, branches: bool = False) -> PlannedCalls:

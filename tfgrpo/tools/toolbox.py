@@ -11,7 +11,7 @@ args = ["--read-only", "docs"]
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tfgrpo.tools import python, search, visit
 from tfgrpo.tools.corpus import Corpus
+from tfgrpo.tools.function import FunctionTool, function_tools
 from tfgrpo.tools.mcp import Connection, Server, connected
 from tfgrpo.tools.provider import PROVIDERS, Provider, SearchTemplate
 from tfgrpo.tools.python import Python
@@ -31,7 +32,10 @@ from tfgrpo.tools.visit import Visit
 
 
 class ToolSettings(BaseModel):
-    """Which tools an agent has. Seconds are per call, `memory` is in MiB, for Python."""
+    """Which tools an agent has. Seconds are per call, `memory` is in MiB, for Python.
+
+    `functions` are the names of Python functions that the caller gives; no file can.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -45,6 +49,7 @@ class ToolSettings(BaseModel):
     search: SearchTemplate | None = None
     results: int = Field(default=5, ge=1, le=50)
     mcp: dict[str, Server] = Field(default_factory=dict)
+    functions: tuple[str, ...] = ()
 
     @model_validator(mode="after")
     def _searchable(self) -> Self:
@@ -76,11 +81,13 @@ class Toolbox:
         corpus: Corpus | None = None,
         backend: SearchBackend | None = None,
         servers: Sequence[Connection] = (),
+        functions: Sequence[FunctionTool] = (),
     ) -> None:
         self.settings = settings
         self._corpus = corpus
         self._backend = backend
         self._servers = servers
+        self._functions = functions
 
     def tools(self) -> list[Tool]:
         """Returns tools for one trajectory, which closes each of them when it is done."""
@@ -99,16 +106,27 @@ class Toolbox:
                 tools.append(Visit(self._corpus, characters=settings.output))
         return [
             *tools,
+            *self._functions,
             *(tool for server in self._servers for tool in server.tools(settings.output)),
         ]
 
 
 @asynccontextmanager
-async def opened(settings: ToolSettings, folder: Path) -> AsyncIterator[Toolbox]:
+async def opened(
+    settings: ToolSettings, folder: Path, functions: Sequence[Callable[..., object]] = ()
+) -> AsyncIterator[Toolbox]:
     """Opens what the tools share, for the length of a `with`. Paths are relative to `folder`.
 
-    Raises ToolError.
+    `functions` are tools of the caller's; they have to be those that the settings name. Raises
+    ToolError.
     """
+    given = function_tools(functions, seconds=settings.seconds, characters=settings.output)
+    missing = [name for name in settings.functions if name not in {t.spec.name for t in given}]
+    if missing:
+        raise ToolError(
+            f"this run's agent has Python functions as tools: {', '.join(missing)}",
+            hint="give them again from Python: tfgrpo.train(resume=…, tools=[…])",
+        )
     async with AsyncExitStack() as stack:
         corpus: Corpus | None = None
         backend: SearchBackend | None = None
@@ -124,4 +142,4 @@ async def opened(settings: ToolSettings, folder: Path) -> AsyncIterator[Toolbox]
             await stack.enter_async_context(connected(name, server))
             for name, server in settings.mcp.items()
         ]
-        yield Toolbox(settings, corpus, backend, servers)
+        yield Toolbox(settings, corpus, backend, servers, given)

@@ -38,7 +38,7 @@ REMEMBERED = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunPlan:
+class PlannedRun:
     """A run that is not begun: what it would learn from, and from which library on.
 
     `heldout` and `sealed` are the problems that it is compared on at the end, against the empty
@@ -166,7 +166,7 @@ class TokenCounter:
 def attempt_cost(
     counter: TokenCounter,
     problems: Sequence[Problem],
-    plan: RunPlan,
+    plan: PlannedRun,
     length: float,
 ) -> AttemptCost:
     """Returns what an attempt at one of the problems takes; nothing where there are none.
@@ -196,7 +196,7 @@ def attempt_cost(
     )
 
 
-def _one(counter: TokenCounter, problem: Problem, plan: RunPlan, length: float) -> AttemptCost:
+def _one(counter: TokenCounter, problem: Problem, plan: PlannedRun, length: float) -> AttemptCost:
     domain, settings = plan.domain, plan.settings
     messages = domain.render(plan.template, plan.library, problem, settings.agent_objective)
     attempt = PlannedAttempt(problem, messages, settings.max_tokens, counter.upper, length)

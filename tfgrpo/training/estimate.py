@@ -29,8 +29,8 @@ from tfgrpo.training import ablations, adaptive, rollouts, strategies
 from tfgrpo.training.attempt_cost import (
     AttemptCost,
     Model,
+    PlannedRun,
     PlannedUsage,
-    RunPlan,
     TokenCounter,
     attempt_cost,
 )
@@ -98,6 +98,7 @@ class RunEstimate:
     expected: tuple[StageEstimate, ...]
     upper: tuple[StageEstimate, ...]
     left_out: tuple[str, ...] = ()
+    lengths_seen: bool = False
 
 
 def answer_lengths(store: Store, model: str) -> dict[str, float]:
@@ -115,7 +116,7 @@ def answer_lengths(store: Store, model: str) -> dict[str, float]:
 
 
 def estimate(
-    plan: RunPlan,
+    plan: PlannedRun,
     prices: Mapping[Model, Price | None],
     lengths: Mapping[str, float] | None = None,
 ) -> RunEstimate:
@@ -167,7 +168,7 @@ def _left_out(domain: Domain, settings: TrainSettings) -> list[str]:
 class _Total:
     """Adds up calls and tokens, as expected or as an upper bound."""
 
-    def __init__(self, counter: TokenCounter, plan: RunPlan) -> None:
+    def __init__(self, counter: TokenCounter, plan: PlannedRun) -> None:
         settings, library = plan.settings, plan.library
         self._counter, self._plan, self._upper = counter, plan, counter.upper
         self._settings, self._library = settings, library

@@ -22,22 +22,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from tfgrpo.connect import Endpoints
 from tfgrpo.data import problems
-from tfgrpo.data.problems import Problem
-from tfgrpo.domains.base import Domain
-from tfgrpo.domains.verifier import Verifier
 from tfgrpo.evaluation import evaluate, statistics
-from tfgrpo.evaluation.evaluate import EvalProgress
+from tfgrpo.evaluation.evaluate import EvalProgress, EvalTask
 from tfgrpo.evaluation.statistics import Difference
-from tfgrpo.model.budget import Budget
-from tfgrpo.model.client import Meter
-from tfgrpo.model.prices import Price
-from tfgrpo.settings import EvalSettings
-from tfgrpo.store.canonical import digest
+from tfgrpo.session import Session
 from tfgrpo.store.errors import UnknownRevision
 from tfgrpo.store.history import first_parents
-from tfgrpo.store.journal import Journal
 from tfgrpo.store.records import Json, Library, Operation, Version
 from tfgrpo.store.runs import Run, Score
 from tfgrpo.store.store import Store
@@ -70,26 +61,8 @@ class Trial:
 class Gate:
     """Tries candidates of one run on its held-out problems."""
 
-    def __init__(
-        self,
-        store: Store,
-        run: Run,
-        settings: EvalSettings,
-        dataset: Sequence[Problem],
-        endpoints: Endpoints,
-        verifier: Verifier,
-        journal: Journal,
-        *,
-        domain: Domain,
-        price: Price | None = None,
-        reflection_price: Price | None = None,
-        budget: Budget | None = None,
-        meter: Meter | None = None,
-    ) -> None:
-        self._store, self._run, self._settings, self._dataset = store, run, settings, dataset
-        self._endpoints, self._verifier, self._journal = endpoints, verifier, journal
-        self._domain, self._price, self._reflection_price = domain, price, reflection_price
-        self._budget, self._meter = budget, meter or Meter()
+    def __init__(self, session: Session, run: Run, task: EvalTask) -> None:
+        self._session, self._run, self._task = session, run, task
 
     async def trial(self, library: Library, operations: Sequence[Operation]) -> Trial | None:
         """Returns how the library fares with these operations; None where they change no text
@@ -101,22 +74,14 @@ class Gate:
         known = self._recorded(library.version) if before == library else None
         library = before
         asked = [candidate] if known else [library, candidate]
-        found = await evaluate.examine(
-            self._store,
+        scored = await evaluate.examine(
+            self._session,
             asked,
-            self._dataset,
-            self._settings,
-            self._endpoints,
-            self._verifier,
-            self._journal,
-            domain=self._domain,
-            price=self._price,
-            reflection_price=self._reflection_price,
-            budget=self._budget,
+            self._task,
             run=self._run,
-            progress=EvalProgress(0, meter=self._meter),
+            progress=EvalProgress(0, meter=self._session.meter),
         )
-        scores, after = known or found[0], found[-1]
+        scores, after = known or scored[0], scored[-1]
         rewards = evaluate.rewards(scores), evaluate.rewards(after)
         if rewards[0].keys() & rewards[1].keys():
             difference = statistics.paired(*rewards)
@@ -131,10 +96,10 @@ class Gate:
         bounds = [estimate.mean, estimate.low, estimate.high]
         return {
             "verdict": trial.verdict,
-            "dataset": self._settings.data,
-            "digest": problems.digest(self._dataset),
+            "dataset": self._task.settings.data,
+            "digest": problems.digest(self._task.problems),
             "problems": estimate.problems,
-            "samples": self._settings.samples,
+            "samples": self._task.settings.samples,
             "before": _mean(trial.scores),
             "after": _mean(trial.candidate_scores),
             "difference": [None if abs(v) == float("inf") else round(v, 6) for v in bounds],
@@ -150,14 +115,13 @@ class Gate:
         kept = [(trial.library.version, trial.library, trial.scores)]
         kept.append((version, trial.candidate, trial.candidate_scores))
         for at, library, scores in kept:
-            if _texts(self._store.library(at)) == _texts(library):
-                what = (at, self._dataset, self._settings, scores, self._domain)
-                evaluate.record(self._store, *what)
+            if _texts(self._session.store.library(at)) == _texts(library):
+                evaluate.record(self._session.store, at, self._task, scores)
 
     def _recorded(self, version: Version) -> list[Score] | None:
-        asked = evaluate.conditions(self._dataset, self._settings, self._domain)
-        found = self._store.runs.evaluation(version.number, digest(asked).hex())
-        return None if found is None else self._store.runs.scores(found)
+        runs = self._session.store.runs
+        evaluation = runs.evaluation(version.number, self._task.key)
+        return None if evaluation is None else runs.scores(evaluation)
 
 
 def applied(library: Library, operations: Iterable[Operation]) -> Library:

@@ -12,39 +12,31 @@ in the order of the batch, never from the order in which they came.
 from __future__ import annotations
 
 import asyncio
-import re
 import time
-import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from tfgrpo import domains
-from tfgrpo.connect import Endpoints
-from tfgrpo.data import datasets, problems
+from tfgrpo.data import problems
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains import math
 from tfgrpo.domains.base import Domain
-from tfgrpo.domains.verifier import Verifier
-from tfgrpo.model.budget import Budget
-from tfgrpo.model.client import CallConditions, Calls
+from tfgrpo.evaluation.evaluate import EvalTask
 from tfgrpo.model.embeddings import SCOPE, Embeddings
-from tfgrpo.model.endpoint import Endpoint
 from tfgrpo.model.gather import gather_all
-from tfgrpo.model.prices import Price
+from tfgrpo.notices import OnProgress, StepFinished, ignore
 from tfgrpo.rendering.render import AGENT_OBJECTIVE
 from tfgrpo.rollout.agent import equipped
 from tfgrpo.rollout.attempt import Group, mean_reward
+from tfgrpo.session import Session
 from tfgrpo.settings import EvalSettings, TrainSettings
 from tfgrpo.store.errors import StaleVersion, StoreError, TfgrpoError
-from tfgrpo.store.find import project_root
-from tfgrpo.store.journal import Journal
 from tfgrpo.store.protection import check_branch
 from tfgrpo.store.records import Library, Operation, Version
 from tfgrpo.store.runs import Run
-from tfgrpo.store.store import Store
 from tfgrpo.tools.record import ToolRecord
 from tfgrpo.training import ablations, controller, pruning
 from tfgrpo.training.gate import Gate, Trial, rejections, side_branch
@@ -53,11 +45,8 @@ from tfgrpo.training.notes import Notes, prompts_of
 from tfgrpo.training.progress import Progress
 from tfgrpo.training.rebase import still_apply
 from tfgrpo.training.reflection import Comparison, Failure, Lesson, Reflection, compare
-from tfgrpo.training.rollouts import Collector
-
-T = TypeVar("T")
-Watch = Callable[[Version], None]
-"""Told of every version as it is made."""
+from tfgrpo.training.rollouts import Collector, RunParts
+from tfgrpo.training.run_problems import RunProblems
 
 
 def plan_steps(
@@ -71,50 +60,6 @@ def plan_steps(
         for epoch in range(1, settings.epochs + 1)
         for batch in problems.batches(dataset, settings.batch_size, epoch=epoch, seed=settings.seed)
     ]
-
-
-def begin(
-    store: Store,
-    settings: TrainSettings,
-    *,
-    name: str | None = None,
-    stem: str | None = None,
-    resume: str | None = None,
-    new: bool = False,
-) -> tuple[Run, bool]:
-    """Returns the run to work on, and whether it goes on from where it was.
-
-    An unfinished run with the very same settings is gone on with, unless `new`; `resume` names
-    one, whose frozen settings then count. Otherwise a run is made on the branch that the
-    settings name, which is made at HEAD when there is none. Without a `name` it is called after
-    `stem`, or the data, with a number where that is taken.
-    """
-    if resume is not None:
-        return store.runs.get(resume), True
-    config = settings.model_dump(mode="json")
-    if not new:
-        unfinished = [r for r in store.runs.like(config) if store.runs.state(r) != "finished"]
-        if unfinished and name in (None, unfinished[-1].name):
-            return unfinished[-1], True
-    check_branch(store, settings.branch)
-    name = name or _free_name(store, stem or datasets.stem(settings.data))
-    with store.port.transaction():
-        if settings.branch not in store.branches():
-            store.create_branch(settings.branch)
-        base = store.tip(settings.branch)
-        run = store.runs.create(
-            name, uuid.uuid4().hex, settings.branch, base.number, config, store.author
-        )
-        store.create_tag(f"{name}/step_0", base)
-    return run, False
-
-
-def _free_name(store: Store, stem: str) -> str:
-    stem = re.sub(r"[^A-Za-z0-9_+-]+", "-", stem).strip("-") or "run"
-    taken = {run.name for run in store.runs.all()}
-    taken |= {tag.rpartition("/step_")[0] for tag in store.tags()}  # of runs made elsewhere
-    numbers = (f"{stem}-{n}" for n in range(2, len(taken) + 3))
-    return next(name for name in (stem, *numbers) if name not in taken)
 
 
 def _rendering(settings: TrainSettings) -> dict[str, str]:
@@ -153,26 +98,26 @@ class Training:
 
     def __init__(
         self,
-        store: Store,
+        session: Session,
         run: Run,
-        dataset: Sequence[Problem],
-        endpoints: Endpoints,
-        verifier: Verifier,
-        journal: Journal,
+        data: RunProblems,
         *,
         domain: Domain = math.DOMAIN,
         prompts: Path | None = None,
-        price: Price | None = None,
-        reflection_price: Price | None = None,
-        embedding_price: Price | None = None,
-        budget: Budget | None = None,
-        gate: Sequence[Problem] = (),
+        on_progress: OnProgress = ignore,
     ) -> None:
         self.settings = TrainSettings(**run.config)
-        self.steps = plan_steps(dataset, self.settings)
-        self.progress = Progress(run.name, len(self.steps), self.settings.epochs)
-        self._store, self._run, self._domain, self._journal = store, run, domain, journal
-        self.watch: Watch = lambda _: None
+        self.steps = plan_steps(data.train, self.settings)
+        self._on_progress = on_progress
+        self.progress = Progress(
+            run.name,
+            len(self.steps),
+            self.settings.epochs,
+            meter=session.meter,
+            on_change=None if on_progress is ignore else on_progress,
+        )
+        self._session, self._store, self._run = session, session.store, run
+        self._domain = domain
         if prompts is None and self.settings.prompts:
             prompts = Path(self.settings.prompts)
         self._template = domain.template("rollout", prompts)
@@ -180,63 +125,27 @@ class Training:
         self._note_prompts = prompts_of(domain, prompts)
         self._gate: Gate | None = None
         if self.settings.gate is not None:
-            how = EvalSettings.of_run(self.settings, "gate", self.settings.gate_samples).model_copy(
-                update={"prompts": str(prompts) if prompts else None}
-            )
-            self._gate = Gate(
-                store,
-                run,
-                how,
-                gate[: self.settings.gate_problems],
-                endpoints,
-                verifier,
-                journal,
-                domain=domain,
-                price=price,
-                reflection_price=reflection_price,
-                budget=budget,
-                meter=self.progress.meter,
-            )
-
-        def calls(endpoint: Endpoint, price: Price | None, scope: str = run.uid) -> Calls:
-            return Calls(
-                endpoint,
-                journal,
-                store.runs,
-                CallConditions(
-                    scope,
-                    run=run,
-                    concurrency=endpoints.concurrency,
-                    timeout=self.settings.task_timeout,
-                    price=price,
-                    meter=self.progress.meter,
-                    budget=budget,
-                ),
-            )
-
-        self._policy = calls(endpoints.policy, price)
-        self._reflector = (
-            self._policy
-            if endpoints.reflection is endpoints.policy
-            else calls(endpoints.reflection, reflection_price)
-        )
-        asked, self._embeddings = [self._policy, self._reflector], None
-        if endpoints.embedding is not None:
-            embedder = calls(endpoints.embedding, embedding_price, SCOPE)
-            asked, self._embeddings = [*asked, embedder], Embeddings(embedder)
-        self._asked = asked
+            how = EvalSettings.of_run(self.settings, "gate", self.settings.gate_samples)
+            how = how.model_copy(update={"prompts": str(prompts) if prompts else None})
+            held = data.gate[: self.settings.gate_problems]
+            self._gate = Gate(session, run, EvalTask(held, how, domain))
+        self._policy, self._reflector = session.model_calls(run.uid, run)
+        self._calls, self._embeddings = [self._policy, self._reflector], None
+        if session.endpoints.embedding is not None:
+            embedder = session.calls("embedding", SCOPE, run)
+            self._calls, self._embeddings = [*self._calls, embedder], Embeddings(embedder)
         self._collector = Collector(
-            store,
-            run,
-            self.settings,
-            domain,
-            self._template,
-            self._reflection,
-            self._policy,
-            self._reflector,
-            verifier,
-            journal,
-            self.progress,
+            RunParts(
+                session,
+                run,
+                self.settings,
+                domain,
+                self._template,
+                self._reflection,
+                self._policy,
+                self._reflector,
+                self.progress,
+            )
         )
 
     async def run(self, *, finish: bool = True) -> list[Version]:
@@ -253,24 +162,22 @@ class Training:
             async with equipped(
                 self._domain,
                 self.settings,
-                ToolRecord(self._journal, runs, scope=run.uid, run=run),
-                project_root(self._store.path),
+                ToolRecord(self._session.journal, runs, scope=run.uid, run=run),
+                folder=self._session.folder,
+                functions=self._session.functions,
                 uncertain=self.settings.rollouts == "branch",
             ) as (domain, agent):
                 self._collector.equip(domain, agent)
                 left = range(self._done(), len(self.steps))
                 versions = [await self._step(number) for number in left]
         except BaseException as error:
-            told = error if isinstance(error, TfgrpoError) else None
+            reason = str(error) if isinstance(error, TfgrpoError) else None
             self.progress.stopping = True
             await self._collector.close()
-            await asyncio.gather(*(calls.finish_in_flight() for calls in self._asked))
+            await asyncio.gather(*(calls.finish_in_flight() for calls in self._calls))
             with suppress(StoreError):  # the disk may be full; `error` is what matters
-                runs.note(run, "stopped" if told else "interrupted", str(told) if told else None)
+                runs.note(run, "stopped" if reason is not None else "interrupted", reason)
             raise
-        finally:
-            for calls in self._asked:
-                await calls.endpoint.close()
         if finish:
             runs.note(run, "finished")
         self.progress.phase = "finished"
@@ -301,8 +208,8 @@ class Training:
         groups = [] if direct else await self._collector.groups(step, batch, library, last=last)
         self._enter("reflection", started)
         started = time.monotonic()
-        telling = [group for group in groups if self._telling(group)]
-        comparisons = await gather_all(self._compare(group, library, step) for group in telling)
+        teaching = [group for group in groups if self._teaches(group)]
+        comparisons = await gather_all(self._compare(group, library, step) for group in teaching)
         self._enter("controller", started)
         started = time.monotonic()
         notes = self._notes(base, step)
@@ -338,6 +245,7 @@ class Training:
         if since is not None:
             self.progress.seconds[after or self.progress.phase] += time.monotonic() - since
         self.progress.phase = phase
+        self.progress.announce()
 
     def _in_force(self, step: int) -> Version:
         """Returns the library this step works under, and makes sure that `step_N` names it.
@@ -354,7 +262,7 @@ class Training:
             return self._store.create_tag(tag, tip, force=True)
         return tagged
 
-    def _telling(self, group: Group) -> bool:
+    def _teaches(self, group: Group) -> bool:
         """Returns whether a group teaches: it is mixed, or its one attempt is looked at alone."""
         return group.mixed or (self._reflection.single is not None and bool(group.rewards))
 
@@ -480,7 +388,7 @@ class Training:
             except StaleVersion:
                 continue
             self.progress.library = len(store.library(version))
-            self.watch(version)
+            self._on_progress(StepFinished(version))
             return version
 
     def _stats(self, groups: Sequence[Group]) -> dict[str, Any]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tfgrpo.model.client import Meter
+from tfgrpo.notices import describe_usage
 
 PHASES = {"rollouts": 0.6, "reflection": 0.3, "controller": 0.1, "gate": 0.0}
 """The shares of a step's time, before one has been measured."""
@@ -35,6 +37,19 @@ class Progress:
     started: float = field(default_factory=time.monotonic)
     first: int = 0
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PHASES, 0.0))
+    on_change: Callable[[Progress], None] | None = None
+
+    def announce(self) -> None:
+        """Tells whoever watches that something has changed."""
+        if self.on_change is not None:
+            self.on_change(self)
+
+    def __str__(self) -> str:
+        step = min(self.step + 1, self.steps)
+        return (
+            f"step {step}/{self.steps}, {self.phase}: attempts {self.attempts_done}/"
+            f"{self.attempts}, {describe_usage(self.meter)}"
+        )
 
     @property
     def mean_reward(self) -> float | None:

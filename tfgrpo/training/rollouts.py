@@ -19,7 +19,6 @@ from typing import Any
 
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains.base import Context, Domain, Sampling
-from tfgrpo.domains.verifier import Verifier
 from tfgrpo.model.client import CallPath, Calls
 from tfgrpo.model.endpoint import Answer, CallFailed, EndpointError
 from tfgrpo.model.gather import gather_all
@@ -29,11 +28,10 @@ from tfgrpo.rollout import branching
 from tfgrpo.rollout.agent import Agent
 from tfgrpo.rollout.attempt import CONFIRMING, Group, Rollout, attempt
 from tfgrpo.rollout.branching import BranchPoint
+from tfgrpo.session import Session
 from tfgrpo.settings import TrainSettings
-from tfgrpo.store.journal import Journal
 from tfgrpo.store.records import Experience, Json, Library
 from tfgrpo.store.runs import RolloutRow, Run
-from tfgrpo.store.store import Store
 from tfgrpo.training import adaptive, strategies
 from tfgrpo.training.ablations import by_majority
 from tfgrpo.training.adaptive import Belief
@@ -78,28 +76,31 @@ class Gathering:
         return self.task is None or self.task.done()
 
 
+@dataclass(frozen=True, slots=True)
+class RunParts:
+    """What the parts of one run share: its session and settings, prompts, and both models."""
+
+    session: Session
+    run: Run
+    settings: TrainSettings
+    domain: Domain
+    template: Template
+    reflection: Reflection
+    policy: Calls
+    reflector: Calls
+    progress: Progress
+
+
 class Collector:
     """Makes the rollouts of a run, step by step. Close it when the run is done."""
 
-    def __init__(
-        self,
-        store: Store,
-        run: Run,
-        settings: TrainSettings,
-        domain: Domain,
-        template: Template,
-        reflection: Reflection,
-        policy: Calls,
-        reflector: Calls,
-        verifier: Verifier,
-        journal: Journal,
-        progress: Progress,
-    ) -> None:
-        self._store, self._run, self._settings, self._domain = store, run, settings, domain
-        self._template, self._reflection = template, reflection
-        self._policy, self._reflector = policy, reflector
-        self._verifier, self._journal = verifier, journal
-        self._progress = progress
+    def __init__(self, parts: RunParts) -> None:
+        self._store, self._journal = parts.session.store, parts.session.journal
+        self._verifier = parts.session.verifier
+        self._run, self._settings, self._domain = parts.run, parts.settings, parts.domain
+        self._template, self._reflection = parts.template, parts.reflection
+        self._policy, self._reflector = parts.policy, parts.reflector
+        self._progress = parts.progress
         self._late: list[Gathering] = []
         self._failures: list[Failure] = []
         self._agent: Agent | None = None
@@ -388,6 +389,7 @@ class Collector:
         self._progress.attempts_done += 1
         if rollout.reward is not None:
             self._progress.rewards.append(rollout.reward)
+        self._progress.announce()
 
     async def record(self, step: int, rollout: Rollout, library: Library) -> None:
         """Puts a rollout on record, with the library it ran under."""

@@ -1,0 +1,66 @@
+"""A domain from one Python function that judges, for callers of the library.
+
+The function runs in this process, in a thread unless it is `async`, with all of the program's
+rights. What it raises or takes too long for makes an attempt unverifiable, never wrong.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+from tfgrpo.data.problems import Problem
+from tfgrpo.domains.base import Context, Domain, Trajectory, Verdict
+from tfgrpo.store.canonical import digest
+
+SECONDS = 60.0
+"""What a verdict may take."""
+Outcome: TypeAlias = "Verdict | float | bool | None"
+Verify: TypeAlias = "Callable[[Problem, str], Outcome | Awaitable[Outcome]]"
+"""From a problem and a response to a Verdict, a reward in [0, 1], a bool, or None for what
+cannot be judged."""
+
+
+def function_domain(verify: Verify) -> Domain:
+    """Returns a domain whose attempts a function judges. Its name is the function's, and the
+    digest of its source is kept with every evaluation."""
+
+    async def judge(context: Context, trajectory: Trajectory) -> Verdict:
+        try:
+            async with asyncio.timeout(SECONDS):
+                if inspect.iscoroutinefunction(verify):
+                    outcome = await verify(context.problem, trajectory.response)
+                else:
+                    outcome = await asyncio.to_thread(verify, context.problem, trajectory.response)
+        except TimeoutError:
+            return Verdict(None, None, f"unverifiable: no verdict in {SECONDS:g} s")
+        except Exception as error:  # whatever a function of the caller's does
+            return Verdict(None, None, f"unverifiable: {type(error).__name__}: {error}")
+        return read_outcome(outcome)
+
+    return Domain(
+        name=getattr(verify, "__name__", "verify"),
+        verify=judge,
+        ground_truth=False,
+        identity=_source_digest(verify),
+    )
+
+
+def read_outcome(outcome: object) -> Verdict:
+    """Returns what a function gave as a verdict; what is none is unverifiable."""
+    if isinstance(outcome, Verdict):
+        return outcome
+    if outcome is None:
+        return Verdict(None, None, "unverifiable: the function gave None")
+    if isinstance(outcome, (bool, int, float)) and 0 <= outcome <= 1:
+        return Verdict(float(outcome), None, f"the function gave {outcome}")
+    return Verdict(None, None, f"unverifiable: the function gave {outcome!r}"[:200])
+
+
+def _source_digest(verify: Verify) -> str:
+    try:
+        return digest(["tfgrpo.verify", inspect.getsource(verify)]).hex()[:16]
+    except (OSError, TypeError):  # typed into an interpreter that keeps no source
+        return ""

@@ -1,0 +1,100 @@
+"""What a run or an evaluation says while it is at work, for whoever wants to show it.
+
+`on_progress` is called with one of these, on the event loop, and must return soon. Each reads as
+a line of text, so `on_progress=print` is a log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from tfgrpo.evaluation.evaluate import EvalProgress
+    from tfgrpo.evaluation.scores import Scores
+    from tfgrpo.model.client import Meter
+    from tfgrpo.store.records import Version
+    from tfgrpo.training.progress import Progress
+
+
+@dataclass(frozen=True, slots=True)
+class WarningNotice:
+    """Something a person should know: leaked problems, ground truths that cannot be judged."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return f"warning: {self.text}"
+
+
+@dataclass(frozen=True, slots=True)
+class DownloadProgress:
+    """Weights of a local model are being fetched. Sizes are in bytes."""
+
+    name: str
+    done: int
+    total: int
+
+    def __str__(self) -> str:
+        return f"fetching {self.name}: {self.done / 1e6:.0f} of {self.total / 1e6:.0f} MB"
+
+
+@dataclass(frozen=True, slots=True)
+class RunStarted:
+    """A run begins, or resumes where it was."""
+
+    run: str
+    resumed: bool
+    problems: int
+    steps: int
+    batch_size: int
+    group_size: int
+    model: str
+
+    def __str__(self) -> str:
+        problems = f"{self.problems:,} problem{'s' * (self.problems != 1)}"
+        steps = f"{self.steps} step{'s' * (self.steps != 1)}"
+        return (
+            f"run {self.run}{' resumed' if self.resumed else ''}: {problems}, {steps} of up to "
+            f"{self.batch_size} × {self.group_size} attempts, {self.model}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StepFinished:
+    """A step has made a version."""
+
+    version: Version
+
+    def __str__(self) -> str:
+        return f"{self.version.name}  {self.version.message}"
+
+
+@dataclass(frozen=True, slots=True)
+class ScoresReady:
+    """An evaluation is done."""
+
+    scores: Scores
+
+    def __str__(self) -> str:
+        return str(self.scores)
+
+
+Notice: TypeAlias = (
+    "WarningNotice | DownloadProgress | RunStarted | StepFinished | ScoresReady | Progress"
+    " | EvalProgress"
+)
+OnProgress: TypeAlias = Callable[[Notice], None]
+
+
+def describe_usage(meter: Meter) -> str:
+    """Returns what calls have come to so far, as a line: calls and tokens."""
+    return (
+        f"{meter.calls:,} calls, {meter.prompt_tokens:,} tokens in, "
+        f"{meter.completion_tokens:,} out, {meter.in_flight} in flight"
+    )
+
+
+def ignore(notice: Notice) -> None:
+    """Shows nothing."""

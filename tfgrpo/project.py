@@ -1,0 +1,154 @@
+"""A project: the folder with a store and a settings file, and how names in records lead to files.
+
+Records hold paths as seen from the project's folder, so that they mean the same wherever a
+command is started. What a caller gives as a Python object (a domain, a verifier) has a name in
+the record, under which it has to be given again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tfgrpo import domains
+from tfgrpo.data import datasets
+from tfgrpo.domains.base import Domain, DomainError
+from tfgrpo.model.prices import ModelPrices, model_prices
+from tfgrpo.settings import FILE, SettingsError, read_toml
+
+if TYPE_CHECKING:
+    from tfgrpo.model.settings import ModelSettings
+
+PATHS = ("data", "heldout", "gate", "sealed", "prompts")
+"""Settings that are a file or a folder."""
+OBJECT = "object:"
+"""What the name of a domain begins with that was given as a Python object."""
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """A folder, the tables of its settings file, the domains that were given as objects, and the
+    names of the Python functions that agents have as tools."""
+
+    root: Path
+    tables: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    objects: Mapping[str, Domain] = field(default_factory=dict)
+    functions: tuple[str, ...] = ()
+
+    def table(self, name: str) -> dict[str, Any]:
+        """Returns a copy of a table of the settings file; an empty one where there is none."""
+        return dict(self.tables.get(name, {}))
+
+    def prices(self, models: ModelSettings) -> ModelPrices:
+        """Returns what models cost, by [prices] and the catalogue. Raises PriceInvalid."""
+        return model_prices(models, self.table("prices"))
+
+    # domains:
+
+    def domain(self, spec: str | None) -> Domain:
+        """Returns the domain of that name; modules are looked for here and in the project.
+
+        A file in its argument is relative to the project where there is none here. Raises
+        DomainError.
+        """
+        if spec is not None and spec.startswith(OBJECT):
+            if spec not in self.objects:
+                raise DomainError(
+                    f"{spec[len(OBJECT) :]} is a Python object of the program that began this run",
+                    hint="give it again from Python: tfgrpo.train(resume=…, domain=… or verify=…)",
+                )
+            return self.objects[spec]
+        name, colon, argument = (spec or domains.DEFAULT).partition(":")
+        if argument and name in domains.names() and not os.path.exists(argument):
+            beside = self.root / argument
+            argument = str(beside) if beside.exists() else argument
+        return domains.find(name + colon + argument, (Path.cwd(), self.root))
+
+    def record_domain(self, spec: str) -> str:
+        """Returns a domain's name as it goes into a record, a file in it as seen from here."""
+        name, colon, argument = spec.partition(":")
+        if spec.startswith(OBJECT) or not (colon and os.path.exists(argument)):
+            return spec
+        return f"{name}:{self.record_path(argument)}"
+
+    # paths:
+
+    def record_path(self, path: str) -> str:
+        """Returns a path, or a dataset's name, as it goes into a record."""
+        return path if datasets.parse(path).on_hub else os.path.relpath(path, self.root)
+
+    def open_data(self, name: str) -> str:
+        """Returns a dataset's name from a record as it is to be opened from here."""
+        return name if datasets.parse(name).on_hub else str(self.open_path(name))
+
+    def open_path(self, path: str) -> Path:
+        """Returns where a path from a record is, as seen from the working folder."""
+        there = self.root / path
+        relative = os.path.relpath(there)
+        return Path(relative) if not relative.startswith("..") else there.resolve()
+
+    # tools:
+
+    def tool_layer(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Returns the settings of tools as a layer: [tools], and over it what is `given`, which
+        loses those keys.
+
+        A corpus is recorded relative to the project, and makes search and visit tools to use.
+        With Python functions attempts are made by an agent, which has no other tools unless they
+        are named.
+        """
+        table = self.table("tools")
+        options: dict[str, Any] = {
+            key: given.pop(key) for key in ("corpus", "sandbox") if key in given
+        }
+        if self.functions:
+            given.setdefault("mode", "agent")
+            table = {"use": (), **table, "functions": self.functions}
+        if "corpus" in options:
+            table["use"] = table.get("use") or ["search", "visit"]
+        table |= options
+        if isinstance(table.get("corpus"), str):
+            table["corpus"] = self.record_path(table["corpus"])
+        return {"tools": table} if table else {}
+
+
+def open_project(
+    root: Path,
+    config: Path | str | None = None,
+    objects: Mapping[str, Domain] | None = None,
+    functions: tuple[str, ...] = (),
+) -> Project:
+    """Returns the project of a folder, with the settings file that is named, else its own.
+
+    Paths in the file are relative to it. Raises SettingsError.
+    """
+    path = Path(config) if config is not None else root / FILE
+    if config is None and not path.is_file():
+        return Project(root, {}, objects or {}, functions)
+    tables = read_toml(path)
+    for table in tables.values():
+        for key in (*PATHS, "corpus"):
+            if isinstance(table.get(key), str) and not datasets.parse(table[key]).on_hub:
+                table[key] = str(path.parent / table[key])
+        name, colon, argument = str(table.get("domain", "")).partition(":")
+        if colon and (path.parent / argument).is_file():
+            table["domain"] = f"{name}:{path.parent / argument}"
+    return Project(root, tables, objects or {}, functions)
+
+
+def read_options(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns options by the flags' names as settings: what is None is left out, and `field`,
+    a list of OURS=THEIRS or a mapping, becomes `fields`. Raises SettingsError."""
+    options = {key: value for key, value in given.items() if value is not None}
+    pairs = options.pop("field", options.pop("fields", ()))
+    if isinstance(pairs, Mapping):
+        pairs = [f"{ours}={theirs}" for ours, theirs in pairs.items()]
+    for pair in pairs:
+        ours, equals, theirs = pair.partition("=")
+        if not equals or not theirs:
+            raise SettingsError(f"{pair!r} is not OURS=THEIRS", hint="as in --field answer=gold")
+        options.setdefault("fields", {})[ours] = theirs
+    return options

@@ -1,0 +1,172 @@
+"""A session: what every part of a run or an evaluation works with, opened once and handed down.
+
+    async with open_session(store, settings.models, limits=limits) as session:
+        policy = session.calls("policy", scope=run.uid, run=run)
+
+Nothing in it changes while it is open but the journal, the budget and the meter, which count.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from tfgrpo.connect import CallLimits, Download, Endpoints, open_endpoints
+from tfgrpo.domains.verifier import Verifier
+from tfgrpo.model.budget import Budget
+from tfgrpo.model.client import CallConditions, Calls, Meter
+from tfgrpo.model.prices import FREE, ModelPrices
+from tfgrpo.store.find import project_root
+from tfgrpo.store.journal import Journal
+from tfgrpo.store.runs import Run
+from tfgrpo.store.store import Store
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tfgrpo.model.settings import ModelSettings
+
+Role: TypeAlias = Literal["policy", "reflection", "embedding"]
+ToolFunction: TypeAlias = Callable[..., Any]
+"""A Python function that an agent may call."""
+
+
+class _DownloadCancelled(Exception):
+    """Nobody waits for the download any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """The frozen record of what a run works with.
+
+    `prices` are None where they are unknown, `budget` is None without a limit, and `meter` counts
+    what the session's calls come to. `functions` are Python functions that agents have as tools.
+    """
+
+    store: Store
+    journal: Journal
+    endpoints: Endpoints
+    verifier: Verifier
+    prices: ModelPrices = field(default_factory=ModelPrices)
+    budget: Budget | None = None
+    meter: Meter = field(default_factory=Meter)
+    functions: tuple[ToolFunction, ...] = ()
+
+    @property
+    def folder(self) -> Path:
+        """The folder that the store belongs to: paths in records are relative to it."""
+        return project_root(self.store.path)
+
+    def calls(self, role: Role, scope: str, run: Run | None = None) -> Calls:
+        """Returns a way to ask the model of a role.
+
+        `scope` goes into the journal's keys: what was answered in a scope is not asked again
+        there. `run` is whose costs the calls are. Raises ValueError for an embedding model that
+        was not named.
+        """
+        endpoints, prices = self.endpoints, self.prices
+        endpoint, price = {
+            "policy": (endpoints.policy, prices.policy),
+            "reflection": (endpoints.reflection, prices.reflection),
+            "embedding": (endpoints.embedding, prices.embedding),
+        }[role]
+        if endpoint is None:
+            raise ValueError("no embedding model is named")
+        return Calls(
+            endpoint,
+            self.journal,
+            self.store.runs,
+            CallConditions(
+                scope,
+                run=run,
+                concurrency=endpoints.limits.concurrency,
+                timeout=endpoints.limits.timeout,
+                price=price,
+                meter=self.meter,
+                budget=self.budget,
+            ),
+        )
+
+    def model_calls(self, scope: str, run: Run | None = None) -> tuple[Calls, Calls]:
+        """Returns the ways to ask the policy and the reflection model: one where they are one, so
+        that they share their limits."""
+        policy = self.calls("policy", scope, run)
+        if self.endpoints.reflection is self.endpoints.policy:
+            return policy, policy
+        return policy, self.calls("reflection", scope, run)
+
+    def with_meter(self, meter: Meter) -> Session:
+        """Returns the same session with another meter."""
+        return replace(self, meter=meter)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionOptions:
+    """How a session is opened beside its models: limits, money, tools, and who watches downloads.
+
+    `verifier_seconds` is what a verdict may take.
+    """
+
+    limits: CallLimits = field(default_factory=CallLimits)
+    prices: ModelPrices = field(default_factory=lambda: ModelPrices(FREE, FREE, FREE))
+    budget: Budget | None = None
+    functions: Sequence[ToolFunction] = ()
+    on_download: Download | None = None
+    verifier_seconds: float = 10.0
+
+
+@asynccontextmanager
+async def open_session(
+    store: Store, models: ModelSettings, options: SessionOptions | None = None
+) -> AsyncIterator[Session]:
+    """Opens endpoints, a verifier and the store's journal for as long as the block lasts.
+
+    Local models are fetched and started in a thread, so that the event loop goes on; a
+    cancellation ends the fetching. Keys are read from the environment. Raises EndpointError,
+    LocalModelError and StoreError.
+    """
+    options = options or SessionOptions()
+    cancelled = threading.Event()
+
+    def on_download(name: str, done: int, total: int) -> None:
+        if cancelled.is_set():
+            raise _DownloadCancelled
+        if options.on_download is not None:
+            options.on_download(name, done, total)
+
+    opening = open_endpoints(models, options.limits, os.environ, on_download)
+    entered = asyncio.ensure_future(asyncio.to_thread(opening.__enter__))
+    try:
+        endpoints = await asyncio.shield(entered)
+    except asyncio.CancelledError:
+        cancelled.set()
+        [outcome] = await asyncio.gather(entered, return_exceptions=True)
+        if not isinstance(outcome, BaseException):
+            await asyncio.to_thread(opening.__exit__, None, None, None)
+        raise
+    try:
+        journal = Journal(store.port.writer())
+        try:
+            with Verifier(seconds=options.verifier_seconds) as verifier:
+                session = Session(
+                    store,
+                    journal,
+                    endpoints,
+                    verifier,
+                    options.prices,
+                    options.budget,
+                    functions=tuple(options.functions),
+                )
+                try:
+                    yield session
+                finally:
+                    await endpoints.close()
+        finally:
+            journal.close()
+    finally:
+        await asyncio.to_thread(opening.__exit__, None, None, None)

@@ -1,0 +1,175 @@
+"""A run from its first call to its last: the lock, the training, the comparison at the end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tfgrpo.connect import CallLimits
+from tfgrpo.evaluation.comparison import Comparison, compared
+from tfgrpo.evaluation.evaluate import EvalProgress, EvalTask, evaluate
+from tfgrpo.evaluation.scores import Scores, read_scores
+from tfgrpo.evaluation.sealed import unseal
+from tfgrpo.model.costs import Total, costs, total
+from tfgrpo.notices import (
+    DownloadProgress,
+    OnProgress,
+    RunStarted,
+    ScoresReady,
+    WarningNotice,
+    ignore,
+)
+from tfgrpo.session import Session, SessionOptions, ToolFunction, open_session
+from tfgrpo.settings import EvalSettings
+from tfgrpo.store import lock
+from tfgrpo.store.errors import InvalidOperation
+from tfgrpo.store.records import Library, Version
+from tfgrpo.store.runs import Run
+from tfgrpo.store.store import Store
+from tfgrpo.training.loop import Training, plan_steps
+from tfgrpo.training.run_report import report, versions_of
+from tfgrpo.training.setup import ReadyRun
+from tfgrpo.views import View, Viewed
+
+if TYPE_CHECKING:
+    from tfgrpo.project import Project
+    from tfgrpo.training.run_report import RunReport
+
+
+@dataclass(frozen=True, slots=True)
+class TrainResult(Viewed):
+    """What came of a run: its versions, oldest first, scores on held-out and on sealed problems
+    where it has them, what it cost over all its sessions, and what went wrong on the way.
+
+    `comparison` says whether the last version is better than the empty library on the held-out
+    problems. `seconds` is the time of this session.
+    """
+
+    run: Run
+    versions: tuple[Version, ...]
+    library: Library
+    heldout: Scores | None
+    sealed: Scores | None
+    comparison: Comparison | None
+    cost: Total
+    report: RunReport
+    seconds: float
+
+    def view(self) -> View:
+        steps = len(self.versions)
+        title = f"run {self.run.name}: {steps} version{'s' * (steps != 1)}"
+        rows = [(version.name, version.message) for version in self.versions]
+        notes = [f"{len(self.library)} experiences"]
+        notes += [f"[{label}] {self.library.by_id[id].text}" for label, id in self.labels.items()]
+        if self.comparison is not None:
+            notes.append(str(self.comparison))
+        return View(title, ("version", "message"), rows, notes)
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """The labels of the library's experiences, each with its id."""
+        return self.library.labels
+
+
+async def run_to_end(
+    store: Store,
+    project: Project,
+    ready: ReadyRun,
+    *,
+    functions: Sequence[ToolFunction] = (),
+    on_progress: OnProgress = ignore,
+) -> TrainResult:
+    """Does what is left of a run, and the comparison that belongs to its end.
+
+    One process at a time works on a run. Cancelled, it records what is in flight and can be
+    resumed. Raises InvalidOperation where the run is at work elsewhere, and TfgrpoError.
+    """
+    started = time.monotonic()
+    run, plan = ready.run, ready.plan
+    with lock.held(store.runs.lock_path(run)) as free:
+        if not free:
+            raise InvalidOperation(
+                f"run {run.name} is running in another process", hint="`tfgrpo status` shows it"
+            )
+        settings = plan.settings
+        for text in plan.warnings:
+            on_progress(WarningNotice(text))
+        on_progress(
+            RunStarted(
+                run.name,
+                ready.resumed,
+                len(plan.problems.train),
+                len(plan_steps(plan.problems.train, settings)),
+                settings.batch_size,
+                settings.group_size,
+                settings.models.model,
+            )
+        )
+        options = SessionOptions(
+            CallLimits(settings.concurrency, settings.task_timeout),
+            plan.prices,
+            ready.budget,
+            functions,
+            lambda *at: on_progress(DownloadProgress(*at)),
+        )
+        async with open_session(store, settings.models, options) as session:
+            training = Training(
+                session,
+                run,
+                plan.problems,
+                domain=plan.domain,
+                prompts=plan.prompts,
+                on_progress=on_progress,
+            )
+            on_progress(training.progress)
+            await training.run(finish=False)
+            last = versions_of(store, run)[-1]
+            scores = {
+                kind: await _compare_at_end(session, ready, last, kind, on_progress)
+                for kind in ("heldout", "sealed")
+                if getattr(settings, kind)
+            }
+            store.runs.note(run, "finished")
+    versions = tuple(versions_of(store, run))
+    heldout = scores.get("heldout")
+    return TrainResult(
+        run,
+        versions,
+        store.library(versions[-1]),
+        heldout,
+        scores.get("sealed"),
+        None if heldout is None else heldout_comparison(store, heldout),
+        total(costs(store, project.table("prices"), run)),
+        report(store, run),
+        time.monotonic() - started,
+    )
+
+
+def heldout_comparison(store: Store, scores: Scores) -> Comparison:
+    """Returns how the first library of some scores compares with the empty one among them."""
+    first, empty = scores.libraries[0], scores.libraries[-1]
+    return compared(store, [empty.evaluation, first.evaluation])[0]
+
+
+async def _compare_at_end(
+    session: Session, ready: ReadyRun, last: Version, kind: str, on_progress: OnProgress
+) -> Scores:
+    """Scores what a run learned beside the empty library, on its problems of a kind."""
+    settings, problems = ready.plan.settings, ready.plan.problems.of(kind)
+    if kind == "heldout":
+        problems = problems[: settings.heldout_problems]
+    else:
+        unseal(session.store, ready.run)
+    asked = EvalSettings.of_run(settings, kind, settings.heldout_samples)
+    prompts = ready.plan.prompts
+    asked = asked.model_copy(update={"prompts": str(prompts) if prompts else None})
+    task = EvalTask(problems, asked, ready.plan.domain)
+    versions = [last, session.store.version(0)]
+    progress = EvalProgress(0, on_change=None if on_progress is ignore else on_progress)
+    on_progress(progress)
+    await evaluate(session, versions, task, run=ready.run, progress=progress)
+    scores = read_scores(session.store, versions, task)
+    on_progress(ScoresReady(scores))
+    return scores

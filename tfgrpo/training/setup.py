@@ -1,0 +1,187 @@
+"""From what a person asks for to a run that is ready: everything checked, nothing paid for yet."""
+
+from __future__ import annotations
+
+import os
+import re
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tfgrpo.connect import check_endpoints
+from tfgrpo.data import datasets
+from tfgrpo.domains.base import Domain
+from tfgrpo.model import budget as budgets
+from tfgrpo.model import costs
+from tfgrpo.model.budget import Budget
+from tfgrpo.model.prices import ModelPrices
+from tfgrpo.project import PATHS, Project
+from tfgrpo.rollout.agent import sandbox_warnings
+from tfgrpo.settings import SettingsError, TrainSettings, build
+from tfgrpo.store.errors import InvalidOperation
+from tfgrpo.store.protection import check_branch
+from tfgrpo.store.runs import Run
+from tfgrpo.store.store import Store
+from tfgrpo.training.run_problems import RunProblems, load_problems, reload_problems
+
+
+@dataclass(frozen=True, slots=True)
+class RunPlan:
+    """What a run is to do. `settings` are as they go on record, but for `prompts`, which is a
+    folder as seen from here. `stem` is what a run without a name is called after."""
+
+    settings: TrainSettings
+    prompts: Path | None
+    domain: Domain
+    problems: RunProblems
+    prices: ModelPrices
+    stem: str | None = None
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyRun:
+    """A run on record and what is left to do of it."""
+
+    run: Run
+    resumed: bool
+    plan: RunPlan
+    budget: Budget | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunChoice:
+    """Which run: a new one of that `name`, an unfinished one to `resume`, or `new` come what
+    may. `budget` is the most that may be spent, as `--budget` writes it."""
+
+    name: str | None = None
+    resume: str | None = None
+    new: bool = False
+    budget: str | None = None
+
+
+def plan_run(store: Store, project: Project, given: Mapping[str, Any]) -> RunPlan:
+    """Checks all that can be checked of a new run, and returns it.
+
+    `given` are settings by name, which win over the settings file. Raises TfgrpoError.
+    """
+    given = dict(given)
+    train = project.table("train")
+    stem = train.pop("run", None)
+    tools = project.tool_layer(given)
+    layers = [given, train, project.table("model"), tools]
+    domain = project.domain(next((x["domain"] for x in layers if x.get("domain")), None))
+    settings = build(TrainSettings, *layers, {"data": "", "branch": store.head.branch})
+    if not settings.data:
+        raise SettingsError(
+            "no problems are named", hint="tfgrpo train DATA, or data in tfgrpo.toml's [train]"
+        )
+    if settings.branch == "main" and store.head.branch is None and "branch" not in given:
+        raise InvalidOperation(
+            "HEAD is detached: training needs a branch to grow",
+            hint="`tfgrpo checkout main` goes onto one; --branch NAME names or makes one",
+        )
+    problems, warnings = load_problems(store, settings, domain)
+    recorded = {
+        key: project.record_path(getattr(settings, key)) for key in PATHS if getattr(settings, key)
+    }
+    recorded |= {"domain": project.record_domain(settings.domain), **problems.digests()}
+    return RunPlan(
+        settings.model_copy(update=recorded),
+        Path(settings.prompts) if settings.prompts else None,
+        domain,
+        problems,
+        project.prices(settings.models),
+        stem,
+        (*sandbox_warnings(settings), *warnings),
+    )
+
+
+def plan_resumed(project: Project, run: Run) -> RunPlan:
+    """Returns what is to be done of a run on record. Raises DatasetError where its data has
+    changed, and TfgrpoError."""
+    settings = TrainSettings(**run.config)
+    domain = project.domain(settings.domain)
+    return RunPlan(
+        settings,
+        project.open_path(settings.prompts) if settings.prompts else None,
+        domain,
+        reload_problems(project, run, settings, domain),
+        project.prices(settings.models),
+        warnings=tuple(sandbox_warnings(settings)),
+    )
+
+
+def ready_run(
+    store: Store, project: Project, given: Mapping[str, Any], choice: RunChoice
+) -> ReadyRun:
+    """Returns the run to work on: the one to resume, or a new one, which is then on record.
+
+    Raises TfgrpoError; no run is made then.
+    """
+    if choice.resume is not None:
+        run = store.runs.get(choice.resume)
+        plan, resumed = plan_resumed(project, run), True
+    else:
+        plan = plan_run(store, project, given)
+        run_budget(store, project, choice.budget, plan.prices)
+        check_endpoints(plan.settings.models, os.environ)
+        run, resumed = begin(store, plan.settings, name=choice.name, stem=plan.stem, new=choice.new)
+    return ReadyRun(run, resumed, plan, run_budget(store, project, choice.budget, plan.prices, run))
+
+
+def begin(
+    store: Store,
+    settings: TrainSettings,
+    *,
+    name: str | None = None,
+    stem: str | None = None,
+    new: bool = False,
+) -> tuple[Run, bool]:
+    """Returns the run to work on, and whether it resumes where it was.
+
+    An unfinished run with the very same settings is resumed, unless `new`. Otherwise a run is
+    made on the branch that the settings name, which is made at HEAD when there is none. Without
+    a `name` it is called after `stem`, or the data, with a number where that is taken.
+    """
+    if not new:
+        alike = [run for run in store.runs.all() if TrainSettings(**run.config) == settings]
+        unfinished = [run for run in alike if store.runs.state(run) != "finished"]
+        if unfinished and name in (None, unfinished[-1].name):
+            return unfinished[-1], True
+    check_branch(store, settings.branch)
+    name = name or _free_name(store, stem or datasets.stem(settings.data))
+    with store.port.transaction():
+        if settings.branch not in store.branches():
+            store.create_branch(settings.branch)
+        base = store.tip(settings.branch)
+        config = settings.model_dump(mode="json")
+        run = store.runs.create(
+            name, uuid.uuid4().hex, settings.branch, base.number, config, store.author
+        )
+        store.create_tag(f"{name}/step_0", base)
+    return run, False
+
+
+def run_budget(
+    store: Store, project: Project, amount: str | None, prices: ModelPrices, run: Run | None = None
+) -> Budget | None:
+    """Returns the budget of a run, with what it has spent before; None where no amount is given.
+
+    Raises BudgetInvalid, also where it is in dollars and a price is unknown.
+    """
+    budget = budgets.open_budget(amount, prices)
+    if budget is not None and run is not None:
+        table = project.table("prices")
+        budget.spent = costs.spent(store, run, table, in_tokens=budget.in_tokens)
+    return budget
+
+
+def _free_name(store: Store, stem: str) -> str:
+    stem = re.sub(r"[^A-Za-z0-9_+-]+", "-", stem).strip("-") or "run"
+    taken = {run.name for run in store.runs.all()}
+    taken |= {tag.rpartition("/step_")[0] for tag in store.tags()}  # of runs made elsewhere
+    numbers = (f"{stem}-{n}" for n in range(2, len(taken) + 3))
+    return next(name for name in (stem, *numbers) if name not in taken)
