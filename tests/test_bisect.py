@@ -183,7 +183,7 @@ def shop(cli: Cli) -> Cli:
 
 
 def test_a_command_finds_the_version_and_head_stays(shop: Cli, tmp_path: Path) -> None:
-    assert "about 3 steps left: try v4" in shop("bisect", "start", "HEAD", "v0").stdout
+    assert "about 3 steps to go: test v4" in shop("bisect", "start", "HEAD", "v0").stdout
     script = 'grep -q poison "$TFGRPO_LIBRARY" && grep -q poison "$TFGRPO_PROMPT" && exit 1; exit 0'
     said = shop("bisect", "run", "sh", "-c", script).stdout
     assert "v4 good (exit code 0)" in said

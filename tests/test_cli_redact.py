@@ -54,7 +54,7 @@ def test_a_dry_run_changes_nothing_and_says_no_secret(leaked: Cli, tmp_path: Pat
     before = leaked("reflog").stdout
     shown = leaked("redact", "G0", "--dry-run").stdout
     assert "would blank 2 events" in shown
-    assert "in force on main" in shown
+    assert "current on main" in shown
     assert SECRET not in shown
     found = json.loads(leaked("redact", "--text", SECRET, "--dry-run", "--json").stdout)
     assert [event["version"] for event in found["events"]] == ["v1", "v2"]

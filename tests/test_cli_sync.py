@@ -80,7 +80,7 @@ def test_two_clones_share_through_a_third(at: In, tmp_path: Path) -> None:
     assert "merge origin main into main" in pulled
     assert "From Ann." in (tmp_path / "bob/.tfgrpo/experiences.json").read_text()
     at("bob", "push")
-    assert "moved main forward" in at("ann", "pull").stdout
+    assert "fast-forwarded main" in at("ann", "pull").stdout
     assert "main contains origin main" in at("ann", "pull").stdout
     for name in ("ann", "bob", "team"):
         assert at(name, "show", "main").stdout.count("] From ") == 2
@@ -128,7 +128,7 @@ def test_remotes_are_listed_for_people_and_programs(at: In, tmp_path: Path) -> N
     found = json.loads(at("copy", "remote", "list", "--json").stdout)
     assert found["lab"] == {"location": "far:team", "branches": {"main": 1}}
     at("copy", "remote", "set-url", "lab", "ssh://far/x")
-    assert "removed lab, and 1 name" in at("copy", "remote", "remove", "lab").stdout
+    assert "removed lab and its branches here (1)" in at("copy", "remote", "remove", "lab").stdout
     assert "no remotes" in at("team", "remote").stdout
 
 

@@ -138,7 +138,7 @@ def test_a_text_may_be_wrapped_and_marked_like_other_markdown() -> None:
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
-        (["", "  "], "emptied"),
+        (["", "  "], "is empty"),
         (["- x", "plain words"], "line 2"),
         ([f"- x <!-- {derived_id('nobody')} -->"], "not in the library"),
         ([f"- x <!-- {A} -->", f"- y <!-- {A} -->"], "line 1 already"),
@@ -206,7 +206,7 @@ def test_nothing_saved_or_moved_alone_is_nothing_recorded(
     assert shop("edit", env=editor("true")).stdout == "nothing changed\n"
     moved = shop("edit", env=editor('sed -i "/Count/{h;d};\\$G" "$1"')).stdout
     assert "nothing changed" in moved
-    assert "1 line moved: no event" in moved
+    assert "1 line moved: nothing recorded" in moved
     assert json.loads(shop("status", "--json").stdout)["head"] == "v1"
     assert left(tmp_path) == []
 
@@ -216,7 +216,7 @@ def test_an_editor_that_fails_changes_nothing(shop: Cli, editor: Editor, tmp_pat
     one_line_error(shop("edit", env={"EDITOR": "/no/such", "VISUAL": ""}, ok=False), "/no/such")
     assert left(tmp_path) == []
     script = 'echo "- Half a thought." >> "$1"; exit 1'
-    one_line_error(shop("edit", env=editor(script), ok=False), "kept")
+    one_line_error(shop("edit", env=editor(script), ok=False), "saved")
     assert "Half a thought" in left(tmp_path)[0].read_text()
     assert json.loads(shop("status", "--json").stdout)["head"] == "v1"
 
@@ -236,7 +236,7 @@ def test_a_file_that_cannot_be_read_is_kept_and_taken_later(
 
 
 def test_an_emptied_file_changes_nothing(shop: Cli, editor: Editor, tmp_path: Path) -> None:
-    one_line_error(shop("edit", env=editor(': > "$1"'), ok=False), "emptied")
+    one_line_error(shop("edit", env=editor(': > "$1"'), ok=False), "is empty")
     assert left(tmp_path) == []
     assert json.loads(shop("status", "--json").stdout)["experiences"] == 3
 
@@ -246,7 +246,7 @@ def test_a_branch_that_moved_on_meanwhile_keeps_the_edit(
 ) -> None:
     script = f'echo "- Mine." >> "$1"; "{TFGRPO}" add "Theirs."'
     done = shop("edit", env=editor(script), ok=False)
-    one_line_error(done, "moved on", "kept")
+    one_line_error(done, "has moved to", "saved")
     (kept,) = left(tmp_path)
     shop("checkout", "-b", "mine", "v1")
     shop("edit", "--file", str(kept))

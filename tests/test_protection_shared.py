@@ -120,7 +120,7 @@ def test_the_verbs_refuse_and_take_force(team: Store, copy: Store, cli: Cli) -> 
     env = {"TFGRPO_STORE": str(copy.path)}
     one_line_error(cli("pull", env=env, ok=False), "protected", "--force")
     cli("fetch", env=env)
-    assert "moved main forward" in cli("pull", "--force", env=env).stdout
+    assert "fast-forwarded main" in cli("pull", "--force", env=env).stdout
     cli("add", "From Bob.", "--force", env=env)
     one_line_error(cli("push", env=env, ok=False), "main is protected there", "--force")
     assert "main  v2 → v3" in cli("push", "--force", env=env).stdout
