@@ -18,20 +18,14 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TypeAlias
 from urllib.parse import SplitResult, quote, urljoin, urlsplit
+
+from tfgrpo.tools.addresses import is_public
 
 MOST_BYTES = 5 << 20
 REDIRECTS = 5
 SECONDS = 30.0
 AGENT = "tfgrpo (https://pypi.org/project/tfgrpo)"
-TRANSLATED = tuple(
-    map(ipaddress.IPv6Network, ("::/96", "::ffff:0:0/96", "::ffff:0:0:0/96", "64:ff9b::/96"))
-)
-"""Where the last 32 bits are an IPv4 address: compatible, mapped, and translated (RFC 6052)."""
-LOCAL = tuple(map(ipaddress.IPv6Network, ("fec0::/10", "64:ff9b:1::/48")))
-"""What some versions of Python take for global: site-local, and translation of one's own."""
-Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 class FetchError(Exception):
@@ -154,24 +148,9 @@ def _resolve(host: str, port: int, private: bool) -> str:
     addresses = [info[4][0] for info in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
     for address in addresses:
         ip = ipaddress.ip_address(str(address).partition("%")[0])
-        if not private and not (_is_public(ip) and _is_public(_embedded_ipv4(ip))):
+        if not private and not is_public(ip):
             raise FetchError(f"{host} is at a private address, which is not visited")
     return str(addresses[0])
-
-
-def _is_public(ip: Address) -> bool:
-    return ip.is_global and not ip.is_multicast and not any(ip in network for network in LOCAL)
-
-
-def _embedded_ipv4(ip: Address) -> Address:
-    """Returns the IPv4 address that an IPv6 address leads to, or the address itself."""
-    if ip.version == 4:
-        return ip
-    if ip.sixtofour is not None:
-        return ip.sixtofour
-    if any(ip in network for network in TRANSLATED):
-        return ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
-    return ip
 
 
 class _Connection(http.client.HTTPConnection):
