@@ -45,7 +45,8 @@ def cost(app: App, name: str | None, config: Path | None, as_json: bool) -> None
     found = costs(app.store, project.table("prices"), run, address)
     if as_json:
         rows = [_object(one) for one in found]
-        text.emit_json({"calls": rows, "total": _totals(total(found))})
+        counted = {"estimated_calls": app.store.runs.estimated(run)}
+        text.emit_json({"calls": rows, "total": _totals(total(found)) | counted})
         return
     if not found:
         click.echo("no call has been made")
@@ -63,6 +64,10 @@ def cost(app: App, name: str | None, config: Path | None, as_json: bool) -> None
     unknown = total(found).unknown
     if unknown:
         lines.append(f"the price of {', '.join(unknown)} is unknown: [prices] in tfgrpo.toml")
+    if estimated := app.store.runs.estimated(run):
+        lines.append(
+            f"the server did not report token usage for {estimated:,} calls: theirs is estimated"
+        )
     text.emit(app, lines)
 
 

@@ -148,6 +148,8 @@ def _describe_usage(meter: Meter) -> str:
     thought = f" ({meter.reasoning_tokens:,} reasoning)" if meter.reasoning_tokens else ""
     tokens = f"{meter.prompt_tokens:,} tokens in{cached}, {meter.completion_tokens:,} out{thought}"
     line = f"{meter.calls:,} calls, {tokens}, {_cost(meter)}, {meter.in_flight} in flight"
+    if meter.estimated:
+        line += f", {meter.estimated:,} with estimated tokens"
     if meter.replayed:
         line += f", {meter.replayed:,} from the journal"
     if meter.trouble:

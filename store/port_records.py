@@ -43,13 +43,16 @@ class Records(Protocol):
         """Returns the journalled call of that key."""
 
     def usage(self, run: int, step: int | None) -> dict[str, Usage]:
-        """Returns a run's (one step's) calls and tokens by stage, in the order of first calls."""
+        """Returns a run's (one step's) calls and tokens by kind, in the order of first calls."""
 
     def spent(self, run: int | None) -> list[Spent]:
         """Returns calls and tokens by run, step, kind and model, in the order of first calls.
 
         The kind is the stage; for a call of no step that is no `embedding` it is `evaluation`.
         """
+
+    def estimated(self, run: int | None) -> int:
+        """Returns how many calls have an answer whose `estimated` is true."""
 
     def evaluations(
         self, version: int | None = None, digest: str | None = None

@@ -228,6 +228,11 @@ class Runs:
         """
         return self._records.spent(run.id if run else None)
 
+    def estimated(self, run: Run | None = None) -> int:
+        """Returns how many of these calls have tokens that were counted here, for the server told
+        none."""
+        return self._records.estimated(run.id if run else None)
+
     # evaluations:
 
     def put_evaluation(

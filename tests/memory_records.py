@@ -67,18 +67,21 @@ class MemoryRecords:
 
     def usage(self, run: int, step: int | None) -> dict[str, Usage]:
         calls = [c for c in self._kept.calls.values() if c.run == run and step in (None, c.step)]
-        return {stage: _usage(made) for stage, made in _grouped(calls, lambda c: c.stage)}
+        return {kind: _usage(made) for kind, made in _grouped(calls, _kind)}
 
     def spent(self, run: int | None) -> list[Spent]:
         def key(call: Call) -> tuple[int | None, int | None, str, str]:
-            other = call.step is None and call.stage != "embedding"
-            return call.run, call.step, "evaluation" if other else call.stage, call.model
+            return call.run, call.step, _kind(call), call.model
 
         calls = [c for c in self._kept.calls.values() if run in (None, c.run)]
         return [
             Spent(*of, sum(c.attempts - 1 for c in made), _usage(made))
             for of, made in _grouped(calls, key)
         ]
+
+    def estimated(self, run: int | None) -> int:
+        calls = [c for c in self._kept.calls.values() if run in (None, c.run)]
+        return sum(c.answer.get("estimated") is True for c in calls)
 
     def evaluations(
         self, version: int | None = None, digest: str | None = None
@@ -173,6 +176,11 @@ def _text(value: object) -> str:
     return canonical(value).decode()
 
 
+def _kind(call: Call) -> str:
+    other = call.step is None and call.stage != "embedding"
+    return "evaluation" if other else call.stage
+
+
 def _grouped(calls: list[Call], key: Callable[[Call], Key]) -> list[tuple[Key, list[Call]]]:
     groups: dict[Key, list[Call]] = {}
     for call in calls:
@@ -181,11 +189,15 @@ def _grouped(calls: list[Call], key: Callable[[Call], Key]) -> list[tuple[Key, l
 
 
 def _usage(calls: list[Call]) -> Usage:
+    def tokens(name: str) -> int:
+        counts = (getattr(c, name) for c in calls)
+        return sum(count for count in counts if count <= 1_000_000_000)
+
     return Usage(
         len(calls),
-        sum(c.prompt_tokens for c in calls),
-        sum(c.cached_tokens for c in calls),
-        sum(c.completion_tokens for c in calls),
-        sum(c.reasoning_tokens for c in calls),
+        tokens("prompt_tokens"),
+        tokens("cached_tokens"),
+        tokens("completion_tokens"),
+        tokens("reasoning_tokens"),
         sum(c.seconds for c in calls),
     )

@@ -250,7 +250,7 @@ class RecordsContract:
             ],
         )
         usage, spent = port.records.usage, port.records.spent
-        assert list(usage(one, None)) == ["rollout", "controller", "embedding"]
+        assert list(usage(one, None)) == ["rollout", "controller", "embedding", "evaluation"]
         assert usage(one, 0) == {"rollout": (2, 20, 6, 12, 2, 0.75)}
         assert usage(one, 7) == usage(99, None) == {}
         once = (1, 10, 3, 5, 1, 0.5)
@@ -262,6 +262,25 @@ class RecordsContract:
         ]
         others = [(two, 0, "rollout", "n", 1, once), (None, 0, "rollout", "m", 1, once)]
         assert spent(None) == [*spent(one), *others]
+
+    def test_counts_that_no_endpoint_can_mean_leave_the_sums_readable(self, port: Port) -> None:
+        record(port, 0, [])
+        one = made(port, run("R")).id
+        write(port, [call(str(n), one, prompt_tokens=10**18) for n in range(20)])
+        write(port, [call("a", one)])
+        (spent,) = port.records.spent(one)
+        assert (spent.usage.calls, spent.usage.prompt_tokens) == (21, 10)
+        assert port.records.usage(one, None) == {"rollout": spent.usage}
+
+    def test_calls_whose_tokens_no_server_told_are_counted(self, port: Port) -> None:
+        record(port, 0, [])
+        one = made(port, run("R")).id
+        quoted = {"content": '{"estimated":true}', "finish_reason": "stop"}
+        write(port, [call("a", one), call("b", one, answer=quoted), call("c")])
+        assert port.records.estimated(None) == 0
+        counted = {**quoted, "estimated": True}
+        write(port, [call("d", one, answer=counted), call("e", answer=counted)])
+        assert (port.records.estimated(one), port.records.estimated(None)) == (1, 2)
 
     # texts:
 

@@ -88,7 +88,7 @@ def test_no_order_of_calls_crosses_a_budget(calls: list[tuple[int, int]], limit:
             stopped["yes"] += 1
             return
         await asyncio.sleep(0)
-        budget.settle(reserved, reserved * share // 1000)
+        budget.settle(reserved, reserved.amount * share // 1000)
         assert budget.spent <= limit
 
     async def run() -> None:
@@ -195,6 +195,43 @@ def test_an_evaluation_keeps_its_budget_too(
     assert "mean@4" in cli(*evaluate, "--budget", "9000tok").stdout
     assert len(endpoint.requests) == 24
     assert "evaluations" in cli("cost").stdout
+
+
+def test_runs_and_cost_tell_the_same_totals_by_stage(
+    cli: Cli, tmp_path: Path, endpoint: ScriptedEndpoint
+) -> None:
+    write_problems(tmp_path / "problems.jsonl", 6)
+    write_problems(tmp_path / "heldout.jsonl", 4, start=50)
+    flags = ("--model", "m", "--base-url", endpoint.base_url)
+    cli("train", "problems.jsonl", *SMALL, *flags, "--heldout", "heldout.jsonl")
+    by_stage = Counter[str]()
+    for row in json.loads(cli("cost", "problems", "--json").stdout)["calls"]:
+        by_stage[row["stage"]] += row["calls"]
+    usage = json.loads(cli("runs", "problems", "--json").stdout)["usage"]
+    assert {stage: sums["calls"] for stage, sums in usage.items()} == by_stage
+    assert by_stage["evaluation"] > 0
+    assert by_stage.total() == len(endpoint.requests)
+
+
+def test_a_run_whose_server_tells_no_usage_has_a_cost_all_the_same_and_says_so(
+    cli: Cli, tmp_path: Path
+) -> None:
+    def script(sent: dict[str, Any]) -> Reply:
+        body = completion(restless(sent))
+        del body["usage"]
+        return Reply(body)
+
+    write_problems(tmp_path / "problems.jsonl", 6)
+    (tmp_path / "tfgrpo.toml").write_text("[prices]\nm = {prompt = 1, completion = 2}\n")
+    with ScriptedEndpoint(script) as server:
+        flags = ("--model", "m", "--base-url", server.base_url, "--budget", "6000tok")
+        one_line_error(cli("train", "problems.jsonl", *SMALL, *flags, ok=False), "6,000 tokens")
+        asked = len(server.requests)
+    total = json.loads(cli("cost", "--json").stdout)["total"]
+    assert total["calls"] == total["estimated_calls"] == asked > 0
+    assert 5_000 < total["prompt_tokens"] + total["completion_tokens"] <= 6_000
+    assert total["dollars"] > 0.005
+    assert f"did not report token usage for {asked} calls" in " ".join(cli("cost").stdout.split())
 
 
 # estimates:

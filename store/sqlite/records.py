@@ -17,7 +17,13 @@ EVALUATION_COLUMNS = "version, dataset, digest, config, summary, time"
 ROLLOUT_COLUMNS = "run, step, problem, sample, version, calls, outcome, reward, verdict, time"
 TOKENS = "prompt_tokens, cached_tokens, completion_tokens, reasoning_tokens"
 CALL_COLUMNS = f"key, run, stage, step, model, request, answer, {TOKENS}, attempts, seconds, time"
-SUMS = ", ".join(f"sum({column})" for column in [*TOKENS.split(", "), "seconds"])
+MOST_TOKENS = 1_000_000_000
+"""A count beyond this, of which sums would overflow, says nothing: it is left out of them."""
+SUMS = ", ".join(
+    [*(f"sum(iif({c} > {MOST_TOKENS}, 0, {c}))" for c in TOKENS.split(", ")), "sum(seconds)"]
+)
+KIND = "case when step is null and stage != 'embedding' then 'evaluation' else stage end"
+"""The stage of a call: evaluations, which belong to no step, are one of their own."""
 
 
 class SqliteRecords:
@@ -69,7 +75,8 @@ class SqliteRecords:
     def usage(self, run: int, step: int | None) -> dict[str, Usage]:
         where, values = _where(run=run, step=step)
         rows = self._port.rows(
-            f"select stage, count(*), {SUMS} from journal {where} group by stage order by min(id)",
+            f"select {KIND} kind, count(*), {SUMS} from journal {where}"
+            " group by kind order by min(id)",
             values,
         )
         return {stage: Usage(*rest) for stage, *rest in rows}
@@ -77,13 +84,19 @@ class SqliteRecords:
     def spent(self, run: int | None) -> list[Spent]:
         where, values = _where(run=run)
         rows = self._port.rows(
-            "select run, step,"
-            " case when step is null and stage != 'embedding' then 'evaluation' else stage end"
-            f" kind, model, sum(attempts - 1), count(*), {SUMS} from journal {where}"
-            " group by run, step, kind, model order by min(id)",
+            f"select run, step, {KIND} kind, model, sum(attempts - 1), count(*), {SUMS}"
+            f" from journal {where} group by run, step, kind, model order by min(id)",
             values,
         )
         return [Spent._make((*row[:5], Usage._make(row[5:]))) for row in rows]
+
+    def estimated(self, run: int | None) -> int:
+        where, values = _where(run=run)
+        told = "answer like '%\"estimated\":true%'"  # in a text of an answer quotes are escaped
+        (count,) = self._port.rows(
+            f"select count(*) from journal {where} {'and' if where else 'where'} {told}", values
+        )
+        return int(count[0])
 
     # Evaluations:
 

@@ -1,17 +1,24 @@
-"""A budget: a run stops before the call that could cross it, and goes on with a larger one.
+"""A budget: a run stops before the call that could cross it, and a larger one resumes it.
 
-A call reserves the most it could cost before it is made: its prompt's bytes as tokens, for no
-byte-level tokenizer makes more of them, and all of its `max_tokens`. When that does not fit
-beside what is spent and what is in flight, it waits for calls in flight, which mostly cost
-less than they reserved; when nothing is in flight any more, the run stops.
+A call sets aside the most it could cost before it is made: its prompt's bytes as tokens, for no
+byte-level tokenizer makes more of them, and all of its `max_tokens`. Where little is left, that
+would leave most of it unspent, for answers are far shorter. A call then sets aside what calls of
+its stage have taken, with a margin, and is sent with no more `max_tokens` than that pays for, so
+that the server ends an answer before it crosses the budget; one that was ended so is asked for
+again with more. What does not fit beside what is spent and what is in flight waits for calls in
+flight; when nothing is in flight any more, the run stops.
+
+Amounts are whole numbers, of tokens or of `UNIT`s of a dollar: sums of them come out even.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
+from dataclasses import dataclass
+from math import ceil, floor, log10
 
-from tfgrpo.model.endpoint import Answer, Request, schema_instruction
+from tfgrpo.model.endpoint import Answer, Request, prompt_tokens, schema_instruction
 from tfgrpo.model.prices import ModelPrices, Price
 from tfgrpo.store.canonical import canonical
 from tfgrpo.store.errors import TfgrpoError
@@ -21,6 +28,14 @@ TOKENS = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([kKmM]?)\s*tok(?:ens?)?\Z")
 SCALE = {"": 1, "k": 1_000, "m": 1_000_000}
 PER_MESSAGE = 16
 """More tokens than any chat template puts around a message."""
+UNIT = 10**12
+"""Parts of a dollar: a millionth of the price of a million tokens is a whole number of them."""
+ROOMY = 4
+"""So many times the most that a call could take is enough to set aside that most."""
+FIRST_ANSWER = 128
+"""The tokens that an answer gets at least, where nothing is known of such answers."""
+FIRST_PROMPT = 2.0
+"""What a prompt has at most of the tokens that are counted in it, where nothing is known."""
 
 
 class BudgetReached(TfgrpoError):
@@ -33,65 +48,166 @@ class BudgetInvalid(TfgrpoError):
     exit_code = 2
 
 
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """What is set aside for one call: its amount, and the most tokens that its answer may have."""
+
+    amount: int
+    max_tokens: int
+
+
+@dataclass(slots=True)
+class StageSizes:
+    """What the calls of a stage have taken: the longest answer, in tokens, and the most tokens
+    that a prompt had for each that `prompt_tokens` counts in it."""
+
+    calls: int = 0
+    longest: int = 0
+    ratio: float = 0.0
+
+    @property
+    def margin(self) -> float:
+        """By how much the next call may exceed them: the less, the more is known."""
+        return 1.25 + 2.0 / self.calls
+
+
 class Budget:
     """At most `limit` US dollars, or tokens of prompt and completion when `in_tokens`.
 
-    `spent` is what a run that goes on has cost before.
+    `spent` is what a resumed run has cost before.
     """
 
     def __init__(self, limit: float, *, in_tokens: bool = False, spent: float = 0.0) -> None:
         self.limit = limit
         self.in_tokens = in_tokens
-        self.spent = spent
-        self._reserved = 0.0
+        self._unit = 1 if in_tokens else UNIT
+        self._limit = round(limit * self._unit)
+        self._spent = round(spent * self._unit)
+        self._reserved = 0
+        self._sizes: dict[str, StageSizes] = {}
         self._settled: asyncio.Event | None = None
 
-    def cost(self, answer: Answer, price: Price | None) -> float:
+    @property
+    def spent(self) -> float:
+        """Dollars or tokens that were spent so far."""
+        return self._spent if self.in_tokens else self._spent / self._unit
+
+    @spent.setter
+    def spent(self, amount: float) -> None:
+        self._spent = round(amount * self._unit)
+
+    def cost(self, answer: Answer, price: Price | None) -> int:
         """Returns what an answer takes of the budget. Raises BudgetInvalid without a price."""
         if self.in_tokens:
             return answer.prompt_tokens + answer.completion_tokens
-        return _known(price).cost(answer)
+        return round(_known(price).cost(answer) * self._unit)
 
-    async def reserve(self, request: Request, price: Price | None) -> float:
-        """Sets the most that a request could cost aside, and returns it.
+    async def reserve(
+        self, request: Request, price: Price | None, *, least: int = 0
+    ) -> Reservation:
+        """Sets aside what a request could cost, and returns it with what its answer may have.
 
-        Waits while calls in flight may give back enough. Raises BudgetReached.
+        Its answer may have at least `least` tokens, or all that the request allows. Waits while
+        calls in flight may give back enough. Raises BudgetReached.
         """
-        worst = self.most(request, price)
-        while self.spent + self._reserved + worst > self.limit:
+        most = self.most(request, price)
+        while (found := self._fitting(request, price, most, least)) is None:
             if self._reserved <= 0:
                 raise BudgetReached(
-                    f"the budget of {self.format(self.limit)} is reached: "
-                    f"{self.format(self.spent)} spent, and the next {request.stage} call could "
-                    f"cost {self.format(worst)}",
+                    f"the budget of {self.format(self._limit)} is reached: "
+                    f"{self.format(self._spent)} spent, and the next {request.stage} call could "
+                    f"cost {self.format(self._likely(request, price, least, most).amount)}",
                     hint="every answer is saved; run the same command with a larger --budget to "
                     "resume",
                 )
             self._settled = self._settled or asyncio.Event()
             await self._settled.wait()
-        self._reserved += worst
-        return worst
+        self._reserved += found.amount
+        return found
 
-    def settle(self, reserved: float, cost: float) -> None:
+    def settle(self, reserved: Reservation, cost: int) -> None:
         """Gives back what was reserved for a call, which has cost this."""
-        self._reserved -= reserved
-        self.spent += cost
+        self._reserved -= reserved.amount
+        self._spent += cost
         if self._settled:
             self._settled.set()
             self._settled = None
 
-    def most(self, request: Request, price: Price | None) -> float:
+    def learn(self, request: Request, answer: Answer) -> None:
+        """Takes note of what a call has taken, for those of its stage that follow."""
+        sizes = self._sizes.setdefault(request.stage, StageSizes())
+        sizes.calls += 1
+        sizes.longest = max(sizes.longest, answer.completion_tokens)
+        sizes.ratio = max(sizes.ratio, answer.prompt_tokens / max(1, prompt_tokens(request)))
+
+    def most(self, request: Request, price: Price | None) -> int:
         """Returns the most that one try of a request can cost."""
-        return self.cost(Answer("", "", most_tokens(request), 0, request.max_tokens), price)
+        return self._amount(most_tokens(request), request.max_tokens, price)
 
     def check(self, known: bool) -> None:
         """Raises BudgetInvalid when this is in dollars and a price is not `known`."""
         if not (known or self.in_tokens):
             _known(None)
 
-    def format(self, amount: float) -> str:
+    def format(self, amount: int) -> str:
         """Returns an amount as people read it."""
-        return f"{amount:,.0f} tokens" if self.in_tokens else f"${amount:.4f}".rstrip("0")
+        return f"{amount:,} tokens" if self.in_tokens else dollars(amount / self._unit)
+
+    def _fitting(
+        self, request: Request, price: Price | None, most: int, least: int
+    ) -> Reservation | None:
+        """Returns what can be set aside for a request now, or None."""
+        left = self._limit - self._spent - self._reserved
+        seen = request.stage in self._sizes
+        if most <= (left // ROOMY if seen else left):
+            return Reservation(most, request.max_tokens)
+        likely = self._likely(request, price, least, most)
+        if likely.amount <= left:
+            return likely
+        return self._last(request, price, left, least) if self._reserved <= 0 else None
+
+    def _likely(self, request: Request, price: Price | None, least: int, most: int) -> Reservation:
+        """Returns what a request will take as far as can be told, which is no more than `most`."""
+        sizes = self._sizes.get(request.stage)
+        if sizes is None:
+            return Reservation(most, request.max_tokens)
+        answer = max(least, ceil(sizes.margin * sizes.longest) + PER_MESSAGE)
+        tokens = min(request.max_tokens, answer)
+        return Reservation(self._amount(self._prompt(request), tokens, price), tokens)
+
+    def _last(
+        self, request: Request, price: Price | None, left: int, least: int
+    ) -> Reservation | None:
+        """Returns all that is left for a request, where an answer is likely to fit in it."""
+        sizes = self._sizes.get(request.stage)
+        prompt = self._prompt(request)
+        if self._amount(prompt, request.max_tokens, price) <= left:
+            tokens = request.max_tokens
+        else:
+            each = self._amount(0, request.max_tokens, price) / max(1, request.max_tokens)
+            tokens = int((left - self._amount(prompt, 0, price)) / each) if each else -1
+        wanted = max(least, sizes.longest if sizes else FIRST_ANSWER)
+        if tokens < min(wanted, request.max_tokens):
+            return None
+        return Reservation(self._amount(prompt, tokens, price), tokens)
+
+    def _prompt(self, request: Request) -> int:
+        """Returns the most tokens that a prompt has, going by those of its stage."""
+        sizes = self._sizes.get(request.stage)
+        factor = sizes.margin * sizes.ratio if sizes else FIRST_PROMPT
+        return min(most_tokens(request), ceil(factor * prompt_tokens(request)) + PER_MESSAGE)
+
+    def _amount(self, prompt: int, completion: int, price: Price | None) -> int:
+        return self.cost(Answer("", "", prompt, 0, completion), price)
+
+
+def dollars(amount: float) -> str:
+    """Returns US dollars as people read them: cents, or as many places as it takes."""
+    if amount == 0 or amount >= 0.1:
+        return f"${amount:,.2f}"
+    places = max(4, 1 - floor(log10(amount)))  # two digits of it at least
+    text = f"${amount:.{places}f}".rstrip("0")
+    return text if len(text) >= len("$0.00") else text.ljust(len("$0.00"), "0")
 
 
 def parse(text: str) -> Budget:

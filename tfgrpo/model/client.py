@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from collections.abc import Coroutine
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias, TypeVar
 
-from tfgrpo.model.budget import Budget
+from tfgrpo.model.budget import Budget, Reservation
 from tfgrpo.model.endpoint import Answer, CallFailed, Endpoint, Request, Transient, late
 from tfgrpo.model.prices import Price
 from tfgrpo.model.throttle import LONGEST_WAIT, TRIES, Throttle
@@ -26,6 +27,7 @@ from tfgrpo.store.canonical import canonical, digest
 from tfgrpo.store.journal import Journal
 from tfgrpo.store.runs import Call, Run, Runs
 
+T = TypeVar("T")
 CallPath: TypeAlias = tuple[str | int, ...]
 """Where in the work a call stands: the step first, then a problem's id or what else tells it."""
 
@@ -60,12 +62,16 @@ class Meter:
         """Adds one answer."""
         self.calls += 1
         self.estimated += answer.estimated
+        self.by_stage[stage] = self.by_stage.get(stage, 0) + 1
+        self.trouble = None
+        self.add(stage, answer, price)
+
+    def add(self, stage: str, answer: Answer, price: Price | None) -> None:
+        """Adds what was paid for, whether or not it was an answer."""
         self.prompt_tokens += answer.prompt_tokens
         self.cached_tokens += answer.cached_tokens
         self.completion_tokens += answer.completion_tokens
         self.reasoning_tokens += answer.reasoning_tokens
-        self.by_stage[stage] = self.by_stage.get(stage, 0) + 1
-        self.trouble = None
         if price is None:
             self.cost = None
             return
@@ -103,6 +109,36 @@ class CallConditions:
     tries: int = TRIES
 
 
+@dataclass(slots=True)
+class _Attempts:
+    """A call on its way: how often it was tried, and what tries have cost that gave no answer.
+
+    `least` is how many tokens its answer needs as far as is known.
+    """
+
+    key: bytes
+    request: Request
+    step: int | None
+    number: int = 0
+    least: int = 0
+    wasted: list[Answer] = field(default_factory=list)
+
+
+class _CutShort(Exception):
+    """An answer that ended where the budget made it end, not where the request would have."""
+
+
+def _paid(call: Call, answer: Answer) -> Answer:
+    """Returns a journalled answer with the tokens of all its tries."""
+    return replace(
+        answer,
+        prompt_tokens=call.prompt_tokens,
+        cached_tokens=call.cached_tokens,
+        completion_tokens=call.completion_tokens,
+        reasoning_tokens=call.reasoning_tokens,
+    )
+
+
 class Calls:
     """Asks one endpoint under the given conditions."""
 
@@ -121,7 +157,7 @@ class Calls:
         self._budget = conditions.budget
         self._tries = conditions.tries
         self._under_way: dict[bytes, asyncio.Future[None]] = {}
-        self._sent: set[asyncio.Task[Answer]] = set()
+        self._sent: set[asyncio.Task[Any]] = set()
 
     async def ask(
         self, request: Request, *, call_path: CallPath = (), sample: int = 0
@@ -144,9 +180,10 @@ class Calls:
                     hint="start a new run to ask again",
                 )
             self.meter.replayed += 1
+            self.meter.count(request.stage, _paid(call, answer), self._price)
         else:
             answer = await self._ask_once(key, request, call_path)
-        self.meter.count(request.stage, answer, self._price)
+            self.meter.count(request.stage, answer, self._price)
         return RecordedAnswer(answer, key.hex())
 
     async def _ask_once(self, key: bytes, request: Request, call_path: CallPath) -> Answer:
@@ -181,65 +218,99 @@ class Calls:
 
     async def _ask_until_answered(self, key: bytes, request: Request, step: int | None) -> Answer:
         """Makes a call until it is answered. Raises CallFailed, EndpointError, BudgetReached."""
-        attempt, counted, late = 0, 0, 0
+        call = _Attempts(key, request, step)
+        try:
+            return await self._retry(call)
+        except BaseException:
+            if call.wasted:  # nothing will be answered, and it is paid for all the same
+                key = digest(["tfgrpo.unusable", key.hex(), time.time_ns()])
+                lost = Answer("", "unusable", estimated=any(one.estimated for one in call.wasted))
+                self._start(self._journal.append(self._row(call, key, lost)))
+            raise
+
+    async def _retry(self, call: _Attempts) -> Answer:
+        counted, late = 0, 0
         while True:
-            attempt += 1
-            entered = await self.throttle.enter(again=attempt > 1)
+            call.number += 1
+            entered = await self.throttle.enter(again=call.number > 1)
             try:
-                worst = await self._budget.reserve(request, self._price) if self._budget else 0.0
+                reserved = await self._reserve(call)
             except BaseException:
                 self.throttle.leave()
                 raise
-            task = asyncio.create_task(self._send(key, request, step, attempt, entered, worst))
-            self._sent.add(task)
-            task.add_done_callback(self._forget_sent)
-            try:
-                return await asyncio.shield(task)  # whoever asks may be gone: the answer is kept
+            try:  # whoever asks may be gone: the answer is kept
+                return await asyncio.shield(self._start(self._send(call, entered, reserved)))
+            except _CutShort:
+                pass  # by the budget, which sets aside more for the next try
             except Transient as trouble:
                 late += trouble.kind == "late"
                 counted += trouble.kind != "limit"
                 if late >= LATE_TRIES:
                     raise CallFailed(str(trouble)) from None
                 if counted >= self._tries and self.throttle.healthy:
-                    raise CallFailed(f"gave up after {attempt} tries: {trouble}") from None
+                    raise CallFailed(f"gave up after {call.number} tries: {trouble}") from None
                 if trouble.kind != "limit" or trouble.after is None:
-                    wait = self.throttle.pause(attempt) if trouble.after is None else trouble.after
+                    wait = trouble.after
+                    wait = self.throttle.pause(call.number) if wait is None else wait
                     await asyncio.sleep(min(wait, LONGEST_WAIT))
 
-    def _forget_sent(self, task: asyncio.Task[Answer]) -> None:
+    async def _reserve(self, call: _Attempts) -> Reservation:
+        """Sets aside what a call could cost. Raises BudgetReached."""
+        if self._budget is None:
+            return Reservation(0, call.request.max_tokens)
+        return await self._budget.reserve(call.request, self._price, least=call.least)
+
+    def _start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Starts what goes on when whoever asked is gone."""
+        task = asyncio.create_task(work)
+        self._sent.add(task)
+        task.add_done_callback(self._forget_sent)
+        return task
+
+    def _forget_sent(self, task: asyncio.Task[Any]) -> None:
         self._sent.discard(task)
         if not task.cancelled():
             task.exception()  # whoever asked may be gone: nobody else will look at it
 
-    async def _send(
-        self,
-        key: bytes,
-        request: Request,
-        step: int | None,
-        attempt: int,
-        entered: float,
-        worst: float,
-    ) -> Answer:
+    async def _send(self, call: _Attempts, entered: float, reserved: Reservation) -> Answer:
         """Sends a request once and journals its answer."""
         self.meter.in_flight += 1
-        cost = 0.0
+        cost = 0
+        request = call.request
+        if reserved.max_tokens < request.max_tokens:
+            request = replace(request, max_tokens=reserved.max_tokens)
         try:
             answer = await self._ask_in_time(request)
             if self._budget:
                 cost = self._budget.cost(answer, self._price)
+                self._budget.learn(call.request, answer)
             self.throttle.answered(entered)
+            if answer.truncated and request.max_tokens < call.request.max_tokens:
+                call.least = 2 * request.max_tokens
+                self._waste(call, answer)
+                raise _CutShort
         except Transient as trouble:
             self.meter.retries += 1
             self.meter.trouble = str(trouble)
             self.throttle.troubled(entered, trouble)
+            if trouble.paid is not None:
+                self._waste(call, trouble.paid)
+                if self._budget:  # a late answer may have been written to its end
+                    spent = self._budget.cost(trouble.paid, self._price)
+                    cost = reserved.amount if trouble.kind == "late" else spent
             raise
         finally:
             self.meter.in_flight -= 1
             self.throttle.leave()
             if self._budget:
-                self._budget.settle(worst, cost)
-        await self._journal.append(self._call(key, request, answer, attempt, step))
+                self._budget.settle(reserved, cost)
+        await self._journal.append(self._row(call, call.key, answer))
         return answer
+
+    def _waste(self, call: _Attempts, paid: Answer) -> None:
+        """Takes note of what a try has cost that gave no answer."""
+        call.wasted.append(paid)
+        self.meter.add(call.request.stage, paid, self._price)
 
     async def _ask_in_time(self, request: Request) -> Answer:
         try:
@@ -248,22 +319,22 @@ class Calls:
         except TimeoutError:
             raise late(request, self._timeout) from None
 
-    def _call(
-        self, key: bytes, request: Request, answer: Answer, attempts: int, step: int | None
-    ) -> Call:
+    def _row(self, call: _Attempts, key: bytes, answer: Answer) -> Call:
+        """Returns a call as the journal keeps it: with the tokens of every try that was paid."""
+        paid = [answer, *call.wasted]
         return Call(
             key=key,
             run=self._run.id if self._run else None,
-            stage=request.stage,
-            step=step,
+            stage=call.request.stage,
+            step=call.step,
             model=self.endpoint.model,
-            request=canonical([*request.messages, *request.turns]).decode(),
+            request=canonical([*call.request.messages, *call.request.turns]).decode(),
             answer=answer.journal_fields(),
-            prompt_tokens=answer.prompt_tokens,
-            cached_tokens=answer.cached_tokens,
-            completion_tokens=answer.completion_tokens,
-            reasoning_tokens=answer.reasoning_tokens,
-            attempts=attempts,
+            prompt_tokens=sum(one.prompt_tokens for one in paid),
+            cached_tokens=sum(one.cached_tokens for one in paid),
+            completion_tokens=sum(one.completion_tokens for one in paid),
+            reasoning_tokens=sum(one.reasoning_tokens for one in paid),
+            attempts=max(1, call.number),
             seconds=answer.seconds,
             time=time.time_ns() // 1000,
         )

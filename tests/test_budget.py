@@ -1,0 +1,207 @@
+"""A budget is spent and not crossed, whatever answers are like; and nothing waits for ever."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scripted import Reply, ScriptedEndpoint, completion, opened_calls
+
+from tfgrpo.model.budget import Budget, BudgetReached, dollars
+from tfgrpo.model.client import Calls
+from tfgrpo.model.endpoint import Answer, Request
+from tfgrpo.model.prices import Price
+
+PRICE = Price(0.27, 1.1, 0.07)
+LIMIT = 16_384
+
+
+def asked(number: int, stage: str = "rollout") -> Request:
+    text = f"Problem {number}: " + "How many legs have so many ants? " * (5 + number % 20)
+    return Request(stage, (("system", "Answer briefly."), ("user", text)), 0.7, LIMIT)
+
+
+class Billed:
+    """An endpoint that bills what it writes, as answers of random lengths up to max_tokens.
+
+    Every so many answers cannot be used; `told` says whether it tells the usage.
+    """
+
+    def __init__(self, seed: int, mean: int, *, unusable: int = 0, told: bool = True) -> None:
+        self.prompt = self.completion = self.answers = self.cut = 0
+        self._random, self._lock = random.Random(seed), threading.Lock()
+        self._mean, self._unusable, self._told = mean, unusable, told
+
+    @property
+    def tokens(self) -> int:
+        return self.prompt + self.completion
+
+    def __call__(self, sent: dict[str, Any]) -> Reply:
+        with self._lock:
+            self.answers += 1
+            wanted = max(1, round(self._random.expovariate(1 / self._mean)))
+            given = min(wanted, sent["max_tokens"])
+            self.cut += given < wanted
+            words = sum(len(message["content"].split()) for message in sent["messages"])
+            prompt = round(words * self._random.uniform(1.1, 1.4)) + 8
+            self.prompt, self.completion = self.prompt + prompt, self.completion + given
+            number = self.answers
+        body = completion("word " * given, finish_reason="length" if given < wanted else "stop")
+        body["usage"] = {"prompt_tokens": prompt, "completion_tokens": given}
+        if not self._told:
+            del body["usage"]
+        if self._unusable and number % self._unusable == 0:
+            body["choices"] = [] if number % 2 else [{"message": {"content": 5}}]
+        return Reply(json.dumps(body).encode())
+
+
+def spend(calls: Calls, count: int = 5_000) -> list[Any]:
+    """Asks until the budget is reached."""
+
+    async def run() -> list[Any]:
+        found: list[Any] = []
+        numbers = iter(range(count))
+
+        async def work() -> None:
+            for number in numbers:
+                stage = ("rollout", "summary")[number % 5 == 4]
+                try:
+                    found.append(await calls.ask(asked(number, stage)))
+                except BudgetReached as error:
+                    found.append(error)
+                    return
+
+        try:
+            async with asyncio.timeout(120):
+                await asyncio.gather(*(work() for _ in range(12)))
+        finally:
+            await calls.finish_in_flight()
+            await calls.endpoint.close()
+        return found
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize("unusable", [0, 7])
+@pytest.mark.parametrize(
+    ("limit", "in_tokens", "mean"), [(20_000, True, 60), (0.004, False, 60), (60_000, True, 600)]
+)
+def test_nine_tenths_of_a_budget_can_be_spent_and_none_of_it_is_crossed(
+    tmp_path: Path, limit: float, in_tokens: bool, mean: int, unusable: int
+) -> None:
+    billed = Billed(7, mean, unusable=unusable)
+    budget = Budget(limit, in_tokens=in_tokens)
+    options = {"budget": budget, "price": PRICE, "concurrency": 12}
+    with (
+        ScriptedEndpoint(billed) as server,
+        opened_calls(tmp_path, server.base_url, **options) as calls,
+    ):
+        found = spend(calls)
+        assert any(isinstance(one, BudgetReached) for one in found)
+        amount = PRICE.of(billed.prompt, 0, billed.completion)
+        bill = billed.tokens if in_tokens else amount
+        assert bill == pytest.approx(budget.spent)
+        assert 0.9 * limit <= bill <= limit, (bill, limit)
+        spent = [one.usage for one in calls._runs.spent()]
+        assert sum(one.prompt_tokens for one in spent) == billed.prompt
+        assert sum(one.completion_tokens for one in spent) == billed.completion
+        assert calls.meter.cost == pytest.approx(amount)
+
+
+def test_a_server_that_tells_no_usage_is_held_to_a_budget_all_the_same(tmp_path: Path) -> None:
+    billed = Billed(3, 60, told=False)
+    budget = Budget(20_000, in_tokens=True)
+    with (
+        ScriptedEndpoint(billed) as server,
+        opened_calls(tmp_path, server.base_url, budget=budget, price=PRICE) as calls,
+    ):
+        spend(calls)
+        assert 0.9 * 20_000 <= budget.spent <= 20_000
+        assert 0.7 * budget.spent < billed.tokens < 1.3 * budget.spent
+        assert calls.meter.estimated == calls.meter.calls > 0
+        assert calls.meter.cost is not None
+        assert calls.meter.cost > 0
+
+
+@given(
+    prices=st.tuples(*(st.integers(0, 10**8) for _ in range(3))),
+    limit=st.integers(1, 10**6),
+    answers=st.lists(st.tuples(st.integers(0, 10**5), st.integers(0, 10**5)), max_size=20),
+)
+def test_what_was_set_aside_comes_back_to_the_last_part_of_a_dollar(
+    prices: tuple[int, int, int], limit: int, answers: list[tuple[int, int]]
+) -> None:
+    """Sums of fractions of a dollar would leave a rest, and a call would wait for it for ever."""
+    prompt, completion, cached = sorted(price / 10**6 for price in prices)[::-1]
+    price = Price(prompt, completion, cached)
+    budget = Budget(limit / 10**4)
+
+    async def run() -> None:
+        for tokens in answers:
+            request = Request("rollout", (("user", "x" * tokens[0]),), 0.7, tokens[1])
+            try:
+                reserved = await asyncio.wait_for(budget.reserve(request, price), 10)
+            except BudgetReached:
+                continue
+            budget.settle(reserved, budget.cost(Answer("", "", *tokens), price))
+
+    asyncio.run(run())
+    assert budget._reserved == 0
+
+
+def test_an_answer_that_the_budget_ended_is_asked_for_again_with_more(tmp_path: Path) -> None:
+    """Nine short answers, then one that takes most of what is left."""
+    lengths = dict.fromkeys(range(9), 20) | {9: 1_500}
+
+    def script(sent: dict[str, Any]) -> Reply:
+        number = int(sent["messages"][-1]["content"].split(":")[0].split()[1])
+        wanted = lengths[number]
+        given = min(wanted, sent["max_tokens"])
+        body = completion("x", finish_reason="length" if given < wanted else "stop")
+        body["usage"] = {"prompt_tokens": 100, "completion_tokens": given}
+        return Reply(body)
+
+    budget = Budget(8_000, in_tokens=True)
+    with (
+        ScriptedEndpoint(script) as server,
+        opened_calls(tmp_path, server.base_url, budget=budget, concurrency=1) as calls,
+    ):
+
+        async def run() -> list[Answer]:
+            try:
+                return [(await calls.ask(asked(n))).answer for n in range(10)]
+            finally:
+                await calls.endpoint.close()
+
+        answers = asyncio.run(run())
+        assert [one.truncated for one in answers] == [False] * 10
+        assert answers[-1].completion_tokens == 1_500
+        assert len(server.requests) > 10
+        (spent,) = calls._runs.spent()
+        tokens = spent.usage.prompt_tokens + spent.usage.completion_tokens
+        assert tokens == budget.spent == calls.meter.prompt_tokens + calls.meter.completion_tokens
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"),
+    [
+        (0.0, "$0.00"),
+        (0.5, "$0.50"),
+        (1234.5, "$1,234.50"),
+        (0.01, "$0.01"),
+        (0.0123, "$0.0123"),
+        (0.000_012_3, "$0.000012"),
+        (1e-12, "$0.000000000001"),
+    ],
+)
+def test_an_amount_is_told_as_dollars_and_cents_or_as_many_places_as_it_takes(
+    amount: float, text: str
+) -> None:
+    assert dollars(amount) == text
