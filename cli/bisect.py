@@ -11,9 +11,9 @@ import click
 from tfgrpo.cli import log, options, text
 from tfgrpo.cli.context import REVISION, App, pass_app
 from tfgrpo.cli.events import event_lines
-from tfgrpo.cli.suggest import Group
-from tfgrpo.store import bisection as searches
-from tfgrpo.store.bisection import BisectError, Bisection, Mark, Progress, Verdict
+from tfgrpo.cli.suggest import SuggestingGroup
+from tfgrpo.store import bisect_marks as searches
+from tfgrpo.store.bisect_marks import BisectError, BisectProgress, BisectSearch, BisectVerdict, Mark
 
 COLOURS = {"good": "green", "bad": "red", "skip": "cyan"}
 
@@ -21,7 +21,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Output JSON.
 revisions = click.argument("revisions", nargs=-1, type=REVISION, metavar="[REVISION]...")
 
 
-@click.group(cls=Group)
+@click.group(cls=SuggestingGroup)
 def bisect() -> None:
     """Find the first version where something goes wrong, by binary search over the history.
 
@@ -50,8 +50,8 @@ def start(app: App, bad: str | None, good: tuple[str, ...]) -> None:
     """
     store = app.store
     versions = [store.resolve(revision) for revision in good]
-    found = searches.start(store, None if bad is None else store.resolve(bad), versions)
-    _say(app, found)
+    search = searches.start(store, None if bad is None else store.resolve(bad), versions)
+    _print_state(app, search)
 
 
 @bisect.command()
@@ -114,33 +114,33 @@ def run(app: App, command: tuple[str, ...], score: str | None, below: float | No
       tfgrpo bisect run sh -c 'grep -q days "$TFGRPO_PROMPT"'
       tfgrpo bisect run --data heldout.jsonl --below 0.7
     """
-    from tfgrpo.evaluation import bisecting
+    from tfgrpo.evaluation import bisect_judges
 
     store = app.store
     if bool(command) == (score is not None) or (score is None) != (below is None):
         raise click.UsageError("give either a COMMAND, or --data DATA with --below MEAN")
     if score is None or below is None:
-        judge = bisecting.by_command(store, command, trial_folder(app))
+        judge = bisect_judges.by_command(store, command, trial_folder(app))
     else:
         dataset = options.open_project(app, None).record_path(score)
-        judge = bisecting.by_score(store, dataset, below)
-    found = bisecting.run(store, judge, watch=lambda mark: click.echo(_told(mark)))
-    if found.found is None and score is not None:
-        wanted = bisecting.unjudged(store, score)
-        if wanted is not None:
+        judge = bisect_judges.by_score(store, dataset, below)
+    progress = bisect_judges.run(store, judge, watch=lambda mark: click.echo(_mark_line(mark)))
+    if progress.first_bad is None and score is not None:
+        version = bisect_judges.unjudged(store, score)
+        if version is not None:
             raise BisectError(
-                f"the first bad version is one of {len(found.suspects)}, and {wanted.name} has "
+                f"the first bad version is one of {len(progress.suspects)}, and {version.name} has "
                 f"no score on {score}",
-                hint=bisecting.to_evaluate(score, wanted)
+                hint=bisect_judges.to_evaluate(score, version)
                 + "; then run the same command again to resume",
             )
-    if found.found is None:
-        listed = ", ".join(f"v{n}" for n in found.suspects)
+    if progress.first_bad is None:
+        listed = ", ".join(f"v{n}" for n in progress.suspects)
         raise BisectError(
             f"the first bad version is one of {listed}: the others are untestable",
             hint="mark one by hand with `tfgrpo bisect good REVISION` or `bad`",
         )
-    _say(app, searches.load(store))
+    _print_state(app, searches.load(store))
 
 
 @bisect.command("log")
@@ -158,7 +158,7 @@ def log_(app: App, as_json: bool) -> None:
     if as_json:
         text.emit_json([{**mark._asdict(), "version": f"v{mark.version}"} for mark in marks])
     else:
-        text.emit(app, map(_told, marks))
+        text.emit(app, map(_mark_line, marks))
 
 
 @bisect.command()
@@ -173,23 +173,23 @@ def status(app: App, as_json: bool) -> None:
       tfgrpo bisect status --json
     """
     store = app.store
-    bisection = searches.load(store)
-    found = searches.progress(store, bisection)
+    search = searches.load(store)
+    progress = searches.progress(store, search)
     if as_json:
         text.emit_json(
             {
-                "bad": None if bisection.bad is None else f"v{bisection.bad}",
-                "good": [f"v{n}" for n in bisection.good],
-                "skipped": [f"v{n}" for n in sorted(bisection.skipped)],
-                "suspects": [f"v{n}" for n in found.suspects],
-                "next": None if found.next is None else f"v{found.next}",
-                "found": None if found.found is None else f"v{found.found}",
-                "steps": found.steps,
+                "bad": None if search.bad is None else f"v{search.bad}",
+                "good": [f"v{n}" for n in search.good],
+                "skipped": [f"v{n}" for n in sorted(search.skipped)],
+                "suspects": [f"v{n}" for n in progress.suspects],
+                "next": None if progress.next is None else f"v{progress.next}",
+                "found": None if progress.first_bad is None else f"v{progress.first_bad}",
+                "steps": progress.steps,
             }
         )
         return
-    text.emit(app, _view(app, bisection, found))
-    _say(app, bisection)
+    text.emit(app, _view(app, search, progress))
+    _print_state(app, search)
 
 
 @bisect.command()
@@ -202,7 +202,7 @@ def reset(app: App) -> None:
       tfgrpo bisect reset
       tfgrpo bisect reset && tfgrpo bisect start web v1
     """
-    from tfgrpo.evaluation.bisecting import forget
+    from tfgrpo.evaluation.bisect_judges import forget
 
     was_on = searches.reset(app.store)
     forget(trial_folder(app))
@@ -213,50 +213,50 @@ def trial_folder(app: App) -> Path:
     return Path(os.path.relpath(app.path.parent / "bisect"))
 
 
-def _mark(app: App, verdict: Verdict, revisions: tuple[str, ...]) -> None:
+def _mark(app: App, verdict: BisectVerdict, revisions: tuple[str, ...]) -> None:
     store = app.store
-    bisection = searches.load(store)
+    search = searches.load(store)
     if not revisions:
-        number = searches.progress(store, bisection).next
+        number = searches.progress(store, search).next
         if number is None:
             raise BisectError(
                 "no version is under test", hint=f"name one: `tfgrpo bisect {verdict} REVISION`"
             )
-        bisection = searches.mark(store, store.version(number), verdict, "by hand")
+        search = searches.mark(store, store.version(number), verdict, "by hand")
     for version in [store.resolve(revision) for revision in revisions]:
-        bisection = searches.mark(store, version, verdict, "by hand")
-    _say(app, bisection)
+        search = searches.mark(store, version, verdict, "by hand")
+    _print_state(app, search)
 
 
-def _told(mark: Mark) -> str:
+def _mark_line(mark: Mark) -> str:
     verdict = click.style(mark.verdict, fg=COLOURS[mark.verdict], bold=True)
     return f"v{mark.version} {verdict}" + (f" ({mark.why})" if mark.why else "")
 
 
-def _view(app: App, bisection: Bisection, found: Progress) -> Iterator[str]:
+def _view(app: App, search: BisectSearch, progress: BisectProgress) -> Iterator[str]:
     """Yields the good versions and the suspects, newest first, each with what is known of it."""
     names = log.refs(app.store)
-    for number in sorted({*found.suspects, *bisection.good}, reverse=True):
-        known = "next" if number == found.next else "?"
-        if number in bisection.good:
+    for number in sorted({*progress.suspects, *search.good}, reverse=True):
+        known = "next" if number == progress.next else "?"
+        if number in search.good:
             known = "good"
-        elif number == bisection.bad:
+        elif number == search.bad:
             known = "bad"
-        elif number in bisection.skipped:
+        elif number in search.skipped:
             known = "skip"
         mark = click.style(known.ljust(4), fg=COLOURS.get(known), bold=known == "next")
         with text.inset(5):
             yield f"{mark} {log.one_line(app.store, app.store.version(number), names)}"
 
 
-def _say(app: App, bisection: Bisection) -> None:
+def _print_state(app: App, search: BisectSearch) -> None:
     """Says where the search stands, and writes the library that is to be tried."""
-    from tfgrpo.evaluation.bisecting import materialise
+    from tfgrpo.evaluation.bisect_judges import materialise
 
     store = app.store
-    found = searches.progress(store, bisection)
-    if found.found is not None:
-        version = store.version(found.found)
+    progress = searches.progress(store, search)
+    if progress.first_bad is not None:
+        version = store.version(progress.first_bad)
         click.echo(click.style(f"{version.name} is the first bad version", bold=True))
         for line in log.heading(store, version, log.refs(store)):
             click.echo(line)
@@ -266,16 +266,21 @@ def _say(app: App, bisection: Bisection) -> None:
             for line in event_lines(event, texts.get(event.row)):
                 click.echo(line)
         click.echo("end the search with `tfgrpo bisect reset`")
-    elif found.next is not None:
-        trial = materialise(store, store.version(found.next), trial_folder(app))
-        left, tries = text.plural(len(found.suspects), "version"), text.plural(found.steps, "step")
-        click.echo(f"{left} left, about {tries} to go: test v{found.next}")
-        click.echo(f"its library is in {trial.library}, and its prompt text in {trial.prompt}")
+    elif progress.next is not None:
+        files = materialise(store, store.version(progress.next), trial_folder(app))
+        left, tries = (
+            text.plural(len(progress.suspects), "version"),
+            text.plural(progress.steps, "step"),
+        )
+        click.echo(f"{left} left, about {tries} to go: test v{progress.next}")
+        click.echo(f"its library is in {files.library}, and its prompt text in {files.prompt}")
         click.echo("then run `tfgrpo bisect good`, `bad` or `skip`")
-    elif found.suspects:
-        listed = ", ".join(f"v{n}" for n in found.suspects)
+    elif progress.suspects:
+        listed = ", ".join(f"v{n}" for n in progress.suspects)
         click.echo(f"the first bad version is one of {listed}: the others are untestable")
     else:
-        ends = {"bad": bisection.bad is None, "good": not bisection.good}
-        wanted = [f"`tfgrpo bisect {end} REVISION`" for end, missing in ends.items() if missing]
-        click.echo(f"the search still needs: {' and '.join(wanted)}")
+        ends = {"bad": search.bad is None, "good": not search.good}
+        missing_ends = [
+            f"`tfgrpo bisect {end} REVISION`" for end, missing in ends.items() if missing
+        ]
+        click.echo(f"the search still needs: {' and '.join(missing_ends)}")

@@ -9,13 +9,13 @@ import click
 
 from tfgrpo.cli import text
 from tfgrpo.cli.context import REF, REVISION, App, pass_app
-from tfgrpo.cli.suggest import Group
+from tfgrpo.cli.suggest import SuggestingGroup
 
 if TYPE_CHECKING:
     from tfgrpo.store.transfer.wire import Names
 
 
-@click.group(cls=Group)
+@click.group(cls=SuggestingGroup)
 def bundle() -> None:
     """Pack versions into a file, to clone, fetch or pull where there is no network connection.
 
@@ -72,25 +72,25 @@ def verify(app: App, file: Path, as_json: bool) -> None:
 
     opened = bundles.Bundle(file)
     try:
-        found = opened.verify(bundles.needs_met(app.store))
+        verified = opened.verify(bundles.needs_met(app.store))
     finally:
         opened.close()
-    versions, events = found.held
-    lacking = [digest.hex() for digest in found.lacking]
+    versions, events = verified.held
+    lacking = [digest.hex() for digest in verified.lacking]
     if as_json:
         text.emit_json(
             {
                 "versions": versions,
                 "events": events,
-                "head": found.header.names.head,
-                "names": {name: digest.hex() for name, digest in found.header.names.at.items()},
-                "needs": [digest.hex() for digest in found.header.needs],
+                "head": verified.header.names.head,
+                "names": {name: digest.hex() for name, digest in verified.header.names.at.items()},
+                "needs": [digest.hex() for digest in verified.header.needs],
                 "lacking": lacking,
             }
         )
     else:
-        held = f"{text.plural(versions, 'version')}, {text.plural(events, 'event')}"
-        click.echo(f"{file} is valid: {held}")
+        contents = f"{text.plural(versions, 'version')}, {text.plural(events, 'event')}"
+        click.echo(f"{file} is valid: {contents}")
         if lacking:
             click.echo(
                 f"this store lacks versions it builds on: {', '.join(d[:12] for d in lacking)}"
@@ -128,11 +128,11 @@ def list_heads(file: Path, as_json: bool) -> None:
 
 def heads(names: Names) -> list[str]:
     """Returns a line for each name: the digest's beginning, and what people call it."""
-    from tfgrpo.store.transfer.sync import told
+    from tfgrpo.store.transfer.peer import parse_name
 
     lines = []
     for name, digest in names.at.items():
-        kind, short = told(name)
+        kind, short = parse_name(name)
         head = "  (HEAD)" if kind == "branch" and short == names.head else ""
         called = f"tag {text_safe(short)}" if kind == "tag" else text_safe(short)
         lines.append(f"  {digest.hex()[:12]}  {called}{head}")

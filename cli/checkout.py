@@ -47,12 +47,12 @@ def checkout(app: App, revision: str, branch: str | None, format_: str, output: 
     before = store.head
     head = store.checkout(revision)
     library = store.library(head.version)
-    say = f"HEAD is at {head.version.name}"
+    line = f"HEAD is at {head.version.name}"
     if revision != head.version.name and head.branch is None:
-        say += f" ({revision})"
-    say += f", {text.plural(len(library), 'experience')}"
-    say += f", on branch {head.branch}" if head.branch else ""
-    click.echo(say, err=output == "-")
+        line += f" ({revision})"
+    line += f", {text.plural(len(library), 'experience')}"
+    line += f", on branch {head.branch}" if head.branch else ""
+    click.echo(line, err=output == "-")
     if head.branch is None:
         back = before.branch or "main"
         click.echo(

@@ -57,9 +57,10 @@ def merge(app: App, revision: str, take: str | None, message: str | None, as_jso
     store = app.store
     branch, before = _branch(app)
     theirs = store.resolve(revision)
-    told = message or f"merge {revision} into {branch}"
+    message_text = message or f"merge {revision} into {branch}"
     version = _trying(
-        lambda: merges.merge(store, branch, theirs, message=told, resolve=_resolve(take)), as_json
+        lambda: merges.merge(store, branch, theirs, message=message_text, resolve=_resolve(take)),
+        as_json,
     )
     near = near_duplicates(store.library(before), store.library(version))
     if as_json:
@@ -70,7 +71,7 @@ def merge(app: App, revision: str, take: str | None, message: str | None, as_jso
         click.echo(f"fast-forwarded {branch} from {before.name} to {version.name}")
         checkout.materialise(app)
     else:
-        say(app, version, branch)
+        print_version(app, version, branch)
     if not as_json:
         point_out(app, near, version)
 
@@ -92,12 +93,14 @@ def cherry_pick(
     store = app.store
     branch, before = _branch(app)
     picked = store.resolve(revision)
-    told = message or f"cherry-pick {picked.name}: {picked.message}"
+    message_text = message or f"cherry-pick {picked.name}: {picked.message}"
     version = _trying(
-        lambda: merges.cherry_pick(store, branch, picked, message=told, resolve=_resolve(take)),
+        lambda: merges.cherry_pick(
+            store, branch, picked, message=message_text, resolve=_resolve(take)
+        ),
         as_json,
     )
-    say(app, version, branch, before if as_json else None)
+    print_version(app, version, branch, before if as_json else None)
 
 
 @click.command()
@@ -117,12 +120,14 @@ def revert(app: App, revision: str, take: str | None, message: str | None, as_js
     store = app.store
     branch, before = _branch(app)
     reverted = store.resolve(revision)
-    told = message or f"revert {reverted.name}: {reverted.message}"
+    message_text = message or f"revert {reverted.name}: {reverted.message}"
     version = _trying(
-        lambda: merges.revert(store, branch, reverted, message=told, resolve=_resolve(take)),
+        lambda: merges.revert(
+            store, branch, reverted, message=message_text, resolve=_resolve(take)
+        ),
         as_json,
     )
-    say(app, version, branch, before if as_json else None)
+    print_version(app, version, branch, before if as_json else None)
 
 
 def _branch(app: App) -> tuple[str, Version]:
@@ -138,17 +143,17 @@ def _branch(app: App) -> tuple[str, Version]:
 def _trying(work: Callable[[], Version], as_json: bool) -> Version:
     try:
         return work()
-    except MergeConflict as found:
+    except MergeConflict as error:
         if as_json:
-            text.emit_json({"conflicts": [conflict._asdict() for conflict in found.conflicts]})
+            text.emit_json({"conflicts": [conflict._asdict() for conflict in error.conflicts]})
         else:
-            show_conflicts(found)
+            show_conflicts(error)
         raise
 
 
-def show_conflicts(found: MergeConflict) -> None:
+def show_conflicts(error: MergeConflict) -> None:
     """Prints what each side says of every experience that has to be decided."""
-    for conflict in found.conflicts:
+    for conflict in error.conflicts:
         for line in _conflict(conflict):
             click.echo(line, err=True)
 
@@ -157,8 +162,8 @@ def _conflict(conflict: Conflict) -> list[str]:
     lines = [click.style(f"conflict {conflict.experience}", fg="red", bold=True)]
     for name in ("base", "ours", "theirs"):
         words = getattr(conflict, name)
-        told = text.words(words) if words is not None else text.words("(not there)", dim=True)
-        lines += text.wrap(told, first=f"  {name}: ", indent=10)
+        styled = text.words(words) if words is not None else text.words("(not there)", dim=True)
+        lines += text.wrap(styled, first=f"  {name}: ", indent=10)
     return lines
 
 
@@ -172,17 +177,17 @@ def _edited(conflict: Conflict) -> str | None:
     """Asks for the text in the user's editor; an empty text means that none is to stand."""
     comment = "\n".join(f"# {line}" for line in _conflict(conflict))
     start = conflict.ours or conflict.theirs or ""
-    asked = f"{start}\n\n{click.unstyle(comment)}\n# Lines with # go; no text deletes it.\n"
-    edited = click.edit(asked)
+    template = f"{start}\n\n{click.unstyle(comment)}\n# Lines with # go; no text deletes it.\n"
+    edited = click.edit(template)
     if edited is None:
         raise InvalidOperation(
             f"{conflict.experience} was not decided", hint="save the file to resolve it"
         )
-    kept = " ".join(line for line in edited.splitlines() if not line.startswith("#")).split()
-    return " ".join(kept) or None
+    lines = " ".join(line for line in edited.splitlines() if not line.startswith("#")).split()
+    return " ".join(lines) or None
 
 
-def say(app: App, version: Version, branch: str, before: Version | None = None) -> None:
+def print_version(app: App, version: Version, branch: str, before: Version | None = None) -> None:
     """Writes the library for inference and prints a version that was just made.
 
     As JSON when told what was there before.
@@ -220,11 +225,11 @@ def _emit(
     """Prints what came of it as JSON, and writes the library for inference."""
     changes = app.store.diff(before, version)
     checkout.materialise(app)
-    found: dict[str, object] = {
+    fields: dict[str, object] = {
         "branch": branch,
         "from": before.name,
         "to": version.name,
         "changes": [{"op": c.op, **c._asdict()} for c in changes],
         "conflicts": [],
     }
-    text.emit_json(found | ({} if near is None else {"alike": near}))
+    text.emit_json(fields | ({} if near is None else {"alike": near}))

@@ -146,13 +146,13 @@ class Named(click.ParamType[str]):
         root = ctx.find_root()
         app = App(root.params.get("store") or os.environ.get("TFGRPO_STORE"))
         try:
-            found = [pair for offer in self._offers for pair in offer(app.store)]
+            pairs = [pair for offer in self._offers for pair in offer(app.store)]
         except TfgrpoError:  # no store here: nothing to offer, and a shell is no place to say so
             return []
         finally:
             app.close()
         return [
-            CompletionItem(done + dots + n, help=h or None) for n, h in found if n.startswith(typed)
+            CompletionItem(done + dots + n, help=h or None) for n, h in pairs if n.startswith(typed)
         ]
 
 
@@ -168,8 +168,8 @@ def tags(store: Store) -> list[tuple[str, str]]:
 
 def names(store: Store) -> list[tuple[str, str]]:
     """Returns HEAD, the branches, the remotes' branches and the tags."""
-    seen = [(name, f"remote branch at v{n}") for name, n in store.remote_branches().items()]
-    return [("HEAD", "where HEAD is"), *branches(store), *seen, *tags(store)]
+    remote = [(name, f"remote branch at v{n}") for name, n in store.remote_branches().items()]
+    return [("HEAD", "where HEAD is"), *branches(store), *remote, *tags(store)]
 
 
 def remotes(store: Store) -> list[tuple[str, str]]:
@@ -183,12 +183,12 @@ def revisions(store: Store) -> list[tuple[str, str]]:
     """Returns the names a revision may have, each with a word of help."""
     from tfgrpo.store.revisions import run_of_history
 
-    found = names(store)
+    offers = names(store)
     run = f"{run_of_history(store, store.head.version)}/"
     steps = {name.removeprefix(run): v for name, v in store.tags().items() if name.startswith(run)}
-    found += [(name, f"of run {run[:-1]}, at v{number}") for name, number in steps.items()]
+    offers += [(name, f"of run {run[:-1]}, at v{number}") for name, number in steps.items()]
     newest = store.port.last_version()
-    return found + [(f"v{n}", "") for n in range(newest, max(-1, newest - 30), -1)]
+    return offers + [(f"v{n}", "") for n in range(newest, max(-1, newest - 30), -1)]
 
 
 def experiences(store: Store) -> list[tuple[str, str]]:

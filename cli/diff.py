@@ -88,5 +88,5 @@ def _total(before: Version, after: Version, changes: tuple[Change, ...]) -> str:
         return f"{before.name} and {after.name} hold the same library"
     number: Counter[Op] = Counter(change.op for change in changes)
     words = {"ADD": "added", "MODIFY": "modified", "DELETE": "deleted"}
-    told = ", ".join(f"{number[op]} {word}" for op, word in words.items() if number[op])  # type: ignore[index]
-    return click.style(f"{before.name} → {after.name}: {told}", bold=True)
+    counts = ", ".join(f"{number[op]} {word}" for op, word in words.items() if number[op])  # type: ignore[index]
+    return click.style(f"{before.name} → {after.name}: {counts}", bold=True)

@@ -108,15 +108,15 @@ def _apply(
     """Records what an edited file asks for, and tells about lines that only moved."""
     from tfgrpo.rendering.edit import edited
 
-    found = edited(library, content)
-    if found.operations:
-        operations = [operation._replace(reason=reason) for operation in found.operations]
-        told = message or f"edit {text.plural(len(operations), 'experience')}"
-        change.commit(app, operations, told, onto=library.version)
+    edit = edited(library, content)
+    if edit.operations:
+        operations = [operation._replace(reason=reason) for operation in edit.operations]
+        message_text = message or f"edit {text.plural(len(operations), 'experience')}"
+        change.commit(app, operations, message_text, onto=library.version)
     else:
         click.echo("nothing changed")
-    if found.moved:
+    if edit.moved:
         click.echo(
-            f"{text.plural(found.moved, 'line')} moved: nothing recorded, because a library is "
+            f"{text.plural(edit.moved, 'line')} moved: nothing recorded, because a library is "
             "ordered by when its experiences were first added"
         )

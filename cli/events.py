@@ -27,9 +27,9 @@ def event_lines(event: Event, before: str | None) -> list[str]:
     lines = text.wrap([*head, *body], indent=15)
     if event.reason:
         lines += text.wrap(text.words(f"because {event.reason}"), first=" " * 15, indent=15)
-    told = evidence_words(event)
-    if told:
-        lines += text.wrap(text.words(told, dim=True), first=" " * 15, indent=15)
+    evidence = evidence_words(event)
+    if evidence:
+        lines += text.wrap(text.words(evidence, dim=True), first=" " * 15, indent=15)
     return lines
 
 

@@ -16,9 +16,9 @@ def blamed(app: App) -> StoreError | None:
     problems = checks.fsck(app.opened).problems if app.opened is not None else ()
     if not problems:
         return None
-    told = f"{problems[0].where} {problems[0].what}"
+    defect = f"{problems[0].where} {problems[0].what}"
     return StoreError(
-        f"the store is damaged: {told}",
+        f"the store is damaged: {defect}",
         hint="`tfgrpo fsck` lists everything; restore a backup, and keep this file",
     )
 
@@ -60,8 +60,10 @@ def fsck(app: App, repair: bool, as_json: bool) -> None:
             click.echo(f"rebuilt indexes and triggers, and dropped {snapshots}")
         for problem in checked.problems:
             click.echo(f"{click.style(problem.where, fg='red', bold=True)} {problem.what}")
-        told = text.plural(len(checked.problems), "problem") if checked.problems else "no problems"
+        verdict = (
+            text.plural(len(checked.problems), "problem") if checked.problems else "no problems"
+        )
         versions = text.plural(checked.versions, "version")
-        click.echo(f"{versions}, {text.plural(checked.events, 'event')}: {told}")
+        click.echo(f"{versions}, {text.plural(checked.events, 'event')}: {verdict}")
     if checked.problems:
         click.get_current_context().exit(1)

@@ -57,7 +57,7 @@ def blame(app: App, revision: str, as_json: bool) -> None:
 
     store = app.store
     version = store.resolve(revision)
-    found = blames.blame(store, version)
+    blamed = blames.blame(store, version)
     known = _credits(store, version)
     if as_json:
         text.emit_json(
@@ -72,11 +72,11 @@ def blame(app: App, revision: str, as_json: bool) -> None:
                     "evidence": b.event.evidence,
                     "credit": _effect(known.get(b.experience.id)),
                 }
-                for b in found
+                for b in blamed
             ]
         )
     else:
-        text.emit(app, _lines(found, known))
+        text.emit(app, _lines(blamed, known))
 
 
 def _credits(store: Store, version: Version) -> dict[str, Credited]:
@@ -91,17 +91,17 @@ def _credits(store: Store, version: Version) -> dict[str, Credited]:
 def _effect(one: Credited | None) -> dict[str, float | str] | None:
     if one is None or one.credit is None:
         return None
-    found = one.credit
+    credit = one.credit
     return {
-        "effect": found.effect,
-        "low": found.low,
-        "high": found.high,
-        "verdict": found.verdict,
+        "effect": credit.effect,
+        "low": credit.low,
+        "high": credit.high,
+        "verdict": credit.verdict,
     }
 
 
-def _lines(found: list[Blame], known: Mapping[str, Credited]) -> Iterator[str]:
-    for number, b in enumerate(found):
+def _lines(blamed: list[Blame], known: Mapping[str, Credited]) -> Iterator[str]:
+    for number, b in enumerate(blamed):
         label = click.style(f"[G{number}]", fg="cyan") + " "
         yield from text.wrap(text.words(b.experience.text), first=label, indent=6)
         line = [
@@ -110,8 +110,8 @@ def _lines(found: list[Blame], known: Mapping[str, Credited]) -> Iterator[str]:
         ]
         if b.keeps:
             line.append(text.Word(f"={b.keeps}", fg="cyan"))
-        told = evidence_words(b.event) or f"by {b.version.author}"
-        line += text.words(f"{told}, {text.age(b.version.time)}", dim=True)
+        source = evidence_words(b.event) or f"by {b.version.author}"
+        line += text.words(f"{source}, {text.age(b.version.time)}", dim=True)
         yield from text.wrap(line, first=" " * 6, indent=6)
         if b.experience.id in known:
             effect = credit.words(known[b.experience.id])

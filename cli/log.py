@@ -17,7 +17,7 @@ from tfgrpo.cli.events import event_lines, event_object
 from tfgrpo.store import select
 from tfgrpo.store.records import OPS, Event, Op, Version
 from tfgrpo.store.store import Store
-from tfgrpo.store.time_spec import moment
+from tfgrpo.store.time_spec import parse_time
 
 
 @click.command()
@@ -77,18 +77,18 @@ def log(
         )
     store = app.store
     now = time.time_ns() // 1000
-    wanted = select.Filter(
+    filter = select.Filter(
         run=run,
         experience=None if experience is None else store.experience_id(experience),
         words=words,
         ops=frozenset(ops),
-        since=None if since is None else moment(since, now=now),
-        until=None if until is None else moment(until, now=now, end=True),
+        since=None if since is None else parse_time(since, now=now),
+        until=None if until is None else parse_time(until, now=now, end=True),
     )
     with store.port.reading():  # and no longer: whoever reads a page may take all day
         versions, names = store.log(revision), refs(store)
-    marked = select.marked(store, versions, wanted)
-    view = View(store, names, oneline, wanted if patch else None)
+    marked = select.marked(store, versions, filter)
+    view = View(store, names, oneline, filter if patch else None)
     if graph:
         text.emit(app, view.drawn(marked, number))
         return
@@ -154,14 +154,14 @@ class View(NamedTuple):
 
     def as_object(self, version: Version) -> dict[str, Any]:
         """Returns a version as JSON for programs."""
-        found = as_object(self.store, version, self.names)
+        fields = as_object(self.store, version, self.names)
         if self.patch is not None:
             events = self._events(version)
             texts = self.store.texts_before(events)
-            found["events"] = [
+            fields["events"] = [
                 event_object(event) | {"before": texts.get(event.row)} for event in events
             ]
-        return found
+        return fields
 
     def _events(self, version: Version) -> list[Event]:
         if self.patch is None:
@@ -219,11 +219,11 @@ def scores(store: Store, version: Version) -> list[str]:
     for evaluation in store.runs.evaluations(version.number) if store.evaluated else ():
         summary, config = evaluation.summary, evaluation.config
         mean, low, high = summary["mean"]
-        told = f"{evaluation.dataset}: mean@{summary['samples']} {mean:.3f}"
+        line = f"{evaluation.dataset}: mean@{summary['samples']} {mean:.3f}"
         if low is not None:
-            told += f" [{low:.3f}, {high:.3f}]"
-        told += f", {summary['problems']} problems, {config['model']}"
-        lines.append(f"{told}, temperature {config['temperature']:g}")
+            line += f" [{low:.3f}, {high:.3f}]"
+        line += f", {summary['problems']} problems, {config['model']}"
+        lines.append(f"{line}, temperature {config['temperature']:g}")
     return lines
 
 

@@ -10,7 +10,7 @@ import sys
 import click
 
 from tfgrpo.cli.context import App
-from tfgrpo.cli.suggest import Group
+from tfgrpo.cli.suggest import SuggestingGroup
 from tfgrpo.store.errors import TfgrpoError
 
 COMMANDS = {
@@ -90,7 +90,7 @@ BROKEN = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeErro
 """What code raises that meets values which cannot be, apart from the errors that we raise."""
 
 
-class Verbs(Group):
+class Verbs(SuggestingGroup):
     """A group that knows its commands' names and imports one only when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

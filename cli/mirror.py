@@ -8,10 +8,10 @@ import click
 
 from tfgrpo.cli import text
 from tfgrpo.cli.context import REVISION, App, pass_app
-from tfgrpo.cli.suggest import Group
+from tfgrpo.cli.suggest import SuggestingGroup
 
 
-@click.group(cls=Group)
+@click.group(cls=SuggestingGroup)
 def mirror() -> None:
     """Keep a copy of the history that other tools can read.
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import click
 
 from tfgrpo.cli import text
-from tfgrpo.cli.suggest import Group
+from tfgrpo.cli.suggest import SuggestingGroup
 
 if TYPE_CHECKING:
     from tfgrpo.local.serve import LocalServer
 
 
-@click.group(cls=Group)
+@click.group(cls=SuggestingGroup)
 def model() -> None:
     """Local models: small models that run on this machine, with no API key or server.
 

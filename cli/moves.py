@@ -83,7 +83,7 @@ def undo(app: App) -> None:
       tfgrpo undo
       tfgrpo undo && tfgrpo redo
     """
-    _say(app, "undid", undos.undo(app.store))
+    _print_moves(app, "undid", undos.undo(app.store))
 
 
 @click.command()
@@ -97,10 +97,10 @@ def redo(app: App) -> None:
       tfgrpo undo && tfgrpo redo
       tfgrpo redo
     """
-    _say(app, "redid", undos.redo(app.store))
+    _print_moves(app, "redid", undos.redo(app.store))
 
 
-def _say(app: App, verb: str, moves: Sequence[RefMove]) -> None:
+def _print_moves(app: App, verb: str, moves: Sequence[RefMove]) -> None:
     action = moves[0].action.removeprefix(undos.UNDO)
     click.echo(f"{verb} {action}")
     for move in moves:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
 from tfgrpo.cli import checkout, text
 from tfgrpo.cli.context import BRANCH, REVISION, TAG, App, pass_app
 from tfgrpo.store import protection
-from tfgrpo.store.protection import Kind
+from tfgrpo.store.protection import NameKind
 
 
 def naming(type: click.ParamType[str]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -51,7 +51,7 @@ def branch(app: App, /, **flags: Any) -> None:
       tfgrpo branch draft v1
       tfgrpo branch --protect main
     """
-    _work(app, "branch", **flags)
+    _work(app, "branch", NameFlags(**flags))
 
 
 @click.command()
@@ -67,24 +67,26 @@ def tag(app: App, /, **flags: Any) -> None:
       tfgrpo tag approved v1
       tfgrpo tag approved v1 && tfgrpo tag --protect approved
     """
-    _work(app, "tag", **flags)
+    _work(app, "tag", NameFlags(**flags))
 
 
-def _work(
-    app: App,
-    kind: Kind,
-    *,
-    name: str | None,
-    revision: str,
-    force: bool,
-    delete_: bool,
-    rename: tuple[str, str] | None,
-    protect: str | None,
-    unprotect: str | None,
-    as_json: bool,
-) -> None:
-    wanted = [rename is not None, protect is not None, unprotect is not None]
-    if sum(wanted) > 1 or (any(wanted) and (name is not None or delete_)):
+class NameFlags(NamedTuple):
+    """What `branch` or `tag` was asked to do."""
+
+    name: str | None
+    revision: str
+    force: bool
+    delete_: bool
+    rename: tuple[str, str] | None
+    protect: str | None
+    unprotect: str | None
+    as_json: bool
+
+
+def _work(app: App, kind: NameKind, flags: NameFlags) -> None:
+    name, revision, force, delete_, rename, protect, unprotect, as_json = flags
+    actions = [rename is not None, protect is not None, unprotect is not None]
+    if sum(actions) > 1 or (any(actions) and (name is not None or delete_)):
         raise click.UsageError("give only one of NAME, --rename, --protect and --unprotect")
     if delete_ and name is None:
         raise click.UsageError("--delete needs a name")
@@ -121,14 +123,14 @@ def _work(
         )
 
 
-def _list(app: App, kind: Kind, as_json: bool) -> None:
+def _list(app: App, kind: NameKind, as_json: bool) -> None:
     store = app.store
     names = store.branches() if kind == "branch" else store.tags()
-    kept = protection.protected(store, kind)
+    protected = protection.protected(store, kind)
     if as_json:
-        found = {"branches": names} if kind == "branch" else {"tags": names}
+        fields = {"branches": names} if kind == "branch" else {"tags": names}
         head = {"head": store.head.branch} if kind == "branch" else {}
-        text.emit_json({**head, **found, "protected": sorted(kept & set(names))})
+        text.emit_json({**head, **fields, "protected": sorted(protected & set(names))})
         return
     here = store.head.branch if kind == "branch" else None
     mark = "  " if kind == "branch" else ""
@@ -136,7 +138,7 @@ def _list(app: App, kind: Kind, as_json: bool) -> None:
         (
             ("* " if n == here else mark) + n,
             f"v{v}",
-            ("(protected) " if n in kept else "") + store.version(v).message,
+            ("(protected) " if n in protected else "") + store.version(v).message,
         )
         for n, v in names.items()
     ]

@@ -28,6 +28,7 @@ def plot(app: App, name: str | None, output: Path | None, as_json: bool) -> None
       tfgrpo plot
       tfgrpo plot -o run.html
     """
+    from tfgrpo.store import atomic_write
     from tfgrpo.store.errors import UnknownRevision
     from tfgrpo.training.dynamics import drawn, dynamics, page
 
@@ -39,7 +40,7 @@ def plot(app: App, name: str | None, output: Path | None, as_json: bool) -> None
     if as_json:
         text.emit_json({"run": run.name, "series": {one.name: one.values for one in series}})
     elif output is not None:
-        output.write_text(page(run, series), encoding="utf-8")
+        atomic_write.write(output, page(run, series), mode=atomic_write.SHARED)
         click.echo(f"wrote {output}")
     elif not series or not series[0].values:
         click.echo(f"run {run.name} has no step behind it yet")

@@ -13,8 +13,8 @@ from tfgrpo.cli import checkout, text
 from tfgrpo.cli.context import EXPERIENCE, App, force_option, pass_app
 from tfgrpo.store import redact as redactions
 from tfgrpo.store.errors import StoreError, TfgrpoError
-from tfgrpo.store.occurrences import Trace
-from tfgrpo.store.redact import Plan, Redacted, Target
+from tfgrpo.store.occurrences import Occurrence
+from tfgrpo.store.redact import Redacted, RedactionPlan, Target
 
 
 @click.command()
@@ -89,11 +89,11 @@ def redact(
         version = store.resolve(event) if row is None else None
         target = target._replace(row=row, version=version)
 
-    found = redactions.plan(store, target)
+    plan = redactions.plan(store, target)
     if as_json and dry_run:
-        text.emit_json(_as_object(found))
+        text.emit_json(_as_object(plan))
     elif not as_json:
-        text.emit(app, _lines(found, would=dry_run or not yes))
+        text.emit(app, _lines(plan, would=dry_run or not yes))
     if dry_run:
         return
     if not yes and not _agreed():
@@ -112,7 +112,7 @@ def redact(
             }
         )
     else:
-        text.emit(app, _told(app, done, written, left))
+        text.emit(app, _report(app, done, written, left))
     _finished(done.finished)
     if done.plan.kept or left:
         raise TfgrpoError(
@@ -144,11 +144,11 @@ def _finished(finished: bool) -> None:
         )
 
 
-def _lines(found: Plan, *, would: bool) -> Iterable[str]:
+def _lines(plan: RedactionPlan, *, would: bool) -> Iterable[str]:
     """Yields what goes and what stays, without saying the text itself."""
     verb = "would blank" if would else "blanking"
-    yield f"{verb} {text.plural(len(found.events), 'event')}"
-    for event in found.events:
+    yield f"{verb} {text.plural(len(plan.events), 'event')}"
+    for event in plan.events:
         parts = [name for name in ("text", "reason") if getattr(event, name) is not None]
         line = [
             text.Word(text.SIGNS[event.op], fg=text.COLOURS[event.op], bold=True),
@@ -156,18 +156,18 @@ def _lines(found: Plan, *, would: bool) -> Iterable[str]:
             *text.words(f"v{event.version}, its {' and '.join(parts)}"),
         ]
         yield from text.wrap(line, first="  ", indent=4)
-    if found.records:
+    if plan.records:
         verb = "would replace" if would else "replacing"
         yield f"{verb} the text in training records"
-        yield from _grouped(found.records)
-    for branch, ids in found.live.items():
+        yield from _grouped(plan.records)
+    for branch, ids in plan.live.items():
         yield f"current on {branch}, and removed from it: {', '.join(ids)}"
-    if found.kept:
+    if plan.kept:
         yield click.style("the text remains where it cannot be changed", fg="red", bold=True)
-        yield from _grouped(found.kept)
+        yield from _grouped(plan.kept)
 
 
-def _grouped(places: Iterable[Trace]) -> Iterable[str]:
+def _grouped(places: Iterable[Occurrence]) -> Iterable[str]:
     """Yields a line for each column: `journal.answer, 12 rows`."""
     count = Counter((place.table, place.column, place.kept) for place in places)
     first = {(p.table, p.column, p.kept): p.row for p in reversed(tuple(places))}
@@ -177,7 +177,7 @@ def _grouped(places: Iterable[Trace]) -> Iterable[str]:
         yield from text.wrap(text.words(line), first="  ", indent=4)
 
 
-def _told(app: App, done: Redacted, written: list[Path], left: list[Path]) -> Iterable[str]:
+def _report(app: App, done: Redacted, written: list[Path], left: list[Path]) -> Iterable[str]:
     for version in done.versions:
         yield f"{click.style(version.name, fg='yellow')}: {version.message}"
     for path in written:
@@ -189,27 +189,27 @@ def _told(app: App, done: Redacted, written: list[Path], left: list[Path]) -> It
     yield "and in the logs of the model's provider: redact or delete them there"
 
 
-def _rewrite_snapshots(app: App, found: Plan) -> list[Path]:
+def _rewrite_snapshots(app: App, plan: RedactionPlan) -> list[Path]:
     """Writes the library's files beside the store again, those that are there."""
     from tfgrpo.cli.bisect import trial_folder
-    from tfgrpo.evaluation import bisecting
+    from tfgrpo.evaluation import bisect_judges
 
     written = []
     for format_, ending in (("json", "json"), ("md", "md"), ("prompt", "txt")):
         path = app.path.parent / f"{checkout.SNAPSHOT}.{ending}"
-        if path.is_file() and (found.live or redactions.copies(app.store, found.written)):
+        if path.is_file() and (plan.live or redactions.copies(app.store, plan.written)):
             checkout.materialise(app, format_, str(path))
             written.append(path)
-    return [*written, *bisecting.rewrite(app.store, trial_folder(app))]
+    return [*written, *bisect_judges.rewrite(app.store, trial_folder(app))]
 
 
-def _as_object(found: Plan) -> dict[str, object]:
+def _as_object(plan: RedactionPlan) -> dict[str, object]:
     return {
         "events": [
             {"version": f"v{e.version}", "row": e.row, "op": e.op, "experience": e.experience}
-            for e in found.events
+            for e in plan.events
         ],
-        "records": [place._asdict() for place in found.records],
-        "kept": [place._asdict() for place in found.kept],
-        "live": {branch: list(ids) for branch, ids in found.live.items()},
+        "records": [place._asdict() for place in plan.records],
+        "kept": [place._asdict() for place in plan.kept],
+        "live": {branch: list(ids) for branch, ids in plan.live.items()},
     }

@@ -6,12 +6,12 @@ import click
 
 from tfgrpo.cli import text
 from tfgrpo.cli.context import REMOTE, App, pass_app
-from tfgrpo.cli.suggest import Group
+from tfgrpo.cli.suggest import SuggestingGroup
 
 LOCATION = "a path, a bundle file, host:path or ssh://host/path"
 
 
-@click.group(cls=Group, invoke_without_command=True)
+@click.group(cls=SuggestingGroup, invoke_without_command=True)
 @click.pass_context
 def remote(ctx: click.Context) -> None:
     """List, add, change or remove remotes: other stores, each with a name.
@@ -42,16 +42,16 @@ def list_(app: App, as_json: bool) -> None:
     from tfgrpo.store.transfer.remotes import Remotes, tracked
 
     store = app.store
-    found = Remotes(store).all()
+    remotes = Remotes(store).all()
     if as_json:
         text.emit_json(
             {
                 name: {"location": location, "branches": tracked(store.port, name)}
-                for name, location in found.items()
+                for name, location in remotes.items()
             }
         )
         return
-    if not found:
+    if not remotes:
         click.echo("no remotes; add one with `tfgrpo remote add NAME LOCATION`")
         return
     rows = [
@@ -60,7 +60,7 @@ def list_(app: App, as_json: bool) -> None:
             ", ".join(f"{b} v{n}" for b, n in tracked(store.port, name).items()) or "not fetched",
             location,
         )
-        for name, location in found.items()
+        for name, location in remotes.items()
     ]
     text.emit(app, text.table(rows, header=("remote", "branches", "location")))
 

@@ -43,10 +43,10 @@ def show(app: App, what: str, as_json: bool) -> None:
         return
     library = store.library(version)
     if as_json:
-        found = log.as_object(store, version, log.refs(store))
-        found["events"] = [event_object(event) for event in store.events(version)]
-        found["library"] = library_object(library)
-        text.emit_json(found)
+        fields = log.as_object(store, version, log.refs(store))
+        fields["events"] = [event_object(event) for event in store.events(version)]
+        fields["library"] = library_object(library)
+        text.emit_json(fields)
     else:
         text.emit(app, _version_lines(store, version, library))
 

@@ -39,38 +39,38 @@ def stats(app: App, revision: str, number: int, as_json: bool) -> None:
     from tfgrpo.store import stats as figures
 
     store = app.store
-    found = figures.stats(store, store.resolve(revision))
+    figures_found = figures.stats(store, store.resolve(revision))
     if as_json:
-        text.emit_json(_object(found))
+        text.emit_json(_object(figures_found))
     else:
-        text.emit(app, _lines(store, found, number))
+        text.emit(app, _lines(store, figures_found, number))
 
 
-def _lines(store: Store, found: Stats, number: int) -> Iterator[str]:
-    size = text.plural(len(found.experiences), "experience")
-    letters = sum(len(c.experience.text) for c in found.experiences)
-    yield f"{click.style(found.version.name, fg='yellow', bold=True)}: {size}, {letters} characters"
-    share = f"{found.snapshot_share:.1%} of it in {text.plural(found.snapshots, 'snapshot')}"
+def _lines(store: Store, stats: Stats, number: int) -> Iterator[str]:
+    size = text.plural(len(stats.experiences), "experience")
+    letters = sum(len(c.experience.text) for c in stats.experiences)
+    yield f"{click.style(stats.version.name, fg='yellow', bold=True)}: {size}, {letters} characters"
+    share = f"{stats.snapshot_share:.1%} of it in {text.plural(stats.snapshots, 'snapshot')}"
     yield (
-        f"file     {found.bytes / 1e6:.2f} MB, {share if found.snapshots else 'no snapshots'}; "
-        f"{text.plural(found.file_versions, 'version')}, {text.plural(found.file_events, 'event')}"
+        f"file     {stats.bytes / 1e6:.2f} MB, {share if stats.snapshots else 'no snapshots'}; "
+        f"{text.plural(stats.file_versions, 'version')}, {text.plural(stats.file_events, 'event')}"
     )
-    counted = " ".join(word.styled() for word in text.counts(found.events)) or "no events"
-    since = "" if found.first is None else f", since {text.when(found.first.time)}"
-    age = "" if found.first is None else f" ({text.age(found.first.time)})"
-    yield f"history  {text.plural(found.versions, 'version')} with {counted}{since}{age}"
-    most = [c for c in found.most_confirmed if c.keeps][:number]
-    least = [c for c in found.least_confirmed if c not in most][:number]
-    label = {c.experience.id: f"G{i}" for i, c in enumerate(found.experiences)}
+    counted = " ".join(word.styled() for word in text.counts(stats.events)) or "no events"
+    since = "" if stats.first is None else f", since {text.when(stats.first.time)}"
+    age = "" if stats.first is None else f" ({text.age(stats.first.time)})"
+    yield f"history  {text.plural(stats.versions, 'version')} with {counted}{since}{age}"
+    most = [c for c in stats.most_confirmed if c.keeps][:number]
+    least = [c for c in stats.least_confirmed if c not in most][:number]
+    label = {c.experience.id: f"G{i}" for i, c in enumerate(stats.experiences)}
     for title, sign, listed in (
         ("most confirmed", "=", most),
         ("least confirmed", "=", least),
-        ("most often changed", "~", found.churn[:number]),
+        ("most often changed", "~", stats.churn[:number]),
     ):
         if listed:
             yield click.style(title, bold=True)
             yield from _listed(store, listed, sign, label)
-    if found.steps:
+    if stats.steps:
         rows = [
             (
                 s.run,
@@ -79,7 +79,7 @@ def _lines(store: Store, found: Stats, number: int) -> Iterator[str]:
                 text.age(s.version.time),
                 " ".join(word.text for word in text.counts(s.events)),
             )
-            for s in found.steps
+            for s in stats.steps
         ]
         yield from text.table(rows, header=("run", "step", "version", "age", "events"))
 
@@ -90,19 +90,19 @@ def _listed(
     events = store.events_at([c.experience.row for c in listed])
     for confirmed in listed:
         count = confirmed.keeps if sign == "=" else confirmed.modified
-        told = store.version(events[confirmed.experience.row].version)
+        version = store.version(events[confirmed.experience.row].version)
         line = [
             text.Word(f"{sign}{count}", fg="cyan" if sign == "=" else "yellow"),
             text.Word(f"[{label[confirmed.experience.id]}]", fg="cyan"),
             *text.words(confirmed.experience.text),
-            *text.words(f"({told.name}, {text.age(told.time)})", dim=True),
+            *text.words(f"({version.name}, {text.age(version.time)})", dim=True),
         ]
         yield from text.wrap(line, first="  ", indent=6)
 
 
-def _object(found: Stats) -> dict[str, Any]:
+def _object(stats: Stats) -> dict[str, Any]:
     return {
-        "version": found.version.name,
+        "version": stats.version.name,
         "experiences": [
             {
                 "id": c.experience.id,
@@ -110,20 +110,20 @@ def _object(found: Stats) -> dict[str, Any]:
                 "keeps": c.keeps,
                 "modified": c.modified,
             }
-            for c in found.experiences
+            for c in stats.experiences
         ],
-        "versions": found.versions,
-        "events": found.events,
-        "since": None if found.first is None else found.first.time,
+        "versions": stats.versions,
+        "events": stats.events,
+        "since": None if stats.first is None else stats.first.time,
         "steps": [
             {"run": s.run, "step": s.step + 1, "version": s.version.name, "events": s.events}
-            for s in found.steps
+            for s in stats.steps
         ],
         "file": {
-            "bytes": found.bytes,
-            "versions": found.file_versions,
-            "events": found.file_events,
-            "snapshots": found.snapshots,
-            "snapshot_bytes": found.snapshot_bytes,
+            "bytes": stats.bytes,
+            "versions": stats.file_versions,
+            "events": stats.file_events,
+            "snapshots": stats.snapshots,
+            "snapshot_bytes": stats.snapshot_bytes,
         },
     }

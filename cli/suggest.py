@@ -26,7 +26,7 @@ NEEDLESS = {
 """What git has and we have not, by design."""
 
 
-class Group(click.Group):
+class SuggestingGroup(click.Group):
     """A group that suggests what was meant."""
 
     def resolve_command(
@@ -35,17 +35,17 @@ class Group(click.Group):
         there = self.list_commands(ctx)
         if args and args[0] not in there and not args[0].startswith("-"):
             path = "".join(f"{word} " for word in ctx.command_path.split()[1:])
-            told = f"there is no command {path + args[0]!r}{_hint(args[0], there, path)}"
-            raise click.UsageError(told, ctx)
+            message = f"there is no command {path + args[0]!r}{_hint(args[0], there, path)}"
+            raise click.UsageError(message, ctx)
         return super().resolve_command(ctx, args)
 
 
-def _hint(said: str, there: list[str], path: str) -> str:
-    if not path and said in NEEDLESS:
-        return f": {NEEDLESS[said]}"
-    near = [name for name in MEANT.get(said, ()) if name in there]
+def _hint(word: str, there: list[str], path: str) -> str:
+    if not path and word in NEEDLESS:
+        return f": {NEEDLESS[word]}"
+    near = [name for name in MEANT.get(word, ()) if name in there]
     if not near:
         import difflib
 
-        near = difflib.get_close_matches(said, there, n=2, cutoff=0.5)
+        near = difflib.get_close_matches(word, there, n=2, cutoff=0.5)
     return f"; did you mean {' or '.join(path + name for name in near)}?" if near else ""

@@ -131,7 +131,7 @@ def pull(
             hint="switch to one with `tfgrpo switch main`",
         )
     other = find(app, remote)
-    wanted = branch or into
+    theirs = branch or into
     resolve = merges.side("ours" if take == "ours" else "theirs") if take else None
     with locations.source(other.location, author=default_author(), ssh=ssh()) as source:
         try:
@@ -139,25 +139,25 @@ def pull(
                 store,
                 source,
                 other.name,
-                wanted,
+                theirs,
                 into=into,
-                called=f"{other.called} {wanted}",
+                called=f"{other.called} {theirs}",
                 message=message,
                 resolve=resolve,
             )
-        except merges.MergeConflict as found:
-            combine.show_conflicts(found)
+        except merges.MergeConflict as error:
+            combine.show_conflicts(error)
             raise
     click.echo(f"fetched {amount(done.fetched)} from {other.called}")
     for line in moved(done.fetched):
         click.echo(line)
     if done.after.number == done.before.number:
-        click.echo(f"already up to date: {into} contains {other.called} {wanted}")
+        click.echo(f"already up to date: {into} contains {other.called} {theirs}")
     elif done.after.merged is None or done.after.parent != done.before.number:
         click.echo(f"fast-forwarded {into} from {done.before.name} to {done.after.name}")
         checkout.materialise(app)
     else:
-        combine.say(app, done.after, into)
+        combine.print_version(app, done.after, into)
     near = near_duplicates(store.library(done.before), store.library(done.after))
     combine.point_out(app, near, done.after)
 

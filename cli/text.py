@@ -206,21 +206,21 @@ def emit(app: App, lines: Iterator[str] | Iterable[str]) -> None:
         for line in lines:
             click.echo(line)
         return
-    held: list[str] = []
+    lines_held: list[str] = []
     import shutil
 
     room = shutil.get_terminal_size().lines - 2
     for line in lines:
-        held.append(line)
-        if len(held) > room:
-            click.echo_via_pager(_chain(held, lines))
+        lines_held.append(line)
+        if len(lines_held) > room:
+            click.echo_via_pager(_chain(lines_held, lines))
             return
-    for line in held:
+    for line in lines_held:
         click.echo(line)
 
 
-def _chain(held: list[str], rest: Iterator[str]) -> Iterator[str]:
-    for line in held:
+def _chain(lines_held: list[str], rest: Iterator[str]) -> Iterator[str]:
+    for line in lines_held:
         yield line + "\n"
     for line in rest:
         yield line + "\n"

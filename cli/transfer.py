@@ -109,17 +109,17 @@ def import_(
         return
     branch = _branch(app)
     document = interchange.read(Path(what), format_)
-    found = interchange.bring_in(app.store, document, branch, message=message, again=again)
-    if found.versions:
+    imported = interchange.bring_in(app.store, document, branch, message=message, again=again)
+    if imported.versions:
         checkout.materialise(app)
     if as_json:
-        _emit(app, branch, found)
+        _emit(app, branch, imported)
         return
-    if not found.versions:
+    if not imported.versions:
         of = "versions" if document.batches else "texts"
-        all_of_it = f": all {found.known} of its {of} are here already"
-        click.echo(f"nothing new in {what}{'' if found.left else all_of_it}")
-    for version in found.versions[:SHOWN]:
+        all_of_it = f": all {imported.known} of its {of} are here already"
+        click.echo(f"nothing new in {what}{'' if imported.left else all_of_it}")
+    for version in imported.versions[:SHOWN]:
         click.echo(f"{version.name} on {branch}: {version.message}")
         events = app.store.events(version)
         texts = app.store.texts_before(events[:SHOWN])
@@ -129,32 +129,32 @@ def import_(
         if len(events) > SHOWN:
             more = text.plural(len(events) - SHOWN, "more event")
             click.echo(f"… and {more}: `tfgrpo show {version.name}` has them all")
-    if len(found.versions) > SHOWN:
-        more = text.plural(len(found.versions) - SHOWN, "more version")
+    if len(imported.versions) > SHOWN:
+        more = text.plural(len(imported.versions) - SHOWN, "more version")
         click.echo(f"… and {more}: `tfgrpo log` has them all")
-    if found.left:
+    if imported.left:
         click.echo(
-            f"left alone: {text.plural(len(found.left), 'experience')} that the library had as the "
-            "file says and has otherwise now; --again puts them back"
+            f"left alone: {text.plural(len(imported.left), 'experience')} that the library had as "
+            "the file says and has otherwise now; --again puts them back"
         )
 
 
-def _emit(app: App, branch: str, found: Imported) -> None:
+def _emit(app: App, branch: str, imported: Imported) -> None:
     """Prints what came of an import as JSON."""
     store = app.store
     before = after = store.tip(branch)
-    if found.versions:
-        assert found.versions[0].parent is not None, "only v0 has none"
-        before, after = store.version(found.versions[0].parent), found.versions[-1]
+    if imported.versions:
+        assert imported.versions[0].parent is not None, "only v0 has none"
+        before, after = store.version(imported.versions[0].parent), imported.versions[-1]
     text.emit_json(
         {
             "branch": branch,
             "from": before.name,
             "to": after.name,
-            "versions": [version.name for version in found.versions],
+            "versions": [version.name for version in imported.versions],
             "changes": [{"op": c.op, **c._asdict()} for c in store.diff(before, after)],
-            "known": found.known,
-            "left": found.left,
+            "known": imported.known,
+            "left": imported.left,
         }
     )
 
@@ -173,28 +173,28 @@ def _branch(app: App) -> str:
 def _import_git(app: App, folder: Path, as_json: bool) -> None:
     from tfgrpo import mirror
 
-    found = mirror.bring_back(app.store, folder)
+    returned = mirror.bring_back(app.store, folder)
     checkout.materialise(app)
     if as_json:
         text.emit_json(
             {
-                "adopted": [version.name for version in found.adopted],
-                "by_hand": [version.name for version in found.by_hand],
-                "moved": _named(found.moved),
-                "apart": _named(found.apart),
-                "unnamed": found.unnamed,
+                "adopted": [version.name for version in returned.adopted],
+                "by_hand": [version.name for version in returned.by_hand],
+                "moved": _named(returned.moved),
+                "apart": _named(returned.apart),
+                "unnamed": returned.unnamed,
             }
         )
         return
-    for version in found.by_hand:
+    for version in returned.by_hand:
         click.echo(f"{version.name}: {version.message.splitlines()[0]} ({version.author})")
-    told = text.plural(len(found.adopted), "version")
-    click.echo(f"read {told} and {text.plural(len(found.by_hand), 'commit')} made by hand")
-    for name, version in found.moved:
+    counted = text.plural(len(returned.adopted), "version")
+    click.echo(f"read {counted} and {text.plural(len(returned.by_hand), 'commit')} made by hand")
+    for name, version in returned.moved:
         click.echo(f"{name} is at {version.name}")
-    for name, version in found.apart:
+    for name, version in returned.apart:
         click.echo(f"{name} differs there: it stands at {version.name}, and was left alone here")
-    for name in found.unnamed:
+    for name in returned.unnamed:
         click.echo(f"{name} cannot be a name here, and was left out")
 
 

@@ -107,7 +107,7 @@ def __getattr__(name: str) -> Any:
 
     for module, names in MODULES.items():
         if name in names:
-            found = getattr(import_module(f"tfgrpo.store.{module}"), name)
-            globals()[name] = found
-            return found
+            value = getattr(import_module(f"tfgrpo.store.{module}"), name)
+            globals()[name] = value
+            return value
     raise AttributeError(f"module 'tfgrpo.store' has no attribute {name!r}")

@@ -32,13 +32,13 @@ def reach(parents: Parents, among: Sequence[int]) -> dict[int, int]:
         if len(before) < 2:
             counts[number] = 1 + sum(counts[p] for p in before)
             continue
-        seen, todo = {number}, before
+        reached, todo = {number}, before
         while todo:
             ancestor = todo.pop()
-            if ancestor not in seen:
-                seen.add(ancestor)
+            if ancestor not in reached:
+                reached.add(ancestor)
                 todo += [p for p in parents(ancestor) if p in inside]
-        counts[number] = len(seen)
+        counts[number] = len(reached)
     return counts
 
 

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from tfgrpo.store import replay
 from tfgrpo.store.history import row_ranges
-from tfgrpo.store.records import REDACTED, Event, Experience, Version
-from tfgrpo.store.store import Store, event_of
+from tfgrpo.store.records import Event, Experience, Version
+from tfgrpo.store.store import Store
 
 
 class Blame(NamedTuple):
@@ -22,21 +22,9 @@ class Blame(NamedTuple):
 def blame(store: Store, version: Version) -> list[Blame]:
     """Returns who last shaped each experience of a library, in library order."""
     with replay.without_gc():
-        return _blame(store, version)
-
-
-def _blame(store: Store, version: Version) -> list[Blame]:
-    live = replay.live_rows(store.port, version.position)
-    events = replay.all_of(live, store.port.events_at(live))
-    rows = {e.experience: e.row for e in events}
-    keeps = store.port.count_keeps(rows, row_ranges(store.port, version.position))
-    versions = store.versions_of(live)
-    return [
-        Blame(
-            Experience(e.experience, REDACTED if e.text is None else e.text, e.row, e.text is None),
-            event_of(e, versions[e.row].number),
-            versions[e.row],
-            keeps.get(e.row, 0),
-        )
-        for e in sorted(events, key=lambda e: e.birth or e.row)
-    ]
+        library = store.library(version)
+        rows = {e.id: e.row for e in library}
+        events = store.events_at(rows.values())
+        versions = store.versions_of(rows.values())
+        keeps = store.port.count_keeps(rows, row_ranges(store.port, version.position))
+        return [Blame(e, events[e.row], versions[e.row], keeps.get(e.row, 0)) for e in library]

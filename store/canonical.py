@@ -19,6 +19,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 ID_LENGTH = 12
@@ -48,38 +49,32 @@ def digest(value: object) -> bytes:
 def seal(salt: bytes, text: str | None, reason: str | None) -> bytes:
     """Returns the salted digest (32 bytes) under which an event's content enters the chain."""
     # canonical([text, reason]), in a third of the time: an encoder is quick with single strings.
-    said = "null" if text is None else _json(text)
-    why = "null" if reason is None else _json(reason)
-    return hashlib.sha256(salt + f"[{said},{why}]".encode()).digest()
+    quoted_text = "null" if text is None else _json(text)
+    quoted_reason = "null" if reason is None else _json(reason)
+    return hashlib.sha256(salt + f"[{quoted_text},{quoted_reason}]".encode()).digest()
 
 
-def version_digest(
-    *,
-    schema: int,
-    parents: Sequence[bytes],
-    author: str,
-    time: int,
-    message: str,
-    meta: str | None,
-    events: Iterable[EventContent],
-) -> bytes:
-    """Returns the digest of a version (32 bytes).
+class VersionContent(NamedTuple):
+    """What a version's digest covers.
 
     `parents` are the parents' digests in order, `time` is microseconds since 1970 in UTC, `meta`
     the version's canonical JSON as stored, `events` the version's events in order.
     """
-    return digest(
-        [
-            "tfgrpo.version",
-            schema,
-            [p.hex() for p in parents],
-            author,
-            time,
-            message,
-            meta,
-            list(events),
-        ]
-    )
+
+    schema: int
+    parents: Sequence[bytes]
+    author: str
+    time: int
+    message: str
+    meta: str | None
+    events: Iterable[EventContent]
+
+
+def version_digest(content: VersionContent) -> bytes:
+    """Returns the digest of a version (32 bytes)."""
+    schema, parents, author, time, message, meta, events = content
+    digests = [parent.hex() for parent in parents]
+    return digest(["tfgrpo.version", schema, digests, author, time, message, meta, list(events)])
 
 
 def encode_id(number: int) -> str:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from tfgrpo.store.errors import StoreError
 
 
-class Problem(NamedTuple):
+class Defect(NamedTuple):
     """Something wrong: where (a version, event, snapshot or name), and what."""
 
     where: str
@@ -16,12 +16,12 @@ class Problem(NamedTuple):
     derived: bool = False
 
 
-def attempt(name: str, check: Callable[[], Iterator[Problem]]) -> list[Problem]:
+def attempt(name: str, check: Callable[[], Iterator[Defect]]) -> list[Defect]:
     """Returns what a check finds, and that it could not go on where damage ended it."""
-    found: list[Problem] = []
+    defects: list[Defect] = []
     try:
-        for problem in check():
-            found.append(problem)
+        for defect in check():
+            defects.append(defect)
     except StoreError as error:
-        found.append(Problem(name, f"cannot be read to the end: {error}"))
-    return found
+        defects.append(Defect(name, f"cannot be read to the end: {error}"))
+    return defects

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from tfgrpo.store import redact, replay
 from tfgrpo.store.append import event_content
-from tfgrpo.store.canonical import seal, version_digest
-from tfgrpo.store.checks import Problem, attempt
-from tfgrpo.store.port import EventRow, Link, Port, lane_of, lane_start
+from tfgrpo.store.canonical import VersionContent, seal, version_digest
+from tfgrpo.store.checks import Defect, attempt
+from tfgrpo.store.port import ChainLink, EventRow, Port, lane_of, lane_start
 from tfgrpo.store.records import Version
 from tfgrpo.store.store import ROOT, Store
 
@@ -25,7 +25,7 @@ class Checked(NamedTuple):
 
     versions: int
     events: int
-    problems: tuple[Problem, ...]
+    problems: tuple[Defect, ...]
 
 
 def fsck(store: Store) -> Checked:
@@ -39,20 +39,20 @@ def fsck(store: Store) -> Checked:
 
 def _fsck(store: Store) -> Checked:
     port = store.port
-    problems: list[Problem] = []
+    problems: list[Defect] = []
     versions, events = 0, 0
     blank: set[int] = set()
 
-    def chain() -> Iterator[Problem]:
+    def chain() -> Iterator[Defect]:
         nonlocal versions, events
         digests: dict[int, bytes] = {}
         live: dict[int, dict[str, tuple[int, int]]] = {}
-        reader = _Reader(port)
+        reader = _EventReader(port)
         versions = port.last_version() + 1
         after = 0
         for link in port.chain():
             version = link.version
-            yield from (Problem(f"v{n}", "is missing") for n in range(after, version.number))
+            yield from (Defect(f"v{n}", "is missing") for n in range(after, version.number))
             after = version.number + 1
             rows = reader.events(version)
             events += len(rows)
@@ -67,7 +67,7 @@ def _fsck(store: Store) -> Checked:
     problems += attempt("snapshots", lambda: _snapshots(port))
     problems += attempt("names", lambda: _names(store, versions))
     problems += attempt("redactions", lambda: _redactions(store, blank))
-    problems += port.damage()
+    problems += port.check_storage()
     return Checked(versions, events, tuple(problems))
 
 
@@ -80,7 +80,7 @@ def repair(store: Store) -> int:
     return count
 
 
-class _Reader:
+class _EventReader:
     """Reads the events of one version after the other: as one stream, while a lane goes on."""
 
     def __init__(self, port: Port) -> None:
@@ -101,25 +101,25 @@ class _Reader:
         return rows if whole else list(self._port.events(after, upto))
 
 
-def _version(link: Link, rows: list[EventRow], digests: dict[int, bytes]) -> Iterator[Problem]:
+def _version(link: ChainLink, rows: list[EventRow], digests: dict[int, bytes]) -> Iterator[Defect]:
     version = link.version
     if version.number == 0:
         if version != ROOT:
-            yield Problem("v0", "is not the empty library")
+            yield Defect("v0", "is not the empty library")
         return
     if len(rows) != version.events:
-        yield Problem(version.name, f"has {len(rows)} events, and should have {version.events}")
+        yield Defect(version.name, f"has {len(rows)} events, and should have {version.events}")
     for row in rows:
         if row.salt is not None and row.seal != seal(row.salt, row.text, row.reason):
-            yield Problem(f"event {row.row}", f"of {version.name}: its text is not what was sealed")
+            yield Defect(f"event {row.row}", f"of {version.name}: its text is not what was sealed")
         elif row.salt is None and (row.text is not None or row.reason):
-            yield Problem(f"event {row.row}", f"of {version.name}: its text has no seal")
+            yield Defect(f"event {row.row}", f"of {version.name}: its text has no seal")
         if row.evidence is not None and not _is_json(row.evidence):
-            yield Problem(f"event {row.row}", f"of {version.name}: its evidence is no JSON")
+            yield Defect(f"event {row.row}", f"of {version.name}: its evidence is no JSON")
     for parent in version.parents:
         if parent not in digests:
-            yield Problem(version.name, f"builds on v{parent}, which is not there before it")
-    digest = version_digest(
+            yield Defect(version.name, f"builds on v{parent}, which is not there before it")
+    content = VersionContent(
         schema=link.schema,
         parents=[digests[p] for p in version.parents if p in digests],
         author=version.author,
@@ -128,8 +128,8 @@ def _version(link: Link, rows: list[EventRow], digests: dict[int, bytes]) -> Ite
         meta=link.meta,
         events=map(event_content, rows),
     )
-    if digest != version.digest:
-        yield Problem(version.name, "is not what its digest says")
+    if version_digest(content) != version.digest:
+        yield Defect(version.name, "is not what its digest says")
 
 
 def _replay(
@@ -137,7 +137,7 @@ def _replay(
     version: Version,
     rows: list[EventRow],
     live: dict[int, dict[str, tuple[int, int]]],
-) -> Iterator[Problem]:
+) -> Iterator[Defect]:
     """Checks that events follow on what is live, keeping what is live at each lane's end."""
     lane = lane_of(version.position)
     if lane not in live:
@@ -147,13 +147,13 @@ def _replay(
         standing = here.get(row.experience)
         if row.op == "ADD":
             if standing is not None:
-                yield Problem(
+                yield Defect(
                     f"event {row.row}", f"of {version.name}: adds {row.experience}, which is there"
                 )
             here[row.experience] = (row.row, row.birth or row.row)
             continue
         if standing is None or standing[0] != row.replaces:
-            yield Problem(
+            yield Defect(
                 f"event {row.row}", f"of {version.name}: does not follow on what it says it does"
             )
         if row.op == "DELETE":
@@ -167,13 +167,13 @@ def _live_at(port: Port, position: int) -> dict[str, tuple[int, int]]:
     return {row.experience: (row.row, row.birth or row.row) for row in rows}
 
 
-def _strays(port: Port, events: int) -> Iterator[Problem]:
+def _strays(port: Port, events: int) -> Iterator[Defect]:
     there = port.count_events()
     if there != events:
-        yield Problem("events", f"{there} are there, and versions account for {events}")
+        yield Defect("events", f"{there} are there, and versions account for {events}")
 
 
-def _snapshots(port: Port) -> Iterator[Problem]:
+def _snapshots(port: Port) -> Iterator[Defect]:
     """Checks each snapshot against the one before it in its lane, and the events between."""
     live: set[int] = set()
     at = -1
@@ -185,28 +185,28 @@ def _snapshots(port: Port) -> Iterator[Problem]:
             live = replay.live_rows(port, base, snapshots=False) if lane else set()
         replay.fold(live, port.steps(at, position))
         at = position
-        found = port.snapshot(position - 1, position)
-        if found is None or set(found[1]) != live:
-            yield Problem(f"snapshot {position}", "is not what replay gives", derived=True)
+        snapshot = port.snapshot(position - 1, position)
+        if snapshot is None or set(snapshot[1]) != live:
+            yield Defect(f"snapshot {position}", "is not what replay gives", derived=True)
 
 
-def _names(store: Store, versions: int) -> Iterator[Problem]:
+def _names(store: Store, versions: int) -> Iterator[Defect]:
     for move in store.port.refs(""):
         if move.version is not None and not 0 <= move.version < versions:
-            yield Problem(move.name, f"stands at v{move.version}, which is not there")
+            yield Defect(move.name, f"stands at v{move.version}, which is not there")
         if move.symbol is not None and store.port.ref(move.symbol) is None:
-            yield Problem(move.name, f"follows {move.symbol}, which is not there")
+            yield Defect(move.name, f"follows {move.symbol}, which is not there")
 
 
-def _redactions(store: Store, blank: set[int]) -> Iterator[Problem]:
+def _redactions(store: Store, blank: set[int]) -> Iterator[Defect]:
     """Checks that what is blank is on record, and what is on record is blank and gone."""
     recorded = set(store.port.redacted())
     for event in sorted(blank - recorded):
-        yield Problem(f"event {event}", "was blanked, and no redaction is on record")
+        yield Defect(f"event {event}", "was blanked, and no redaction is on record")
     for event in sorted(recorded - blank):
-        yield Problem(f"event {event}", "was redacted on record, and says something still")
+        yield Defect(f"event {event}", "was redacted on record, and says something still")
     if redact.unfinished(store):
-        yield Problem(
+        yield Defect(
             "redaction",
             "was interrupted: removed bytes may be in the file until `tfgrpo redact --finish`",
         )

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from tfgrpo.store.canonical import canonical
 from tfgrpo.store.errors import RowRefused, StoreError
-from tfgrpo.store.port_records import CallValues, RolloutValues, Writer
+from tfgrpo.store.port_records import CallValues, JournalWriter, RolloutValues
 from tfgrpo.store.runs import Call, RolloutRow
 
 WINDOW = 0.05
@@ -40,7 +40,7 @@ class Write(NamedTuple):
 class Journal:
     """Appends calls and rollouts in batches from a thread of its own. Close it when done."""
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: JournalWriter) -> None:
         """`writer` is `store.port.writer()`; it is closed with the journal."""
         self._writer = writer
         self._queue: queue.SimpleQueue[Write | None] = queue.SimpleQueue()
@@ -115,8 +115,8 @@ class Journal:
 def _tell(writes: Sequence[Write], failed: dict[int, BaseException]) -> None:
     """Tells everyone in a batch, with one wake-up for each event loop."""
 
-    def settle(told: list[tuple[asyncio.Future[None], BaseException | None]]) -> None:
-        for done, error in told:
+    def settle(results: list[tuple[asyncio.Future[None], BaseException | None]]) -> None:
+        for done, error in results:
             if done.done():  # whoever waited was cancelled
                 continue
             if error is None:
@@ -127,6 +127,6 @@ def _tell(writes: Sequence[Write], failed: dict[int, BaseException]) -> None:
     loops: dict[asyncio.AbstractEventLoop, list[Any]] = {}
     for number, write in enumerate(writes):
         loops.setdefault(write.loop, []).append((write.done, failed.get(number)))
-    for loop, told in loops.items():
+    for loop, results in loops.items():
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            loop.call_soon_threadsafe(settle, told)
+            loop.call_soon_threadsafe(settle, results)

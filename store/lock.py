@@ -1,45 +1,65 @@
-"""A lock that a process holds for as long as it lives, kill -9 included."""
+"""A lock that a process holds for as long as it lives, kill -9 included.
+
+It is the `filelock` library's: the operating system gives the lock back when its process ends,
+however it ends. The lock file stays, for its owner alone to open, and a link in its place is
+refused.
+"""
 
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
+
+from tfgrpo.store.errors import StoreError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 try:
     import fcntl
-except ImportError:  # pragma: no cover - not on Windows
+except ImportError:  # pragma: no cover - not a POSIX system
     fcntl = None  # type: ignore[assignment]
+
+PATIENCE = 0.1
+"""Seconds to try for: who only asks whether a lock is held holds it for an instant."""
 
 
 @contextmanager
-def held(path: Path) -> Iterator[bool]:
-    """Tries to take the lock at `path`; yields whether it was taken. Waits for no longer
-    than those take who only ask.
+def held(path: Path, *, patience: float = PATIENCE) -> Iterator[bool]:
+    """Tries for `patience` seconds to take the lock at `path`; yields whether it was taken.
 
-    The operating system gives the lock back when the process ends, however it ends. Where there
-    is no `fcntl` it yields True and protects nothing.
+    Raises StoreError where the file cannot be made or opened.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(path, mode=0o600, poll_interval=0.001)
     try:
-        yield _taken(handle)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock.acquire(timeout=patience)
+    except Timeout:
+        yield False
+        return
+    except OSError as error:
+        raise _unusable(path, error) from error
+    try:
+        yield True
     finally:
-        os.close(handle)
+        lock.release()
 
 
 def is_held(path: Path) -> bool:
-    """Returns whether some process holds the lock at `path`."""
+    """Returns whether some process holds the lock at `path`. Raises StoreError."""
     if not path.exists():
         return False
     if fcntl is None:
-        return False
-    handle = os.open(path, os.O_RDONLY)
+        with held(path) as free:
+            return not free
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        raise _unusable(path, error) from error
     try:  # shared, so that two who ask do not see each other
         fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -49,14 +69,5 @@ def is_held(path: Path) -> bool:
     return False
 
 
-def _taken(handle: int) -> bool:
-    if fcntl is None:
-        return True
-    for _ in range(20):  # somebody who only asks holds it for an instant
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            time.sleep(0.005)
-        else:
-            return True
-    return False
+def _unusable(path: Path, error: OSError) -> StoreError:
+    return StoreError(f"cannot lock {path}: {error.strerror}", hint="check the permissions")

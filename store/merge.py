@@ -37,6 +37,14 @@ class Merged(NamedTuple):
     conflicts: tuple[Conflict, ...]
 
 
+class Sides(NamedTuple):
+    """What a three-way merge is made from: two versions, and what both are compared with."""
+
+    base: Version
+    ours: Version
+    theirs: Version
+
+
 class MergeConflict(TfgrpoError):
     """A merge, cherry-pick or revert that needs a decision. Nothing was recorded."""
 
@@ -72,7 +80,7 @@ def three_way(
         b, o, t = before.get(id), mine.get(id), other.get(id)
         if t in (b, o):
             continue
-        wanted = t
+        result = t
         if o != b or id in blank:
             apart = None in (b, o, t) or id in unsure
             joined = None if apart else merge_words(b or "", o or "", t or "")
@@ -81,15 +89,15 @@ def three_way(
                 if resolve is None:
                     conflicts.append(conflict)
                     continue
-                wanted = resolve(conflict)
-                if id in blank and wanted == t:
+                result = resolve(conflict)
+                if id in blank and result == t:
                     raise InvalidOperation(
                         f"the text of {id} was redacted and cannot be restored",
                         hint="--ours leaves it as it is, --edit replaces it",
                     )
             else:
-                wanted = joined
-        operation = change(id, o, wanted)
+                result = joined
+        operation = change(id, o, result)
         if operation is not None:
             operations.append(operation)
     return Merged(tuple(operations), tuple(conflicts))
@@ -149,15 +157,16 @@ def merge(
         return ours
     if base.number == ours.number:
         return store.move_branch(branch, theirs, expected=ours)
-    return _apply(store, branch, ours, base, theirs, message, resolve, merged=theirs)
+    sides = Sides(base, ours, theirs)
+    return _apply(store, branch, sides, message, resolve, merged=theirs)
 
 
 def cherry_pick(
     store: Store, branch: str, version: Version, *, message: str, resolve: Resolve | None = None
 ) -> Version:
     """Applies what one version changed to a branch, as a new version. Raises MergeConflict."""
-    parent = _parent(store, version)
-    return _apply(store, branch, store.tip(branch), parent, version, message, resolve)
+    sides = Sides(_parent(store, version), store.tip(branch), version)
+    return _apply(store, branch, sides, message, resolve)
 
 
 def revert(
@@ -167,8 +176,8 @@ def revert(
 
     Raises MergeConflict when later versions changed the same experiences.
     """
-    parent = _parent(store, version)
-    return _apply(store, branch, store.tip(branch), version, parent, message, resolve)
+    sides = Sides(version, store.tip(branch), _parent(store, version))
+    return _apply(store, branch, sides, message, resolve)
 
 
 def _parent(store: Store, version: Version) -> Version:
@@ -180,29 +189,28 @@ def _parent(store: Store, version: Version) -> Version:
 def _apply(
     store: Store,
     branch: str,
-    ours: Version,
-    base: Version,
-    theirs: Version,
+    sides: Sides,
     message: str,
     resolve: Resolve | None,
     merged: Version | None = None,
 ) -> Version:
-    found = three_way(
+    base, ours, theirs = sides
+    merger = three_way(
         store.library(base), store.library(ours), store.library(theirs), resolve=resolve
     )
-    if found.conflicts:
+    if merger.conflicts:
         redacted = {e.id for e in store.library(theirs) if e.redacted}
-        one = len(found.conflicts) == 1
+        one = len(merger.conflicts) == 1
         why = f"{'was' if one else 'were'} changed on both sides"
-        if redacted.issuperset(conflict.experience for conflict in found.conflicts):
+        if redacted.issuperset(conflict.experience for conflict in merger.conflicts):
             why = f"cannot be brought over: what {'it' if one else 'they'} said was redacted"
         raise MergeConflict(
-            f"{'1 experience' if one else f'{len(found.conflicts)} experiences'} {why}",
-            found.conflicts,
+            f"{'1 experience' if one else f'{len(merger.conflicts)} experiences'} {why}",
+            merger.conflicts,
             hint="nothing was recorded; choose a side with --ours or --theirs, or "
             "resolve each with --edit",
         )
-    if not found.operations and merged is None:
+    if not merger.operations and merged is None:
         raise TfgrpoError(
             f"{branch} has nothing of {(theirs if base.number < theirs.number else base).name} "
             "left to change",
@@ -211,7 +219,7 @@ def _apply(
     source = theirs.digest.hex() if base.number < theirs.number else base.digest.hex()
     operations = [
         operation._replace(reason=message, evidence={"version": source})
-        for operation in found.operations
+        for operation in merger.operations
     ]
     return store.commit(branch, operations, message=message, expected=ours, merged=merged)
 

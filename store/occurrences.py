@@ -20,7 +20,7 @@ ESCAPED = 3
 """How many times over a text may be escaped as JSON within JSON and still be found."""
 
 
-class Trace(NamedTuple):
+class Occurrence(NamedTuple):
     """A place that holds the text: a column of a row. `kept` says why it stays, if it does."""
 
     table: str
@@ -40,12 +40,14 @@ def forms(texts: Iterable[str]) -> tuple[str, ...]:
     As they are, on one line (as prompts have them), and escaped as JSON, with and without
     characters outside ASCII, up to three times over.
     """
-    found = {form for text in texts for form in (text, " ".join(text.split()))}
-    fresh = found
+    written = {form for text in texts for form in (text, " ".join(text.split()))}
+    fresh = written
     for _ in range(ESCAPED):
-        fresh = {json.dumps(f, ensure_ascii=a)[1:-1] for f in fresh for a in (True, False)} - found
-        found = found | fresh
-    return tuple(sorted(found, key=lambda form: (-len(form), form)))
+        fresh = {
+            json.dumps(f, ensure_ascii=a)[1:-1] for f in fresh for a in (True, False)
+        } - written
+        written = written | fresh
+    return tuple(sorted(written, key=lambda form: (-len(form), form)))
 
 
 def matcher(written: Iterable[str]) -> re.Pattern[str]:
@@ -56,10 +58,10 @@ def matcher(written: Iterable[str]) -> re.Pattern[str]:
 def clean_json(value: str, pattern: re.Pattern[str]) -> str:
     """Returns JSON without the pattern, in whichever text of it that was."""
     try:
-        found = json.loads(value)
+        content = json.loads(value)
     except ValueError:  # damaged: what it is worth as JSON is lost already
         return pattern.sub(REDACTED, value)
-    return canonical(_clean(found, pattern)).decode()
+    return canonical(_clean(content, pattern)).decode()
 
 
 def _clean(value: object, pattern: re.Pattern[str]) -> object:
@@ -72,9 +74,9 @@ def _clean(value: object, pattern: re.Pattern[str]) -> object:
     return value
 
 
-def marked(answer: str) -> str:
+def mark_redacted(answer: str) -> str:
     """Says in an answer that it is no longer what the model said, so that none replays it."""
-    found = json.loads(answer)
-    if isinstance(found, dict):
-        found["finish_reason"] = "redacted"
-    return canonical(found).decode()
+    content = json.loads(answer)
+    if isinstance(content, dict):
+        content["finish_reason"] = "redacted"
+    return canonical(content).decode()

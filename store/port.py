@@ -23,9 +23,9 @@ from tfgrpo.store.records import Op, RefMove, Version
 if TYPE_CHECKING:
     import re
 
-    from tfgrpo.store.checks import Problem
-    from tfgrpo.store.occurrences import Trace
-    from tfgrpo.store.port_records import Records, Writer
+    from tfgrpo.store.checks import Defect
+    from tfgrpo.store.occurrences import Occurrence
+    from tfgrpo.store.port_records import JournalWriter, Records
 
 LANE_BITS = 40
 EVENT_SCHEMA = 1
@@ -76,7 +76,7 @@ Both are bare tuples because a checkout reads thousands of them.
 """
 
 
-class Link(NamedTuple):
+class ChainLink(NamedTuple):
     """A version with what only its digest asks for: its schema, and its meta as stored."""
 
     version: Version
@@ -111,7 +111,7 @@ class Port(Protocol):
     def version(self, number: int) -> Version | None:
         """Returns the version of that number."""
 
-    def chain(self) -> Iterator[Link]:
+    def chain(self) -> Iterator[ChainLink]:
         """Yields every version, numbers ascending, with what its digest is made from."""
 
     def version_schema(self, number: int) -> int:
@@ -231,13 +231,16 @@ class Port(Protocol):
         """Blanks text, reason and salt of an event whose redaction is on record. Only inside a
         transaction."""
 
+    def last_redaction(self) -> int:
+        """Returns a number that grows with every redaction, whoever records it."""
+
     def redacted(self) -> list[int]:
         """Returns the rows of the events whose redaction is on record, ascending."""
 
     def events_holding(self, pattern: re.Pattern[str]) -> list[int]:
         """Returns the rows of the events whose text or reason has the pattern in it, ascending."""
 
-    def traces(self, pattern: re.Pattern[str]) -> list[Trace]:
+    def occurrences(self, pattern: re.Pattern[str]) -> list[Occurrence]:
         """Returns every other place that has the pattern in it, and whether it can be replaced."""
 
     def replace(self, pattern: re.Pattern[str]) -> None:
@@ -268,7 +271,7 @@ class Port(Protocol):
     def evaluated(self) -> bool:
         """Returns whether there is any evaluation: asked where `records` takes long to load."""
 
-    def writer(self) -> Writer:
+    def writer(self) -> JournalWriter:
         """Returns a writer to the journal, for another thread; opens nothing yet."""
 
     # the storage itself:
@@ -276,7 +279,7 @@ class Port(Protocol):
     def size(self) -> int:
         """Returns how many bytes the storage takes."""
 
-    def damage(self) -> list[Problem]:
+    def check_storage(self) -> list[Defect]:
         """Returns what is wrong with the storage, and with what no digest covers. Reads all of
         it; a check that damage keeps from its end is a problem itself. Raises nothing."""
 

@@ -66,7 +66,7 @@ class Records(Protocol):
         """Returns an evaluation's scores, by problem and sample."""
 
 
-class Writer(Protocol):
+class JournalWriter(Protocol):
     """Appends to the journal. Belongs to the thread that appends and closes."""
 
     def append(self, calls: Sequence[CallValues], rollouts: Sequence[RolloutValues]) -> None:

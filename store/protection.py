@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 PROTECTED = "protected/"
 
-Kind: TypeAlias = Literal["branch", "tag"]
-PREFIX: dict[Kind, str] = {"branch": BRANCH, "tag": TAG}
+NameKind: TypeAlias = Literal["branch", "tag"]
+PREFIX: dict[NameKind, str] = {"branch": BRANCH, "tag": TAG}
 
 
 def is_protected(port: Port, name: str) -> bool:
@@ -35,7 +35,7 @@ def is_protected(port: Port, name: str) -> bool:
 def check(port: Port, name: str) -> None:
     """Raises ProtectedName when a whole name is protected."""
     if is_protected(port, name):
-        kind: Kind = "branch" if name.startswith(BRANCH) else "tag"
+        kind: NameKind = "branch" if name.startswith(BRANCH) else "tag"
         short = name.removeprefix(PREFIX[kind])
         aside = ", `tfgrpo switch -c NAME` starts another branch" if kind == "branch" else ""
         raise ProtectedName(
@@ -52,14 +52,14 @@ def check_branch(store: Store, branch: str) -> None:
         check(store.port, BRANCH + branch)
 
 
-def protected(store: Store, kind: Kind) -> set[str]:
+def protected(store: Store, kind: NameKind) -> set[str]:
     """Returns the names of the branches, or of the tags, that are protected."""
     prefix = PROTECTED + PREFIX[kind]
     moves = store.port.refs(prefix)
     return {m.name.removeprefix(prefix) for m in moves if m.version is not None}
 
 
-def protect(store: Store, kind: Kind, name: str) -> bool:
+def protect(store: Store, kind: NameKind, name: str) -> bool:
     """Protects a branch or tag; returns whether it was not protected before."""
     version = _there(store, kind, name)
     if is_protected(store.port, PREFIX[kind] + name):
@@ -69,7 +69,7 @@ def protect(store: Store, kind: Kind, name: str) -> bool:
     return True
 
 
-def unprotect(store: Store, kind: Kind, name: str) -> bool:
+def unprotect(store: Store, kind: NameKind, name: str) -> bool:
     """Lifts the protection of a branch or tag; returns whether it was protected."""
     _there(store, kind, name)
     if not is_protected(store.port, PREFIX[kind] + name):
@@ -78,7 +78,7 @@ def unprotect(store: Store, kind: Kind, name: str) -> bool:
     return True
 
 
-def rename(store: Store, kind: Kind, old: str, new: str) -> None:
+def rename(store: Store, kind: NameKind, old: str, new: str) -> None:
     """Renames a branch or tag, as one operation that undo takes back. Its versions stay.
 
     HEAD goes with the branch that it is on, and a protection with its name; the new name's ref
@@ -97,7 +97,7 @@ def rename(store: Store, kind: Kind, old: str, new: str) -> None:
             )
         if kind == "branch" and not store.is_forced:
             _check_runs(store, old)
-        moves = going(store.port, prefix + old)
+        moves = moves_away(store.port, prefix + old)
         moves.append((prefix + new, version, None))
         if is_protected(store.port, prefix + old):
             moves.append((PROTECTED + prefix + new, version, None))
@@ -116,7 +116,7 @@ def _check_runs(store: Store, branch: str) -> None:
             )
 
 
-def going(port: Port, name: str) -> list[tuple[str, int | None, str | None]]:
+def moves_away(port: Port, name: str) -> list[tuple[str, int | None, str | None]]:
     """Returns the moves by which a whole name goes, and its protection with it."""
     moves: list[tuple[str, int | None, str | None]] = [(name, None, None)]
     if is_protected(port, name):
@@ -124,7 +124,7 @@ def going(port: Port, name: str) -> list[tuple[str, int | None, str | None]]:
     return moves
 
 
-def _there(store: Store, kind: Kind, name: str) -> int:
+def _there(store: Store, kind: NameKind, name: str) -> int:
     names = store.branches() if kind == "branch" else store.tags()
     if name not in names:
         raise UnknownRevision(f"there is no {kind} {name!r}", hint=f"`tfgrpo {kind}` lists them")

@@ -23,11 +23,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tfgrpo.store import replay
+from tfgrpo.store import atomic_write, replay
 from tfgrpo.store.canonical import is_id
 from tfgrpo.store.errors import InvalidOperation, StoreError, TfgrpoError, UnknownRevision
 from tfgrpo.store.find import FOLDER
-from tfgrpo.store.occurrences import Trace, forms, matcher
+from tfgrpo.store.occurrences import Occurrence, forms, matcher
 from tfgrpo.store.port import EventRow, Redaction
 from tfgrpo.store.records import Event, Operation, Version
 from tfgrpo.store.store import Store, event_of
@@ -48,15 +48,15 @@ class Target(NamedTuple):
     texts: tuple[str, ...] = ()
 
 
-class Plan(NamedTuple):
+class RedactionPlan(NamedTuple):
     """What a redaction does: events that are blanked, records that are changed, what stays.
 
     `live` is branch → the experiences in force there whose text goes.
     """
 
     events: tuple[Event, ...]
-    records: tuple[Trace, ...]
-    kept: tuple[Trace, ...]
+    records: tuple[Occurrence, ...]
+    kept: tuple[Occurrence, ...]
     live: dict[str, tuple[str, ...]]
     written: tuple[str, ...]
 
@@ -64,20 +64,20 @@ class Plan(NamedTuple):
 class Redacted(NamedTuple):
     """What was done. `finished`: the old bytes are gone from the file and its log."""
 
-    plan: Plan
+    plan: RedactionPlan
     versions: tuple[Version, ...]
     finished: bool
 
 
-def plan(store: Store, target: Target) -> Plan:
+def plan(store: Store, target: Target) -> RedactionPlan:
     """Returns what redacting `target` would do. A read-only operation.
 
     Raises InvalidOperation for a text that is too short, UnknownRevision when the experience
     has no such event, TfgrpoError when nothing anywhere holds it.
     """
     port = store.port
-    asked = _asked(store, target)
-    texts = [*target.texts, *(row.text for row in asked if row.text is not None)]
+    named = _named_events(store, target)
+    texts = [*target.texts, *(row.text for row in named if row.text is not None)]
     for text in texts:
         if len(text.strip()) < SHORTEST and text in target.texts:
             raise InvalidOperation(
@@ -85,13 +85,13 @@ def plan(store: Store, target: Target) -> Plan:
                 hint="give the experience instead, or a longer text",
             )
     written = forms(text for text in texts if len(text.strip()) >= SHORTEST)
-    rows = {row.row: row for row in asked}
-    found: list[Trace] = []
+    rows = {row.row: row for row in named}
+    occurrences: list[Occurrence] = []
     if written:
         pattern = matcher(written)
         rows |= {row.row: row for row in port.events_at(port.events_holding(pattern))}
-        found = port.traces(pattern)
-    if not rows and not found:
+        occurrences = port.occurrences(pattern)
+    if not rows and not occurrences:
         raise TfgrpoError(
             "nothing in the store contains it",
             hint="it may already be redacted, or be spelled differently",
@@ -102,10 +102,10 @@ def plan(store: Store, target: Target) -> Plan:
         ids = tuple(rows[row].experience for row in sorted(standing) if rows[row].text is not None)
         if ids:
             live[branch] = ids
-    return Plan(
+    return RedactionPlan(
         tuple(event_of(rows[row], port.version_of_row(row).number) for row in sorted(rows)),
-        tuple(trace for trace in found if trace.kept is None),
-        tuple(trace for trace in found if trace.kept is not None),
+        tuple(trace for trace in occurrences if trace.kept is None),
+        tuple(trace for trace in occurrences if trace.kept is not None),
         live,
         written,
     )
@@ -139,24 +139,24 @@ def redact(
     _mark(store)
     try:
         with port.transaction():
-            found = plan(store, target)
-            _check(found, reason, author, replacement)
+            redaction = plan(store, target)
+            _check(redaction, reason, author, replacement)
             record = [Redaction(author, store.now(), reason)]
-            for event in found.events:
+            for event in redaction.events:
                 port.append_redactions(event.row, record)
                 port.blank(event.row)
-            if found.written:
-                port.replace(matcher(found.written))
+            if redaction.written:
+                port.replace(matcher(redaction.written))
             versions = [
                 _take_out(store, branch, ids, reason, author, replacement)
-                for branch, ids in found.live.items()
+                for branch, ids in redaction.live.items()
             ]
     except BaseException:
         store.forget()
         if not pending:
             _marker(store).unlink(missing_ok=True)
         raise
-    return Redacted(found, tuple(versions), finish(store))
+    return Redacted(redaction, tuple(versions), finish(store))
 
 
 def finish(store: Store) -> bool:
@@ -197,7 +197,7 @@ def _holds(path: Path, needles: Sequence[bytes]) -> bool:
             return any(content.find(needle) >= 0 for needle in needles)
 
 
-def _asked(store: Store, target: Target) -> list[EventRow]:
+def _named_events(store: Store, target: Target) -> list[EventRow]:
     """Returns the events that are named, without those that have nothing left to blank."""
     if target.experience is None:
         return []
@@ -216,16 +216,16 @@ def _asked(store: Store, target: Target) -> list[EventRow]:
     return [row for row in rows if row.salt is not None]
 
 
-def _check(found: Plan, reason: str, author: str, replacement: str | None) -> None:
+def _check(plan: RedactionPlan, reason: str, author: str, replacement: str | None) -> None:
     if not reason.strip():
         raise InvalidOperation("a redaction needs a reason", hint="it is recorded: use --reason")
-    said = {"reason": reason, "author": author, "replacement": replacement or ""}
-    for name, text in said.items():
-        if found.written and matcher(found.written).search(text):
+    texts = {"reason": reason, "author": author, "replacement": replacement or ""}
+    for name, text in texts.items():
+        if plan.written and matcher(plan.written).search(text):
             raise InvalidOperation(
                 f"the {name} contains the text to be removed", hint="word it differently"
             )
-    ids = {id for live in found.live.values() for id in live}
+    ids = {id for live in plan.live.values() for id in live}
     if replacement is not None and len(ids) != 1:
         raise InvalidOperation(
             f"a replacement is for one experience; {len(ids)} are in force with the text",
@@ -265,13 +265,7 @@ def _mark(store: Store) -> None:
     """Writes down, durably, that old bytes may be in the file until it was written anew."""
     path = _marker(store)
     try:
-        handle = os.open(path, os.O_CREAT | os.O_WRONLY, 0o644)
-        os.fsync(handle)
-        os.close(handle)
-        if hasattr(os, "O_DIRECTORY"):
-            handle = os.open(path.parent, os.O_DIRECTORY)
-            os.fsync(handle)
-            os.close(handle)
+        atomic_write.write(path, "", durable=True)
     except OSError as error:
         raise StoreError(
             f"cannot write {path}: {error.strerror}", hint="check the permissions"

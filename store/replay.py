@@ -12,14 +12,15 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from operator import itemgetter
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from tfgrpo.store.history import lanes
 from tfgrpo.store.port import Port, Shape, Step, lane_of
 from tfgrpo.store.records import REDACTED, Change, Experience, Library, Version
-from tfgrpo.store.row_checks import damaged
+from tfgrpo.store.row_checks import damage_error
 
 T = TypeVar("T")
 
@@ -81,22 +82,34 @@ def live_rows(port: Port, position: int, *, snapshots: bool = True) -> set[int]:
     return live
 
 
-def library_at(port: Port, version: Version) -> Library:
-    """Returns the library in force at a version."""
+class Replayed(NamedTuple):
+    """A library, and the live events that it is made of."""
+
+    library: Library
+    shapes: list[Shape]
+
+
+def replayed(port: Port, version: Version) -> Replayed:
+    """Returns the library in force at a version, with what an append needs to know of it."""
     with without_gc():
-        return Library(version, experiences(shapes(port, live_rows(port, version.position))))
+        shapes = shapes_at(port, version)
+        return Replayed(Library(version, experiences(shapes)), shapes)
 
 
-def shapes(port: Port, rows: set[int]) -> list[Shape]:
-    """Returns what a library needs of events that have to be there. Raises StoreError."""
+def shapes_at(port: Port, version: Version) -> list[Shape]:
+    """Returns the events that are live at a version, in row order. Raises StoreError."""
+    return _shapes(port, live_rows(port, version.position))
+
+
+def _shapes(port: Port, rows: set[int]) -> list[Shape]:
     return all_of(rows, port.shapes_at(rows))
 
 
-def all_of(rows: set[int], found: list[T]) -> list[T]:
-    """Returns what was found at these rows. Raises StoreError unless it is something at each."""
-    if len(found) != len(rows):
-        raise damaged(f"{len(rows) - len(found)} events that are in force are missing")
-    return found
+def all_of(rows: AbstractSet[int], events: list[T]) -> list[T]:
+    """Returns the events read from these rows. Raises StoreError unless there is one at each."""
+    if len(events) != len(rows):
+        raise damage_error(f"{len(rows) - len(events)} events that are in force are missing")
+    return events
 
 
 def experiences(shapes: Iterable[Shape]) -> tuple[Experience, ...]:
@@ -135,15 +148,15 @@ def diff(port: Port, a: Version, b: Version) -> tuple[Change, ...]:
     follows the change; otherwise the two sets of live rows are compared.
     """
     if lane_of(a.position) == lane_of(b.position) and 0 <= b.position - a.position <= SHORT_RANGE:
-        gone, come = _range(port, a.position, b.position)
+        removed, added = _range(port, a.position, b.position)
     else:
         old, new = live_rows(port, a.position), live_rows(port, b.position)
-        gone, come = old - new, new - old
+        removed, added = old - new, new - old
     before: dict[str, str] = {}
     after: dict[str, str] = {}
     births: dict[str, int] = {}
-    for id, text, row, birth in shapes(port, gone | come):
-        (after if row in come else before)[id] = REDACTED if text is None else text
+    for id, text, row, birth in _shapes(port, removed | added):
+        (after if row in added else before)[id] = REDACTED if text is None else text
         births[id] = birth
     changes = (
         Change(id, before.get(id), after.get(id)) for id in sorted(births, key=births.__getitem__)
@@ -153,13 +166,13 @@ def diff(port: Port, a: Version, b: Version) -> tuple[Change, ...]:
 
 def _range(port: Port, after: int, upto: int) -> tuple[set[int], set[int]]:
     """Returns the rows that stop and start being live between two positions of a lane."""
-    gone: set[int] = set()
-    come: set[int] = set()
+    removed: set[int] = set()
+    added: set[int] = set()
     for row, op, replaces in port.steps(after, upto):
-        if replaces in come:
-            come.discard(replaces)
+        if replaces in added:
+            added.discard(replaces)
         elif replaces is not None and op != "ADD":  # an ADD may point at the DELETE it takes back
-            gone.add(replaces)
+            removed.add(replaces)
         if op != "DELETE":
-            come.add(row)
-    return gone, come
+            added.add(row)
+    return removed, added

@@ -46,9 +46,9 @@ class Parsed(NamedTuple):
 
 def parse(revision: str) -> Parsed:
     """Takes a revision apart. Raises UnknownRevision when it is not of the grammar."""
-    found = re.search(r"[~^]|@\{", revision)
-    base = revision[: found.start()] if found else revision
-    rest = revision[found.start() :] if found else ""
+    suffix = re.search(r"[~^]|@\{", revision)
+    base = revision[: suffix.start()] if suffix else revision
+    rest = revision[suffix.start() :] if suffix else ""
     suffixes = []
     while rest:
         match = SUFFIX.match(rest)
@@ -120,22 +120,22 @@ def _base(store: Store, base: str) -> Version:
         raise UnknownRevision(f"there is no {base}", hint=f"the newest version is v{last}")
     if match := STEP.match(base):
         return _step(store, base)
-    found: dict[str, Version] = {}
+    candidates: dict[str, Version] = {}
     for kind, prefix in (("branch", BRANCH), ("tag", TAG)):
         move = store.port.ref(prefix + base)
         if move is not None and move.version is not None:
-            found[f"{kind} {base}"] = store.version(move.version)
-    if not found:
+            candidates[f"{kind} {base}"] = store.version(move.version)
+    if not candidates:
         move = store.port.ref(REMOTE + base.removeprefix(REMOTE))
         if move is not None and move.version is not None:
             return store.version(move.version)
-    if not found and HEX.match(base):  # a name is what somebody chose: it wins over a digest
+    if not candidates and HEX.match(base):  # a name is what somebody chose: it wins over a digest
         for version in store.port.versions_by_digest(base, 5):
-            found.setdefault(f"digest {version.digest.hex()[:12]} ({version.name})", version)
-    if len({v.number for v in found.values()}) > 1:
-        raise AmbiguousRevision(f"{base!r} is ambiguous", hint="it may be " + ", ".join(found))
-    if found:
-        return next(iter(found.values()))
+            candidates.setdefault(f"digest {version.digest.hex()[:12]} ({version.name})", version)
+    if len({v.number for v in candidates.values()}) > 1:
+        raise AmbiguousRevision(f"{base!r} is ambiguous", hint="it may be " + ", ".join(candidates))
+    if candidates:
+        return next(iter(candidates.values()))
     raise UnknownRevision(f"there is no revision {base!r}", hint=_near(store, base))
 
 

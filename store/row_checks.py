@@ -27,7 +27,7 @@ TYPES: dict[str, frozenset[type]] = {
 LATEST = 253_402_300_800_000_000
 
 
-def damaged(what: str) -> StoreError:
+def damage_error(what: str) -> StoreError:
     """Returns the error for a store that holds what no store holds."""
     return StoreError(
         f"the store is damaged: {what}",
@@ -35,7 +35,7 @@ def damaged(what: str) -> StoreError:
     )
 
 
-def checked(rows: list[Any], shape: str, what: str) -> list[Any]:
+def check_rows(rows: list[Any], shape: str, what: str) -> list[Any]:
     """Returns rows whose columns are of the types that `shape` has a letter for, one each.
 
     `i` integer, `t` time, `r` real, `s` text, `b` bytes; in upper case null is one as well. Raises
@@ -44,22 +44,22 @@ def checked(rows: list[Any], shape: str, what: str) -> list[Any]:
     if rows:
         for letter, column in zip(shape, zip(*rows, strict=True), strict=True):
             if not TYPES[letter].issuperset(map(type, column)):
-                raise damaged(f"{what} hold a value of another kind")
+                raise damage_error(f"{what} hold a value of another kind")
             if letter == "t" and not (min(column) >= 0 and max(column) < LATEST):
-                raise damaged(f"{what} have a time that is none")
+                raise damage_error(f"{what} have a time that is none")
     return rows
 
 
 def check_row(row: Sequence[object] | None, shape: str, what: str) -> Any:
-    """Returns a row, or None where there is none, checked as `checked` does."""
+    """Returns a row, or None where there is none, checked as `check_rows` does."""
     if row is not None:
         for letter, value in zip(shape, row, strict=True):
             if type(value) not in TYPES[letter] or (letter == "t" and not 0 <= value < LATEST):  # type: ignore[operator]
-                checked([row], shape, what)  # which says what is wrong
+                check_rows([row], shape, what)  # which says what is wrong
     return row
 
 
-def parsed(text: str | None, what: str, kind: type = dict) -> Any:
+def parse_json(text: str | None, what: str, kind: type = dict) -> Any:
     """Returns what JSON text says, which must be of `kind`. Raises StoreError naming `what`."""
     if text is None:
         return kind()
@@ -68,7 +68,7 @@ def parsed(text: str | None, what: str, kind: type = dict) -> Any:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
-        raise damaged(f"{what} is no JSON") from None
+        raise damage_error(f"{what} is no JSON") from None
     if not isinstance(value, kind):
-        raise damaged(f"{what} is JSON of another kind")
+        raise damage_error(f"{what} is JSON of another kind")
     return value

@@ -246,15 +246,15 @@ class Runs:
     ) -> Evaluation:
         """Records an evaluation with its scores; the same one again returns the one there."""
         with self._port.transaction():
-            found = self.evaluation(version, digest)
-            if found is not None:
-                return found
+            evaluation = self.evaluation(version, digest)
+            if evaluation is not None:
+                return evaluation
             now = time.time_ns() // 1000
             new = Evaluation(0, version, dataset, digest, config, summary, now)
             self._records.append_evaluation(new, scores)
-        found = self.evaluation(version, digest)
-        assert found is not None
-        return found
+        evaluation = self.evaluation(version, digest)
+        assert evaluation is not None
+        return evaluation
 
     def evaluation(self, version: int, digest: str) -> Evaluation | None:
         """Returns the evaluation of a version under these very conditions."""

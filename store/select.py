@@ -35,57 +35,57 @@ class Filter(NamedTuple):
         )
 
 
-def select(store: Store, versions: Iterable[Version], wanted: Filter) -> Iterator[Version]:
+def select(store: Store, versions: Iterable[Version], filter: Filter) -> Iterator[Version]:
     """Yields the versions that fit, of versions that come newest first."""
-    return (version for version, fits in marked(store, versions, wanted) if fits)
+    return (version for version, fits in marked(store, versions, filter) if fits)
 
 
 def marked(
-    store: Store, versions: Iterable[Version], wanted: Filter
+    store: Store, versions: Iterable[Version], filter: Filter
 ) -> Iterator[tuple[Version, bool]]:
     """Yields versions that come newest first, each with whether it fits, down to the last that
     can."""
-    holding = None if wanted.experience is None else _holding(store, wanted)
+    holding = None if filter.experience is None else _holding(store, filter)
     oldest = min(holding, default=None) if holding is not None else 0
     if oldest is None:
         return
     bounded = False
     for version in versions:
-        if wanted.since is not None and version.time < wanted.since and not bounded:
+        if filter.since is not None and version.time < filter.since and not bounded:
             # Times need not fall along a history: clocks differ, and versions travel.
-            first = store.port.first_since(wanted.since)
+            first = store.port.first_since(filter.since)
             if first is None:
                 return
             oldest, bounded = max(oldest, first), True
         if version.number < oldest:
             return
-        yield version, _fits(store, version, wanted, holding)
+        yield version, _fits(store, version, filter, holding)
 
 
-def _holding(store: Store, wanted: Filter) -> set[int]:
+def _holding(store: Store, filter: Filter) -> set[int]:
     """Returns the numbers of the versions with an event that is asked for."""
-    assert wanted.experience is not None
-    return {e.version for e in store.history(wanted.experience) if wanted.fits_event(e)}
+    assert filter.experience is not None
+    return {e.version for e in store.history(filter.experience) if filter.fits_event(e)}
 
 
-def _fits(store: Store, version: Version, wanted: Filter, holding: set[int] | None) -> bool:
-    if wanted.since is not None and version.time < wanted.since:
+def _fits(store: Store, version: Version, filter: Filter, holding: set[int] | None) -> bool:
+    if filter.since is not None and version.time < filter.since:
         return False
-    if wanted.until is not None and version.time > wanted.until:
+    if filter.until is not None and version.time > filter.until:
         return False
-    if wanted.run is not None and version.meta.get("run") != wanted.run:
+    if filter.run is not None and version.meta.get("run") != filter.run:
         return False
     if holding is not None and version.number not in holding:
         return False
-    if wanted.ops and holding is None and not wanted.ops & store.counts(version).keys():
+    if filter.ops and holding is None and not filter.ops & store.counts(version).keys():
         return False
-    if wanted.words is None:
+    if filter.words is None:
         return True
-    words = wanted.words.casefold()
+    words = filter.words.casefold()
     if words in version.message.casefold():
         return True
     return any(
         words in (event.text or "").casefold() or words in (event.reason or "").casefold()
         for event in store.events(version)
-        if wanted.fits_event(event)
+        if filter.fits_event(event)
     )

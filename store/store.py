@@ -16,7 +16,7 @@ import time as clock
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from tfgrpo.store import history, protection, replay, revisions
 from tfgrpo.store.default import open_port
@@ -31,7 +31,6 @@ from tfgrpo.store.port import (
     VERSION_SCHEMA,
     EventRow,
     Port,
-    lane_start,
 )
 from tfgrpo.store.records import (
     REDACTED,
@@ -46,15 +45,17 @@ from tfgrpo.store.records import (
     Version,
 )
 from tfgrpo.store.revisions import BRANCH, HEAD, REMOTE, TAG, check_name
-from tfgrpo.store.row_checks import damaged, parsed
+from tfgrpo.store.row_checks import damage_error, parse_json
 
 if TYPE_CHECKING:
     from pathlib import Path
+    from typing import Unpack
 
     from tfgrpo.store.runs import Runs
-    from tfgrpo.store.tip_state import Standing
+    from tfgrpo.store.tip_state import TipState
 
 DEFAULT_BRANCH = "main"
+LIBRARIES_HELD = 4
 
 ROOT = Version(
     number=0,
@@ -71,6 +72,23 @@ ROOT = Version(
 """v0: the same version in every store, so any two histories have a common ancestor."""
 
 
+class CommitDetails(TypedDict, total=False):
+    """What `Store.commit` can be told beside the operations and the message.
+
+    `author` signs the version, in place of the store's. `meta` is kept in the version and its
+    digest. With `expected`, the branch must still stand at that version; without, the operations
+    are applied to wherever it stands. `merged` is the second parent. `tags` are put on the
+    version. `also` is called inside the transaction, for records that must land with the version.
+    """
+
+    author: str | None
+    meta: Json | None
+    expected: str | Version | None
+    merged: Version | None
+    tags: Sequence[str]
+    also: Callable[[Version], None] | None
+
+
 class Store:
     """Libraries as an append-only history in one file."""
 
@@ -81,7 +99,8 @@ class Store:
         self._path = path
         self.author = author
         self.now = now
-        self._standing: Standing | None = None  # after the last commit
+        self._tip_state: TipState | None = None  # after the last commit
+        self._replayed: dict[bytes, tuple[int, replay.Replayed]] = {}  # digest → when, what
         self._operation: tuple[str, int | None] | None = None  # action and batch of an open one
         self._forced = False
 
@@ -163,8 +182,9 @@ class Store:
         self.close()
 
     def forget(self) -> None:
-        """Drops what is remembered between commits: for those who rolled one back."""
-        self._standing = None
+        """Drops what is remembered of libraries: for those who rolled a commit back."""
+        self._tip_state = None
+        self._replayed.clear()
 
     # reading:
 
@@ -182,8 +202,21 @@ class Store:
         return revisions.resolve(self, revision) if isinstance(revision, str) else revision
 
     def library(self, revision: str | Version = "HEAD") -> Library:
-        """Returns the library in force at a revision. A read-only operation."""
-        return replay.library_at(self.port, self.resolve(revision))
+        """Returns the library in force at a revision. A read-only operation.
+
+        The last few are remembered, until something is redacted: nothing else changes a library.
+        """
+        return self._replay(self.resolve(revision)).library
+
+    def _replay(self, version: Version) -> replay.Replayed:
+        now = self.port.last_redaction()
+        since, replayed = self._replayed.pop(version.digest, (None, None))
+        if replayed is None or since != now or replayed.library.version != version:
+            replayed = replay.replayed(self.port, version)
+        self._replayed[version.digest] = now, replayed
+        if len(self._replayed) > LIBRARIES_HELD:
+            del self._replayed[next(iter(self._replayed))]
+        return replayed
 
     def diff(self, a: str | Version, b: str | Version = "HEAD") -> tuple[Change, ...]:
         """Returns how the library at `b` differs from the one at `a`, in library order."""
@@ -217,19 +250,19 @@ class Store:
 
     def events_at(self, rows: Iterable[int]) -> dict[int, Event]:
         """Returns row → event, for the events at these rows."""
-        found = self.port.events_at(rows)
-        numbers = self.port.numbers_of_rows(row.row for row in found)
-        return {row.row: event_of(row, numbers[row.row]) for row in found}
+        events = self.port.events_at(rows)
+        numbers = self.port.numbers_of_rows(row.row for row in events)
+        return {row.row: event_of(row, numbers[row.row]) for row in events}
 
     def versions_of(self, rows: Iterable[int]) -> dict[int, Version]:
         """Returns row → the version that holds the event there."""
-        found: dict[int, Version] = {}
+        versions: dict[int, Version] = {}
         version: Version | None = None
         for row in sorted(rows):  # of one version after the other, each read once
             if version is None or not version.position - version.events < row <= version.position:
                 version = self.port.version_of_row(row)
-            found[row] = version
-        return found
+            versions[row] = version
+        return versions
 
     def texts_before(self, events: Iterable[Event]) -> dict[int, str]:
         """Returns event row → the text that the event started from, where there was one.
@@ -268,12 +301,12 @@ class Store:
                 f"the library has no {text}",
                 hint=f"its labels go to G{len(labels) - 1}" if labels else "it is empty",
             )
-        found = self.port.experiences_like(text, 6) if text else []
-        if len(found) == 1 or text in found:
-            return text if text in found else found[0]
-        if found:
+        ids = self.port.experiences_like(text, 6) if text else []
+        if len(ids) == 1 or text in ids:
+            return text if text in ids else ids[0]
+        if ids:
             raise AmbiguousRevision(
-                f"{text!r} is ambiguous", hint="it may be experience " + ", ".join(found)
+                f"{text!r} is ambiguous", hint="it may be experience " + ", ".join(ids)
             )
         raise UnknownRevision(
             f"there is no experience {text!r}", hint="`tfgrpo show HEAD` lists them"
@@ -286,7 +319,7 @@ class Store:
         """Where HEAD is."""
         move = self.port.ref(HEAD)
         if move is None or (move.symbol is None and move.version is None):
-            raise damaged("it has no HEAD")
+            raise damage_error("it has no HEAD")
         if move.symbol is None:
             assert move.version is not None
             return Head(None, self.version(move.version))
@@ -348,10 +381,10 @@ class Store:
         With `expected`, the branch must still stand there, else StaleVersion is raised.
         """
         with self.port.transaction():
-            self._check_stands(name, self.tip(name), expected)
+            self._check_tip(name, self.tip(name), expected)
             return self._name(BRANCH, "branch", name, to, force=True)
 
-    def _check_stands(self, branch: str, tip: Version, expected: str | Version | None) -> None:
+    def _check_tip(self, branch: str, tip: Version, expected: str | Version | None) -> None:
         if expected is not None and self.resolve(expected).number != tip.number:
             raise StaleVersion(
                 f"{branch} has moved to {tip.name}",
@@ -366,7 +399,7 @@ class Store:
                     f"HEAD is on {name}", hint="switch to another branch before deleting this one"
                 )
             tip = self.tip(name)
-            self._move(protection.going(self.port, BRANCH + name), f"delete branch {name}")
+            self._move(protection.moves_away(self.port, BRANCH + name), f"delete branch {name}")
         return tip
 
     def delete_tag(self, name: str) -> Version:
@@ -375,7 +408,7 @@ class Store:
             tags = self.tags()
             if name not in tags:
                 raise UnknownRevision(f"there is no tag {name!r}", hint="`tfgrpo tag` lists them")
-            self._move(protection.going(self.port, TAG + name), f"delete tag {name}")
+            self._move(protection.moves_away(self.port, TAG + name), f"delete tag {name}")
         return self.version(tags[name])
 
     def checkout(self, revision: str) -> Head:
@@ -421,7 +454,7 @@ class Store:
             with self.port.transaction():
                 yield
         except BaseException:
-            self._standing = None  # it may be of a version that was rolled back
+            self.forget()  # it may be of a version that was rolled back
             raise
         finally:
             self._operation = None
@@ -467,91 +500,73 @@ class Store:
         operations: Iterable[Operation],
         *,
         message: str,
-        author: str | None = None,
-        meta: Json | None = None,
-        expected: str | Version | None = None,
-        merged: Version | None = None,
-        tags: Sequence[str] = (),
-        also: Callable[[Version], None] | None = None,
+        **details: Unpack[CommitDetails],
     ) -> Version:
         """Appends one version to a branch, and tags it, in one transaction; returns it.
 
-        With `expected`, the branch must still stand at that version, else StaleVersion is
-        raised; without, the operations are applied to wherever it stands. An operation that
-        cannot apply raises InvalidOperation and nothing is recorded. `meta` is kept in the
-        version and its digest. `also` is called inside the transaction, for records that must
-        land with the version.
+        An operation that cannot apply to the library at the branch raises InvalidOperation, and
+        a branch that has moved on from `expected` StaleVersion; then nothing is recorded.
         """
-        from tfgrpo.store.append import record
-        from tfgrpo.store.tip_state import Standing, standing_at
+        from tfgrpo.store.append import event_rows
+        from tfgrpo.store.tip_state import grown, tip_state_at, with_lane
 
         operations = list(operations)
-        author = author or self.author
+        tags = details.get("tags", ())
         for tag in tags:
             check_name("tag", tag)
         with self.port.transaction():
             tip = self.tip(branch)
-            self._check_stands(branch, tip, expected)
-            known, self._standing = self._standing, None  # until it is whole again
-            self._standing = standing_at(self.port, known, tip)
-            _, live, cost = self._standing
-            position = tip.position
-            if operations and not self.port.lane_tip(position):
-                position = lane_start(self.port.open_lane(position))
-                cost += replay.HOP
-            rows, changed = record(self.port, position, live, operations)
-            version = self._version(tip, rows, position, author, message, meta, merged)
+            self._check_tip(branch, tip, details.get("expected"))
+            known, self._tip_state = self._tip_state, None  # until the transaction holds
+            _, replayed = self._replayed.get(tip.digest, (0, None))
+            shapes = replayed.shapes if replayed and replayed.library.version == tip else None
+            state = tip_state_at(self.port, tip, known, shapes)
+            if operations:
+                state = with_lane(self.port, state)
+            rows, changes = event_rows(self.port, state.position, state.live, operations)
+            position = rows[-1].row if rows else state.position
+            version = self._version(tip, position, rows, message, details)
             self.port.append_version(version, rows)
-            self._standing = None  # until it is known that the transaction holds
-            for id, place in changed.items():
-                if place is None:
-                    live.pop(id, None)
-                else:
-                    live[id] = place
-            cost += len(rows)
-            if rows and replay.snapshot_due(cost, len(live)):
-                self.port.put_snapshot(version.position, sorted(p.row for p in live.values()))
-                cost = 0
+            state = grown(self.port, state, version, rows, changes)
             names = [BRANCH + branch, *(TAG + tag for tag in tags)]
-            self._move([(n, version.number, None) for n in names], f"commit: {message}", author)
+            moves = [(name, version.number, None) for name in names]
+            self._move(moves, f"commit: {message}", version.author)
+            also = details.get("also")
             if also is not None:
                 also(version)
-        self._standing = Standing(version, live, cost)
+        self._tip_state = state
         return version
 
     def _version(
         self,
         tip: Version,
-        rows: Sequence[EventRow],
         position: int,
-        author: str,
+        rows: Sequence[EventRow],
         message: str,
-        meta: Json | None,
-        merged: Version | None,
+        details: CommitDetails,
     ) -> Version:
         from tfgrpo.store.append import event_content
-        from tfgrpo.store.canonical import canonical, version_digest
+        from tfgrpo.store.canonical import VersionContent, canonical, version_digest
 
-        now = self.now()
-        parents = [tip.digest] + ([merged.digest] if merged else [])
-        digest = version_digest(
+        merged, meta = details.get("merged"), details.get("meta")
+        content = VersionContent(
             schema=VERSION_SCHEMA,
-            parents=parents,
-            author=author,
-            time=now,
+            parents=[tip.digest] + ([merged.digest] if merged else []),
+            author=details.get("author") or self.author,
+            time=self.now(),
             message=message,
             meta=canonical(meta).decode() if meta else None,
             events=map(event_content, rows),
         )
         return Version(
             number=self.port.last_version() + 1,
-            digest=digest,
+            digest=version_digest(content),
             parent=tip.number,
             merged=merged.number if merged else None,
-            position=rows[-1].row if rows else position,
+            position=position,
             events=len(rows),
-            author=author,
-            time=now,
+            author=content.author,
+            time=content.time,
             message=message,
             meta=meta or {},
         )
@@ -560,7 +575,7 @@ class Store:
 def event_of(row: EventRow, version: int) -> Event:
     """Returns an event as it is shown: with its evidence read, and its version's number."""
     at, op, experience, text, reason, evidence, replaces, _, seal, salt, _ = row
-    read = parsed(evidence, f"the evidence of event {at}") if evidence else None
+    read = parse_json(evidence, f"the evidence of event {at}") if evidence else None
     redacted = seal is not None and salt is None
     return Event(at, version, op, experience, text, reason, read, replaces, redacted)
 

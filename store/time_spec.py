@@ -21,15 +21,15 @@ SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400, "y": 365 * 86
 DAY = re.compile(r"\d{4}-\d\d-\d\d\Z")
 
 
-class UnknownMoment(TfgrpoError):
+class UnknownTime(TfgrpoError):
     """A text that names no point in time."""
 
 
-def moment(text: str, *, now: int, end: bool = False) -> int:
+def parse_time(text: str, *, now: int, end: bool = False) -> int:
     """Returns the point in time that `text` names, in microseconds since 1970.
 
     `now` is in microseconds too. With `end`, a date alone is the last instant of its day. Raises
-    UnknownMoment.
+    UnknownTime.
     """
     text = text.strip()
     if match := AGO.match(text):
@@ -41,7 +41,7 @@ def moment(text: str, *, now: int, end: bool = False) -> int:
             return int(start.timestamp()) * 1_000_000 - end
         return round(datetime.fromisoformat(text).timestamp() * 1_000_000)
     except (ValueError, OverflowError, OSError):
-        raise UnknownMoment(
+        raise UnknownTime(
             f"{text!r} is not a time",
             hint="use 2026-11-20, 2026-11-20T18:30, 3d, 2h or '2 weeks ago'",
         ) from None

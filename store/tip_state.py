@@ -2,54 +2,88 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from tfgrpo.store import replay
-from tfgrpo.store.append import Place
-from tfgrpo.store.port import Port, lane_of
+from tfgrpo.store.append import Changes, LiveRow
+from tfgrpo.store.port import EventRow, Port, Shape, lane_of, lane_start
 from tfgrpo.store.records import Version
 
 
-class Standing(NamedTuple):
-    """What is live at a version, and what a replay up to there would read, in events."""
+class TipState(NamedTuple):
+    """What is live at a version, the position after which it grows, and what a replay up to
+    there would read, in events."""
 
-    tip: Version
-    live: dict[str, Place]
+    version: Version
+    position: int
+    live: dict[str, LiveRow]
     cost: int
 
 
-def standing_at(port: Port, known: Standing | None, tip: Version) -> Standing:
-    """Returns what stands at a version.
+def tip_state_at(
+    port: Port, version: Version, known: TipState | None, shapes: Iterable[Shape] | None = None
+) -> TipState:
+    """Returns the state at a version.
 
     From `known`, which is used up, it takes no query where an append follows on the last one.
     Beside other writers it is brought up to date by their events alone, for as long as those
-    are few.
+    are few. `shapes` is what is live there, when that has been replayed already.
     """
     if known is not None:
-        if (known.tip.digest, known.tip.position) == (tip.digest, tip.position):
+        if (known.version.digest, known.position) == (version.digest, version.position):
             return known
-        if _follows_shortly(port, tip, known.tip):
+        if _follows_shortly(port, version, known.version):
             live = known.live
-            for row in port.events(known.tip.position, tip.position):
+            for row in port.events(known.position, version.position):
                 if row.op == "DELETE":
                     live.pop(row.experience, None)
                 elif row.op != "KEEP":
-                    live[row.experience] = Place(row.row, row.birth or row.row)
-            return Standing(tip, live, _cost(port, tip))
-    shapes = replay.shapes(port, replay.live_rows(port, tip.position))
-    live = {id: Place(row, birth) for id, _, row, birth in shapes}
-    return Standing(tip, live, _cost(port, tip))
+                    live[row.experience] = LiveRow(row.row, row.birth or row.row)
+            return TipState(version, version.position, live, _cost(port, version))
+    if shapes is None:
+        shapes = replay.shapes_at(port, version)
+    live = {id: LiveRow(row, birth) for id, _, row, birth in shapes}
+    return TipState(version, version.position, live, _cost(port, version))
 
 
-def _follows_shortly(port: Port, tip: Version, known: Version) -> bool:
-    if lane_of(tip.position) != lane_of(known.position):
+def with_lane(port: Port, state: TipState) -> TipState:
+    """Returns a state that may grow: itself, or, where its lane has gone on, a copy of it at the
+    beginning of a new lane. Only inside a transaction."""
+    if port.lane_tip(state.position):
+        return state
+    position = lane_start(port.open_lane(state.position))
+    return TipState(state.version, position, dict(state.live), state.cost + replay.HOP)
+
+
+def grown(
+    port: Port, state: TipState, version: Version, rows: Sequence[EventRow], changes: Changes
+) -> TipState:
+    """Returns the state after a version was appended to `state`, which is used up.
+
+    Records a snapshot where one is due. Only inside a transaction.
+    """
+    live, cost = state.live, state.cost + len(rows)
+    for id, shaped_by in changes.items():
+        if shaped_by is None:
+            live.pop(id, None)
+        else:
+            live[id] = shaped_by
+    if rows and replay.snapshot_due(cost, len(live)):
+        port.put_snapshot(version.position, sorted(live_row.row for live_row in live.values()))
+        cost = 0
+    return TipState(version, version.position, live, cost)
+
+
+def _follows_shortly(port: Port, version: Version, known: Version) -> bool:
+    if lane_of(version.position) != lane_of(known.position):
         return False
-    if not 0 <= tip.position - known.position <= replay.SHORT_RANGE:
+    if not 0 <= version.position - known.position <= replay.SHORT_RANGE:
         return False
     there = port.version(known.number)  # not so when a transaction around it failed
     return there is not None and there.digest == known.digest
 
 
-def _cost(port: Port, tip: Version) -> int:
-    _, ranges = replay.segments(port, tip.position)
+def _cost(port: Port, version: Version) -> int:
+    _, ranges = replay.segments(port, version.position)
     return replay.reading(ranges)

@@ -14,16 +14,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from memory_records import Kept, MemoryRecords, MemoryWriter, replace, traces
+from memory_records import Kept, MemoryRecords, MemoryWriter, occurrences, replace
 
 from tfgrpo.store import Op, RefMove, StoreError, Version
 from tfgrpo.store.canonical import canonical
-from tfgrpo.store.checks import Problem
-from tfgrpo.store.occurrences import Trace
+from tfgrpo.store.checks import Defect
+from tfgrpo.store.occurrences import Occurrence
 from tfgrpo.store.port import (
     VERSION_SCHEMA,
+    ChainLink,
     EventRow,
-    Link,
     Redaction,
     Shape,
     Step,
@@ -174,9 +174,9 @@ class MemoryPort:
         events = (e for pair in ranges for e in self.events(*pair))
         return dict(Counter(e.experience for e in events if e.op == "MODIFY"))
 
-    def chain(self) -> Iterator[Link]:
+    def chain(self) -> Iterator[ChainLink]:
         for number, version in sorted(self._state.versions.items()):
-            yield Link(version, VERSION_SCHEMA, self.version_meta(number))
+            yield ChainLink(version, VERSION_SCHEMA, self.version_meta(number))
 
     def version_schema(self, number: int) -> int:
         assert number in self._state.versions
@@ -246,6 +246,9 @@ class MemoryPort:
         events = self._written.events
         events[row] = events[row]._replace(text=None, reason=None, salt=None)
 
+    def last_redaction(self) -> int:
+        return sum(map(len, self._state.redactions.values()))
+
     def redacted(self) -> list[int]:
         return sorted(self._state.redactions)
 
@@ -253,12 +256,12 @@ class MemoryPort:
         events = self.events(0, 1 << 62)
         return [e.row for e in events if any(pattern.search(t or "") for t in (e.text, e.reason))]
 
-    def traces(self, pattern: re.Pattern[str]) -> list[Trace]:
+    def occurrences(self, pattern: re.Pattern[str]) -> list[Occurrence]:
         said = [("versions", v.number, v.message, v.author) for v in self._state.versions.values()]
         said += [("refs", m.row, m.action, m.author) for m in self._state.refs]
         held = [(w, row) for w, row, *texts in said if any(map(pattern.search, texts))]
-        kept = [Trace(where, "text", row, "it is append-only") for where, row in held]
-        return [*kept, *traces(self._state.kept, pattern)]
+        kept = [Occurrence(where, "text", row, "it is append-only") for where, row in held]
+        return [*kept, *occurrences(self._state.kept, pattern)]
 
     def replace(self, pattern: re.Pattern[str]) -> None:
         replace(self._written.kept, pattern)
@@ -298,7 +301,7 @@ class MemoryPort:
     def size(self) -> int:
         return 0
 
-    def damage(self) -> list[Problem]:
+    def check_storage(self) -> list[Defect]:
         return []
 
     def rebuild(self) -> None:

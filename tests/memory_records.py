@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from tfgrpo.store.canonical import canonical
 from tfgrpo.store.errors import RowRefused, StoreError
-from tfgrpo.store.occurrences import Trace, clean_json, marked
+from tfgrpo.store.occurrences import Occurrence, clean_json, mark_redacted
 from tfgrpo.store.port_records import CallValues, RolloutValues
 from tfgrpo.store.records import REDACTED
 from tfgrpo.store.runs import Call, Evaluation, RolloutRow, Run, RunState, Score, Spent, Usage
@@ -124,25 +124,25 @@ class MemoryWriter:
         self._port.close()
 
 
-def traces(kept: Kept, pattern: re.Pattern[str]) -> Iterator[Trace]:
+def occurrences(kept: Kept, pattern: re.Pattern[str]) -> Iterator[Occurrence]:
     """Yields where records hold a pattern."""
     for row, run in enumerate(kept.runs):
         if pattern.search(_text(run.config)):
-            yield Trace("runs", "config", row, "a run says what it was made with")
+            yield Occurrence("runs", "config", row, "a run says what it was made with")
     for row, call in enumerate(kept.calls.values()):
         if pattern.search(call.request):
-            yield Trace("calls", "request", row)
+            yield Occurrence("calls", "request", row)
         if pattern.search(_text(call.answer)):
-            yield Trace("calls", "answer", row)
+            yield Occurrence("calls", "answer", row)
     for row, rollout in enumerate(kept.rollouts.values()):
         if pattern.search(_text(rollout.verdict)):
-            yield Trace("rollouts", "verdict", row)
+            yield Occurrence("rollouts", "verdict", row)
     for evaluation in kept.evaluations:
         if pattern.search(_text(evaluation.config)) or pattern.search(_text(evaluation.summary)):
-            yield Trace("evaluations", "config, summary", evaluation.id)
+            yield Occurrence("evaluations", "config, summary", evaluation.id)
         for score in kept.scores[evaluation.id]:
             if pattern.search(score.answer or ""):
-                yield Trace("scores", "answer", evaluation.id)
+                yield Occurrence("scores", "answer", evaluation.id)
 
 
 def replace(kept: Kept, pattern: re.Pattern[str]) -> None:
@@ -153,7 +153,7 @@ def replace(kept: Kept, pattern: re.Pattern[str]) -> None:
 
     for key, call in kept.calls.items():
         if pattern.search(_text(call.answer)):
-            answer = json.loads(marked(_text(cleaned(call.answer))))
+            answer = json.loads(mark_redacted(_text(cleaned(call.answer))))
             kept.calls[key] = call = call._replace(answer=answer)
         if pattern.search(call.request):
             request = clean_json(call.request, pattern)

@@ -508,7 +508,7 @@ class PortContract(RecordsContract):
         for _ in range(2):
             for new, live in made:
                 ordered = sorted(live.values(), key=lambda e: e.birth or e.row)
-                found = [(e.id, e.text) for e in replay.library_at(port, new)]
+                found = [(e.id, e.text) for e in replay.replayed(port, new).library]
                 assert found == [(e.experience, e.text) for e in ordered]
             for (a, before), (b, after) in zip(made, made[::-1], strict=True):
                 changed = {
@@ -552,5 +552,5 @@ class PortContract(RecordsContract):
 
     def test_a_sound_storage_has_no_damage(self, port: Port) -> None:
         record(port, 0, [event(1)])
-        assert port.damage() == []
+        assert port.check_storage() == []
         assert port.size() >= 0

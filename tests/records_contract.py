@@ -308,16 +308,18 @@ class RecordsContract:
             port.records.append_evaluation(said, [SCORES[0]._replace(answer=f"it: {SECRET}")])
 
         assert port.events_holding(HOLDS) == [1, 3]
-        found = port.traces(HOLDS)
+        found = port.occurrences(HOLDS)
         kept = [trace for trace in found if trace.kept]
         assert len(found) - len(kept) >= 6
         assert len(kept) == 2, "a message and a move that repeats it"
         assert (
-            port.traces(re.compile("nowhere")) == port.events_holding(re.compile("nowhere")) == []
+            port.occurrences(re.compile("nowhere"))
+            == port.events_holding(re.compile("nowhere"))
+            == []
         )
         with port.transaction():
             port.replace(HOLDS)
-        assert port.traces(HOLDS) == kept
+        assert port.occurrences(HOLDS) == kept
         assert port.events_holding(HOLDS) == [1, 3], "events are blanked one by one"
         assert port.rewrite()
 

@@ -17,11 +17,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from store_helpers import add, clock
 
-from tfgrpo.evaluation import bisecting
+from tfgrpo.evaluation import bisect_judges
 from tfgrpo.store import Store, Version
-from tfgrpo.store import bisection as searches
+from tfgrpo.store import bisect_marks as searches
 from tfgrpo.store.bisect import choose, reach, suspects
-from tfgrpo.store.bisection import BisectError
+from tfgrpo.store.bisect_marks import BisectError
 
 History = dict[int, list[int]]
 
@@ -135,19 +135,19 @@ def parents(store: Store) -> History:
 def test_a_judge_finds_the_culprit_on_any_side_of_a_merge(store: Store, culprit: int) -> None:
     history = parents(store)
 
-    def judge(version: Version) -> bisecting.Finding:
+    def judge(version: Version) -> bisect_judges.Finding:
         bad = culprit in past(history, version.number)
-        return bisecting.Finding("bad" if bad else "good", "known")
+        return bisect_judges.Finding("bad" if bad else "good", "known")
 
     searches.start(store, store.version(12), [store.version(0)])
-    assert bisecting.run(store, judge).found == culprit
+    assert bisect_judges.run(store, judge).first_bad == culprit
     assert len(searches.load(store).marks) <= 2 + 5
 
 
 def test_nothing_of_a_search_enters_the_store(store: Store) -> None:
     before = (list(store.port.ref_log(None)), store.port.last_version())
     searches.start(store, store.version(12), [store.version(0)])
-    bisecting.run(store, lambda version: bisecting.Finding("bad", ""))
+    bisect_judges.run(store, lambda version: bisect_judges.Finding("bad", ""))
     assert searches.reset(store)
     assert (list(store.port.ref_log(None)), store.port.last_version()) == before
     assert not searches.reset(store)

@@ -22,7 +22,17 @@ FOLDERS = {
     "cli": "tfgrpo.cli",
 }
 LEVELS = list(FOLDERS)
-HEAVY = ("openai", "math_verify", "sympy", "pydantic", "rich", "sqlite_utils", "pebble", "asyncio")
+HEAVY = (
+    "openai",
+    "math_verify",
+    "sympy",
+    "pydantic",
+    "rich",
+    "sqlite_utils",
+    "pebble",
+    "asyncio",
+    "filelock",
+)
 SLOW = (
     "pathlib",
     "json",

@@ -22,7 +22,7 @@ from store_helpers import add, clock
 from tfgrpo.cli.graph import Graph
 from tfgrpo.store import Operation, Store, Version, derived_id
 from tfgrpo.store.select import Filter, marked, select
-from tfgrpo.store.time_spec import UnknownMoment, moment
+from tfgrpo.store.time_spec import UnknownTime, parse_time
 
 A, B = derived_id("a"), derived_id("b")
 HOUR = 3_600_000_000
@@ -176,21 +176,21 @@ def test_the_first_row_needs_no_more_than_itself(
     ],
 )
 def test_ages_are_counted_from_now(text: str, end: bool, expected: int) -> None:
-    assert moment(text, now=10**15, end=end) - 10**15 == expected
+    assert parse_time(text, now=10**15, end=end) - 10**15 == expected
 
 
 def test_dates_are_local_and_a_day_that_ends_a_period_is_in_it() -> None:
     noon = int(datetime(2026, 11, 20, 12).timestamp()) * 1_000_000
-    assert moment("2026-11-20", now=0) == noon - 12 * HOUR
-    assert moment("2026-11-20", now=0, end=True) == noon + 12 * HOUR - 1
-    assert moment("2026-11-20T12:00", now=0) == noon
-    assert moment("1970-01-01T01:00:00+01:00", now=0) == 0
+    assert parse_time("2026-11-20", now=0) == noon - 12 * HOUR
+    assert parse_time("2026-11-20", now=0, end=True) == noon + 12 * HOUR - 1
+    assert parse_time("2026-11-20T12:00", now=0) == noon
+    assert parse_time("1970-01-01T01:00:00+01:00", now=0) == 0
 
 
 @pytest.mark.parametrize("text", ["", "soon", "2026-13-01", "3 parsecs", "-3d", "0001-01-01T00:00"])
 def test_what_names_no_time_is_an_error(text: str) -> None:
-    with pytest.raises(UnknownMoment):
-        moment(text, now=0)
+    with pytest.raises(UnknownTime):
+        parse_time(text, now=0)
 
 
 @pytest.fixture

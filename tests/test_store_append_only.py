@@ -223,8 +223,10 @@ def test_kill_9_at_any_instant_leaves_a_prefix_of_whole_versions(tmp_path: Path)
     path = tmp_path / "store.db"
     Store.init(path).close()
     dice = random.Random()
-    for _ in range(kills()):
-        printed = kill_after_ready(child(COMMITS, path), dice, 0.04)
+    last = rounds = 0
+    while rounds < kills() or last == 0:  # a slow machine may kill many before a first commit
+        rounds += 1
+        printed = kill_after_ready(child(COMMITS, path), dice, 0.04 if rounds < kills() else 1)
         with Store.open(path) as store:
             last = store.head.version.number
             if printed:
@@ -237,7 +239,6 @@ def test_kill_9_at_any_instant_leaves_a_prefix_of_whole_versions(tmp_path: Path)
                 assert version.message == str(i)
                 assert [e.text for e in store.events(version)] == [f"{i}.{k}" for k in range(i % 7)]
         assert not broken(path)
-    assert last > 0, "every child was killed before its first commit"
 
 
 INIT = """

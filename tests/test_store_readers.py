@@ -21,7 +21,7 @@ from tfgrpo.store.port import Port
 from tfgrpo.store.revisions import TAG, resolve_range
 from tfgrpo.store.stats import stats
 from tfgrpo.store.transfer import bundle
-from tfgrpo.store.transfer.sync import StorePeer
+from tfgrpo.store.transfer.peer import StorePeer
 from tfgrpo.store.transfer.wire import Names
 
 CHECKS = 12

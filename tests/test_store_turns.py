@@ -15,7 +15,7 @@ from store_helpers import add, broken, child, killed
 from tfgrpo.store import Operation, StaleVersion, Store
 from tfgrpo.store import merge as merges
 from tfgrpo.store.fsck import fsck
-from tfgrpo.store.sqlite.writer_queue import SUFFIX, Turns
+from tfgrpo.store.sqlite.writer_queue import SUFFIX, WriterQueue
 
 WRITERS, READERS, COMMITS = 8, 4, 60
 
@@ -50,8 +50,8 @@ while versions < int(sys.argv[2]):
 HOLDER = """
 import sys
 from pathlib import Path
-from tfgrpo.store.sqlite.writer_queue import Turns
-with Turns(Path(sys.argv[1])).turn():
+from tfgrpo.store.sqlite.writer_queue import WriterQueue
+with WriterQueue(Path(sys.argv[1])).turn():
     print("held", flush=True)
     sys.stdin.readline()
 """
@@ -104,12 +104,12 @@ def test_those_who_wait_are_served_in_the_order_in_which_they_came(path: Path) -
     served: list[int] = []
 
     def take(number: int) -> None:
-        turns = Turns(path)
+        turns = WriterQueue(path)
         with turns.turn():
             served.append(number)
         turns.close()
 
-    first = Turns(path)
+    first = WriterQueue(path)
     threads = []
     with first.turn():
         for number in range(10):

@@ -20,8 +20,8 @@ from tfgrpo.store.errors import BadLocation, InvalidName, PushRefused, TransferE
 from tfgrpo.store.merge import MergeConflict, merge, side
 from tfgrpo.store.transfer import locations, sync
 from tfgrpo.store.transfer.bundle import Bundle, create
+from tfgrpo.store.transfer.peer import StorePeer
 from tfgrpo.store.transfer.remotes import Remotes
-from tfgrpo.store.transfer.sync import StorePeer
 from tfgrpo.training.setup import begin
 
 Reach: TypeAlias = Callable[[Path], str]

@@ -16,13 +16,13 @@ from store_helpers import add, child, kill_after_ready, kills, run_child
 from sync_helpers import grow, libraries, made, rows, sound
 
 from tfgrpo.store import Store, TfgrpoError
-from tfgrpo.store.canonical import canonical, seal, version_digest
+from tfgrpo.store.canonical import VersionContent, canonical, seal, version_digest
 from tfgrpo.store.errors import InvalidName, TransferError
 from tfgrpo.store.port import Redaction
 from tfgrpo.store.transfer import locations, sync
 from tfgrpo.store.transfer.bundle import Bundle, create
-from tfgrpo.store.transfer.pack import Known, PackedEvent, PackedVersion
-from tfgrpo.store.transfer.sync import NameMove, StorePeer
+from tfgrpo.store.transfer.pack import KnownDigests, PackedEvent, PackedVersion
+from tfgrpo.store.transfer.peer import NameMove, StorePeer
 from tfgrpo.store.transfer.wire import Names
 
 Lie: TypeAlias = Callable[[PackedVersion], PackedVersion]
@@ -42,7 +42,7 @@ class Liar(StorePeer):
         head, at = super().names()
         return Names(head, {**at, **self.at})
 
-    def fetch(self, wants: Sequence[bytes], known: Known) -> Iterator[PackedVersion]:
+    def fetch(self, wants: Sequence[bytes], known: KnownDigests) -> Iterator[PackedVersion]:
         honest = list(super().fetch([self.store.tip("main").digest], known))
         yield from honest[:-1]
         yield self.lie(honest[-1])
@@ -57,7 +57,7 @@ def event(version: PackedVersion, **fields: object) -> PackedVersion:
 def forged(version: PackedVersion, *events: PackedEvent, **fields: object) -> PackedVersion:
     """A version whose seals and digest are right, whatever it does."""
     made = version._replace(events=events or version.events, **fields)  # type: ignore[arg-type]
-    digest = version_digest(
+    content = VersionContent(
         schema=made.schema,
         parents=made.parents,
         author=made.author,
@@ -69,7 +69,7 @@ def forged(version: PackedVersion, *events: PackedEvent, **fields: object) -> Pa
             for e in made.events
         ],
     )
-    return made._replace(digest=digest)
+    return made._replace(digest=version_digest(content))
 
 
 def operation(op: str, experience: str, text: str | None = None) -> PackedEvent:

@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
-from tfgrpo.store.checks import Problem, attempt
+from tfgrpo.store.checks import Defect, attempt
 from tfgrpo.store.history import contains_row
 from tfgrpo.store.port import LANE_BITS
 from tfgrpo.store.sqlite.file import schema
@@ -20,7 +20,7 @@ from tfgrpo.store.sqlite.file import schema
 if TYPE_CHECKING:
     from tfgrpo.store.sqlite.port import SqlitePort
 
-Check: TypeAlias = Callable[["SqlitePort"], Iterator[Problem]]
+StorageCheck: TypeAlias = Callable[["SqlitePort"], Iterator[Defect]]
 
 JSON = {
     "journal": ("answer",),
@@ -30,36 +30,36 @@ JSON = {
 }
 
 
-def damage(port: SqlitePort) -> list[Problem]:
+def check_storage(port: SqlitePort) -> list[Defect]:
     """Checks the file, the schema, places, names and records, reading all of them."""
-    problems: list[Problem] = []
+    problems: list[Defect] = []
     for check in (_file, _schema, _places, _births, _names, _texts, _runs, _json, _calls):
         problems += attempt(check.__name__.strip("_"), lambda check=check: check(port))  # type: ignore[misc]
     return problems
 
 
-def _file(port: SqlitePort) -> Iterator[Problem]:
-    for (told,) in port.rows("pragma integrity_check(20)"):
-        if told != "ok":
-            yield Problem("file", str(told), derived="index" in str(told))
+def _file(port: SqlitePort) -> Iterator[Defect]:
+    for (message,) in port.rows("pragma integrity_check(20)"):
+        if message != "ok":
+            yield Defect("file", str(message), derived="index" in str(message))
     for table, row, parent, _ in port.rows("pragma foreign_key_check"):
         what = f"row {row} of {table} refers to a row of {parent} that is not there"
-        yield Problem("file", what, derived="index" in what)
+        yield Defect("file", what, derived="index" in what)
 
 
-def _schema(port: SqlitePort) -> Iterator[Problem]:
+def _schema(port: SqlitePort) -> Iterator[Defect]:
     """Every table, index and trigger is as the migrations make it."""
     with port.translating():
         there = schema(port.connection)
     for name, sql in schema(None).items():
         if name not in there:
-            made = not sql.lower().startswith("create table")
-            yield Problem("schema", f"{name} is missing", derived=made)
+            is_derived = not sql.lower().startswith("create table")
+            yield Defect("schema", f"{name} is missing", derived=is_derived)
         elif there[name] != sql:
-            yield Problem("schema", f"{name} is not what the migrations make")
+            yield Defect("schema", f"{name} is not what the migrations make")
 
 
-def _places(port: SqlitePort) -> Iterator[Problem]:
+def _places(port: SqlitePort) -> Iterator[Defect]:
     """A version's events follow right on its parent's, or begin a lane that leaves there."""
     wrong = port.rows(
         """
@@ -73,7 +73,7 @@ def _places(port: SqlitePort) -> Iterator[Problem]:
         {"bits": LANE_BITS},
     )
     for (number,) in wrong:
-        yield Problem(f"v{number}", "does not follow on its parent where it lies")
+        yield Defect(f"v{number}", "does not follow on its parent where it lies")
     lost = port.rows(
         "select lane from lanes where lane > 0 and not exists"
         " (select 1 from versions where position > lane << :bits and position < lane + 1 << :bits)"
@@ -81,10 +81,10 @@ def _places(port: SqlitePort) -> Iterator[Problem]:
         {"bits": LANE_BITS},
     )
     for (lane,) in lost:
-        yield Problem(f"lane {lane}", "is not what any version needs")
+        yield Defect(f"lane {lane}", "is not what any version needs")
 
 
-def _births(port: SqlitePort) -> Iterator[Problem]:
+def _births(port: SqlitePort) -> Iterator[Defect]:
     """An experience keeps its place: every event repeats the birth of the one it follows on."""
     wrong = port.rows(
         """
@@ -96,7 +96,7 @@ def _births(port: SqlitePort) -> Iterator[Problem]:
         """
     )
     for (row,) in wrong:
-        yield Problem(f"event {row}", "does not have the place of what it follows on")
+        yield Defect(f"event {row}", "does not have the place of what it follows on")
     fresh = port.rows(
         """
         select e.row, d.row from events e join events d
@@ -106,10 +106,10 @@ def _births(port: SqlitePort) -> Iterator[Problem]:
     )
     for row, deleted in fresh:
         if contains_row(port, deleted, row):
-            yield Problem(f"event {row}", "takes back a deletion and does not say so")
+            yield Defect(f"event {row}", "takes back a deletion and does not say so")
 
 
-def _names(port: SqlitePort) -> Iterator[Problem]:
+def _names(port: SqlitePort) -> Iterator[Defect]:
     """A move repeats where the name stood; a commit's move says its version's message.
 
     The operation of a commit may make the branch first: that move stands at the parent, and the
@@ -125,7 +125,7 @@ def _names(port: SqlitePort) -> Iterator[Problem]:
         """
     )
     for row, name in wrong:
-        yield Problem(f"move {row}", f"of {name}: does not start from where the name stood")
+        yield Defect(f"move {row}", f"of {name}: does not start from where the name stood")
     wrong = port.rows(
         """
         select r.row, r.name from reflog r left join versions v on v.number = r.version
@@ -139,53 +139,51 @@ def _names(port: SqlitePort) -> Iterator[Problem]:
         """
     )
     for row, name in wrong:
-        yield Problem(f"move {row}", f"of {name}: does not go to the version that was committed")
+        yield Defect(f"move {row}", f"of {name}: does not go to the version that was committed")
     wrong = port.rows(
         "select r.row, r.name from reflog r left join reflog b on b.row = r.batch"
         " where b.batch is not r.batch or r.batch > r.row"
     )
     for row, name in wrong:
-        yield Problem(f"move {row}", f"of {name}: is not part of the operation it names")
+        yield Defect(f"move {row}", f"of {name}: is not part of the operation it names")
 
 
-def _texts(port: SqlitePort) -> Iterator[Problem]:
+def _texts(port: SqlitePort) -> Iterator[Defect]:
     for id, digest, text in port.stream("select id, digest, text from texts"):
         if not isinstance(text, str) or hashlib.sha256(text.encode()).digest() != digest:
-            yield Problem(f"text {id}", "is not what its digest says")
+            yield Defect(f"text {id}", "is not what its digest says")
 
 
-def _runs(port: SqlitePort) -> Iterator[Problem]:
+def _runs(port: SqlitePort) -> Iterator[Defect]:
     for name, digest, config in port.rows("select name, digest, config from runs order by id"):
         if not isinstance(config, str) or hashlib.sha256(config.encode()).hexdigest() != digest:
-            yield Problem(f"run {name}", "has other settings than its digest says")
+            yield Defect(f"run {name}", "has other settings than its digest says")
 
 
-def _json(port: SqlitePort) -> Iterator[Problem]:
+def _json(port: SqlitePort) -> Iterator[Defect]:
     for table, columns in JSON.items():
         for column in columns:
             query = f"select id, {column} from {table} where not json_valid({column})"
             for id, _ in port.rows(query):
-                yield Problem(f"row {id} of {table}", f"has a {column} that is no JSON")
+                yield Defect(f"row {id} of {table}", f"has a {column} that is no JSON")
 
 
-def _calls(port: SqlitePort) -> Iterator[Problem]:
+def _calls(port: SqlitePort) -> Iterator[Defect]:
     """An answer repeats its tokens; rollouts and scores name calls that are there."""
     counted = ["prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens", "seconds"]
     query = f"select id, answer, {', '.join(counted)} from journal where json_valid(answer)"
     for id, answer, *counts in port.stream(query):
-        said = json.loads(answer)
-        if not isinstance(said, dict):
-            yield Problem(f"call {id}", "has an answer that is none")
-        elif any(said.get(n, count) != count for n, count in zip(counted, counts, strict=True)):
-            yield Problem(f"call {id}", "counts something else than its answer does")
+        fields = json.loads(answer)
+        if not isinstance(fields, dict):
+            yield Defect(f"call {id}", "has an answer that is none")
+        elif any(fields.get(n, count) != count for n, count in zip(counted, counts, strict=True)):
+            yield Defect(f"call {id}", "counts something else than its answer does")
     keys = {key for (key,) in port.rows("select key from journal")}
     named = {key.hex() for key in keys if isinstance(key, bytes)}
     for id, calls in port.stream("select id, calls from rollouts where json_valid(calls)"):
         if not named.issuperset(map(str, json.loads(calls))):
-            yield Problem(f"rollout {id}", "names a call that is not there")
+            yield Defect(f"rollout {id}", "names a call that is not there")
     query = "select evaluation, problem, call from scores where call is not null"
     for evaluation, problem, call in port.stream(query):
         if call not in keys:
-            yield Problem(
-                f"evaluation {evaluation}", f"names a call of {problem} that is not there"
-            )
+            yield Defect(f"evaluation {evaluation}", f"names a call of {problem} that is not there")

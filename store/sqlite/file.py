@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from tfgrpo.migrations import APPLICATION_ID, SCHEMA
 from tfgrpo.store.errors import RowRefused, StoreError
-from tfgrpo.store.row_checks import damaged
-from tfgrpo.store.sqlite.writer_queue import Turns
+from tfgrpo.store.row_checks import damage_error
+from tfgrpo.store.sqlite.writer_queue import WriterQueue
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -59,7 +59,7 @@ def connect(path: Path | str, *, create: bool = False) -> sqlite3.Connection:
     except UnicodeDecodeError:  # SQLite quotes what it could not read
         if connection is not None:
             connection.close()
-        raise damaged(f"{path} has a schema that is no text") from None
+        raise damage_error(f"{path} has a schema that is no text") from None
     except StoreError:
         if connection is not None:
             connection.close()
@@ -93,9 +93,9 @@ def schema(connection: sqlite3.Connection | None) -> dict[str, str]:
 
         from tfgrpo.migrations.migrations import migrations
 
-        made = Database(memory=True)
-        migrations.apply(made)
-        connection = made.conn
+        database = Database(memory=True)
+        migrations.apply(database)
+        connection = database.conn
     query = "select name, sql from sqlite_master where sql is not null and name not glob '_*'"
     return dict(connection.execute(query).fetchall())
 
@@ -115,7 +115,7 @@ def use_wal(connection: sqlite3.Connection) -> None:
 def translated(error: sqlite3.Error | UnicodeError, path: Path | str) -> StoreError:
     """Returns the error that a user should read in place of SQLite's."""
     if isinstance(error, UnicodeDecodeError):  # SQLite quotes what it could not read
-        return damaged("what SQLite says of it is no text")
+        return damage_error("what SQLite says of it is no text")
     if isinstance(error, UnicodeEncodeError):
         return RowRefused(
             f"{error.object!r} is not valid Unicode",
@@ -129,7 +129,7 @@ def translated(error: sqlite3.Error | UnicodeError, path: Path | str) -> StoreEr
         )
     if "readonly" in text or "unable to open" in text:
         return StoreError(f"cannot write {path}: {text}", hint="check the file's permissions")
-    if any(said in text for said in ("malformed", "not a database", "decode to UTF-8")):
+    if any(phrase in text for phrase in ("malformed", "not a database", "decode to UTF-8")):
         return StoreError(
             f"{path} is damaged or not a store: {text}",
             hint="restore a backup of the file, and keep the damaged one",
@@ -144,7 +144,7 @@ def translated(error: sqlite3.Error | UnicodeError, path: Path | str) -> StoreEr
 
 
 @contextmanager
-def writing(connection: sqlite3.Connection, turns: Turns) -> Iterator[None]:
+def writing(connection: sqlite3.Connection, turns: WriterQueue) -> Iterator[None]:
     """A transaction that writes, when it is this writer's turn; whole or not at all."""
     with turns.turn():
         connection.execute("begin immediate")

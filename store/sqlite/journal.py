@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from tfgrpo.store.port_records import CallValues, RolloutValues
 from tfgrpo.store.sqlite.file import FAILURES, connect, translated, writing
 from tfgrpo.store.sqlite.records import CALL_COLUMNS, ROLLOUT_COLUMNS
-from tfgrpo.store.sqlite.writer_queue import Turns
+from tfgrpo.store.sqlite.writer_queue import WriterQueue
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,7 +31,7 @@ class SqliteWriter:
     def __init__(self, path: Path | str) -> None:
         """`path` is the store's file."""
         self._path = path
-        self._turns = Turns(path)
+        self._turns = WriterQueue(path)
         self._connection: sqlite3.Connection | None = None
 
     def append(self, calls: Sequence[CallValues], rollouts: Sequence[RolloutValues]) -> None:

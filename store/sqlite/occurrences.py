@@ -8,12 +8,12 @@ import sqlite3
 from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
-from tfgrpo.store.occurrences import Trace, clean_json, marked
+from tfgrpo.store.occurrences import Occurrence, clean_json, mark_redacted
 from tfgrpo.store.records import REDACTED
 
-Kind: TypeAlias = Literal["json", "plain"]
+ColumnKind: TypeAlias = Literal["json", "plain"]
 
-REPLACED: dict[tuple[str, str], Kind] = {
+REPLACED: dict[tuple[str, str], ColumnKind] = {
     ("texts", "text"): "json",
     ("journal", "answer"): "json",
     ("rollouts", "verdict"): "json",
@@ -35,7 +35,7 @@ def holding(db: sqlite3.Connection, pattern: re.Pattern[str]) -> None:
     db.create_function("holds", 1, holds, deterministic=True)
 
 
-def traces(db: sqlite3.Connection, pattern: re.Pattern[str]) -> Iterator[Trace]:
+def occurrences(db: sqlite3.Connection, pattern: re.Pattern[str]) -> Iterator[Occurrence]:
     """Yields the places that hold the pattern.
 
     Every text column of every table is read, those of tables that this module has never heard
@@ -54,7 +54,7 @@ def traces(db: sqlite3.Connection, pattern: re.Pattern[str]) -> Iterator[Trace]:
             query = f'select {row} from "{table}" where holds("{column}")'
             why = None if (table, column) in REPLACED else _why(table)
             for (number,) in db.execute(query).fetchall():
-                yield Trace(table, column, number, why)
+                yield Occurrence(table, column, number, why)
 
 
 def _text_columns(db: sqlite3.Connection, table: str) -> list[str]:
@@ -73,15 +73,15 @@ def replace(db: sqlite3.Connection, pattern: re.Pattern[str]) -> None:
     holding(db, pattern)
     for (table, column), kind in REPLACED.items():
         keys = "evaluation, problem, sample" if table == "scores" else "id"
-        found = db.execute(f"select {keys}, {column} from {table} where holds({column})").fetchall()
-        for *key, value in found:
+        rows = db.execute(f"select {keys}, {column} from {table} where holds({column})").fetchall()
+        for *key, value in rows:
             value = clean_json(value, pattern) if kind == "json" else pattern.sub(REDACTED, value)
             if (table, column) == ("texts", "text"):
                 _forget_embedding(db, key[0])
                 _put_text(db, key[0], value)
             else:
                 if (table, column) == ("journal", "answer"):
-                    value = marked(value)
+                    value = mark_redacted(value)
                 where = " and ".join(f"{name} = ?" for name in keys.split(", "))
                 db.execute(f"update {table} set {column} = ? where {where}", (value, *key))
 

@@ -13,19 +13,19 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tfgrpo.store.errors import StoreError
-from tfgrpo.store.port import EventRow, Link, Redaction, Shape, Step, lane_of, lane_start
+from tfgrpo.store.port import ChainLink, EventRow, Redaction, Shape, Step, lane_of, lane_start
 from tfgrpo.store.records import OPS, Op, RefMove, Version
-from tfgrpo.store.row_checks import check_row, checked, damaged, parsed
+from tfgrpo.store.row_checks import check_row, check_rows, damage_error, parse_json
 from tfgrpo.store.sqlite import file
 from tfgrpo.store.sqlite.file import FAILURES, connect, translated, writing
-from tfgrpo.store.sqlite.writer_queue import Turns
+from tfgrpo.store.sqlite.writer_queue import WriterQueue
 
 if TYPE_CHECKING:
     import re
     from pathlib import Path
 
-    from tfgrpo.store.checks import Problem
-    from tfgrpo.store.occurrences import Trace
+    from tfgrpo.store.checks import Defect
+    from tfgrpo.store.occurrences import Occurrence
     from tfgrpo.store.sqlite.journal import SqliteWriter
     from tfgrpo.store.sqlite.records import SqliteRecords
 
@@ -41,12 +41,12 @@ class SqlitePort:
     def __init__(self, path: Path | str, *, create: bool = False) -> None:
         self.path = path
         self.connection = connect(path, create=create)
-        self._turns = Turns(path)
+        self._queue = WriterQueue(path)
         self._reading = False
 
     def close(self) -> None:
         self.connection.close()
-        self._turns.close()
+        self._queue.close()
 
     @contextmanager
     def translating(self) -> Iterator[None]:
@@ -62,7 +62,7 @@ class SqlitePort:
         if self.connection.in_transaction:  # joins the one that is open
             yield
             return
-        with self.translating(), writing(self.connection, self._turns):
+        with self.translating(), writing(self.connection, self._queue):
             yield
 
     @contextmanager
@@ -105,18 +105,18 @@ class SqlitePort:
     def last_version(self) -> int:
         (number,) = self.row("select max(number) from versions")
         if number is not None and not 0 <= number < 1 << 40:
-            raise damaged(f"v{number} cannot be")
+            raise damage_error(f"v{number} cannot be")
         return -1 if number is None else int(number)
 
     def version(self, number: int) -> Version | None:
         row = self.row(f"select {VERSION_COLUMNS} from versions where number = ?", (number,))
         return None if row is None else _version(row)
 
-    def chain(self) -> Iterator[Link]:
+    def chain(self) -> Iterator[ChainLink]:
         query = f"select {VERSION_COLUMNS}, schema from versions order by number"
         for row in self.stream(query):
             *columns, schema = check_row(row, "ibIIiistsSi", "versions")
-            yield Link(_version(tuple(columns)), schema, columns[-1])
+            yield ChainLink(_version(tuple(columns)), schema, columns[-1])
 
     def version_schema(self, number: int) -> int:
         (schema,) = self.row("select schema from versions where number = ?", (number,))
@@ -139,14 +139,14 @@ class SqlitePort:
         return None if number is None else int(number)
 
     def version_of_row(self, row: int) -> Version:
-        found = self.row(
+        columns = self.row(
             f"select {VERSION_COLUMNS} from versions where position >= ? and events > 0"
             " order by position limit 1",
             (row,),
         )
-        if found is None:
+        if columns is None:
             raise _of_no_version(row)
-        return _version(found)
+        return _version(columns)
 
     def numbers_of_rows(self, rows: Iterable[int]) -> dict[int, int]:
         query = """
@@ -167,12 +167,12 @@ class SqlitePort:
         return self.row(query, (position, end)) is None
 
     def lane_base(self, lane: int) -> int:
-        found = self.row("select base from lanes where lane = ?", (lane,))
-        if found is None:
+        columns = self.row("select base from lanes where lane = ?", (lane,))
+        if columns is None:
             raise StoreError(f"lane {lane} is missing", hint="run `tfgrpo fsck` for details")
-        base = found[0]
+        base = columns[0]
         if not isinstance(base, int) or not 0 <= base <= lane_start(lane):
-            raise damaged(f"lane {lane} leaves where there is none")
+            raise damage_error(f"lane {lane} leaves where there is none")
         return base
 
     def open_lane(self, base: int) -> int:
@@ -192,7 +192,7 @@ class SqlitePort:
             " where row > ? and row <= ? and op <> 'KEEP' order by row",
             (after, upto),
         )
-        return _known(checked(rows, "isI", "events"))
+        return _known(check_rows(rows, "isI", "events"))
 
     def events(self, after: int, upto: int) -> Iterator[EventRow]:
         query = "select * from events where row > ? and row <= ? order by row"
@@ -206,7 +206,7 @@ class SqlitePort:
 
     def shapes_at(self, rows: Iterable[int]) -> list[Shape]:
         columns = "e.experience, e.text, e.row, coalesce(e.birth, e.row)"
-        return checked(self._at(columns, rows), "sSii", "events")
+        return check_rows(self._at(columns, rows), "sSii", "events")
 
     def _at(self, columns: str, rows: Iterable[int]) -> list[Any]:
         # Asked for in row order, so that a page is read once and nothing has to be sorted.
@@ -242,7 +242,7 @@ class SqlitePort:
             " order by experience limit ?",
             (prefix, prefix + "{", limit),
         )
-        return [id for (id,) in checked(rows, "s", "experiences")]
+        return [id for (id,) in check_rows(rows, "s", "experiences")]
 
     def count_events(self) -> int:
         (count,) = self.row("select count(*) from events")
@@ -252,7 +252,7 @@ class SqlitePort:
         query = "select op, count(*) from events where row > ? and row <= ? group by op"
         counts = dict(self.rows(query, (after, upto)))
         if not KNOWN.issuperset(counts):
-            raise damaged("an event has an operation that there is not")
+            raise damage_error("an event has an operation that there is not")
         return counts
 
     def count_versions(self, ranges: Sequence[tuple[int, int]]) -> int:
@@ -264,10 +264,10 @@ class SqlitePort:
             "select experience, count(*) from events"
             " where row > ? and row <= ? and op = 'MODIFY' group by experience"
         )
-        found: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         for pair in ranges:
-            found.update(dict(self.rows(query, pair)))
-        return dict(found)
+            counts.update(dict(self.rows(query, pair)))
+        return dict(counts)
 
     # Snapshots:
 
@@ -276,13 +276,13 @@ class SqlitePort:
             "select position, live from snapshots where position > ? and position <= ?"
             " order by position desc limit 1"
         )
-        while (found := self.row(query, (after, upto))) is not None:
+        while (columns := self.row(query, (after, upto))) is not None:
             from tfgrpo.store.sqlite.packing import unpack
 
             try:
-                return found[0], unpack(found[1])
+                return columns[0], unpack(columns[1])
             except ValueError:  # damaged: an earlier one will do
-                upto = found[0] - 1
+                upto = columns[0] - 1
         return None
 
     def put_snapshot(self, position: int, live: Sequence[int]) -> None:
@@ -364,6 +364,10 @@ class SqlitePort:
         query = "update events set text = null, reason = null, salt = null where row = ?"
         self.connection.execute(query, (row,))
 
+    def last_redaction(self) -> int:
+        (row,) = self.row("select max(row) from redactions")
+        return row or 0
+
     def redacted(self) -> list[int]:
         query = "select distinct event from redactions order by event"
         return [row for (row,) in self.rows(query)]
@@ -375,11 +379,11 @@ class SqlitePort:
         query = "select row from events where holds(text) or holds(reason) order by row"
         return [row for (row,) in self.rows(query)]
 
-    def traces(self, pattern: re.Pattern[str]) -> list[Trace]:
-        from tfgrpo.store.sqlite.occurrences import traces
+    def occurrences(self, pattern: re.Pattern[str]) -> list[Occurrence]:
+        from tfgrpo.store.sqlite.occurrences import occurrences
 
         with self.translating():
-            return list(traces(self.connection, pattern))
+            return list(occurrences(self.connection, pattern))
 
     def replace(self, pattern: re.Pattern[str]) -> None:
         from tfgrpo.store.sqlite.occurrences import replace
@@ -431,10 +435,10 @@ class SqlitePort:
     def size(self) -> int:
         return os.stat(self.path).st_size
 
-    def damage(self) -> list[Problem]:
-        from tfgrpo.store.sqlite.checks import damage
+    def check_storage(self) -> list[Defect]:
+        from tfgrpo.store.sqlite.checks import check_storage
 
-        return damage(self)
+        return check_storage(self)
 
     def rebuild(self) -> None:
         with self.transaction():
@@ -447,25 +451,25 @@ def _of_no_version(row: int) -> StoreError:
 
 def _version(row: tuple[object, ...]) -> Version:
     *columns, meta = check_row(row, "ibIIiistsS", "versions")
-    version = Version._make((*columns, parsed(meta, f"the meta of v{columns[0]}")))
+    version = Version._make((*columns, parse_json(meta, f"the meta of v{columns[0]}")))
     if max(version.parent or -1, version.merged or -1) >= version.number:
-        raise damaged(f"{version.name} builds on a later version")
+        raise damage_error(f"{version.name} builds on a later version")
     return version
 
 
 def _events(rows: list[Any]) -> list[EventRow]:
-    return list(map(EventRow._make, _known(checked(rows, "issSSSIIBBi", "events"))))
+    return list(map(EventRow._make, _known(check_rows(rows, "issSSSIIBBi", "events"))))
 
 
 def _known(rows: list[Any]) -> list[Any]:
     """Returns events whose second column is an operation that there is. Raises StoreError."""
     if not KNOWN.issuperset([row[1] for row in rows]):
-        raise damaged("an event has an operation that there is not")
+        raise damage_error("an event has an operation that there is not")
     return rows
 
 
 def _moves(rows: list[Any]) -> list[RefMove]:
-    return list(map(RefMove._make, checked(rows, "iisISISsts", "moves of names")))
+    return list(map(RefMove._make, check_rows(rows, "iisISISsts", "moves of names")))
 
 
 def _dumps(meta: object) -> str | None:

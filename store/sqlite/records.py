@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from tfgrpo.store.canonical import canonical
-from tfgrpo.store.row_checks import check_row, checked, parsed
+from tfgrpo.store.row_checks import check_row, check_rows, parse_json
 from tfgrpo.store.runs import Call, Evaluation, RolloutRow, Run, RunState, Score, Spent, Usage
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class SqliteRecords:
     def states(self, run: int) -> list[RunState]:
         query = "select state, detail, time from run_states where run = ? order by row"
         rows = self._port.rows(query, (run,))
-        return [RunState._make(row) for row in checked(rows, "sSt", "states of runs")]
+        return [RunState._make(row) for row in check_rows(rows, "sSt", "states of runs")]
 
     def append_state(self, run: int, state: RunState) -> None:
         query = "insert into run_states (run, state, detail, time) values (?,?,?,?)"
@@ -60,7 +60,7 @@ class SqliteRecords:
         where, values = _where(run=run, step=step)
         query = f"select {ROLLOUT_COLUMNS} from rollouts {where} order by step, problem, sample"
         rows = self._port.rows(query, values)
-        return [_rollout(row) for row in checked(rows, "iisiissRst", "rollouts")]
+        return [_rollout(row) for row in check_rows(rows, "iisiissRst", "rollouts")]
 
     def call(self, key: bytes) -> Call | None:
         row = self._port.row(
@@ -70,7 +70,7 @@ class SqliteRecords:
         )
         if check_row(row, "bIsIsssiiiiirt", "calls") is None:
             return None
-        return Call._make((*row[:6], parsed(row[6], "a call's answer"), *row[7:]))
+        return Call._make((*row[:6], parse_json(row[6], "a call's answer"), *row[7:]))
 
     def usage(self, run: int, step: int | None) -> dict[str, Usage]:
         where, values = _where(run=run, step=step)
@@ -106,7 +106,7 @@ class SqliteRecords:
         where, values = _where(version=version, digest=digest)
         query = f"select id, {EVALUATION_COLUMNS} from evaluations {where} order by id"
         rows = self._port.rows(query, values)
-        return [_evaluation(row) for row in checked(rows, "iisssst", "evaluations")]
+        return [_evaluation(row) for row in check_rows(rows, "iisssst", "evaluations")]
 
     def append_evaluation(self, evaluation: Evaluation, scores: Iterable[Score]) -> None:
         cursor = self._port.connection.execute(
@@ -129,29 +129,31 @@ class SqliteRecords:
             " order by problem, sample",
             (evaluation,),
         )
-        return [Score._make(row) for row in checked(rows, "siBRS", "scores")]
+        return [Score._make(row) for row in check_rows(rows, "siBRS", "scores")]
 
 
-def _where(**wanted: int | str | None) -> tuple[str, tuple[int | str, ...]]:
+def _where(**columns: int | str | None) -> tuple[str, tuple[int | str, ...]]:
     """Returns the clause that asks for columns to have these values, None being any, and those."""
-    asked = {column: value for column, value in wanted.items() if value is not None}
-    clause = " and ".join(f"{column} = ?" for column in asked)
-    return f"where {clause}" if clause else "", tuple(asked.values())
+    given = {column: value for column, value in columns.items() if value is not None}
+    clause = " and ".join(f"{column} = ?" for column in given)
+    return f"where {clause}" if clause else "", tuple(given.values())
 
 
 def _run(row: tuple[Any, ...]) -> Run:
     check_row(row, "isssissst", "runs")
-    return Run._make((*row[:6], parsed(row[6], f"the settings of run {row[1]}"), *row[7:]))
+    return Run._make((*row[:6], parse_json(row[6], f"the settings of run {row[1]}"), *row[7:]))
 
 
 def _rollout(row: tuple[Any, ...]) -> RolloutRow:
     calls, verdict = (
-        parsed(row[5], "a rollout's calls", list),
-        parsed(row[8], "a rollout's verdict"),
+        parse_json(row[5], "a rollout's calls", list),
+        parse_json(row[8], "a rollout's verdict"),
     )
     return RolloutRow._make((*row[:5], tuple(calls), *row[6:8], verdict, row[9]))
 
 
 def _evaluation(row: tuple[Any, ...]) -> Evaluation:
-    config = parsed(row[4], "an evaluation's config")
-    return Evaluation._make((*row[:4], config, parsed(row[5], "an evaluation's summary"), row[6]))
+    config = parse_json(row[4], "an evaluation's config")
+    return Evaluation._make(
+        (*row[:4], config, parse_json(row[5], "an evaluation's summary"), row[6])
+    )

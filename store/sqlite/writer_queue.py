@@ -38,7 +38,7 @@ except ImportError:  # pragma: no cover - not a POSIX system
 SUFFIX = "-queue"
 
 
-class Turns:
+class WriterQueue:
     """One writer's place in the queue of a store. Belongs to one thread, like a connection."""
 
     def __init__(self, path: Path | str) -> None:
@@ -93,5 +93,5 @@ class Turns:
             how = {fcntl.F_WRLCK: fcntl.LOCK_EX, fcntl.F_RDLCK: fcntl.LOCK_SH}
             fcntl.lockf(self._file, how.get(kind, fcntl.LOCK_UN), length, start)
         else:  # struct flock, with 64-bit offsets
-            asked = struct.pack("@hhqqi0q", kind, os.SEEK_SET, start, length, 0)
-            fcntl.fcntl(self._file, command, asked)
+            flock = struct.pack("@hhqqi0q", kind, os.SEEK_SET, start, length, 0)
+            fcntl.fcntl(self._file, command, flock)

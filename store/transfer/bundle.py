@@ -10,7 +10,7 @@ from tfgrpo.store.errors import InvalidName, TransferError, UnknownRevision
 from tfgrpo.store.records import Version
 from tfgrpo.store.revisions import BRANCH, TAG
 from tfgrpo.store.store import ROOT, Store
-from tfgrpo.store.transfer.pack import Known, PackedVersion, exported, known, missing
+from tfgrpo.store.transfer.pack import KnownDigests, PackedVersion, exported, known, missing
 from tfgrpo.store.transfer.receive import Received, verified
 from tfgrpo.store.transfer.wire import Header, Names, Pack, save
 
@@ -50,7 +50,7 @@ class Bundle:
         """Returns its branches, tags and HEAD."""
         return self.header.names
 
-    def fetch(self, wants: Sequence[bytes], known: Known) -> Iterator[PackedVersion]:
+    def fetch(self, wants: Sequence[bytes], known: KnownDigests) -> Iterator[PackedVersion]:
         """Yields all it holds. Raises TransferError when what it builds on is not `known`."""
         lacking = self._lacking(known)
         if lacking:
@@ -60,33 +60,33 @@ class Bundle:
             )
         return self._pack.versions()
 
-    def verify(self, known: Known) -> Verified:
+    def verify(self, known: KnownDigests) -> Verified:
         """Recomputes every seal and digest. Raises TransferError for the first that is wrong."""
-        seen: set[bytes] = set(self.header.needs) | {ROOT.digest}
+        known_digests: set[bytes] = set(self.header.needs) | {ROOT.digest}
         events = 0
         for version in self._pack.versions():
             verified(version)
-            if not seen.issuperset(version.parents):
+            if not known_digests.issuperset(version.parents):
                 raise TransferError(
                     f"{self.path}: version {version.digest.hex()[:12]} comes before its parents",
                     hint="create the bundle again",
                 )
-            seen.add(version.digest)
+            known_digests.add(version.digest)
             events += len(version.events)
         for name, digest in self.names().at.items():
-            if digest not in seen:
+            if digest not in known_digests:
                 raise TransferError(
                     f"{self.path}: {name} stands at a version that it does not hold",
                     hint="create the bundle again",
                 )
-        held = Received(self._pack.count, events)
-        return Verified(self.header, held, self._lacking(known))
+        contents = Received(self._pack.count, events)
+        return Verified(self.header, contents, self._lacking(known))
 
     def close(self) -> None:
         """Closes the file."""
         self._pack.close()
 
-    def _lacking(self, known: Known) -> tuple[bytes, ...]:
+    def _lacking(self, known: KnownDigests) -> tuple[bytes, ...]:
         needs = self.header.needs
         there = known(needs)
         return tuple(digest for digest in needs if digest not in there)
@@ -124,7 +124,7 @@ def create(
         ) from error
 
 
-def needs_met(store: Store) -> Known:
+def needs_met(store: Store) -> KnownDigests:
     """Returns what tells which versions a store has."""
     return lambda digests: known(store.port, digests)
 
@@ -134,13 +134,13 @@ def _named(store: Store, names: Sequence[str]) -> dict[str, bytes]:
     there |= {TAG + n: v for n, v in store.tags().items()}
     chosen = list(there) if not names else []
     for name in names:
-        found = [prefix + name for prefix in (BRANCH, TAG) if prefix + name in there]
-        if not found:
+        whole_names = [prefix + name for prefix in (BRANCH, TAG) if prefix + name in there]
+        if not whole_names:
             raise UnknownRevision(
                 f"there is no branch or tag {name!r}",
                 hint="list them with `tfgrpo branch` and `tfgrpo tag`",
             )
-        if len(found) > 1:
+        if len(whole_names) > 1:
             raise InvalidName(f"{name} is a branch and a tag", hint="rename one of them")
-        chosen += found
+        chosen += whole_names
     return {name: store.version(there[name]).digest for name in chosen}

@@ -16,9 +16,10 @@ from tfgrpo.store.find import FOLDER, located
 from tfgrpo.store.store import Store
 from tfgrpo.store.transfer import sync
 from tfgrpo.store.transfer.bundle import Bundle
+from tfgrpo.store.transfer.peer import FetchSource, Peer, StorePeer
 from tfgrpo.store.transfer.remotes import SCHEME, Remotes, check_location
 from tfgrpo.store.transfer.ssh import SSH, SshPeer
-from tfgrpo.store.transfer.sync import Peer, Source, StorePeer, Transferred
+from tfgrpo.store.transfer.sync import Transferred
 
 SCP = re.compile(r"([^/:]{2,}|\[[^]/]*\]):(.*)\Z", re.S)
 """host:path, with the colon before any slash; one letter before it is a drive of Windows."""
@@ -43,9 +44,9 @@ def parse(text: str, *, base: Path | None = None) -> Location:
     scheme = SCHEME.match(text)
     if scheme:
         return _address(text, scheme[0])
-    found = SCP.match(text)
-    if found and not Path(text).exists():
-        return _remote(text, found[1].strip("[]"), found[2], None)
+    match = SCP.match(text)
+    if match and not Path(text).exists():
+        return _remote(text, match[1].strip("[]"), match[2], None)
     if not text:
         raise BadLocation("the location is empty", hint="give a path or host:path")
     path = str((base or Path.cwd()).joinpath(Path(text).expanduser()).resolve())
@@ -75,7 +76,7 @@ def _remote(text: str, host: str, path: str, port: int | None) -> Location:
 
 
 @contextmanager
-def source(location: Location, *, author: str, ssh: Sequence[str] = SSH) -> Iterator[Source]:
+def source(location: Location, *, author: str, ssh: Sequence[str] = SSH) -> Iterator[FetchSource]:
     """Opens a store or bundle to fetch from. Raises StoreError or TransferError."""
     if location.host is None and not _is_store(located(Path(location.path))):
         bundle = Bundle(Path(location.path))
@@ -125,7 +126,7 @@ def clone(
     """
     if path.exists():
         raise StoreError(f"there is already a store at {path}", hint="update it with `tfgrpo pull`")
-    made = [folder for folder in path.parents if not folder.exists()]
+    new_folders = [folder for folder in path.parents if not folder.exists()]
     partial = path.with_name(f".{path.name}.clone-{os.getpid()}")
     try:
         with source(location, author=author, ssh=ssh) as there:
@@ -136,7 +137,7 @@ def clone(
         partial.rename(path)
     except BaseException as error:
         _discard(partial)
-        for folder in made:
+        for folder in new_folders:
             if folder.is_dir() and not any(folder.iterdir()):
                 folder.rmdir()
         if isinstance(error, OSError):

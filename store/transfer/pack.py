@@ -21,11 +21,11 @@ from tfgrpo.store.records import Op, Version
 FIRST_CHUNK, LAST_CHUNK = 64, 8192
 FSCK_THERE = "that store is damaged or cannot be trusted: run `tfgrpo fsck` there"
 
-Link: TypeAlias = tuple[bytes, tuple[bytes, ...]]
+AncestryLink: TypeAlias = tuple[bytes, tuple[bytes, ...]]
 """A version's digest, and its parents'."""
-Known: TypeAlias = Callable[[Sequence[bytes]], AbstractSet[bytes]]
+KnownDigests: TypeAlias = Callable[[Sequence[bytes]], AbstractSet[bytes]]
 """Asks a store which of these digests it has; to have a version is to have its whole history."""
-History: TypeAlias = Callable[[Sequence[bytes], int], Sequence[Link]]
+History: TypeAlias = Callable[[Sequence[bytes], int], Sequence[AncestryLink]]
 """Asks a store for the history of these digests, newest first, of at most so many versions."""
 
 
@@ -66,7 +66,7 @@ def known(port: Port, digests: Iterable[bytes]) -> set[bytes]:
     return {digest for digest in digests if find(port, digest) is not None}
 
 
-def history(port: Port, tips: Sequence[bytes], limit: int) -> list[Link]:
+def history(port: Port, tips: Sequence[bytes], limit: int) -> list[AncestryLink]:
     """Returns the history of these digests, newest first, of at most `limit` versions.
 
     Raises TransferError for a digest that is not here.
@@ -79,7 +79,7 @@ def history(port: Port, tips: Sequence[bytes], limit: int) -> list[Link]:
     ]
 
 
-def boundary(wants: Sequence[bytes], history: History, known: Known) -> list[bytes]:
+def boundary(wants: Sequence[bytes], history: History, known: KnownDigests) -> list[bytes]:
     """Returns where a walk from `wants` meets what the other store has: there it may stop.
 
     One side knows the history, the other which part of it it has. They are asked in turns, for

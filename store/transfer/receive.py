@@ -10,22 +10,27 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
-from tfgrpo.store import replay
-from tfgrpo.store.append import Place, add_follows
-from tfgrpo.store.canonical import SALT_BYTES, canonical, is_id, seal, version_digest
+from tfgrpo.store.append import Changes, place
+from tfgrpo.store.canonical import (
+    SALT_BYTES,
+    VersionContent,
+    canonical,
+    is_id,
+    seal,
+    version_digest,
+)
 from tfgrpo.store.errors import InvalidOperation, TransferError
-from tfgrpo.store.port import EVENT_SCHEMA, VERSION_SCHEMA, EventRow, Port, lane_start
+from tfgrpo.store.port import EVENT_SCHEMA, VERSION_SCHEMA, EventRow, Port
 from tfgrpo.store.records import OPS, Json, Version
+from tfgrpo.store.tip_state import TipState, grown, tip_state_at, with_lane
 from tfgrpo.store.transfer.pack import FSCK_THERE, PackedEvent, PackedVersion, find
 
 LANES_HELD = 32
 OPTIONAL = (str, type(None))
 SEALS = (bytes, type(None))
-HOP = 50
-"""What reading another lane costs a replay, in events; as in `Store.commit`."""
 
 
 class Received(NamedTuple):
@@ -33,14 +38,6 @@ class Received(NamedTuple):
 
     versions: int
     events: int
-
-
-class _Tip:
-    """A lane's end while it grows: what is live there, and how much a replay to it reads."""
-
-    def __init__(self, live: dict[str, Place], cost: int) -> None:
-        self.live = live
-        self.cost = cost
 
 
 def receive(port: Port, versions: Iterable[PackedVersion]) -> Received:
@@ -65,7 +62,7 @@ class Receiver:
     def __init__(self, port: Port) -> None:
         self._port = port
         self._versions: dict[bytes, Version] = {}
-        self._tips: OrderedDict[int, _Tip] = OrderedDict()
+        self._states: OrderedDict[int, TipState] = OrderedDict()  # by position
         self._next = port.last_version() + 1
 
     def has(self, digest: bytes) -> bool:
@@ -82,18 +79,17 @@ class Receiver:
             return known
         parents = self._parents(packed)
         meta = verified(packed)
-        first = parents[0]
-        tip, position = self._tip(first.position, growing=bool(packed.events))
-        try:
-            rows, changed = _follow(self._port, position, tip.live, packed.events)
-        except InvalidOperation as error:
-            raise _refused(packed, f"cannot apply: {error}") from error
+        state = self._state(parents[0])
+        if packed.events:
+            state = with_lane(self._port, state)
+            self._states.pop(state.position, None)  # it grows past it
+        rows, changes = self._rows(packed, state)
         version = Version(
             number=self._next,
             digest=packed.digest,
-            parent=first.number,
+            parent=parents[0].number,
             merged=parents[1].number if len(parents) == 2 else None,
-            position=rows[-1].row if rows else position,
+            position=rows[-1].row if rows else state.position,
             events=len(rows),
             author=packed.author,
             time=packed.time,
@@ -106,52 +102,56 @@ class Receiver:
         for row, event in zip(rows, packed.events, strict=True):
             if event.redactions:
                 self._port.append_redactions(row.row, event.redactions)
-        self._grow(tip, version.position, changed, len(rows))
+        self._keep(grown(self._port, state, version, rows, changes))
         return version
+
+    def _rows(self, packed: PackedVersion, state: TipState) -> tuple[list[EventRow], Changes]:
+        operations = ((event.op, event.experience) for event in packed.events)
+        try:
+            placements, changes = place(self._port, state.position, state.live, operations)
+        except InvalidOperation as error:
+            raise _refused(packed, f"cannot apply: {error}") from error
+        rows = [
+            EventRow(
+                row=placement.row,
+                op=event.op,
+                experience=event.experience,
+                text=event.text,
+                reason=event.reason,
+                evidence=event.evidence,
+                replaces=placement.replaces,
+                birth=placement.birth,
+                seal=event.seal,
+                salt=event.salt,
+                schema=event.schema,
+            )
+            for placement, event in zip(placements, packed.events, strict=True)
+        ]
+        return rows, changes
+
+    def _state(self, parent: Version) -> TipState:
+        state = self._states.get(parent.position)
+        if state is None:
+            state = tip_state_at(self._port, parent, None)
+            self._keep(state)
+        return state
+
+    def _keep(self, state: TipState) -> None:
+        self._states[state.position] = state
+        self._states.move_to_end(state.position)
+        if len(self._states) > LANES_HELD:
+            self._states.popitem(last=False)
 
     def _parents(self, packed: PackedVersion) -> list[Version]:
         if not 1 <= len(packed.parents) <= 2:
             raise _refused(packed, f"has {len(packed.parents)} parents")
-        found = []
+        parents = []
         for digest in packed.parents:
             parent = self._find(digest)
             if parent is None:
                 raise _refused(packed, f"builds on {digest.hex()[:12]}, which did not come")
-            found.append(parent)
-        return found
-
-    def _tip(self, position: int, *, growing: bool) -> tuple[_Tip, int]:
-        """Returns the end on which to build, and the position there: of a new lane at a fork."""
-        tip = self._tips.get(position)
-        if tip is None:
-            _, ranges = replay.segments(self._port, position)
-            cost = sum(upto - after for after, upto in ranges) + HOP * (len(ranges) - 1)
-            rows = self._port.events_at(replay.live_rows(self._port, position))
-            live = {e.experience: Place(e.row, e.birth or e.row) for e in rows}
-            tip = self._tips[position] = _Tip(live, cost)
-        if growing and not self._port.lane_tip(position):
-            tip = _Tip(dict(tip.live), tip.cost + HOP)
-            position = lane_start(self._port.open_lane(position))
-        elif growing:
-            del self._tips[position]  # it grows past it
-        return tip, position
-
-    def _grow(
-        self, tip: _Tip, position: int, changed: dict[str, Place | None], events: int
-    ) -> None:
-        for id, place in changed.items():
-            if place is None:
-                tip.live.pop(id, None)
-            else:
-                tip.live[id] = place
-        tip.cost += events
-        if events and tip.cost >= replay.SNAPSHOT_EVERY:
-            self._port.put_snapshot(position, sorted(place.row for place in tip.live.values()))
-            tip.cost = 0
-        self._tips[position] = tip
-        self._tips.move_to_end(position)
-        if len(self._tips) > LANES_HELD:
-            self._tips.popitem(last=False)
+            parents.append(parent)
+        return parents
 
 
 def verified(packed: PackedVersion) -> Json:
@@ -184,7 +184,7 @@ def verified(packed: PackedVersion) -> Json:
 
 def digest_of(packed: PackedVersion) -> bytes:
     """Returns the digest that a version's content has."""
-    return version_digest(
+    content = VersionContent(
         schema=packed.schema,
         parents=packed.parents,
         author=packed.author,
@@ -196,6 +196,7 @@ def digest_of(packed: PackedVersion) -> bytes:
             for e in packed.events
         ),
     )
+    return version_digest(content)
 
 
 def _typed(packed: PackedVersion) -> bool:
@@ -216,16 +217,16 @@ def _typed(packed: PackedVersion) -> bool:
 
 def _problem(event: PackedEvent) -> str | None:
     """Returns what is wrong with an event by itself, if anything is."""
-    said = event.text is not None or event.reason is not None
+    has_content = event.text is not None or event.reason is not None
     if event.op not in OPS or not is_id(event.experience):
         return "is no operation on an experience"
     if event.seal is None:
-        if said or event.salt is not None:
+        if has_content or event.salt is not None:
             return "its text has no seal"
         if event.op in ("ADD", "MODIFY"):
             return "it has no text"
     elif event.salt is None:
-        if said:
+        if has_content:
             return "its text has no salt"
         if not event.redactions:
             return "its text is gone, and no redaction says why"
@@ -244,43 +245,6 @@ def _problem(event: PackedEvent) -> str | None:
     if _json(event.evidence) is None:
         return "its evidence is not the canonical JSON of an object"
     return None
-
-
-def _follow(
-    port: Port, position: int, live: dict[str, Place], events: Sequence[PackedEvent]
-) -> tuple[list[EventRow], dict[str, Place | None]]:
-    """Returns events as rows after `position`, each with the one it follows on; what changes."""
-    changed: dict[str, Place | None] = {}
-    rows: list[EventRow] = []
-    for row, event in enumerate(events, position + 1):
-        id = event.experience
-        if event.op == "ADD":
-            _, replaces, birth = add_follows(port, position, live, changed, id)
-        else:
-            place = changed[id] if id in changed else live.get(id)
-            if place is None:
-                raise InvalidOperation(f"{event.op} of {id}: the library has no such experience")
-            replaces, birth = place
-        rows.append(
-            EventRow(
-                row=row,
-                op=event.op,
-                experience=id,
-                text=event.text,
-                reason=event.reason,
-                evidence=event.evidence,
-                replaces=replaces,
-                birth=birth,
-                seal=event.seal,
-                salt=event.salt,
-                schema=event.schema,
-            )
-        )
-        if event.op == "DELETE":
-            changed[id] = None
-        elif event.op != "KEEP":
-            changed[id] = Place(row, birth or row)
-    return rows, changed
 
 
 def _json(text: str | None) -> Json | None:

@@ -12,8 +12,8 @@ from typing import IO
 from tfgrpo.store.errors import TfgrpoError, TransferError
 from tfgrpo.store.store import Store
 from tfgrpo.store.transfer.pack import exported, history, missing
-from tfgrpo.store.transfer.sync import NameMove, StorePeer
-from tfgrpo.store.transfer.wire import Fields, Header, Pack, complaint, decoded, line, lines
+from tfgrpo.store.transfer.peer import NameMove, StorePeer
+from tfgrpo.store.transfer.wire import Header, Pack, WireFields, complaint, decoded, line, lines
 
 PROTOCOL = 1
 CALLED = "what the other store sent"
@@ -34,37 +34,37 @@ def serve(opened: Callable[[str | None], Store], requests: IO[bytes], replies: I
 def _answer(opened: Callable[[str | None], Store], requests: IO[bytes], replies: IO[bytes]) -> None:
     peer: StorePeer | None = None
     while encoded := requests.readline():
-        asked = Fields(decoded(encoded, CALLED), CALLED)
-        verb = asked.text("ask")
+        request = WireFields(decoded(encoded, CALLED), CALLED)
+        verb = request.text("ask")
         if verb == "hello":
-            if asked.number("protocol") != PROTOCOL:
+            if request.number("protocol") != PROTOCOL:
                 raise TransferError(
-                    f"protocol {asked.number('protocol')} is asked for; this tfgrpo speaks"
+                    f"protocol {request.number('protocol')} is asked for; this tfgrpo speaks"
                     f" {PROTOCOL}",
                     hint="use the same version of tfgrpo on both sides: `pip install -U tfgrpo`",
                 )
-            peer = StorePeer(opened(asked.text_or_none("path")))
+            peer = StorePeer(opened(request.text_or_none("path")))
             head, at = peer.names()
             names = {name: digest.hex() for name, digest in at.items()}
             replies.write(line({"protocol": PROTOCOL, "head": head, "names": names}))
         elif peer is None:
             raise TransferError("the first request is hello", hint="see docs/format.md")
         elif verb == "known":
-            there = peer.known(asked.digests("digests"))
+            there = peer.known(request.digests("digests"))
             replies.write(line({"known": [digest.hex() for digest in there]}))
         elif verb == "history":
-            links = history(peer.store.port, asked.digests("tips"), asked.number("limit"))
-            said = [[digest.hex(), [p.hex() for p in before]] for digest, before in links]
-            replies.write(line({"history": said}))
+            links = history(peer.store.port, request.digests("tips"), request.number("limit"))
+            reply = [[digest.hex(), [p.hex() for p in before]] for digest, before in links]
+            replies.write(line({"history": reply}))
         elif verb == "versions":
-            numbers = missing(peer.store.port, asked.digests("wants"), asked.digests("stops"))
-            header = Header(peer.names(), asked.digests("stops"))
+            numbers = missing(peer.store.port, request.digests("wants"), request.digests("stops"))
+            header = Header(peer.names(), request.digests("stops"))
             replies.writelines(lines(header, exported(peer.store.port, numbers)))
         elif verb == "push":
-            moves = [_move(Fields(move, CALLED)) for move in asked.items("moves")]
+            moves = [_move(WireFields(move, CALLED)) for move in request.items("moves")]
             pack = Pack.from_stream(requests, CALLED)
             try:
-                peer.push(moves, pack.versions(), force=asked.get("force") is True)
+                peer.push(moves, pack.versions(), force=request.get("force") is True)
             finally:
                 pack.close()
             replies.write(line({"done": len(moves)}))
@@ -73,7 +73,7 @@ def _answer(opened: Callable[[str | None], Store], requests: IO[bytes], replies:
         replies.flush()
 
 
-def _move(fields: Fields) -> NameMove:
+def _move(fields: WireFields) -> NameMove:
     return NameMove(
         fields.text("name"), fields.bytes_or_none("before", 32), fields.bytes_or_none("after", 32)
     )

@@ -13,15 +13,15 @@ from contextlib import suppress
 from typing import IO
 
 from tfgrpo.store.errors import TransferError
-from tfgrpo.store.transfer.pack import Known, Link, PackedVersion, boundary
+from tfgrpo.store.transfer.pack import AncestryLink, KnownDigests, PackedVersion, boundary
+from tfgrpo.store.transfer.peer import NameMove
 from tfgrpo.store.transfer.serve import PROTOCOL
-from tfgrpo.store.transfer.sync import NameMove
 from tfgrpo.store.transfer.wire import (
     ERROR,
-    Fields,
     Header,
     Names,
     Pack,
+    WireFields,
     damaged,
     decoded,
     line,
@@ -64,7 +64,7 @@ class SshPeer:
             hello = self._ask({"ask": "hello", "protocol": PROTOCOL, "path": path})
             at = hello.table("names")
             self._names = Names(
-                hello.text_or_none("head"), {name: Fields(at, host).digest(name) for name in at}
+                hello.text_or_none("head"), {name: WireFields(at, host).digest(name) for name in at}
             )
         except BaseException:
             self.close()
@@ -74,7 +74,7 @@ class SshPeer:
         """Returns its branches, tags and HEAD, as they stood when the connection was made."""
         return self._names
 
-    def fetch(self, wants: Sequence[bytes], known: Known) -> Iterator[PackedVersion]:
+    def fetch(self, wants: Sequence[bytes], known: KnownDigests) -> Iterator[PackedVersion]:
         """Returns the history of `wants` as far as `known` has not got it, once all of it has
         arrived whole."""
         stops = boundary(wants, self._history, known)
@@ -93,7 +93,7 @@ class SshPeer:
         self, moves: Sequence[NameMove], versions: Iterable[PackedVersion], *, force: bool
     ) -> None:
         """Records versions and moves names there, all or nothing. Raises PushRefused."""
-        asked = [
+        requested = [
             {
                 "name": move.name,
                 "before": None if move.before is None else move.before.hex(),
@@ -101,7 +101,7 @@ class SshPeer:
             }
             for move in moves
         ]
-        self._send({"ask": "push", "force": force, "moves": asked})
+        self._send({"ask": "push", "force": force, "moves": requested})
         with suppress(BrokenPipeError):  # it has refused already, and its reply says why
             self._requests.writelines(lines(Header(Names(None, {}), ()), versions))
             self._requests.flush()
@@ -115,17 +115,17 @@ class SshPeer:
         self._process.wait()
         self._said.close()
 
-    def _history(self, tips: Sequence[bytes], limit: int) -> list[Link]:
+    def _history(self, tips: Sequence[bytes], limit: int) -> list[AncestryLink]:
         reply = self._ask({"ask": "history", "tips": _hex(tips), "limit": limit})
         links = []
         for item in reply.items("history"):
             if not isinstance(item, list) or len(item) != 2:
                 raise damaged(self._host, "sent a history that is none")
-            link = Fields({"digests": [item[0]], "parents": item[1]}, self._host)
+            link = WireFields({"digests": [item[0]], "parents": item[1]}, self._host)
             links.append((link.digests("digests")[0], link.digests("parents")))
         return links
 
-    def _ask(self, request: dict[str, object]) -> Fields:
+    def _ask(self, request: dict[str, object]) -> WireFields:
         self._send(request)
         return self._reply()
 
@@ -137,14 +137,14 @@ class SshPeer:
             self._reply()
             raise
 
-    def _reply(self) -> Fields:
+    def _reply(self) -> WireFields:
         encoded = self._replies.readline()
         if not encoded:
             self._check()
             raise damaged(self._host, "closed the connection")
         if encoded.startswith(ERROR):
             raise_error(decoded(encoded, self._host))
-        return Fields(decoded(encoded, self._host), self._host)
+        return WireFields(decoded(encoded, self._host), self._host)
 
     def _check(self) -> None:
         """Raises what the connection died of, when it did."""
@@ -155,12 +155,12 @@ class SshPeer:
         if code == 0:
             return
         self._said.seek(0)
-        said = self._said.read(20_000).decode(errors="replace").strip().splitlines()
-        told = printable(said[-1]) if said else f"it ended with code {code}"
+        lines = self._said.read(20_000).decode(errors="replace").strip().splitlines()
+        last_words = printable(lines[-1]) if lines else f"it ended with code {code}"
         hint = "does `ssh " + self._host + "` work?"
         if code == NOT_FOUND:
             hint = "install tfgrpo there, on the PATH of non-interactive shells"
-        raise TransferError(f"{self._host}: {told}", hint=hint)
+        raise TransferError(f"{self._host}: {last_words}", hint=hint)
 
 
 def _read(pack: Pack) -> Iterator[PackedVersion]:

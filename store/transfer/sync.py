@@ -1,10 +1,9 @@
 """Bringing two stores together: fetch, pull, push, clone.
 
-Another store is reached through a `Source` (names, and versions by their digests) or a `Peer`
-(which also takes a push). This module says what has to travel and which names move; it knows
-nothing of paths, processes and files. Each of its functions ends in one transaction, so a
-transfer that fails or is killed leaves the store as it was, and one `undo` takes back all the
-moves of names it made.
+The other store is a `FetchSource` or a `Peer` (`peer.py`). This module says what has to travel
+and which names move; it knows nothing of paths, processes and files. Each of its functions ends
+in one transaction, so a transfer that fails or is killed leaves the store as it was, and one
+`undo` takes back all the moves of names it made.
 
 What travels is what digests cover: versions with their events, the redactions of those events,
 and names. Runs, the journal, rollouts and evaluations are a store's own records and stay.
@@ -13,11 +12,9 @@ and names. Runs, the journal, rollouts and evaluations are a store's own records
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import nullcontext
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, NotRequired, TypedDict, Unpack
 
 from tfgrpo.store import merge as merges
-from tfgrpo.store import protection
 from tfgrpo.store.errors import InvalidName, PushRefused, TransferError, UnknownRevision
 from tfgrpo.store.history import contained
 from tfgrpo.store.merge import MergeConflict, Resolve
@@ -25,7 +22,6 @@ from tfgrpo.store.records import Version
 from tfgrpo.store.revisions import BRANCH, HEAD, REMOTE, TAG, check_name
 from tfgrpo.store.store import DEFAULT_BRANCH, Store
 from tfgrpo.store.transfer.pack import (
-    Known,
     PackedVersion,
     boundary,
     exported,
@@ -34,40 +30,11 @@ from tfgrpo.store.transfer.pack import (
     known,
     missing,
 )
+from tfgrpo.store.transfer.peer import FetchSource, NameMove, Peer, check_forward, parse_name
 from tfgrpo.store.transfer.receive import Received, receive
 from tfgrpo.store.transfer.remotes import tracked
 from tfgrpo.store.transfer.wire import Names
 from tfgrpo.store.undo import CLONE
-
-
-class NameMove(NamedTuple):
-    """Where a name of another store has to stand before a push, and where after. None: nowhere."""
-
-    name: str
-    before: bytes | None
-    after: bytes | None
-
-
-class Source(Protocol):
-    """A store that can be read from here, or a bundle."""
-
-    def names(self) -> Names:
-        """Returns its branches, tags and HEAD."""
-
-    def fetch(self, wants: Sequence[bytes], known: Known) -> Iterator[PackedVersion]:
-        """Yields the history of `wants` as far as `known` has not got it, parents first."""
-
-
-class Peer(Source, Protocol):
-    """A store that can be pushed to from here."""
-
-    def known(self, digests: Sequence[bytes]) -> set[bytes]:
-        """Returns those of these digests that are there."""
-
-    def push(
-        self, moves: Sequence[NameMove], versions: Iterable[PackedVersion], *, force: bool
-    ) -> None:
-        """Records versions and moves names there, all or nothing. Raises PushRefused."""
 
 
 class Moved(NamedTuple):
@@ -95,97 +62,20 @@ class Pulled(NamedTuple):
     after: Version
 
 
-class StorePeer:
-    """A store in a file of this machine, as a peer. Also what `serve` answers from."""
+class PullDetails(TypedDict):
+    """What a pull is told beside the branches.
 
-    def __init__(self, store: Store) -> None:
-        self.store = store
+    `called` is what its operation and message call the other branch, `message` that of a version
+    that merges, `resolve` what decides conflicts.
+    """
 
-    def names(self) -> Names:
-        """Returns its branches, tags and HEAD."""
-        store = self.store
-        with store.port.reading():
-            moves = [*store.port.refs(BRANCH), *store.port.refs(TAG)]
-            at = {m.name: store.version(m.version).digest for m in moves if m.version is not None}
-            return Names(store.head.branch, at)
-
-    def fetch(self, wants: Sequence[bytes], known: Known) -> Iterator[PackedVersion]:
-        """Yields the history of `wants` as far as `known` has not got it, parents first."""
-        port = self.store.port
-        stops = boundary(wants, lambda tips, limit: history(port, tips, limit), known)
-        yield from exported(port, missing(port, wants, stops))
-
-    def known(self, digests: Sequence[bytes]) -> set[bytes]:
-        """Returns those of these digests that are here."""
-        return known(self.store.port, digests)
-
-    def push(
-        self, moves: Sequence[NameMove], versions: Iterable[PackedVersion], *, force: bool
-    ) -> None:
-        """Records versions and moves names here, all or nothing. Raises PushRefused."""
-        action = "push of " + ", ".join(told(move.name)[1] for move in moves)
-        with self.store.operation(action), self.store.forced() if force else nullcontext():
-            receive(self.store.port, versions)
-            admitted = [step for move in moves for step in self._admitted(move, force)]
-            self.store.move_names(admitted, action)
-
-    def _admitted(self, move: NameMove, force: bool) -> list[tuple[str, int | None, str | None]]:
-        """Returns where a name may go, and what goes with it, or raises PushRefused."""
-        kind, name = told(move.name)
-        there = self.store.port.ref(move.name)
-        at = there.version if there else None
-        before = None if at is None else self.store.version(at)
-        if (before.digest if before else None) != move.before:
-            raise PushRefused(
-                f"{kind} {name} has just moved",
-                hint="someone else pushed first: `tfgrpo pull`, then push again",
-            )
-        if protection.is_protected(self.store.port, move.name) and not force:
-            raise PushRefused(
-                f"{kind} {name} is protected there",
-                hint=f"--force moves it anyway; `tfgrpo {kind} --unprotect {name}` there "
-                "removes the protection",
-            )
-        if move.after is None:
-            if self.store.head.branch == name and kind == "branch":
-                raise PushRefused(f"HEAD is on {name} there", hint="delete it there instead")
-            return protection.going(self.store.port, move.name)
-        after = find(self.store.port, move.after)
-        if after is None:
-            raise TransferError(f"the version for {kind} {name} was not sent; nothing was recorded")
-        if before is None:
-            check_name(kind, name)
-        elif not force:
-            allow(self.store, kind, name, before, after)
-        return [(move.name, after.number, None)]
-
-
-def told(name: str) -> tuple[str, str]:
-    """Returns what kind of name it is, and what people call it. Raises TransferError."""
-    for prefix, kind in ((BRANCH, "branch"), (TAG, "tag")):
-        if name.startswith(prefix) and len(name) > len(prefix):
-            return kind, name[len(prefix) :]
-    raise TransferError(
-        f"{name!r} is neither a branch nor a tag", hint="only branches and tags can be transferred"
-    )
-
-
-def allow(store: Store, kind: str, name: str, before: Version, after: Version) -> None:
-    """Raises PushRefused unless a branch moves forward, or a tag stays."""
-    if kind == "tag" and before.number != after.number:
-        raise PushRefused(
-            f"tag {name} is there already, at {before.digest.hex()[:12]}",
-            hint="choose another name, or use --force to move it",
-        )
-    if not contained(store.port, [after.number], {before.number}):
-        raise PushRefused(
-            f"{name} would not move forward: {before.digest.hex()[:12]} is not in its history",
-            hint="`tfgrpo pull` first; use --force to move it anyway",
-        )
+    called: str
+    message: NotRequired[str | None]
+    resolve: NotRequired[Resolve | None]
 
 
 def fetch(
-    store: Store, source: Source, remote: str, *, branches: Collection[str] | None = None
+    store: Store, source: FetchSource, remote: str, *, branches: Collection[str] | None = None
 ) -> Transferred:
     """Brings a remote's branches and tags here, as `<remote>/<branch>` and tags; one operation.
 
@@ -201,14 +91,12 @@ def fetch(
 
 def pull(
     store: Store,
-    source: Source,
+    source: FetchSource,
     remote: str | None,
     branch: str,
     *,
     into: str,
-    called: str,
-    message: str | None = None,
-    resolve: Resolve | None = None,
+    **details: Unpack[PullDetails],
 ) -> Pulled:
     """Fetches one branch and brings it into a branch here, as one operation.
 
@@ -216,6 +104,7 @@ def pull(
     appended. Raises MergeConflict; what was fetched is then kept, and nothing was merged.
     Raises ProtectedName, and then nothing was fetched, when `into` would have to move.
     """
+    called, resolve = details["called"], details.get("resolve")
     names = source.names()
     arriving = _fetched(source, names, store, [branch])
     conflict = None
@@ -225,8 +114,8 @@ def pull(
         theirs = find(store.port, names.at[BRANCH + branch])
         assert theirs is not None, "it has just landed"
         try:
-            said = message or f"merge {called} into {into}"
-            after = merges.merge(store, into, theirs, message=said, resolve=resolve)
+            text = details.get("message") or f"merge {called} into {into}"
+            after = merges.merge(store, into, theirs, message=text, resolve=resolve)
         except MergeConflict as found:
             conflict = found
     if conflict is not None:
@@ -250,31 +139,31 @@ def push(
     elsewhere there, unless `force`; UnknownRevision for a name that is not here.
     """
     there = peer.names()
-    asked: dict[str, Version | None] = {}
+    targets: dict[str, Version | None] = {}
     for name in names:
         if delete:
-            asked[_there(there, name)] = None
+            targets[_there(there, name)] = None
         else:
             whole, here = _here(store, name)
-            asked[whole] = here
+            targets[whole] = here
     moves: list[NameMove] = []
-    for name, version in asked.items():
+    for name, version in targets.items():
         before = there.at.get(name)
         if version is None or before != version.digest:
             if version is not None and before is not None and not force:
                 _check(store, name, before, version)
             moves.append(NameMove(name, before, version.digest if version else None))
-    tags, kept = _tags(store, [v for v in asked.values() if v is not None], there, asked)
+    tags, differing = _tags(store, [v for v in targets.values() if v is not None], there, targets)
     moves += tags
     sent = _Counted(_outgoing(store, peer, [m.after for m in moves if m.after is not None]))
     if moves:
         peer.push(moves, sent, force=force)
     return Transferred(
-        Received(sent.versions, sent.events), _note(store, peer, moves, remote), kept
+        Received(sent.versions, sent.events), _note(store, peer, moves, remote), differing
     )
 
 
-def clone(store: Store, source: Source, remote: str) -> Transferred:
+def clone(store: Store, source: FetchSource, remote: str) -> Transferred:
     """Fills a store that was just made: every branch and tag of `source`, HEAD on its branch."""
     names = source.names()
     arriving = _fetched(source, names, store, None)
@@ -294,7 +183,7 @@ def clone(store: Store, source: Source, remote: str) -> Transferred:
 
 
 def _fetched(
-    source: Source, names: Names, store: Store, branches: Collection[str] | None
+    source: FetchSource, names: Names, store: Store, branches: Collection[str] | None
 ) -> Iterator[PackedVersion]:
     """Asks for what is missing here; what comes back has arrived, or is read as it is recorded."""
     for branch in branches or ():
@@ -303,12 +192,12 @@ def _fetched(
             raise UnknownRevision(
                 f"there is no branch {branch!r} there", hint="there is " + ", ".join(there[:8])
             )
-    wanted = [
+    digests = [
         digest
         for name, digest in names.at.items()
         if branches is None or name.removeprefix(BRANCH) in branches
     ]
-    wants = [digest for digest in dict.fromkeys(wanted) if find(store.port, digest) is None]
+    wants = [digest for digest in dict.fromkeys(digests) if find(store.port, digest) is None]
     return source.fetch(wants, lambda d: known(store.port, d)) if wants else iter(())
 
 
@@ -323,18 +212,18 @@ def _land(
     received = receive(store.port, arriving)
     moves: list[tuple[str, int | None, str | None]] = []
     moved: list[Moved] = []
-    kept = []
+    differing = []
     before = {} if remote is None else tracked(store.port, remote)
     tags = store.tags()
     for name, digest in names.at.items():
-        kind, short = told(name)
+        kind, short = parse_name(name)
         check_name(kind, short)
         version = find(store.port, digest)
         if kind == "tag":
             if version is None or tags.get(short) == version.number:
                 continue
             if short in tags:
-                kept.append(short)
+                differing.append(short)
                 continue
             moves.append((name, version.number, None))
             moved.append(Moved(kind, short, None, version))
@@ -351,7 +240,7 @@ def _land(
             moved.append(_moved(store, f"{remote}/{short}", was, None))
     if moves:
         store.move_names(moves, "fetch")
-    return Transferred(received, tuple(moved), tuple(kept))
+    return Transferred(received, tuple(moved), tuple(differing))
 
 
 def _moved(store: Store, name: str, before: int | None, after: Version | None) -> Moved:
@@ -366,14 +255,14 @@ def _some_branch(names: Names) -> str:
 
 
 def _here(store: Store, name: str) -> tuple[str, Version]:
-    found = [
+    places = [
         (prefix + name, names[name])
         for prefix, names in ((BRANCH, store.branches()), (TAG, store.tags()))
         if name in names
     ]
-    if len(found) == 1:
-        return found[0][0], store.version(found[0][1])
-    if found:
+    if len(places) == 1:
+        return places[0][0], store.version(places[0][1])
+    if places:
         raise InvalidName(f"{name} is a branch and a tag", hint="rename one of them")
     raise UnknownRevision(
         f"there is no branch or tag {name!r} to push",
@@ -382,15 +271,15 @@ def _here(store: Store, name: str) -> tuple[str, Version]:
 
 
 def _there(names: Names, name: str) -> str:
-    found = [prefix + name for prefix in (BRANCH, TAG) if prefix + name in names.at]
-    if len(found) != 1:
+    whole_names = [prefix + name for prefix in (BRANCH, TAG) if prefix + name in names.at]
+    if len(whole_names) != 1:
         raise UnknownRevision(f"there is no branch or tag {name!r} there to delete")
-    return found[0]
+    return whole_names[0]
 
 
 def _check(store: Store, name: str, before: bytes, version: Version) -> None:
     """Refuses here what the other store would refuse, before anything is sent."""
-    kind, short = told(name)
+    kind, short = parse_name(name)
     standing = find(store.port, before)
     if standing is None and kind == "branch":
         raise PushRefused(
@@ -402,17 +291,17 @@ def _check(store: Store, name: str, before: bytes, version: Version) -> None:
             f"tag {short} is there already, at {before.hex()[:12]}",
             hint="choose another name, or use --force to move it",
         )
-    allow(store, kind, short, standing, version)
+    check_forward(store, kind, short, standing, version)
 
 
 def _tags(
-    store: Store, tips: Sequence[Version], there: Names, asked: Collection[str]
+    store: Store, tips: Sequence[Version], there: Names, targets: Collection[str]
 ) -> tuple[list[NameMove], tuple[str, ...]]:
     """Returns the tags that go along with a push, and those that stand elsewhere over there."""
     open_tags: dict[str, Version] = {}
     for tag, number in store.tags().items():
         version = store.version(number)
-        if TAG + tag not in asked and there.at.get(TAG + tag) != version.digest:
+        if TAG + tag not in targets and there.at.get(TAG + tag) != version.digest:
             open_tags[tag] = version
     numbers = {version.number for version in open_tags.values()}
     inside = contained(store.port, [tip.number for tip in tips], numbers)
@@ -436,7 +325,7 @@ def _note(
     moved = []
     rows: list[tuple[str, int | None, str | None]] = []
     for name, before, after in moves:
-        kind, short = told(name)
+        kind, short = parse_name(name)
         was = None if before is None else find(store.port, before)
         now = None if after is None else find(store.port, after)
         moved.append(Moved(kind, short, was, now))

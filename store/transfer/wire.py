@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, NamedTuple, NoReturn
 
+from tfgrpo.store.atomic_write import SHARED, replacing
 from tfgrpo.store.canonical import canonical
 from tfgrpo.store.errors import PushRefused, TfgrpoError, TransferError
 from tfgrpo.store.port import Redaction
@@ -93,7 +93,7 @@ class Pack:
     def header(self) -> Header:
         """Whose names stand where, and what has to be there already."""
         self._file.seek(0)
-        read = Fields(decoded(self._file.readline(), self._called), self._called)
+        read = WireFields(decoded(self._file.readline(), self._called), self._called)
         names = {
             name: self._digest(value) for name, value in read.table("names").items()
         }  # what stands there is checked when it is used
@@ -114,7 +114,7 @@ class Pack:
         first = self._file.readline()
         if first.startswith(ERROR):
             raise_error(decoded(first, self._called))
-        head = Fields(decoded(first, self._called), self._called)
+        head = WireFields(decoded(first, self._called), self._called)
         if head.get("tfgrpo") != "bundle":
             raise TransferError(
                 f"{self._called} is not a bundle", hint="create one with `tfgrpo bundle create`"
@@ -128,7 +128,7 @@ class Pack:
         count = 0
         for encoded in self._file:
             if encoded.startswith(TRAILER):
-                end = Fields(decoded(encoded, self._called), self._called)
+                end = WireFields(decoded(encoded, self._called), self._called)
                 right = (count, hashed.hexdigest()) == (end.get("end"), end.get("sha256"))
                 if right and not self._file.readline():
                     return count
@@ -148,16 +148,11 @@ def save(path: Path, header: Header, versions: Iterable[PackedVersion]) -> int:
 
     Raises OSError when the file cannot be written.
     """
-    temporary = path.with_name(f".{path.name}.part")
     written = 0
-    try:
-        with temporary.open("wb") as file:
-            for encoded in lines(header, versions):
-                file.write(encoded)
-                written += 1
-        shutil.move(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with replacing(path, mode=SHARED) as file:
+        for encoded in lines(header, versions):
+            file.write(encoded)
+            written += 1
     return written - 2  # the header and the trailer
 
 
@@ -187,11 +182,11 @@ def complaint(error: TfgrpoError) -> dict[str, object]:
 
 def raise_error(value: object) -> NoReturn:
     """Raises what another store complained about, as it put it."""
-    said = Fields(value, "the other store")
-    hint = said.get("hint")
-    kind = PushRefused if said.get("kind") == "refused" else TransferError
+    fields = WireFields(value, "the other store")
+    hint = fields.get("hint")
+    kind = PushRefused if fields.get("kind") == "refused" else TransferError
     raise kind(
-        printable(str(said.get("error"))), hint=printable(hint) if isinstance(hint, str) else None
+        printable(str(fields.get("error"))), hint=printable(hint) if isinstance(hint, str) else None
     )
 
 
@@ -200,7 +195,7 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else " " for c in text[:500])
 
 
-class Fields:
+class WireFields:
     """The fields of a JSON object that somebody else wrote. Each is what it should be, or
     TransferError is raised."""
 
@@ -262,7 +257,7 @@ class Fields:
 
 def read_version(value: object, called: str) -> PackedVersion:
     """Returns the version that a line describes. Raises TransferError when it is none."""
-    fields = Fields(value, called)
+    fields = WireFields(value, called)
     return PackedVersion(
         digest=fields.digest("version"),
         parents=fields.digests("parents"),
@@ -271,11 +266,11 @@ def read_version(value: object, called: str) -> PackedVersion:
         time=fields.number("time"),
         message=fields.text("message"),
         meta=fields.text_or_none("meta"),
-        events=tuple(_event(Fields(event, called)) for event in fields.items("events")),
+        events=tuple(_event(WireFields(event, called)) for event in fields.items("events")),
     )
 
 
-def _event(fields: Fields) -> PackedEvent:
+def _event(fields: WireFields) -> PackedEvent:
     redactions = fields.items("redactions") if fields.get("redactions") is not None else []
     return PackedEvent(
         op=fields.text("op"),  # type: ignore[arg-type]  # `receive` knows which there are
@@ -287,8 +282,8 @@ def _event(fields: Fields) -> PackedEvent:
         salt=fields.bytes_or_none("salt", 16),
         schema=fields.number("schema"),
         redactions=tuple(
-            Redaction(said.text("author"), said.number("time"), said.text("reason"))
-            for said in (Fields(redaction, "a redaction") for redaction in redactions)
+            Redaction(r.text("author"), r.number("time"), r.text("reason"))
+            for r in (WireFields(redaction, "a redaction") for redaction in redactions)
         ),
     )
 
@@ -323,9 +318,9 @@ def _written_event(event: PackedEvent) -> dict[str, object]:
 
 def _bytes(value: object, length: int, called: str) -> bytes:
     try:
-        found = bytes.fromhex(value) if isinstance(value, str) else b""
+        decoded_bytes = bytes.fromhex(value) if isinstance(value, str) else b""
     except ValueError:
-        found = b""
-    if len(found) != length:
+        decoded_bytes = b""
+    if len(decoded_bytes) != length:
         raise damaged(called, f"has no {length} bytes in hex where there should be some")
-    return found
+    return decoded_bytes

@@ -19,14 +19,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tfgrpo.interchange.incoming import Imported, Plan, bring_in, plan
+    from tfgrpo.interchange.incoming import Imported, ImportPlan, bring_in, plan
     from tfgrpo.interchange.outgoing import Outgoing, export, save
     from tfgrpo.interchange.records import (
         Batch,
         Document,
         Format,
         Item,
-        Source,
+        SourceFile,
         UnreadableLibrary,
     )
     from tfgrpo.interchange.registry import available, by_file_name, named, read, written
@@ -35,11 +35,11 @@ __all__ = [
     "Batch",
     "Document",
     "Format",
+    "ImportPlan",
     "Imported",
     "Item",
     "Outgoing",
-    "Plan",
-    "Source",
+    "SourceFile",
     "UnreadableLibrary",
     "available",
     "bring_in",
@@ -53,9 +53,9 @@ __all__ = [
 ]
 
 MODULES = {
-    "incoming": ("Imported", "Plan", "bring_in", "plan"),
+    "incoming": ("Imported", "ImportPlan", "bring_in", "plan"),
     "outgoing": ("Outgoing", "export", "save"),
-    "records": ("Batch", "Document", "Format", "Item", "Source", "UnreadableLibrary"),
+    "records": ("Batch", "Document", "Format", "Item", "SourceFile", "UnreadableLibrary"),
     "registry": ("available", "by_file_name", "named", "read", "written"),
 }
 

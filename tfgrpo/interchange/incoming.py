@@ -16,7 +16,7 @@ IMPORT = "import"
 """The key of a version's meta under which it says what it was made from."""
 
 
-class Plan(NamedTuple):
+class ImportPlan(NamedTuple):
     """What reading items would do: the operations, how many texts the library holds already, and
     the ids of those that later versions changed, deleted or redacted, which are left alone."""
 
@@ -26,7 +26,7 @@ class Plan(NamedTuple):
 
 
 class Imported(NamedTuple):
-    """What became of a document: the versions made, and as in `Plan`."""
+    """What became of a document: the versions made, and as in `ImportPlan`."""
 
     versions: tuple[Version, ...]
     known: int
@@ -40,7 +40,7 @@ def plan(
     revision: str | Version = "HEAD",
     *,
     again: bool = False,
-) -> Plan:
+) -> ImportPlan:
     """Returns what makes the library at a revision hold `items` too. A read-only operation.
 
     Texts that differ in white space alone are the same. With `again`, texts that an experience
@@ -49,19 +49,19 @@ def plan(
     library = store.library(revision)
     ranges = row_ranges(store.port, library.version.position)
     texts = {e.id: one_line(e.text) for e in library}
-    there = set(texts.values())
+    present = set(texts.values())
     operations: list[Operation] = []
     left: list[str] = []
-    taken: set[str] = set()
+    handled: set[str] = set()
     known = 0
     for item in items:
-        said = one_line(item.text)
-        carried = item.id is not None and item.id not in taken
-        id = item.id if item.id is not None and carried else derived_id(IMPORT, said)
-        elsewhere = said in there and not (carried and id in texts)
-        if elsewhere or id in taken or texts.get(id) == said:
+        text = one_line(item.text)
+        carried = item.id is not None and item.id not in handled
+        id = item.id if item.id is not None and carried else derived_id(IMPORT, text)
+        elsewhere = text in present and not (carried and id in texts)
+        if elsewhere or id in handled or texts.get(id) == text:
             known += 1
-        elif said == REDACTED or (not again and _had(store, id, said, ranges)):
+        elif text == REDACTED or (not again and _had_text(store, id, text, ranges)):
             left.append(id)
         else:
             operations.append(
@@ -73,17 +73,17 @@ def plan(
                     {**(item.evidence or {}), **provenance},
                 )
             )
-        taken.add(id)
-    return Plan(tuple(operations), known, tuple(left))
+        handled.add(id)
+    return ImportPlan(tuple(operations), known, tuple(left))
 
 
-def _had(store: Store, id: str, said: str, ranges: Sequence[tuple[int, int]]) -> bool:
+def _had_text(store: Store, id: str, text: str, ranges: Sequence[tuple[int, int]]) -> bool:
     """Returns whether an experience had that text before, in the history of these ranges.
 
     What was redacted may have been that text, so it counts.
     """
     return any(
-        event.redacted or (event.text is not None and one_line(event.text) == said)
+        event.redacted or (event.text is not None and one_line(event.text) == text)
         for event in store.history(id)
         if any(after < event.row <= upto for after, upto in ranges)
     )
@@ -106,18 +106,18 @@ def bring_in(
     """
     if document.batches:
         return _history(store, document, branch, author)
-    found = plan(store, document.items, document.provenance, store.tip(branch), again=again)
-    if not found.operations:
-        return Imported((), found.known, found.left)
+    import_plan = plan(store, document.items, document.provenance, store.tip(branch), again=again)
+    if not import_plan.operations:
+        return Imported((), import_plan.known, import_plan.left)
     version = store.commit(
         branch,
-        found.operations,
+        import_plan.operations,
         message=message or f"import {document.name}",
         author=author,
         meta={IMPORT: {**document.meta, **document.provenance}},
         expected=store.tip(branch),
     )
-    return Imported((version,), found.known, found.left)
+    return Imported((version,), import_plan.known, import_plan.left)
 
 
 def _history(store: Store, document: Document, branch: str, author: str | None) -> Imported:
@@ -130,9 +130,9 @@ def _history(store: Store, document: Document, branch: str, author: str | None) 
     versions = []
     with store.operation(f"import {document.name}"):
         for batch in new:
-            said = {**document.provenance, "version": batch.digest}
+            origin = {**document.provenance, "version": batch.digest}
             operations = [
-                operation._replace(evidence={**(operation.evidence or {}), IMPORT: said})
+                operation._replace(evidence={**(operation.evidence or {}), IMPORT: origin})
                 for operation in batch.operations
             ]
             versions.append(
@@ -141,15 +141,15 @@ def _history(store: Store, document: Document, branch: str, author: str | None) 
                     operations,
                     message=batch.message,
                     author=author,
-                    meta={IMPORT: {**batch.origin, **said}},
+                    meta={IMPORT: {**batch.origin, **origin}},
                 )
             )
     return Imported(tuple(versions), len(document.batches) - len(new), ())
 
 
 def _origin(version: Version) -> object:
-    said = version.meta.get(IMPORT)
-    return said.get("version") if isinstance(said, Mapping) else None
+    origin = version.meta.get(IMPORT)
+    return origin.get("version") if isinstance(origin, Mapping) else None
 
 
 def _check(document: Document, batches: Sequence[Batch], live: set[str]) -> None:

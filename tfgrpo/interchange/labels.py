@@ -12,15 +12,15 @@ LABELLED = re.compile(r"^\s*\[?(G\d+)\]?[.:)]*\s+(.*\S)\s*$")
 
 def items(lines: Iterable[str], start: int = 1) -> Iterator[Item]:
     """Yields an item for each labelled line and the lines right below it, up to a blank one."""
-    label, said, at = "", "", 0
+    label, text, at = "", "", 0
     for number, line in enumerate(lines, start):
         match = LABELLED.match(line)
-        if said and (match or not line.strip()):
-            yield Item(said, evidence={"label": label}, line=at)
-            said = ""
+        if text and (match or not line.strip()):
+            yield Item(text, evidence={"label": label}, line=at)
+            text = ""
         if match:
-            label, said, at = match[1], match[2], number
-        elif said:
-            said += " " + line.strip()
-    if said:
-        yield Item(said, evidence={"label": label}, line=at)
+            label, text, at = match[1], match[2], number
+        elif text:
+            text += " " + line.strip()
+    if text:
+        yield Item(text, evidence={"label": label}, line=at)

@@ -97,10 +97,10 @@ def _block(block: list[str], first: int) -> Iterator[Item]:
         if match := (BULLET.match(line) or INNER.match(line)):
             points.append((number, match[1]))
         elif line.strip():
-            at, said = points[-1]
-            points[-1] = (at, f"{said} {line.strip()}")
-    for number, said in points:
-        closed = CLOSED.match(said)
-        text = closed[1] if closed else re.sub(r"\s*<!--\s*\w+\s*-->\s*$", "", said)
+            at, words = points[-1]
+            points[-1] = (at, f"{words} {line.strip()}")
+    for number, words in points:
+        closed = CLOSED.match(words)
+        text = closed[1] if closed else re.sub(r"\s*<!--\s*\w+\s*-->\s*$", "", words)
         if text.strip():
             yield Item(unescaped(text.strip()), closed[2] if closed else None, line=number)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import errno
-import os
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfgrpo.interchange.records import UnreadableLibrary
 from tfgrpo.interchange.registry import named, written
+from tfgrpo.store.atomic_write import SHARED, replacing
 from tfgrpo.store.records import Library, Version
 from tfgrpo.store.store import Store
 
@@ -72,14 +70,5 @@ def save(
 ) -> None:
     """Writes the library at a revision to a file, whole or not at all."""
     pieces = export(store, revision, format, name=name, description=description)
-    if os.path.isdir(path):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    folder, file_name = os.path.split(path)
-    temporary = os.path.join(folder, f".{file_name}.{os.getpid()}")
-    try:
-        with open(temporary, "w", encoding="utf-8", newline="\n") as file:
-            file.writelines(pieces)
-        os.replace(temporary, path)
-    finally:
-        with suppress(FileNotFoundError):
-            os.unlink(temporary)
+    with replacing(path, mode=SHARED) as file:
+        file.writelines(piece.encode() for piece in pieces)

@@ -80,7 +80,7 @@ class Content(NamedTuple):
     meta: Json = NOTHING
 
 
-class Source:
+class SourceFile:
     """A file's text while formats look at it."""
 
     def __init__(self, path: Path, data: bytes) -> None:
@@ -156,12 +156,12 @@ class Pairs(dict[str, object]):
 
     def __init__(self, pairs: Sequence[tuple[str, object]]) -> None:
         super().__init__(pairs)
-        seen: set[str] = set()
+        keys: set[str] = set()
         self.twice: str | None = None
         for key, _ in pairs:
-            if key in seen:
+            if key in keys:
                 self.twice = key
-            seen.add(key)
+            keys.add(key)
 
 
 class Format(NamedTuple):
@@ -177,6 +177,6 @@ class Format(NamedTuple):
     about: str
     ending: str
     keeps: Literal["history", "ids", "texts", "words"]
-    detect: Callable[[Source], int]
-    read: Callable[[Source], Content]
+    detect: Callable[[SourceFile], int]
+    read: Callable[[SourceFile], Content]
     write: Callable[[Outgoing], Iterator[str]] | None

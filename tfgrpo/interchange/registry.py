@@ -7,7 +7,7 @@ import os
 from functools import cache
 from typing import TYPE_CHECKING
 
-from tfgrpo.interchange.records import Document, Format, Source, UnreadableLibrary
+from tfgrpo.interchange.records import Document, Format, SourceFile, UnreadableLibrary
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,15 +24,15 @@ def available() -> dict[str, Format]:
     import pkgutil
 
     package = importlib.import_module("tfgrpo.interchange.formats")
-    found: list[Format] = [
+    formats: list[Format] = [
         _format(module.name) for module in pkgutil.iter_modules(package.__path__)
     ]
-    return {format.name: format for format in sorted(found, key=lambda f: f.name)}
+    return {format.name: format for format in sorted(formats, key=lambda f: f.name)}
 
 
 def _format(module: str) -> Format:
-    found: Format = importlib.import_module(f"tfgrpo.interchange.formats.{module}").FORMAT
-    return found
+    format: Format = importlib.import_module(f"tfgrpo.interchange.formats.{module}").FORMAT
+    return format
 
 
 def written() -> tuple[str, ...]:
@@ -80,7 +80,7 @@ def read(path: Path, format: str | None = None) -> Document:
         raise UnreadableLibrary(
             f"cannot read {path}: {error.strerror}", hint="give a readable file"
         ) from None
-    source = Source(path, data)
+    source = SourceFile(path, data)
     if chosen is None:
         sure = {f: f.detect(source) for f in available().values()}
         chosen = max(sure, key=lambda f: sure[f])

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tfgrpo.interchange.records import Source
+from tfgrpo.interchange.records import SourceFile
 
 
-def loaded(source: Source, text: str, first: int = 1) -> dict[object, object]:
+def loaded(source: SourceFile, text: str, first: int = 1) -> dict[object, object]:
     """Returns the mapping that a YAML text is; `first` is the line where it starts.
 
     Raises UnreadableLibrary with the line.
@@ -13,15 +13,15 @@ def loaded(source: Source, text: str, first: int = 1) -> dict[object, object]:
     import yaml
 
     try:
-        found = yaml.safe_load(text)
+        value = yaml.safe_load(text)
     except yaml.MarkedYAMLError as error:
         at = first + (error.problem_mark.line if error.problem_mark else 0)
         raise source.wrong(f"not YAML: {error.problem}", at, hint="is the file complete?") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise source.wrong(f"not YAML: {error}", first, hint="is the file complete?") from None
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         raise source.wrong("not a mapping", first, hint="`key: value` lines are expected")
-    return found
+    return value
 
 
 def dumped(values: dict[str, object]) -> str:

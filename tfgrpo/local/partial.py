@@ -21,8 +21,10 @@ from typing import Protocol
 
 from tfgrpo.local.errors import LocalModelError, disk_full
 from tfgrpo.local.registry import LocalModel
+from tfgrpo.store import atomic_write
 
 CHUNK = 1 << 20
+_FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0)
 _FULL = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}
 
 
@@ -67,7 +69,7 @@ class Partial:
         if offset == 0 or not self.sidecar.exists():
             self._record()
         try:
-            file = os.open(self.path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o644)
+            file = os.open(self.path, _FLAGS, 0o644)
         except OSError as error:
             raise self._failed(error) from error
         try:
@@ -151,10 +153,7 @@ class Partial:
 
     def _record(self) -> None:
         content = json.dumps({"sha256": self.model.sha256, "ends": self.ends})
-        fresh = self.sidecar.with_name(self.sidecar.name + ".new")
         try:
-            fresh.write_text(content, encoding="utf-8")
-            os.replace(fresh, self.sidecar)
+            atomic_write.write(self.sidecar, content, mode=atomic_write.SHARED)
         except OSError as error:
-            fresh.unlink(missing_ok=True)
             raise self._failed(error) from error

@@ -73,15 +73,15 @@ class Git:
     def refs(self) -> dict[str, str]:
         """Returns name → commit of branches and tags; a tag object's commit is its target's."""
         form = "%(refname) %(objecttype) %(objectname) %(*objecttype) %(*objectname)"
-        found = {}
+        refs = {}
         lines = self("for-each-ref", f"--format={form}", "refs/heads", "refs/tags")
         for line in lines.splitlines():
             name, kind, id, *target = line.split(" ")
             if kind == "commit":
-                found[name] = id
+                refs[name] = id
             elif target[:1] == ["commit"]:
-                found[name] = target[1]
-        return found
+                refs[name] = target[1]
+        return refs
 
     def refuse_shallow(self) -> None:
         """Raises MirrorError for a clone that was cut short: its history has no beginning."""
@@ -93,8 +93,8 @@ class Git:
 
     def exists(self, commit: str) -> bool:
         """Returns whether a commit of that full id is there."""
-        found = self("cat-file", "--batch-check", data=f"{commit}\n".encode())
-        return found.split()[1:2] == ["commit"]
+        answer = self("cat-file", "--batch-check", data=f"{commit}\n".encode())
+        return answer.split()[1:2] == ["commit"]
 
     def is_ancestor(self, commit: str, of: str) -> bool:
         """Returns whether a commit is in another's history."""
@@ -129,11 +129,11 @@ class Git:
 
     def objects(self, names: Sequence[str]) -> Iterator[tuple[str, bytes] | None]:
         """Yields the id and content of each named object, from one process; None for none."""
-        with tempfile.TemporaryFile() as asked, tempfile.TemporaryFile() as err:
-            asked.write("".join(f"{name}\n" for name in names).encode())
-            asked.seek(0)
+        with tempfile.TemporaryFile() as requests, tempfile.TemporaryFile() as err:
+            requests.write("".join(f"{name}\n" for name in names).encode())
+            requests.seek(0)
             command = [*self._where, "cat-file", "--batch", "--buffer"]
-            process = _start(command, asked, subprocess.PIPE, err)
+            process = _start(command, requests, subprocess.PIPE, err)
             assert process.stdout is not None
             try:
                 for _ in names:
@@ -166,8 +166,8 @@ def update_refs(git: Git, moves: Iterable[tuple[str, str, str]]) -> None:
 
 def environment() -> dict[str, str]:
     """Returns this process's environment without what would make git look elsewhere or ask."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
-    return kept | {"GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"}
+    variables = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
+    return variables | {"GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"}
 
 
 def _run(arguments: Sequence[str], data: bytes | None) -> bytes:
@@ -197,8 +197,8 @@ def _start(
         raise MirrorError("git is not installed", hint="install git, 2.28 or newer") from None
 
 
-def _failed(words: Sequence[str], said: bytes) -> MirrorError:
-    lines = said.decode("utf-8", "replace").strip().splitlines()
+def _failed(words: Sequence[str], stderr: bytes) -> MirrorError:
+    lines = stderr.decode("utf-8", "replace").strip().splitlines()
     why = next((line for line in lines if line.startswith(("fatal:", "error:"))), "")
     return MirrorError(
         f"git {words[0]}: {(why or ' '.join(lines[:1]) or 'failed')[:200]}",

@@ -96,7 +96,11 @@ def record(
             "seal": row.seal.hex() if row.seal else None,
             "salt": row.salt.hex() if row.salt else None,
         }
-        | ({"redactions": [r._asdict() for r in gone]} if (gone := redactions.get(row.row)) else {})
+        | (
+            {"redactions": [r._asdict() for r in redacted]}
+            if (redacted := redactions.get(row.row))
+            else {}
+        )
         for row in rows
     ]
     return b"".join(canonical(line) + b"\n" for line in lines)
@@ -121,7 +125,7 @@ def recorded(content: bytes) -> PackedVersion | None:
                 seal=bytes.fromhex(line["seal"]) if line["seal"] else None,
                 salt=bytes.fromhex(line["salt"]) if line["salt"] else None,
                 schema=EVENT_SCHEMA,
-                redactions=tuple(_redaction(told) for told in line.get("redactions", ())),
+                redactions=tuple(_redaction(redaction) for redaction in line.get("redactions", ())),
             )
             for line in lines
         ]
@@ -139,11 +143,11 @@ def recorded(content: bytes) -> PackedVersion | None:
         return None
 
 
-def _redaction(told: Mapping[str, object]) -> Redaction:
-    time = told["time"]
+def _redaction(fields: Mapping[str, object]) -> Redaction:
+    time = fields["time"]
     if not isinstance(time, int):
         raise TypeError
-    return Redaction(str(told["author"]), time, str(told["reason"]))
+    return Redaction(str(fields["author"]), time, str(fields["reason"]))
 
 
 def _text(value: object) -> str | None:
@@ -152,8 +156,8 @@ def _text(value: object) -> str | None:
 
 def message(version: Version) -> bytes:
     """Returns a commit's message: the version's, and the trailer that names it."""
-    said = version.message.replace("\0", "").strip() or "(no message)"
-    return f"{said}\n\n{TRAILER}: {version.digest.hex()}\n".encode()
+    text = version.message.replace("\0", "").strip() or "(no message)"
+    return f"{text}\n\n{TRAILER}: {version.digest.hex()}\n".encode()
 
 
 def ident(author: str, time: int) -> bytes:
@@ -175,8 +179,8 @@ def author_of(line: str) -> tuple[str, int]:
 
 def made_of(meta: object) -> str | None:
     """Returns the commit by hand that a version with this meta was made of."""
-    said = meta.get("import") if isinstance(meta, Mapping) else None
-    commit = said.get("commit") if isinstance(said, Mapping) else None
+    origin = meta.get("import") if isinstance(meta, Mapping) else None
+    commit = origin.get("commit") if isinstance(origin, Mapping) else None
     return commit if isinstance(commit, str) and COMMIT.match(commit) else None
 
 

@@ -59,13 +59,13 @@ def bring_back(store: Store, folder: Path) -> Returned:
     git = Git(folder)
     git.refuse_shallow()
     with store.operation(f"import git {folder.name}"):
-        reader = _Reader(store, git)
+        reader = _GitReader(store, git)
         reader.read()
         moved, apart, unnamed = _names(store, git.refs(), reader.versions)
     return Returned(tuple(reader.adopted), tuple(reader.made), moved, apart, unnamed)
 
 
-class _Reader:
+class _GitReader:
     def __init__(self, store: Store, git: Git) -> None:
         self.versions: dict[str, Version] = {}  # by commit
         self.adopted: list[Version] = []
@@ -87,12 +87,14 @@ class _Reader:
                 hint="create a mirror with `tfgrpo mirror git DIR`",
             )
         for foreign in self._records.values():
-            made = layout.made_of(json.loads(foreign.meta)) if foreign and foreign.meta else None
-            if foreign and made:
-                self._of_hand[made] = foreign
+            commit_id = (
+                layout.made_of(json.loads(foreign.meta)) if foreign and foreign.meta else None
+            )
+            if foreign and commit_id:
+                self._of_hand[commit_id] = foreign
         libraries = self._git.objects([f"{id}:{layout.LIBRARY}" for id in commits])
-        for commit, found in zip(commits.values(), libraries, strict=True):
-            text = None if found is None else found[1].decode("utf-8", "replace")
+        for commit, library in zip(commits.values(), libraries, strict=True):
+            text = None if library is None else library[1].decode("utf-8", "replace")
             self.versions[commit.id] = self._version(commit, commits, text)
 
     def _commits(self) -> dict[str, _Commit]:
@@ -101,11 +103,11 @@ class _Reader:
         order = git("rev-list", "--topo-order", "--reverse", "--parents", "--branches", "--tags")
         lines = [line.split(" ") for line in order.splitlines()]
         names = [name for id, *_ in lines for name in (id, f"{id}:{layout.EVENTS}")]
-        told = git.objects(names)
+        objects = git.objects(names)
         commits = {}
-        for (id, *parents), found, events in zip(lines, told, told, strict=False):
-            assert found is not None, "rev-list has just named it"
-            head, _, message = found[1].decode("utf-8", "replace").partition("\n\n")
+        for (id, *parents), commit_object, events in zip(lines, objects, objects, strict=False):
+            assert commit_object is not None, "rev-list has just named it"
+            head, _, message = commit_object[1].decode("utf-8", "replace").partition("\n\n")
             author = next((line for line in head.split("\n") if line.startswith("author ")), "")
             who, time = layout.author_of(author.removeprefix("author "))
             if events and events[0] not in self._records:
@@ -187,14 +189,14 @@ class _Reader:
         subject = commit.message.partition("\n")[0] or "(no message)"
         evidence = canonical({"source": layout.LIBRARY, "format": "git", "commit": commit.id})
         events = []
-        for op, id, said in _changes(commit, text, self._store.library(base)):
+        for op, id, text_after in _changes(commit, text, self._store.library(base)):
             salt = os.urandom(SALT_BYTES)
-            sealed = seal(salt, said, subject)
+            sealed = seal(salt, text_after, subject)
             events.append(
                 PackedEvent(
                     op=op,
                     experience=id,
-                    text=said,
+                    text=text_after,
                     reason=subject,
                     evidence=evidence.decode(),
                     seal=sealed,
@@ -248,17 +250,17 @@ def _changes(commit: _Commit, text: str, library: Library) -> list[tuple[Op, str
             )
     before = {e.id: e.text for e in library}
     changes: list[tuple[Op, str, str | None]] = []
-    seen: set[str] = set()
+    ids: set[str] = set()
     for item in lists.items(lines):
         id = item.id
-        if id is None or id in seen:
+        if id is None or id in ids:
             id = derived_id("git", commit.id, item.line)
-        seen.add(id)
+        ids.add(id)
         if id not in before:
             changes.append(("ADD", id, item.text))
         elif item.text not in (before[id], REDACTED):
             changes.append(("MODIFY", id, item.text))
-    return changes + [("DELETE", id, None) for id in before if id not in seen]
+    return changes + [("DELETE", id, None) for id in before if id not in ids]
 
 
 def _names(

@@ -40,7 +40,7 @@ def mirror(store: Store, folder: Path, revision: str | None = None) -> Mirrored:
     that the store has not read yet.
     """
     with store.port.reading():
-        numbers, names = _wanted(store, revision)
+        numbers, names = _selected(store, revision)
     git = _open(store, folder, names)
     git.refuse_shallow()
     refs = git.refs()
@@ -51,12 +51,12 @@ def mirror(store: Store, folder: Path, revision: str | None = None) -> Mirrored:
             hint="choose an empty or new folder",
         )
     head = _head(git)
-    wanted = _ref_names(names)
-    writer = _Writer(store, git, known)
+    ref_names = _ref_names(names)
+    writer = _GitWriter(store, git, known)
     new = [n for n in numbers if store.version(n).digest.hex() not in known]
     if new:
         writer.write(new)
-    targets = {ref: writer.commits[store.version(n).digest.hex()] for ref, n in wanted.items()}
+    targets = {ref: writer.commits[store.version(n).digest.hex()] for ref, n in ref_names.items()}
     moves = [(ref, new_, refs.get(ref, "")) for ref, new_ in targets.items()]
     moves = [move for move in moves if move[1] != move[2]]
     _refuse_unread(store, git, moves, writer.commits)
@@ -66,8 +66,10 @@ def mirror(store: Store, folder: Path, revision: str | None = None) -> Mirrored:
             f"{folder} has uncommitted changes",
             hint="commit them there, or `git stash` them, and run this again",
         )
-    gone = [] if revision else _gone(store, refs, wanted, head, set(writer.commits.values()))
-    update_refs(git, [(ref, "", refs[ref]) for ref in gone])
+    stale = (
+        [] if revision else _stale_refs(store, refs, ref_names, head, set(writer.commits.values()))
+    )
+    update_refs(git, [(ref, "", refs[ref]) for ref in stale])
     update_refs(git, moves)
     if brought:
         old = refs.get(head)
@@ -77,7 +79,7 @@ def mirror(store: Store, folder: Path, revision: str | None = None) -> Mirrored:
         len(new),
         len(numbers) - len(new),
         tuple(_short(ref) for ref, _, _ in moves),
-        tuple(map(_short, gone)),
+        tuple(map(_short, stale)),
         brought,
         writer.redacted,
     )
@@ -87,13 +89,13 @@ def _short(ref: str) -> str:
     return layout.our_name(ref.split("/", 2)[2])
 
 
-def _wanted(store: Store, revision: str | None) -> tuple[list[int], dict[str, int]]:
+def _selected(store: Store, revision: str | None) -> tuple[list[int], dict[str, int]]:
     """Returns the versions to mirror, ascending, and whole name → version."""
     names = {BRANCH + name: n for name, n in store.branches().items()}
     names |= {TAG + name: n for name, n in store.tags().items()}
     tips = set(names.values()) if revision is None else {store.resolve(revision).number}
-    wanted = [version.number for version in ancestors(store, tips)][::-1]
-    inside = set(wanted)
+    numbers = [version.number for version in ancestors(store, tips)][::-1]
+    inside = set(numbers)
     names = {name: n for name, n in names.items() if n in inside}
     if not tips <= set(names.values()):
         version = store.resolve(revision or "HEAD")
@@ -101,15 +103,15 @@ def _wanted(store: Store, revision: str | None) -> tuple[list[int], dict[str, in
             f"{version.name} has no branch or tag, so git has no name for it",
             hint=f"`tfgrpo tag NAME {version.name}` creates one",
         )
-    return wanted, names
+    return numbers, names
 
 
 def _ref_names(names: Mapping[str, int]) -> dict[str, int]:
-    found: dict[str, int] = {}
+    refs: dict[str, int] = {}
     for kind, prefix in KINDS.items():
         own = {name[len(kind) :]: n for name, n in names.items() if name.startswith(kind)}
-        found |= {prefix + layout.ref_name(name, own): n for name, n in own.items()}
-    return found
+        refs |= {prefix + layout.ref_name(name, own): n for name, n in own.items()}
+    return refs
 
 
 def _open(store: Store, folder: Path, names: Mapping[str, int]) -> Git:
@@ -168,10 +170,10 @@ def _refuse_unread(
             )
 
 
-def _gone(
+def _stale_refs(
     store: Store,
     refs: Mapping[str, str],
-    wanted: Mapping[str, int],
+    ref_names: Mapping[str, int],
     head: str,
     ours: set[str],
 ) -> list[str]:
@@ -179,16 +181,16 @@ def _gone(
 
     A ref that the store never knew, or that holds commits of others, is somebody else's.
     """
-    found = []
+    stale = []
     for ref, commit in refs.items():
         kind = BRANCH if ref.startswith(KINDS[BRANCH]) else TAG
         move = store.port.ref(kind + _short(ref))
-        if ref not in wanted and move is not None and commit in ours and ref != head:
-            found.append(ref)
-    return found
+        if ref not in ref_names and move is not None and commit in ours and ref != head:
+            stale.append(ref)
+    return stale
 
 
-class _Writer:
+class _GitWriter:
     """Writes commits; `commits` has digest → commit, of those there before as well."""
 
     def __init__(self, store: Store, git: Git, known: Mapping[str, str]) -> None:
@@ -223,8 +225,8 @@ class _Writer:
 
     def _by_hand(self, numbers: list[int]) -> dict[int, str]:
         """Returns version → the commit by hand that it was made of, where that commit is here."""
-        made = {n: layout.made_of(self._store.version(n).meta) for n in numbers}
-        return {n: commit for n, commit in made.items() if commit and self._git.exists(commit)}
+        commits = {n: layout.made_of(self._store.version(n).meta) for n in numbers}
+        return {n: commit for n, commit in commits.items() if commit and self._git.exists(commit)}
 
     def _parents(self, version: Version, by_hand: str | None) -> list[str]:
         """Returns the commits that a version's commit stands on.
@@ -235,8 +237,8 @@ class _Writer:
         names = [self._name(self._store.version(n)) for n in version.parents]
         if by_hand is None:
             return names
-        kept = [n for n in names if n[0] == ":" or not self._git.is_ancestor(n, by_hand)]
-        return [by_hand, *kept]
+        others = [n for n in names if n[0] == ":" or not self._git.is_ancestor(n, by_hand)]
+        return [by_hand, *others]
 
     def _commit(
         self, version: Version, mark: int, library: int, by_hand: Mapping[int, str]
@@ -257,8 +259,8 @@ class _Writer:
         yield b"M 100644 :%d %s\n" % (library, layout.LIBRARY.encode())
         meta = port.version_meta(version.number)
         yield b"M 100644 inline %s\n" % layout.EVENTS.encode()
-        gone = [row.row for row in rows if row.seal is not None and row.salt is None]
-        redactions = {row: port.redactions(row) for row in gone}
+        redacted_rows = [row.row for row in rows if row.seal is not None and row.salt is None]
+        redactions = {row: port.redactions(row) for row in redacted_rows}
         yield from _data(layout.record(version, digests, meta, rows, redactions))
 
     def _name(self, version: Version) -> str:

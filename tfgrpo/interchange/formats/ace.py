@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 
 from tfgrpo.interchange.outgoing import Outgoing
-from tfgrpo.interchange.records import Content, Format, Item, Source
+from tfgrpo.interchange.records import Content, Format, Item, SourceFile
 from tfgrpo.rendering.render import one_line
 from tfgrpo.store.blame import blame
 
@@ -21,26 +21,26 @@ COUNTS = re.compile(r"^((?:[a-z_]+=\S+\s*)+)::\s*(.*)$")
 OURS = "STRATEGIES & INSIGHTS"
 
 
-def detect(source: Source) -> int:
+def detect(source: SourceFile) -> int:
     return 2 * any(BULLET.match(line) for line in source.lines)
 
 
-def read(source: Source) -> Content:
+def read(source: SourceFile) -> Content:
     items: list[Item] = []
     section = ""
     for number, line in enumerate(source.lines, 1):
         if match := BULLET.match(line):
-            said = {"bullet": match[1], **({"section": section} if section else {})}
+            evidence = {"bullet": match[1], **({"section": section} if section else {})}
             text = match[2]
             if counts := COUNTS.match(text):
                 pairs = (pair.split("=", 1) for pair in counts[1].split())
-                said |= {key: int(n) if n.isdigit() else n for key, n in pairs}
+                evidence |= {key: int(n) if n.isdigit() else n for key, n in pairs}
                 text = counts[2]
             if not text:
                 raise source.wrong(
                     f"{match[1]} has no text", number, hint="`[id] text` is expected"
                 )
-            items.append(Item(text, evidence=said, line=number))
+            items.append(Item(text, evidence=evidence, line=number))
         elif heading := SECTION.match(line):
             section = heading[1]
         elif line.strip() and items and not line.startswith("#"):

@@ -11,27 +11,27 @@ from collections.abc import Iterator
 
 from tfgrpo.interchange import labels, yaml_text
 from tfgrpo.interchange.outgoing import Outgoing
-from tfgrpo.interchange.records import Content, Format, Item, Source
+from tfgrpo.interchange.records import Content, Format, Item, SourceFile
 from tfgrpo.rendering.render import one_line
 
 INTRODUCTION = "Before you solve a problem, read what earlier ones taught and use what applies:"
 
 
-def detect(source: Source) -> int:
+def detect(source: SourceFile) -> int:
     if source.text.lstrip()[:1] in ("{", "["):
         return 0
     agent = re.search(r"^agent:", source.text, re.MULTILINE)
     return 4 * bool(agent and re.search(r"^\s+instructions:", source.text, re.MULTILINE))
 
 
-def read(source: Source) -> Content:
+def read(source: SourceFile) -> Content:
     agent = yaml_text.loaded(source, source.text).get("agent")
-    said = agent.get("instructions") if isinstance(agent, dict) else None
+    instructions = agent.get("instructions") if isinstance(agent, dict) else None
     at = source.line_of("instructions:") or source.line_of("agent:")
-    if not isinstance(agent, dict) or not isinstance(said, str):
+    if not isinstance(agent, dict) or not isinstance(instructions, str):
         raise source.wrong("has no agent.instructions", at, hint="is it an agent configuration?")
     items: list[Item] = [
-        item._replace(line=at) for item in labels.items(said.replace("\r", "").split("\n"))
+        item._replace(line=at) for item in labels.items(instructions.replace("\r", "").split("\n"))
     ]
     if not items:
         raise source.wrong(

@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterator
 
 from tfgrpo.interchange.outgoing import Outgoing
-from tfgrpo.interchange.records import Batch, Content, Format, Source
+from tfgrpo.interchange.records import Batch, Content, Format, SourceFile
 from tfgrpo.store.canonical import is_id
 from tfgrpo.store.history import first_parents
 from tfgrpo.store.records import OPS, Op, Operation
@@ -20,34 +20,34 @@ from tfgrpo.store.records import OPS, Op, Operation
 HINT = "an object with version, op, experience, text, reason and evidence is expected"
 
 
-def detect(source: Source) -> int:
+def detect(source: SourceFile) -> int:
     row = source.first_row
     return 3 * (isinstance(row, dict) and "op" in row and "version" in row)
 
 
-def read(source: Source) -> Content:
+def read(source: SourceFile) -> Content:
     batches: list[Batch] = []
     operations: list[Operation] = []
     lines: list[int] = []
-    seen: set[str] = set()
+    digests: set[str] = set()
     for number, row in source.rows():
         version, message = row.get("version"), row.get("message")
         if not isinstance(version, str):
             raise source.wrong("names no version", number, hint=HINT)
         if not batches or batches[-1].digest != version:
-            if version in seen:
+            if version in digests:
                 raise source.wrong(f"{version[:12]} comes twice", number, hint=HINT)
-            seen.add(version)
+            digests.add(version)
             origin = {k: row[k] for k in ("author", "time") if isinstance(row.get(k), str)}
-            said = message if isinstance(message, str) else f"import {source.path.name}"
+            message_text = message if isinstance(message, str) else f"import {source.path.name}"
             operations, lines = [], []
-            batches.append(Batch(version, said, origin, operations, lines))
+            batches.append(Batch(version, message_text, origin, operations, lines))
         operations.append(_operation(source, number, row))
         lines.append(number)
     return Content(batches=batches)
 
 
-def _operation(source: Source, number: int, row: dict[str, object]) -> Operation:
+def _operation(source: SourceFile, number: int, row: dict[str, object]) -> Operation:
     op: Op | None = next((known for known in OPS if known == row.get("op")), None)
     id, text, reason, evidence = (row.get(k) for k in ("experience", "text", "reason", "evidence"))
     if op is None:

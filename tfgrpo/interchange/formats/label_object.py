@@ -6,12 +6,12 @@ import json
 from collections.abc import Iterator
 
 from tfgrpo.interchange.outgoing import Outgoing
-from tfgrpo.interchange.records import Content, Format, Item, Pairs, Source
+from tfgrpo.interchange.records import Content, Format, Item, Pairs, SourceFile
 
 EXPECTED = 'an object of texts is expected: {"G0": "text", …}'
 
 
-def detect(source: Source) -> int:
+def detect(source: SourceFile) -> int:
     """Whatever begins like JSON and is nothing else is to be this, so that its error is told."""
     if isinstance(source.json, dict):
         return 2 if all(isinstance(text, str) for text in source.json.values()) else 1
@@ -20,9 +20,9 @@ def detect(source: Source) -> int:
     return int(source.text.lstrip()[:1] in ("{", "["))
 
 
-def read(source: Source) -> Content:
-    found = source.json
-    if found is None:
+def read(source: SourceFile) -> Content:
+    value = source.json
+    if value is None:
         try:
             json.loads(source.text)
         except json.JSONDecodeError as error:
@@ -31,13 +31,13 @@ def read(source: Source) -> Content:
             ) from None
         except RecursionError:
             raise source.wrong("not JSON: nested too deep", 1, hint=EXPECTED) from None
-    if isinstance(found, Pairs) and found.twice is not None:
-        at = source.line_of(json.dumps(found.twice, ensure_ascii=False))
-        raise source.wrong(f"has {found.twice!r} twice", at, hint="give each text its own label")
-    if isinstance(found, dict):
-        pairs = list(found.items())
-    elif isinstance(found, list):
-        pairs = [(f"{n}", text) for n, text in enumerate(found)]
+    if isinstance(value, Pairs) and value.twice is not None:
+        at = source.line_of(json.dumps(value.twice, ensure_ascii=False))
+        raise source.wrong(f"has {value.twice!r} twice", at, hint="give each text its own label")
+    if isinstance(value, dict):
+        pairs = list(value.items())
+    elif isinstance(value, list):
+        pairs = [(f"{n}", text) for n, text in enumerate(value)]
     else:
         raise source.wrong("not a library", 1, hint=EXPECTED)
     items = []

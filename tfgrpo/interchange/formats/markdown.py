@@ -6,16 +6,16 @@ from collections.abc import Iterator
 
 from tfgrpo.interchange import lists
 from tfgrpo.interchange.outgoing import Outgoing
-from tfgrpo.interchange.records import Content, Format, Source
+from tfgrpo.interchange.records import Content, Format, SourceFile
 
 
-def detect(source: Source) -> int:
+def detect(source: SourceFile) -> int:
     if any(item.id for item in lists.items(source.lines)):
         return 3
     return int(any(lists.BULLET.match(line.lstrip()) for line in source.lines))
 
 
-def read(source: Source) -> Content:
+def read(source: SourceFile) -> Content:
     return Content(list(lists.items(source.lines)))
 
 

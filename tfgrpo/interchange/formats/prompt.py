@@ -6,18 +6,18 @@ from collections.abc import Iterator
 
 from tfgrpo.interchange import labels
 from tfgrpo.interchange.outgoing import Outgoing
-from tfgrpo.interchange.records import Content, Format, Source
+from tfgrpo.interchange.records import Content, Format, SourceFile
 from tfgrpo.rendering.render import prompt_text
 
 
-def detect(source: Source) -> int:
+def detect(source: SourceFile) -> int:
     first = next((line for line in source.lines if line.strip()), "")
     if labels.LABELLED.match(first):
         return 3
     return 2 * any(labels.LABELLED.match(line) for line in source.lines)
 
 
-def read(source: Source) -> Content:
+def read(source: SourceFile) -> Content:
     return Content(list(labels.items(source.lines)))
 
 

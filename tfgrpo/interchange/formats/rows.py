@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Mapping
 
 from tfgrpo.interchange.outgoing import Outgoing
-from tfgrpo.interchange.records import Content, Format, Item, Source
+from tfgrpo.interchange.records import Content, Format, Item, SourceFile
 from tfgrpo.store.canonical import is_id
 
 TEXTS = ("text", "content", "experience", "insight")
@@ -21,7 +21,7 @@ def _field(row: Mapping[str, object]) -> str | None:
     return next((key for key in TEXTS if isinstance(row.get(key), str)), None)
 
 
-def detect(source: Source) -> int:
+def detect(source: SourceFile) -> int:
     row = source.first_row
     if not isinstance(row, dict) or "op" in row:
         return 0
@@ -30,7 +30,7 @@ def detect(source: Source) -> int:
     return 3 if isinstance(row.get("id"), str) or source.json is None else 1
 
 
-def read(source: Source) -> Content:
+def read(source: SourceFile) -> Content:
     items = []
     for number, row in source.rows():
         field = _field(row)
@@ -41,15 +41,15 @@ def read(source: Source) -> Content:
                 hint=f"the text is looked for in {', '.join(TEXTS)}",
             )
         own = str(row.get("id", ""))
-        said = {
+        evidence = {
             key: value
             for key, value in row.items()
             if key != field and isinstance(value, str | int | float) and len(str(value)) <= SHORT
         }
         id = own if is_id(own) else None
         if id:
-            del said["id"]
-        items.append(Item(str(row[field]), id, None, said, number))
+            del evidence["id"]
+        items.append(Item(str(row[field]), id, None, evidence, number))
     return Content(items)
 
 

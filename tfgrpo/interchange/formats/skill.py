@@ -9,32 +9,32 @@ from collections.abc import Iterator
 
 from tfgrpo.interchange import lists, yaml_text
 from tfgrpo.interchange.outgoing import Outgoing
-from tfgrpo.interchange.records import Content, Format, Source
+from tfgrpo.interchange.records import Content, Format, SourceFile
 
 FENCE = "---"
 
 
-def detect(source: Source) -> int:
+def detect(source: SourceFile) -> int:
     return 4 * (source.lines[0].rstrip() == FENCE and _end(source) is not None)
 
 
-def _end(source: Source) -> int | None:
+def _end(source: SourceFile) -> int | None:
     """Returns the index of the line that ends the front matter."""
     lines = enumerate(source.lines)
     return next((n for n, line in lines if n and line.rstrip() == FENCE), None)
 
 
-def read(source: Source) -> Content:
+def read(source: SourceFile) -> Content:
     end = _end(source)
     if source.lines[0].rstrip() != FENCE or end is None:
         raise source.wrong("has no front matter", 1, hint="a SKILL.md begins with --- and ends it")
     matter = yaml_text.loaded(source, "\n".join(source.lines[1:end]), 2)
-    said = {
+    meta = {
         f"skill_{key}": matter[key]
         for key in ("name", "description")
         if isinstance(matter.get(key), str)
     }
-    return Content(list(lists.items(source.lines[end + 1 :], end + 2)), meta=said)
+    return Content(list(lists.items(source.lines[end + 1 :], end + 2)), meta=meta)
 
 
 def write(out: Outgoing) -> Iterator[str]:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import json
 
-from tfgrpo.interchange.records import Content, Format, Item, Source
+from tfgrpo.interchange.records import Content, Format, Item, SourceFile
 
-SAID = ("section", "evidence", "helpful", "harmful", "neutral", "created_at", "updated_at")
-
-
-def detect(source: Source) -> int:
-    found = source.json
-    return 3 * (isinstance(found, dict) and isinstance(found.get("skills"), dict))
+EVIDENCE_KEYS = ("section", "evidence", "helpful", "harmful", "neutral", "created_at", "updated_at")
 
 
-def read(source: Source) -> Content:
-    found = source.json
-    skills = found.get("skills") if isinstance(found, dict) else None
+def detect(source: SourceFile) -> int:
+    value = source.json
+    return 3 * (isinstance(value, dict) and isinstance(value.get("skills"), dict))
+
+
+def read(source: SourceFile) -> Content:
+    value = source.json
+    skills = value.get("skills") if isinstance(value, dict) else None
     if not isinstance(skills, dict):
         raise source.wrong("has no skills", 1, hint='{"skills": {"id": {…}}} is expected')
     items = []
@@ -27,9 +27,11 @@ def read(source: Source) -> Content:
             raise source.wrong(f"skill {id!r} has no content", at, hint="is the file complete?")
         if skill.get("status", "active") != "active":
             continue
-        said = {"skill": id} | {k: skill[k] for k in SAID if isinstance(skill.get(k), str | int)}
+        evidence = {"skill": id} | {
+            k: skill[k] for k in EVIDENCE_KEYS if isinstance(skill.get(k), str | int)
+        }
         why = skill.get("justification")
-        items.append(Item(content, None, why if isinstance(why, str) else None, said, at))
+        items.append(Item(content, None, why if isinstance(why, str) else None, evidence, at))
     return Content(items)
 
 

@@ -7,20 +7,19 @@ at all. Nothing of it enters the store: HEAD stays where it is, and no name move
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
-from tfgrpo.store import bisect
+from tfgrpo.store import atomic_write, bisect
 from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.store.history import Parents, common_ancestor, parents_reader
 from tfgrpo.store.records import Version
 from tfgrpo.store.store import Store
 
-Verdict: TypeAlias = Literal["good", "bad", "skip"]
-VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
+BisectVerdict: TypeAlias = Literal["good", "bad", "skip"]
+BISECT_VERDICTS: tuple[BisectVerdict, ...] = get_args(BisectVerdict)
 FILE = "bisect.json"
 FORMAT = 1
 
@@ -33,12 +32,12 @@ class Mark(NamedTuple):
     """What was found out about a version, how, and when (microseconds since 1970)."""
 
     version: int
-    verdict: Verdict
+    verdict: BisectVerdict
     why: str
     time: int
 
 
-class Bisection(NamedTuple):
+class BisectSearch(NamedTuple):
     """A search: all its marks, oldest first."""
 
     marks: tuple[Mark, ...] = ()
@@ -59,16 +58,16 @@ class Bisection(NamedTuple):
         return frozenset(m.version for m in self.marks if m.verdict == "skip")
 
 
-class Progress(NamedTuple):
+class BisectProgress(NamedTuple):
     """Where a search stands: what may be the first bad version (ascending), what to try next.
 
-    `found` is the first bad version once it is known. With nothing left to try and nothing found,
-    the first bad one is among the suspects, of which all but one could not be judged.
+    `first_bad` is known once the search is over. With nothing left to try and none known, it is
+    among the suspects, of which all but one could not be judged.
     """
 
     suspects: tuple[int, ...]
     next: int | None
-    found: int | None
+    first_bad: int | None
 
     @property
     def steps(self) -> int:
@@ -81,12 +80,12 @@ def file(store: Store) -> Path:
     return store.path.parent / FILE
 
 
-def load(store: Store) -> Bisection:
+def load(store: Store) -> BisectSearch:
     """Returns the search that is on. Raises BisectError when there is none."""
     try:
-        found = json.loads(file(store).read_text(encoding="utf-8"))
-        marks = tuple(Mark(**mark) for mark in found["marks"])
-        if found["format"] != FORMAT or not {m.verdict for m in marks} <= set(VERDICTS):
+        content = json.loads(file(store).read_text(encoding="utf-8"))
+        marks = tuple(Mark(**mark) for mark in content["marks"])
+        if content["format"] != FORMAT or not {m.verdict for m in marks} <= set(BISECT_VERDICTS):
             raise ValueError("another format")
     except FileNotFoundError:
         raise BisectError(
@@ -96,27 +95,27 @@ def load(store: Store) -> Bisection:
         raise BisectError(
             f"cannot read {file(store)}: {error}", hint="end it with `tfgrpo bisect reset`"
         ) from None
-    return Bisection(marks)
+    return BisectSearch(marks)
 
 
-def start(store: Store, bad: Version | None, good: Iterable[Version]) -> Bisection:
+def start(store: Store, bad: Version | None, good: Iterable[Version]) -> BisectSearch:
     """Begins a search, in the place of one that was on. Raises BisectError."""
-    bisection = Bisection()
+    search = BisectSearch()
     for version in good:
-        bisection = _with(store, bisection, version, "good", "at the start")
+        search = _with(store, search, version, "good", "at the start")
     if bad is not None:
-        bisection = _with(store, bisection, bad, "bad", "at the start")
-    return _save(store, bisection)
+        search = _with(store, search, bad, "bad", "at the start")
+    return _save(store, search)
 
 
 def mark(
     store: Store,
     version: Version,
-    verdict: Verdict,
+    verdict: BisectVerdict,
     why: str = "",
     *,
     parents: Parents | None = None,
-) -> Bisection:
+) -> BisectSearch:
     """Records what was found out about a version. Raises BisectError when it does not fit."""
     return _save(store, _with(store, load(store), version, verdict, why, parents))
 
@@ -130,48 +129,48 @@ def reset(store: Store) -> bool:
 
 def progress(
     store: Store,
-    bisection: Bisection,
+    search: BisectSearch,
     *,
     unknown: Collection[int] = (),
     parents: Parents | None = None,
-) -> Progress:
+) -> BisectProgress:
     """Returns where a search stands. `unknown` cannot be tried now, but is not skipped.
 
     `parents`, from `history.parents_reader`, spares a repeated caller the reading of versions.
     """
-    if bisection.bad is None or not bisection.good:
-        return Progress((), None, None)
+    if search.bad is None or not search.good:
+        return BisectProgress((), None, None)
     parents = parents or parents_reader(store)
-    among = bisect.suspects(parents, bisection.bad, bisection.good)
+    among = bisect.suspects(parents, search.bad, search.good)
     if len(among) == 1:
-        return Progress(tuple(among), None, among[0])
-    untried = set(among) - bisection.skipped - set(unknown)
-    return Progress(tuple(among), bisect.choose(parents, among, untried), None)
+        return BisectProgress(tuple(among), None, among[0])
+    untried = set(among) - search.skipped - set(unknown)
+    return BisectProgress(tuple(among), bisect.choose(parents, among, untried), None)
 
 
 def _with(
     store: Store,
-    bisection: Bisection,
+    search: BisectSearch,
     version: Version,
-    verdict: Verdict,
+    verdict: BisectVerdict,
     why: str,
     parents: Parents | None = None,
-) -> Bisection:
-    _check(store, bisection, version, verdict, parents)
-    found = Mark(version.number, verdict, why, time.time_ns() // 1000)
-    return Bisection((*bisection.marks, found))
+) -> BisectSearch:
+    _check(store, search, version, verdict, parents)
+    added = Mark(version.number, verdict, why, time.time_ns() // 1000)
+    return BisectSearch((*search.marks, added))
 
 
 def _check(
     store: Store,
-    bisection: Bisection,
+    search: BisectSearch,
     version: Version,
-    verdict: Verdict,
+    verdict: BisectVerdict,
     parents: Parents | None,
 ) -> None:
-    bad, good = bisection.bad, bisection.good
+    bad, good = search.bad, search.good
     if bad is not None and good:
-        among = progress(store, bisection, parents=parents).suspects
+        among = progress(store, search, parents=parents).suspects
         if version.number not in among or (version.number == bad and verdict != "bad"):
             known = "bad" if version.number == bad else "good, or not a candidate,"
             raise BisectError(
@@ -201,16 +200,8 @@ def _check_order(store: Store, bad: int, good: Sequence[int]) -> None:
             )
 
 
-def _save(store: Store, bisection: Bisection) -> Bisection:
-    found = {"format": FORMAT, "marks": [mark._asdict() for mark in bisection.marks]}
-    path = file(store)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with temporary.open("w", encoding="utf-8") as handle:
-            json.dump(found, handle, ensure_ascii=False, indent=1)
-            handle.flush()
-            os.fsync(handle.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    return bisection
+def _save(store: Store, search: BisectSearch) -> BisectSearch:
+    content = {"format": FORMAT, "marks": [mark._asdict() for mark in search.marks]}
+    text = json.dumps(content, ensure_ascii=False, indent=1)
+    atomic_write.write(file(store), text, durable=True)
+    return search

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from tfgrpo import interchange
-from tfgrpo.store import bisection as searches
-from tfgrpo.store.bisection import BisectError, Mark, Progress, Verdict
+from tfgrpo.store import bisect_marks as searches
+from tfgrpo.store.bisect_marks import BisectError, BisectProgress, BisectVerdict, Mark
 from tfgrpo.store.history import parents_reader
 from tfgrpo.store.records import Version
 from tfgrpo.store.store import Store
@@ -32,23 +32,23 @@ SKIP = 125
 class Finding(NamedTuple):
     """What a judge says of a version, and why."""
 
-    verdict: Verdict
+    verdict: BisectVerdict
     why: str
 
 
-Judge: TypeAlias = Callable[[Version], Finding | None]
+VersionJudge: TypeAlias = Callable[[Version], Finding | None]
 
 
 def run(
-    store: Store, judge: Judge, *, watch: Callable[[Mark], None] = lambda mark: None
-) -> Progress:
+    store: Store, judge: VersionJudge, *, watch: Callable[[Mark], None] = lambda mark: None
+) -> BisectProgress:
     """Asks a judge until the first bad version is found, or nothing is left to ask about.
 
     Each answer is marked before the next question; `watch` is told of each. Raises BisectError
     when no search is in progress or an end of it is missing.
     """
-    bisection = searches.load(store)
-    if bisection.bad is None or not bisection.good:
+    search = searches.load(store)
+    if search.bad is None or not search.good:
         raise BisectError(
             "mark a bad and a good version first",
             hint="`tfgrpo bisect bad REV` and `tfgrpo bisect good REV` mark them",
@@ -56,64 +56,64 @@ def run(
     unknown: set[int] = set()
     parents = parents_reader(store)
     while True:
-        found = searches.progress(store, bisection, unknown=unknown, parents=parents)
-        if found.next is None:
-            return found
-        finding = judge(store.version(found.next))
+        progress = searches.progress(store, search, unknown=unknown, parents=parents)
+        if progress.next is None:
+            return progress
+        finding = judge(store.version(progress.next))
         if finding is None:
-            unknown.add(found.next)
+            unknown.add(progress.next)
             continue
-        version = store.version(found.next)
-        bisection = searches.mark(store, version, *finding, parents=parents)
-        watch(bisection.marks[-1])
+        version = store.version(progress.next)
+        search = searches.mark(store, version, *finding, parents=parents)
+        watch(search.marks[-1])
 
 
-class Trial(NamedTuple):
+class LibraryFiles(NamedTuple):
     """A library as files for a command to read: label → text as JSON, and the prompt text."""
 
     library: Path
     prompt: Path
 
 
-def materialise(store: Store, version: Version, folder: Path) -> Trial:
+def materialise(store: Store, version: Version, folder: Path) -> LibraryFiles:
     """Writes a version's library into a folder for a command, and returns where."""
     folder.mkdir(parents=True, exist_ok=True)
-    trial = _trial(folder)
-    interchange.save(store, trial.library, version, "json")
-    interchange.save(store, trial.prompt, version, "prompt")
-    return trial
+    files = _library_files(folder)
+    interchange.save(store, files.library, version, "json")
+    interchange.save(store, files.prompt, version, "prompt")
+    return files
 
 
 def rewrite(store: Store, folder: Path) -> tuple[Path, ...]:
-    """Writes a trial's files again, where there are any: a text may have been redacted since.
+    """Writes those files again, where there are any: a text may have been redacted since.
 
     Returns what was written; the files go when no version is to be tried.
     """
-    if not any(path.is_file() for path in _trial(folder)):
+    if not any(path.is_file() for path in _library_files(folder)):
         return ()
     try:
-        found = searches.progress(store, searches.load(store)).next
+        number = searches.progress(store, searches.load(store)).next
     except BisectError:
-        found = None
-    if found is None:
+        number = None
+    if number is None:
         forget(folder)
         return ()
-    return materialise(store, store.version(found), folder)
+    return materialise(store, store.version(number), folder)
 
 
 def forget(folder: Path) -> None:
     """Takes away what `materialise` wrote, and the folder when nothing else is in it."""
-    for path in _trial(folder):
+    for path in _library_files(folder):
         path.unlink(missing_ok=True)
     if folder.is_dir() and not any(folder.iterdir()):
         folder.rmdir()
 
 
-def _trial(folder: Path) -> Trial:
-    return Trial(folder / "experiences.json", folder / "prompt.txt")
+def _library_files(folder: Path) -> LibraryFiles:
+    return LibraryFiles(folder / "experiences.json", folder / "prompt.txt")
 
 
-def by_command(store: Store, command: Sequence[str], folder: Path) -> Judge:
+def by_command(store: Store, command: Sequence[str], folder: Path) -> VersionJudge:
     """Returns a judge that runs a command on each library.
 
     TFGRPO_LIBRARY and TFGRPO_PROMPT name the files, TFGRPO_REVISION the version and TFGRPO_STORE
@@ -122,15 +122,15 @@ def by_command(store: Store, command: Sequence[str], folder: Path) -> Judge:
     """
 
     def judge(version: Version) -> Finding:
-        trial = materialise(store, version, folder)
-        told = {
-            LIBRARY: str(trial.library.resolve()),
-            PROMPT: str(trial.prompt.resolve()),
+        files = materialise(store, version, folder)
+        variables = {
+            LIBRARY: str(files.library.resolve()),
+            PROMPT: str(files.prompt.resolve()),
             REVISION: version.name,
             STORE: str(store.path.resolve()),
         }
         try:
-            code = subprocess.run(command, env=os.environ | told).returncode
+            code = subprocess.run(command, env=os.environ | variables).returncode
         except OSError as error:
             raise BisectError(
                 f"cannot run {command[0]}: {error.strerror}", hint="no version was marked"
@@ -141,36 +141,36 @@ def by_command(store: Store, command: Sequence[str], folder: Path) -> Judge:
                 f"{command[0]} {ended} at {version.name}: no version was marked",
                 hint="exit with 0 for good, 1 to 127 for bad, or 125 to skip",
             )
-        verdict: Verdict = "good" if code == 0 else "skip" if code == SKIP else "bad"
+        verdict: BisectVerdict = "good" if code == 0 else "skip" if code == SKIP else "bad"
         return Finding(verdict, f"exit code {code}")
 
     return judge
 
 
-def by_score(store: Store, dataset: str, below: float) -> Judge:
+def by_score(store: Store, dataset: str, below: float) -> VersionJudge:
     """Returns a judge by recorded scores: a mean reward on `dataset` of less than `below` is bad.
 
     All scores are of the conditions (model, prompt, samples, ...) of the newest evaluation of the
     bad version; a version without one is unknown. Raises BisectError when the bad version has
     none, or the ends of the search are not what they are said to be.
     """
-    bisection = searches.load(store)
-    if bisection.bad is None:
+    search = searches.load(store)
+    if search.bad is None:
         raise BisectError("mark a bad version first", hint="mark one with `tfgrpo bisect bad REV`")
-    bad = store.version(bisection.bad)
+    bad = store.version(search.bad)
     evaluations = [e for e in store.runs.evaluations(bad.number) if e.dataset == dataset]
     if not evaluations:
         raise BisectError(f"{bad.name} has no score on {dataset}", hint=to_evaluate(dataset, bad))
     conditions = evaluations[-1].digest
 
     def judge(version: Version) -> Finding | None:
-        found = store.runs.evaluation(version.number, conditions)
-        if found is None:
+        evaluation = store.runs.evaluation(version.number, conditions)
+        if evaluation is None:
             return None
-        mean = float(found.summary["mean"][0])
+        mean = float(evaluation.summary["mean"][0])
         return Finding("bad" if mean < below else "good", f"{dataset}: {mean:.3f}")
 
-    for number in (bad.number, *bisection.good):
+    for number in (bad.number, *search.good):
         finding = judge(store.version(number))
         expected = "bad" if number == bad.number else "good"
         if finding is not None and finding.verdict != expected:

@@ -1,0 +1,84 @@
+"""Files are written whole or not at all, and nothing that lies in their folder is followed."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from tfgrpo.store import Store, atomic_write
+from tfgrpo.store.atomic_write import replacing
+from tfgrpo.store.bisect_marks import start
+from tfgrpo.store.errors import StoreError
+from tfgrpo.store.lock import held, is_held
+
+
+def test_a_file_is_replaced_whole_or_left_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    atomic_write.write(path, "one")
+
+    def write_half() -> None:
+        with replacing(path) as file:
+            file.write(b"half of t")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        write_half()
+    assert path.read_text() == "one"
+    atomic_write.write(path, b"two", durable=True)
+    assert path.read_text() == "two"
+    assert os.listdir(tmp_path) == ["file"], "nothing is left behind"
+    with pytest.raises(IsADirectoryError):
+        atomic_write.write(tmp_path, "x")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes and links are those of POSIX")
+def test_a_file_is_its_owners_unless_said_otherwise(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        atomic_write.write(tmp_path / "private", "x")
+        atomic_write.write(tmp_path / "shared", "x", mode=atomic_write.SHARED)
+    finally:
+        os.umask(before)
+    modes = [stat.S_IMODE((tmp_path / n).stat().st_mode) for n in ("private", "shared")]
+    assert modes == [0o600, 0o644]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes and links are those of POSIX")
+def test_no_link_that_lies_in_the_folder_is_written_through(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    folder = tmp_path / "prepared"
+    folder.mkdir()
+    for name in ("file", f".file.{os.getpid()}", ".file.part", ".file.new"):
+        (folder / name).symlink_to(victim)
+    atomic_write.write(folder / "file", "new")
+    assert victim.read_text() == "mine"
+    assert (folder / "file").read_text() == "new"
+    (folder / "run.lock").symlink_to(victim)
+    with pytest.raises(StoreError) as caught, held(folder / "run.lock"):
+        pass
+    assert caught.value.hint
+    assert victim.read_text() == "mine"
+
+
+def test_a_lock_is_held_until_its_block_ends(tmp_path: Path) -> None:
+    path = tmp_path / "locks" / "one"
+    assert not is_held(path)
+    with held(path) as free:
+        assert free
+        assert is_held(path)
+        with held(path) as second:
+            assert not second
+    assert not is_held(path)
+
+
+def test_a_search_writes_through_no_link(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    with Store.init(tmp_path / "s.db") as store:
+        (tmp_path / f".bisect.json.{os.getpid()}").symlink_to(victim)
+        start(store, store.version(0), [])
+    assert victim.read_text() == "mine"
