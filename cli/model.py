@@ -137,8 +137,9 @@ def serve(name: str, port: int, slots: int, context: int) -> None:
 
     def ready(server: LocalServer) -> None:
         click.echo(f"{name} is ready at {server.base_url}; press Ctrl-C to stop")
+        click.echo(f"API key: {server.key}")
 
-    options = ServerOptions(n_parallel=slots, context=context, port=port)
+    options = ServerOptions(n_parallel=slots, context=context, port=port, sha256=weights.sha256)
     code = serve_forever(path, name, ready, options)
     click.get_current_context().exit(code)
 

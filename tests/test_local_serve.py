@@ -309,7 +309,7 @@ def test_a_real_model_answers_an_openai_client_also_under_a_schema(smallest: Pat
     }
     with LocalServer(smallest, "smollm2-135m", ServerOptions(n_parallel=2, context=1024)) as server:
         os.kill(server.pid, signal.SIGINT)
-        client = OpenAI(base_url=server.base_url, api_key="none", max_retries=0)
+        client = OpenAI(base_url=server.base_url, api_key=server.key, max_retries=0)
         plain = client.chat.completions.create(
             model=server.model,
             messages=[{"role": "user", "content": "Say hello."}],

@@ -174,6 +174,6 @@ def _local_endpoint(
 
     path = fetch(entry, model_cache(environment).folder, progress)
     slots = min(limits.concurrency, SLOTS)
-    options = ServerOptions(n_parallel=slots, context=CONTEXT)
+    options = ServerOptions(n_parallel=slots, context=CONTEXT, sha256=entry.sha256)
     with LocalServer(path, model, options) as server:
-        yield Endpoint(model, server.base_url, None, limits.timeout)
+        yield Endpoint(model, server.base_url, server.key, limits.timeout)

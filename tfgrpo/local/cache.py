@@ -7,6 +7,10 @@ a gigabyte of weights is shared by all of them.
 from __future__ import annotations
 
 import hashlib
+import json
+import os
+import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from tfgrpo.local.errors import LocalModelError
@@ -40,8 +44,7 @@ class ModelCache:
         """Whether the file of `model` still has its SHA-256. Reads all of it."""
         if not self.has(model):
             return False
-        with self.path(model).open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest() == model.sha256
+        return _sha256(self.path(model)) == model.sha256
 
     def remove(self, name: str) -> int:
         """Delete the model called `name` and what an unfinished fetch left; return the bytes freed.
@@ -53,7 +56,8 @@ class ModelCache:
         if self.folder.is_dir():
             with locked(self.folder / f"{model.name}.lock"):
                 sidecar = self.folder / f"{model.name}.gguf.partial.json"
-                for path in (self.path(model), self._partial(model), sidecar):
+                checked = _record(self.path(model))
+                for path in (self.path(model), self._partial(model), sidecar, checked):
                     if path.is_file():
                         freed += path.stat().st_size
                         path.unlink()
@@ -63,3 +67,48 @@ class ModelCache:
 
     def _partial(self, model: LocalModel) -> Path:
         return self.folder / f"{model.name}.gguf.partial"
+
+
+def check_weights(path: Path, model: str, sha256: str) -> None:
+    """Raise LocalModelError when a file of weights does not have that SHA-256.
+
+    All of it is read once; then its size and the times of its last changes, kept beside it,
+    are what is compared, until one of them is another.
+    """
+    known = _record(path)
+    seen = _fingerprint(path, sha256)
+    try:
+        if json.loads(known.read_bytes()) == seen:
+            return
+    except (OSError, ValueError, RecursionError):
+        pass  # nobody has checked it, or what was kept cannot be read
+    if _sha256(path) != sha256:
+        name = model.removeprefix("local:")
+        raise LocalModelError(
+            f"{path} is not {name}: it was changed since it was fetched",
+            hint=f"tfgrpo model rm {name}, then tfgrpo model get {name}",
+        )
+    with suppress(OSError):  # a folder that cannot be written to is checked again next time
+        descriptor, temporary = tempfile.mkstemp(prefix=f"{path.name}.", dir=path.parent)
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            json.dump(seen, file)
+        os.replace(temporary, known)
+
+
+def _record(path: Path) -> Path:
+    return path.with_name(f"{path.name}.checked.json")
+
+
+def _fingerprint(path: Path, sha256: str) -> dict[str, int | str]:
+    status = path.stat()
+    return {
+        "sha256": sha256,
+        "bytes": status.st_size,
+        "modified": status.st_mtime_ns,
+        "changed": status.st_ctime_ns,
+    }
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

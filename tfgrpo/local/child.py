@@ -1,30 +1,45 @@
 """The process that holds the weights: `python -m tfgrpo.local.child --model … --port 0`.
 
 The engine lives in a child because it takes gigabytes, computes with the interpreter's
-lock held while it loads, and can only be stopped by ending its process. Three things
+lock held while it loads, and can only be stopped by ending its process. Four things
 are its duty besides serving:
 
-- It says where it listens with one line of JSON on standard output, then closes it. The
-  engine is given port 0 and asked which port it got, so no other program can take the
-  port in between. Everything else, from C++ too, goes to standard error, the log.
-- It outlives no parent. Standard input is a pipe that nobody writes to; it ends when the
-  parent does, even by kill -9. Because a forked sibling may hold the other end open, the
-  parent's process id is watched as well. (PR_SET_PDEATHSIG would do neither: it fires
-  when the *thread* that started the child ends.)
+- It says where it listens with one line of JSON on standard output, then closes it.
+  The port is open before the weights are loaded, so that no other program can take it in
+  between. Everything else, from C++ too, goes to standard error, the log.
+- It answers to whoever has the key alone, the first line of its standard input (in its
+  arguments everybody on the machine could read it), and under this machine's own name
+  (`guard`).
+- It outlives no parent. After the key nobody writes to standard input; the pipe ends
+  when the parent does, even by kill -9. Because a forked sibling may hold the other end
+  open, the parent's process id is watched as well. (PR_SET_PDEATHSIG would do neither: it
+  fires when the *thread* that started the child ends.)
 - It ignores SIGINT: on Ctrl-C the parent finishes what is in flight, then stops it.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import os
+import shutil
 import signal
+import socket
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
+
+from tfgrpo.local.guard import guard
+
+_HOST = "127.0.0.1"
+# Elsewhere the engine has no sockets in folders, and the key alone keeps others away.
+_GUARDED = os.name == "posix"
+_ENGINE = "engine.sock"
 
 _WATCH_SECONDS = 0.5
 # Prompts whose slot was taken by others are kept in main memory up to this much. The
@@ -45,18 +60,34 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def end_with_parent(parent: int) -> None:
-    """End this process as soon as standard input ends or `parent` is no longer our parent."""
+def read_key() -> str:
+    """Return the first line of standard input: the key that requests have to bring."""
+    line = b""
+    while (byte := os.read(0, 1)) not in (b"", b"\n"):
+        line += byte
+    return line.decode("ascii")
+
+
+def end_with_parent(parent: int, rooms: Sequence[Path] = ()) -> None:
+    """End this process as soon as standard input ends or `parent` is no longer our parent.
+
+    `rooms` are folders that are removed then.
+    """
+
+    def end() -> None:
+        for room in rooms:
+            shutil.rmtree(room, ignore_errors=True)
+        os._exit(0)
 
     def read_to_end() -> None:
         while os.read(0, 1 << 16):  # sys.stdin's lock would break an exit by the main thread
             pass
-        os._exit(0)
+        end()
 
     def watch_parent() -> None:
         while os.getppid() == parent:
             time.sleep(_WATCH_SECONDS)
-        os._exit(0)
+        end()
 
     threading.Thread(target=read_to_end, daemon=True).start()
     if os.name == "posix":  # elsewhere a launcher may stand between the two
@@ -67,27 +98,48 @@ def main() -> None:
     """Serve until the parent ends or closes our standard input."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     options = arguments()
-    end_with_parent(options.parent)
+    key = read_key()
+    room = Path(tempfile.mkdtemp(prefix="tfgrpo-")) if _GUARDED else None
+    end_with_parent(options.parent, [room] if room else [])
     announce = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     try:
-        server = _start(options)
-    except RuntimeError as error:  # the engine's; it has logged why
+        listener = _listen(options.port) if room else None
+        if room:
+            options.model = os.path.abspath(options.model)
+            os.chdir(room)  # the path of a socket cannot be as long as that of a folder
+        server = _start(options, key)
+    except (RuntimeError, OSError) as error:  # the engine's; it has logged why
+        if room:
+            shutil.rmtree(room, ignore_errors=True)
         sys.exit(str(error))
-    port = int(server.listening_address.rsplit(":", 1)[1])
+    if listener is not None:
+        port = listener.getsockname()[1]
+    else:
+        port = int(server.listening_address.rsplit(":", 1)[1])
     with announce:
         announce.write(json.dumps({"port": port}) + "\n")
+    if listener is not None:
+        asyncio.run(guard(listener, _ENGINE))
     threading.Event().wait()
 
 
-def _start(options: argparse.Namespace) -> Any:  # the engine has no types
-    import xllamacpp
+def _listen(port: int) -> socket.socket:
+    try:
+        return socket.create_server((_HOST, port), backlog=128)
+    except OSError as error:
+        raise OSError(f"couldn't bind port {port}: {error.strerror}") from None
+
+
+def _start(options: argparse.Namespace, key: str) -> Any:
+    import xllamacpp  # it has no types
 
     params = xllamacpp.CommonParams()
     params.model.path = options.model
     params.model_alias = {options.alias}
-    params.hostnames = ["127.0.0.1"]
-    params.port = options.port
+    params.hostnames = [_ENGINE if _GUARDED else _HOST]
+    params.port = 0 if _GUARDED else options.port
+    params.api_keys = [key]
     # No page that the user's browser shows may talk to the model or look at prompts.
     params.cors_origins = ""
     params.ui = False

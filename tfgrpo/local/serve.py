@@ -20,17 +20,20 @@ import http.client
 import importlib.util
 import json
 import os
+import secrets
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
+from tfgrpo.local.cache import check_weights
 from tfgrpo.local.errors import LocalModelError
 
 _HOST = "127.0.0.1"
@@ -62,7 +65,8 @@ class ServerOptions:
     available CPUs, `port` to any free one. The engine's output goes to `log`, by default
     to a temporary file that is deleted when the server stops. It has to be ready within
     `ready_timeout` seconds. `command` replaces the program that is started; it gets the
-    options of `child`.
+    options of `child`, and the key on its standard input. `sha256` is what the weights have
+    to be.
     """
 
     n_parallel: int = 8
@@ -72,16 +76,19 @@ class ServerOptions:
     log: Path | None = None
     ready_timeout: float = 180.0
     command: Sequence[str] | None = None
+    sha256: str | None = None
 
 
 class LocalServer:
     """A running llama.cpp server for one GGUF file; a context manager that stops it.
 
     The constructor returns when the server answers. `path` is the weights' file and
-    `model` the name that requests and answers use.
+    `model` the name that requests and answers use. `key` is new at every start, and nobody
+    is answered without it.
 
-    Raises LocalModelError when the engine is not installed, the port is taken, the child
-    dies (with the last lines of its log), or it is not ready after `ready_timeout` seconds.
+    Raises LocalModelError when the weights are not those of `sha256`, the engine is not
+    installed, the port is taken, the child dies (with the last lines of its log), or it is
+    not ready after `ready_timeout` seconds.
     """
 
     def __init__(
@@ -94,6 +101,8 @@ class LocalServer:
             raise LocalModelError(
                 f"there are no weights at {path}", hint=f"tfgrpo model get {model}"
             )
+        if options.sha256 is not None:
+            check_weights(path, model, options.sha256)
         command = options.command
         if command is None:
             if importlib.util.find_spec("xllamacpp") is None:
@@ -103,6 +112,7 @@ class LocalServer:
                 )
             command = [sys.executable, "-P", "-m", "tfgrpo.local.child"]
         self.model = model
+        self.key = secrets.token_urlsafe(24)
         self._temporary_log = options.log is None
         self.log = options.log or _new_log(model)
         arguments: dict[str, object] = {
@@ -117,6 +127,7 @@ class LocalServer:
         line = [*command, *(str(part) for argument in arguments.items() for part in argument)]
         self._process = _spawn(line, self.log)
         try:
+            self._send_key()
             self.port = self._wait_until_ready(options.port, options.ready_timeout)
         except BaseException:
             self._end()
@@ -124,7 +135,7 @@ class LocalServer:
 
     @property
     def base_url(self) -> str:
-        """The address for OpenAI clients, ending in /v1. Any API key will do."""
+        """The address for OpenAI clients, ending in /v1. Their API key is `key`."""
         return f"http://{_HOST}:{self.port}/v1"
 
     @property
@@ -162,7 +173,8 @@ class LocalServer:
     def _end(self) -> None:
         process = self._process
         if process.stdin is not None:
-            process.stdin.close()
+            with suppress(BrokenPipeError):
+                process.stdin.close()
         for end in (process.terminate, process.kill):
             try:
                 process.wait(_STOP_SECONDS)
@@ -170,6 +182,12 @@ class LocalServer:
             except subprocess.TimeoutExpired:
                 end()
         process.wait()
+
+    def _send_key(self) -> None:
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError):  # it died at once; whoever waits for it is told why
+            self._process.stdin.write(f"{self.key}\n".encode("ascii"))
+            self._process.stdin.flush()
 
     def _wait_until_ready(self, wanted_port: int, timeout: float) -> int:
         announced: list[int] = []

@@ -1,0 +1,235 @@
+"""Who a local model answers to, and that its weights are those that were fetched."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import os
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfgrpo.local import cache
+from tfgrpo.local.errors import LocalModelError
+from tfgrpo.local.guard import names_this_machine
+from tfgrpo.local.serve import LocalServer, ServerOptions
+
+posix = pytest.mark.skipif(os.name != "posix", reason="the engine has no sockets in folders")
+
+ENGINE = '''
+"""A stand-in for the engine: it says what it was asked, and answers to its keys alone."""
+import os, socket, threading
+
+class CommonParams:
+    def __init__(self):
+        self.__dict__["model"] = type("Model", (), {})()
+        for name in ("cpuparams", "cpuparams_batch"):
+            self.__dict__[name] = type("Params", (), {})()
+
+def answer(connection, keys):
+    stream = connection.makefile("rb")
+    while True:
+        head = []
+        while (line := stream.readline()) not in (b"\\r\\n", b""):
+            head.append(line.decode().strip())
+        if not head:
+            return
+        allowed = head[0].startswith("GET /health") or any(
+            line == f"Authorization: Bearer {key}" for line in head for key in keys)
+        body = "\\n".join(head).encode()
+        connection.sendall(b"HTTP/1.1 %d X\\r\\nContent-Length: %d\\r\\n\\r\\n%s"
+            % (200 if allowed else 401, len(body), body))
+
+class Server:
+    def __init__(self, params):
+        (path,) = params.hostnames
+        self.listening_address = path
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(path)
+        listener.listen()
+        def accept():
+            while True:
+                connection, _ = listener.accept()
+                threading.Thread(
+                    target=answer, args=(connection, params.api_keys), daemon=True).start()
+        threading.Thread(target=accept, daemon=True).start()
+'''
+
+
+@pytest.fixture
+def weights(tmp_path: Path) -> Path:
+    path = tmp_path / "noise.gguf"
+    path.write_bytes(b"weights, more or less")
+    return path
+
+
+@pytest.fixture
+def rooms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where temporary folders are made, and a stand-in for the engine is found."""
+    folder, engine = tmp_path / "rooms", tmp_path / "engine"
+    folder.mkdir()
+    engine.mkdir()
+    (engine / "xllamacpp.py").write_text(ENGINE)
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
+    monkeypatch.setenv("PYTHONPATH", str(engine))
+    return folder
+
+
+@pytest.fixture
+def server(rooms: Path, weights: Path) -> Iterator[LocalServer]:
+    command = [sys.executable, "-P", "-m", "tfgrpo.local.child"]
+    with LocalServer(weights, "noise", ServerOptions(command=command)) as running:
+        yield running
+
+
+def get(
+    server: LocalServer, path: str, host: str | None = None, key: str | None = None
+) -> tuple[int, bytes]:
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+    headers = {"Host": host} if host is not None else {}
+    if key is not None:
+        headers["Authorization"] = f"Bearer {key}"
+    connection.request("GET", path, headers=headers)
+    response = connection.getresponse()
+    body = response.read()
+    connection.close()
+    return response.status, body
+
+
+# The key and the host:
+
+
+@posix
+def test_a_server_answers_to_its_key_and_to_its_own_name(server: LocalServer) -> None:
+    assert len(server.key) >= 32
+    assert get(server, "/v1/models")[0] == 401
+    assert get(server, "/v1/models", key="none")[0] == 401
+    for host in (None, "localhost", f"localhost:{server.port}", f"[::1]:{server.port}"):
+        assert get(server, "/v1/models", host, server.key)[0] == 200
+    for host in ("rebound.example", f"rebound.example:{server.port}", "", "127.0.0.1.example"):
+        for path in ("/v1/models", "/health"):
+            status, body = get(server, path, host, server.key)
+            assert status == 421
+            assert b"GET" not in body, "the engine has seen it"
+
+
+@posix
+def test_a_connection_is_kept_and_long_answers_pass_whole(server: LocalServer) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+    for n in (1, 60_000, 3):
+        path = f"/v1/{'x' * n}"
+        connection.request("GET", path, headers={"Authorization": f"Bearer {server.key}"})
+        response = connection.getresponse()
+        assert (response.status, path.encode() in response.read()) == (200, True)
+    connection.close()
+
+
+@posix
+def test_the_key_is_new_at_every_start_and_in_nobodys_sight(
+    server: LocalServer, weights: Path
+) -> None:
+    with LocalServer(
+        weights,
+        "noise",
+        ServerOptions(command=[sys.executable, "-P", "-m", "tfgrpo.local.child"]),
+    ) as other:
+        assert other.key != server.key
+        assert get(other, "/v1/models", key=server.key)[0] == 401
+    if sys.platform == "linux":
+        process = Path("/proc") / str(server.pid)
+        for name in ("cmdline", "environ"):
+            assert server.key.encode() not in (process / name).read_bytes()
+    assert server.key not in server.log.read_text()
+
+
+@posix
+def test_the_engines_own_socket_is_where_no_other_user_can_look(
+    server: LocalServer, rooms: Path
+) -> None:
+    (room,) = (path for path in rooms.iterdir() if path.is_dir())
+    assert room.stat().st_mode & 0o777 == 0o700
+    assert [path.name for path in room.iterdir()] == ["engine.sock"]
+    server.stop()
+    assert list(rooms.iterdir()) == []
+
+
+@posix
+def test_what_is_no_request_is_hung_up_on(server: LocalServer) -> None:
+    for bytes_sent in (b"GET / HTTP/1.1\r\n\r\n", b"x" * 100_000 + b"\r\n\r\n"):
+        with socket.create_connection(("127.0.0.1", server.port), 10) as connection:
+            threading.Thread(target=connection.sendall, args=(bytes_sent,), daemon=True).start()
+            try:
+                answer = connection.recv(1 << 16)
+            except ConnectionError:
+                answer = b""
+            assert answer == b"" or b" 421 " in answer
+    assert get(server, "/health")[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("head", "ours"),
+    [
+        (b"GET / HTTP/1.1\r\nHost: 127.0.0.1:80\r\n\r\n", True),
+        (b"GET / HTTP/1.1\r\nhost:LOCALHOST\r\n\r\n", True),
+        (b"GET / HTTP/1.1\r\nHost: [::1]\r\n\r\n", True),
+        (b"GET / HTTP/1.1\r\n\r\n", False),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nHost: localhost\r\n\r\n", False),
+        (b"GET / HTTP/1.1\r\nHost: localhost:x\r\n\r\n", False),
+        (b"GET / HTTP/1.1\r\nHost: localhost.example\r\n\r\n", False),
+        (b"GET / HTTP/1.1\r\nHost: example:localhost\r\n\r\n", False),
+        (b"GET / HTTP/1.1\r\nX: Host: localhost\r\n\r\n", False),
+        (b"GET http://localhost/ HTTP/1.1\r\nHost: example\r\n\r\n", False),
+    ],
+)
+def test_a_host_is_this_machines_or_not(head: bytes, ours: bool) -> None:
+    assert names_this_machine(head) is ours
+
+
+@given(st.binary())
+def test_no_head_is_too_strange_to_be_judged(head: bytes) -> None:
+    names_this_machine(head)
+
+
+# The weights:
+
+
+def test_weights_that_were_changed_are_not_loaded(weights: Path) -> None:
+    sha256 = hashlib.sha256(weights.read_bytes()).hexdigest()
+    cache.check_weights(weights, "noise", sha256)
+    before = weights.stat()
+    weights.write_bytes(weights.read_bytes()[::-1])  # of the same size,
+    os.utime(weights, ns=(before.st_atime_ns, before.st_mtime_ns))  # and as old
+    for _ in range(2):
+        with pytest.raises(LocalModelError, match="is not noise: it was changed") as wrong:
+            LocalServer(weights, "local:noise", ServerOptions(sha256=sha256, command=["false"]))
+        assert wrong.value.hint == "tfgrpo model rm noise, then tfgrpo model get noise"
+
+
+def test_weights_are_read_once_and_again_when_they_are_others(
+    weights: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sha256 = hashlib.sha256(weights.read_bytes()).hexdigest()
+    read: list[Path] = []
+
+    def counted(path: Path) -> str:
+        read.append(path)
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+
+    monkeypatch.setattr(cache, "_sha256", counted)
+    for _ in range(3):
+        cache.check_weights(weights, "noise", sha256)
+    assert len(read) == 1
+    os.utime(weights)
+    cache.check_weights(weights, "noise", sha256)
+    assert len(read) == 2
+    for nonsense in ("", "[]", "[" * 100_000, '{"sha256": NaN}'):
+        (weights.parent / "noise.gguf.checked.json").write_text(nonsense)
+        cache.check_weights(weights, "noise", sha256)
+    assert len(read) == 6
