@@ -30,7 +30,7 @@ def plot(app: App, name: str | None, output: Path | None, as_json: bool) -> None
     """
     from tfgrpo.store import atomic_write
     from tfgrpo.store.errors import UnknownRevision
-    from tfgrpo.training.dynamics import drawn, dynamics, page
+    from tfgrpo.training.dynamics import draw, dynamics, page
 
     runs = app.store.runs.all()
     if name is None and not runs:
@@ -46,5 +46,5 @@ def plot(app: App, name: str | None, output: Path | None, as_json: bool) -> None
         click.echo(f"run {run.name} has no step behind it yet")
     else:
         click.secho(f"run {run.name}: {text.plural(len(series[0].values), 'step')}", bold=True)
-        for line in drawn(series, min(text.width(), 100)):
+        for line in draw(series, min(text.width(), 100)):
             click.echo(line)

@@ -23,8 +23,8 @@ from tfgrpo.store import (
     Store,
     derived_id,
 )
-from tfgrpo.training.controller import Plan, plan
-from tfgrpo.training.reflection import Lesson
+from tfgrpo.training.controller import BatchPlan, Controller
+from tfgrpo.training.reflection import Lesson, Origin
 
 GROUP = group(1.0, None, 0.0)
 A, B = derived_id("a"), derived_id("b")
@@ -50,7 +50,7 @@ def planned(
     uid: str = "run",
     step: int = 3,
     **more: Any,
-) -> tuple[Plan, list[dict[str, Any]]]:
+) -> tuple[BatchPlan, list[dict[str, Any]]]:
     """Plans lessons against a server that gives `answers` in order; returns plan and requests."""
 
     def next_answer(_: dict[str, Any]) -> str | Reply:
@@ -60,16 +60,12 @@ def planned(
     script = next_answer if isinstance(answers, list) else answers
     with ScriptedEndpoint(script) as server, opened_calls(folder, server.base_url) as calls:
 
-        async def run() -> Plan:
+        async def run() -> BatchPlan:
             try:
-                return await plan(
-                    calls,
-                    reflection(**more),
+                return await Controller(calls, reflection(**more)).plan(
                     [lesson(text) for text in texts],
                     library,
-                    step=step,
-                    uid=uid,
-                    evidence={"run": "r", "step": step},
+                    Origin(uid, step, {"run": "r", "step": step}),
                 )
             finally:
                 await calls.endpoint.close()

@@ -23,8 +23,9 @@ from tfgrpo.model.endpoint import CallFailed, EndpointError
 from tfgrpo.settings import SettingsError, TrainSettings, build
 from tfgrpo.store import Operation, Store, derived_id
 from tfgrpo.store.redact import Target, redact
-from tfgrpo.training.controller import Plan, plan
+from tfgrpo.training.controller import BatchPlan, Controller
 from tfgrpo.training.near_duplicates import describe, find_similar, similar_in_words
+from tfgrpo.training.reflection import Origin
 
 VECTORS = {
     "Carry the ten.": [1.0, 0.0],
@@ -44,7 +45,7 @@ def embedding(request: dict[str, Any]) -> str | Reply:
 
 def embedded(
     folder: Path, script: Callable[[dict[str, Any]], str | Reply], *texts: str
-) -> tuple[Plan, list[dict[str, Any]]]:
+) -> tuple[BatchPlan, list[dict[str, Any]]]:
     """Plans lessons with embeddings from the same server; returns plan and requests."""
     with ScriptedEndpoint(script) as server, opened_calls(folder, server.base_url) as calls:
         store = folder / "embeddings"
@@ -52,17 +53,10 @@ def embedded(
         with opened_calls(store, server.base_url, tries=2) as asking:
             asking.endpoint = EmbeddingEndpoint("e", server.base_url, None, 20)
 
-            async def run() -> Plan:
+            async def run() -> BatchPlan:
                 try:
-                    return await plan(
-                        calls,
-                        reflection(),
-                        [lesson(text) for text in texts],
-                        KNOWN,
-                        step=3,
-                        uid="run",
-                        evidence={},
-                        embeddings=Embeddings(asking),
+                    return await Controller(calls, reflection(), Embeddings(asking)).plan(
+                        [lesson(text) for text in texts], KNOWN, Origin("run", 3, {})
                     )
                 finally:
                     await calls.endpoint.close()

@@ -1,4 +1,4 @@
-"""Learning dynamics: figures that come from the record, drawn in a terminal and on a page."""
+"""Learning dynamics: figures that come from the record, draw in a terminal and on a page."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scripted import ScriptedEndpoint, teachable
 
 from tfgrpo.domains.verifier import Verifier
 from tfgrpo.store import Store
-from tfgrpo.training.dynamics import Series, drawn, dynamics, page
+from tfgrpo.training.dynamics import Series, draw, dynamics, page
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def test_bars_show_the_course_and_fit_the_terminal() -> None:
         Series("tool calls", (None, 3.0)),
         Series("nothing", (None, None)),
     ]
-    lines = list(drawn(series, 80))
+    lines = list(draw(series, 80))
     assert len(lines) == 3
     assert lines[0] == "mean reward  ▁▃▅█  0 → 1  (0 to 1)"
     assert "·█" in lines[2]

@@ -23,7 +23,8 @@ from tfgrpo.domains.verifier import Verifier
 from tfgrpo.model.tokens import count
 from tfgrpo.rendering.render import prompt_text
 from tfgrpo.store import ROOT, Experience, Library, Operation, Store, derived_id
-from tfgrpo.training.pruning import LibraryTooLong, Room, bring_under, within
+from tfgrpo.training.pruning import LibraryTooLong, Pruning, bring_under, split_fitting
+from tfgrpo.training.reflection import Origin
 
 A, B, C = (derived_id(letter) for letter in "abc")
 FRESH = derived_id("run", 3, 0)
@@ -233,14 +234,13 @@ def test_whatever_the_controller_answers_the_library_stays_within_the_cap(
 # a library that is over the cap to begin with:
 
 
-def brought(folder: Path, script: Callable[[dict[str, Any]], str | Reply], cap: int) -> Room:
+def brought(folder: Path, script: Callable[[dict[str, Any]], str | Reply], cap: int) -> Pruning:
     with ScriptedEndpoint(script) as server, opened_calls(folder, server.base_url) as calls:
 
-        async def run() -> Room:
+        async def run() -> Pruning:
             try:
-                return await bring_under(
-                    calls, reflection(library_tokens=cap), FULL, step=0, evidence={"run": "r"}
-                )
+                origin = Origin("run", 0, {"run": "r"})
+                return await bring_under(calls, reflection(library_tokens=cap), FULL, origin)
             finally:
                 await calls.endpoint.close()
 
@@ -261,7 +261,9 @@ def test_one_that_cannot_be_pruned_stops_the_run_before_anything_is_spent_on_it(
 
 
 def test_a_branch_that_somebody_filled_meanwhile_takes_only_what_fits() -> None:
-    fit, lost = within([Operation("ADD", "x" * 12, "Round down."), Operation("KEEP", A)], FULL, CAP)
+    fit, lost = split_fitting(
+        [Operation("ADD", "x" * 12, "Round down."), Operation("KEEP", A)], FULL, CAP
+    )
     assert [o.op for o in fit] == ["KEEP"]
     assert lost[0]["text"] == "Round down."
     assert "no room under" in lost[0]["reason"]

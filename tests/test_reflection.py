@@ -15,7 +15,7 @@ from tfgrpo.data.problems import Problem
 from tfgrpo.rendering import templates
 from tfgrpo.rollout.attempt import Group, Rollout
 from tfgrpo.store import ROOT, Experience, Library, derived_id
-from tfgrpo.training.reflection import Comparison, Reflection, compare, verdict_words
+from tfgrpo.training.reflection import Advantage, Reflection, compare, verdict_words
 
 PROBLEM = Problem("p1", "What is 2 op 3?", "GOLD-777")
 KNOWN = Library(ROOT, (Experience(derived_id(1), "Carry the ten.", 1),))
@@ -49,10 +49,10 @@ def reflection(**more: Any) -> Reflection:
 
 def compared(
     folder: Path, found: Group, script: Script = teachable, **more: Any
-) -> tuple[Comparison, ScriptedEndpoint]:
+) -> tuple[Advantage, ScriptedEndpoint]:
     with ScriptedEndpoint(script) as server, opened_calls(folder, server.base_url) as calls:
 
-        async def run() -> Comparison:
+        async def run() -> Advantage:
             try:
                 return await compare(calls, reflection(**more), found, KNOWN, step=4)
             finally:

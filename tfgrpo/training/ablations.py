@@ -8,9 +8,9 @@ directly, from the problems alone.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BaseModel, Field
 
@@ -23,17 +23,18 @@ from tfgrpo.rendering.render import prompt_text
 from tfgrpo.rollout.attempt import Group
 from tfgrpo.store.canonical import derived_id
 from tfgrpo.store.records import Library, Operation
-from tfgrpo.training.controller import Plan
+from tfgrpo.training.controller import BatchPlan
 from tfgrpo.training.draft import plain, words
 from tfgrpo.training.reflection import (
     COMPARISON_TOKENS,
-    Comparison,
+    Advantage,
     Failure,
     Lessons,
+    Origin,
     Question,
     Reflection,
     lessons_of,
-    summarised,
+    summarise,
     verdict_words,
 )
 
@@ -65,22 +66,22 @@ def by_majority(group: Group) -> Group:
     )
 
 
-async def alone(
+async def reflect_alone(
     calls: Calls, reflection: Reflection, group: Group, library: Library, *, step: int
-) -> Comparison:
+) -> Advantage:
     """Reflects on the one attempt of a group. EndpointError is let through."""
     assert reflection.single is not None
     (rollout,) = group.rollouts
-    said = await summarised(calls, reflection, rollout, step)
-    if isinstance(said, Failure):
-        return Comparison(group, (), (said,))
+    summary = await summarise(calls, reflection, rollout, step)
+    if isinstance(summary, Failure):
+        return Advantage(group, (), (summary,))
     question = Question(
         prompt=reflection.single,
         values={
             "library": prompt_text(library),
             "problem": group.problem.problem,
             "ground_truth": reflection.truth(group.problem),
-            "attempt": said,
+            "attempt": summary,
             "verdict": verdict_words(rollout),
         },
         max_tokens=COMPARISON_TOKENS,
@@ -90,21 +91,19 @@ async def alone(
     try:
         typed = await reflection.ask(calls, question, Lessons)
     except CallFailed as error:
-        return Comparison(group, (), (Failure("comparison", group.problem.id, str(error)),))
+        return Advantage(group, (), (Failure("comparison", group.problem.id, str(error)),))
     lessons, unused = lessons_of(typed, "comparison", group)
-    return Comparison(group, lessons, unused, typed.repaired)
+    return Advantage(group, lessons, unused, typed.repaired)
 
 
-async def directly(
+async def write_directly(
     calls: Calls,
     reflection: Reflection,
     problems: Sequence[Problem],
     library: Library,
     count: int,
-    *,
-    uid: str,
-    evidence: Mapping[str, Any],
-) -> Plan:
+    origin: Origin,
+) -> BatchPlan:
     """Has up to `count` experiences written from the problems alone, as ADDs.
 
     Texts that are too long or there already are left out. Raises CallFailed where the answer
@@ -129,7 +128,7 @@ async def directly(
         if not text or plain(text) in known or words(text) > reflection.max_words:
             continue
         known.add(plain(text))
-        id = derived_id(uid, "direct", number)
-        told = {**evidence, "direct": True, "calls": [typed.key[:16]]}
-        operations.append(Operation("ADD", id, text, "written without rollouts", told))
-    return Plan(tuple(operations), (), int(typed.repaired))
+        id = derived_id(origin.uid, "direct", number)
+        evidence = {**origin.evidence, "direct": True, "calls": [typed.key[:16]]}
+        operations.append(Operation("ADD", id, text, "written without rollouts", evidence))
+    return BatchPlan(tuple(operations), (), int(typed.repaired))

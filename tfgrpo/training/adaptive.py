@@ -77,13 +77,13 @@ def chosen(
     share of FLOOR. One that was never tried is always worth it.
     """
     dice = random.Random(seed)
-    kept = []
+    worth = []
     for problem in problems:
         lucky = dice.random() < FLOOR
         belief = beliefs.get(problem)
         if belief is None or lucky or belief.mixed_within(group) >= LEAST_CHANCE:
-            kept.append(problem)
-    return kept
+            worth.append(problem)
+    return worth
 
 
 def enough(rewards: Sequence[float], group: int) -> bool:

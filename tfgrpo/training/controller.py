@@ -14,20 +14,20 @@ is a KEEP and recorded as one; a MODIFY that keeps no word of the experience wou
 lesson about something else, so it is an ADD. A label that does not exist, or a text of too many
 words, goes back once and is then refused, on record. Labels are made for each prompt and
 resolved against that prompt alone. Where the library may not grow any more, room is made first,
-or the operation refused (`capacity.py`).
+or the operation refused (`pruning.py`).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from pydantic import BaseModel
 
 from tfgrpo.model import structured
-from tfgrpo.model.client import Calls
+from tfgrpo.model.client import CallPath, Calls
 from tfgrpo.model.embeddings import Embeddings
 from tfgrpo.model.endpoint import CallFailed
 from tfgrpo.model.structured import text_field
@@ -35,13 +35,14 @@ from tfgrpo.store.canonical import derived_id
 from tfgrpo.store.records import Library, Operation
 from tfgrpo.training import pruning
 from tfgrpo.training.draft import Draft, words
-from tfgrpo.training.near_duplicates import describe, find_similar, numbers
+from tfgrpo.training.near_duplicates import Similar, describe, find_similar, numbers
 from tfgrpo.training.notes import Notes
-from tfgrpo.training.reflection import Failure, Lesson, Question, Reflection
+from tfgrpo.training.reflection import Failure, Lesson, Origin, Question, Reflection
 
 CONTROLLER_TOKENS = 600
 DROPPED = "the controller dropped it: it says what the gate rejected"
 NOTHING = Notes()
+NO_PRUNING = pruning.Pruning()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class BatchPlan:
     """The operations of one batch, in order, and what was refused, repaired or failed."""
 
     operations: tuple[Operation, ...]
@@ -75,110 +76,119 @@ class Decision(BaseModel):
 DECISIONS = get_args(Decision.model_fields["decision"].annotation)
 
 
-async def plan(
-    calls: Calls,
-    reflection: Reflection,
-    lessons: Sequence[Lesson],
-    library: Library,
-    *,
-    step: int,
-    uid: str,
-    evidence: Mapping[str, Any],
-    opening: pruning.Room | None = None,
-    embeddings: Embeddings | None = None,
-    notes: Notes = NOTHING,
-) -> Plan:
-    """Decides about the lessons of a batch, one after the other.
+@dataclass(frozen=True, slots=True)
+class Controller:
+    """Decides about lessons.
 
-    `uid` names the run, from which the ids of new experiences follow; `evidence` goes onto
-    every operation beside the lesson's own; `opening` are operations that come before all lessons.
     `embeddings` tell what is close in meaning. Where `notes` tell of rejected changes, a lesson
-    may be dropped, on record. EndpointError is let through.
+    may be dropped, on record.
     """
-    opening = opening or pruning.Room()
-    draft = Draft(library).after(opening.operations)
-    operations: list[Operation] = list(opening.operations)
-    refused: list[Refusal] = []
-    failures: list[Failure] = []
-    repaired = opening.repaired
-    for number, lesson in enumerate(lessons):
-        known = draft.same(lesson.text)
-        call: tuple[str, ...] = ()
-        if known is not None:
-            decision, label = Decision(decision="same"), known
-        elif not draft.texts and not notes.rejected and words(lesson.text) <= reflection.max_words:
-            decision, label = Decision(decision="new", text=lesson.text), None
-        else:
-            try:
-                near = await find_similar(lesson.text, draft.texts, embeddings)
-            except CallFailed as error:  # the words are still there to go by
-                failures.append(Failure("embedding", lesson.group.problem.id, str(error)))
-                near = await find_similar(lesson.text, draft.texts)
-            ids = draft.labels
-            alike = describe(near, {id: label for label, id in ids.items()})
-            try:
-                what = (lesson, draft, alike, notes)
-                typed = await _decide(calls, reflection, *what, step, number)
-            except CallFailed as error:
-                refused.append(Refusal(lesson.text, lesson.group.problem.id, str(error)))
-                continue
-            decision, call = typed.value, (typed.key,)
-            label = ids.get(decision.closest or "")
-            repaired += typed.repaired
-            if decision.decision == "drop":
-                refused.append(Refusal(lesson.text, lesson.group.problem.id, DROPPED))
-                continue
-        text = _text(decision, lesson, reflection.max_words)
-        operation = _operation(decision, label, text, draft, derived_id(uid, step, number))
-        operation = operation._replace(
-            reason=lesson.reason or None, evidence={**evidence, **_evidence(lesson, call)}
+
+    calls: Calls
+    reflection: Reflection
+    embeddings: Embeddings | None = None
+    notes: Notes = NOTHING
+
+    async def plan(
+        self,
+        lessons: Sequence[Lesson],
+        library: Library,
+        origin: Origin,
+        initial: pruning.Pruning = NO_PRUNING,
+    ) -> BatchPlan:
+        """Decides about the lessons of a batch, one after the other.
+
+        The ids of new experiences follow from `origin`; `initial` comes before all lessons.
+        EndpointError is let through.
+        """
+        reflection, evidence = self.reflection, origin.evidence
+        draft = Draft(library).after(initial.operations)
+        operations: list[Operation] = list(initial.operations)
+        refused: list[Refusal] = []
+        failures: list[Failure] = []
+        repaired = initial.repaired
+        for number, lesson in enumerate(lessons):
+            problem = lesson.group.problem.id
+            known = draft.same(lesson.text)
+            call: tuple[str, ...] = ()
+            if known is not None:
+                decision, label = Decision(decision="same"), known
+            elif self._needs_no_call(lesson, draft):
+                decision, label = Decision(decision="new", text=lesson.text), None
+            else:
+                try:
+                    similar = await find_similar(lesson.text, draft.texts, self.embeddings)
+                except CallFailed as error:  # the words are still there to go by
+                    failures.append(Failure("embedding", problem, str(error)))
+                    similar = await find_similar(lesson.text, draft.texts)
+                try:
+                    typed = await self._decide(lesson, draft, similar, (origin.step, number))
+                except CallFailed as error:
+                    refused.append(Refusal(lesson.text, problem, str(error)))
+                    continue
+                decision, call = typed.value, (typed.key,)
+                label = draft.labels.get(decision.closest or "")
+                repaired += typed.repaired
+                if decision.decision == "drop":
+                    refused.append(Refusal(lesson.text, problem, DROPPED))
+                    continue
+            text = _text(decision, lesson, reflection.max_words)
+            fresh = derived_id(origin.uid, origin.step, number)
+            operation = _operation(decision, label, text, draft, fresh)
+            operation = operation._replace(
+                reason=lesson.reason or None, evidence={**evidence, **_evidence(lesson, call)}
+            )
+            if not pruning.fits(draft, operation, reflection.library_tokens):
+                try:
+                    pruned = await pruning.make_room(
+                        self.calls, reflection, draft, operation, origin, number
+                    )
+                except CallFailed as error:
+                    refused.append(Refusal(operation.text or "", problem, str(error)))
+                    continue
+                draft = draft.after(pruned.operations)
+                operations += pruned.operations
+                repaired += pruned.repaired
+                operation = _once(operation, draft)
+            draft.apply(operation)
+            operations.append(operation)
+        return BatchPlan(tuple(operations), tuple(refused), repaired, tuple(failures))
+
+    def _needs_no_call(self, lesson: Lesson, draft: Draft) -> bool:
+        """Returns whether a lesson enters as it is: nothing is there that it could be like."""
+        short = words(lesson.text) <= self.reflection.max_words
+        return not draft.texts and not self.notes.rejected and short
+
+    async def _decide(
+        self, lesson: Lesson, draft: Draft, similar: list[Similar], call_path: CallPath
+    ) -> structured.Typed[Decision]:
+        reflection, labels = self.reflection, draft.labels
+        decisions = [one for one in DECISIONS if one != "drop" or self.notes.rejected]
+        question = Question(
+            prompt=reflection.controller,
+            values={
+                "library": draft.prompt(),
+                "lesson": lesson.text,
+                "reason": lesson.reason,
+                "similar": describe(similar, {id: label for label, id in labels.items()}),
+            },
+            max_tokens=CONTROLLER_TOKENS,
+            call_path=call_path,
+            appendix=self.notes.text(labels),
+            narrowed={"decision": {"enum": decisions}, "closest": {"enum": [*labels, None]}},
         )
-        if not pruning.fits(draft, operation, reflection.library_tokens):
-            try:
-                room = await pruning.make_room(
-                    calls, reflection, draft, operation, step=step, number=number, evidence=evidence
-                )
-            except CallFailed as error:
-                refused.append(Refusal(operation.text or "", lesson.group.problem.id, str(error)))
-                continue
-            draft = draft.after(room.operations)
-            operations += room.operations
-            repaired += room.repaired
-            operation = _once(operation, draft)
-        draft.apply(operation)
-        operations.append(operation)
-    return Plan(tuple(operations), tuple(refused), repaired, tuple(failures))
 
+        return await reflection.ask(
+            self.calls, question, Decision, lambda one: self._objection(one, lesson, draft)
+        )
 
-async def _decide(
-    calls: Calls,
-    reflection: Reflection,
-    lesson: Lesson,
-    draft: Draft,
-    alike: str,
-    notes: Notes,
-    step: int,
-    number: int,
-) -> structured.Typed[Decision]:
-    labels = draft.labels
-    decisions = [one for one in DECISIONS if one != "drop" or notes.rejected]
-    question = Question(
-        prompt=reflection.controller,
-        values={
-            "library": draft.prompt(),
-            "lesson": lesson.text,
-            "reason": lesson.reason,
-            "similar": alike,
-        },
-        max_tokens=CONTROLLER_TOKENS,
-        call_path=(step, number),
-        appendix=notes.text(labels),
-        narrowed={"decision": {"enum": decisions}, "closest": {"enum": [*labels, None]}},
-    )
-
-    def check(decision: Decision) -> str | None:
+    def _objection(self, decision: Decision, lesson: Lesson, draft: Draft) -> str | None:
+        """Returns what is wrong with a decision, or None."""
+        labels = draft.labels
         if decision.decision == "drop":
-            return None if notes.rejected else "the decision is new, same, refines or contradicts"
+            if self.notes.rejected:
+                return None
+            return "the decision is new, same, refines or contradicts"
         if decision.decision != "new" and decision.closest not in labels:
             return f"there is no experience {decision.closest}; closest is one of {list(labels)}"
         if decision.decision == "same":
@@ -188,12 +198,10 @@ async def _decide(
                     f"{decision.closest} does not give the number of the lesson, so it is not the "
                     "same. The decision is new, unless both are about the very same thing."
                 )
-        count = words(_text(decision, lesson, reflection.max_words))
-        if decision.decision != "same" and count > reflection.max_words:
-            return f"the text has {count} words, and {reflection.max_words} are the most"
-        return None
-
-    return await reflection.ask(calls, question, Decision, check)
+            return None
+        most = self.reflection.max_words
+        count = words(_text(decision, lesson, most))
+        return f"the text has {count} words, and {most} are the most" if count > most else None
 
 
 def _text(decision: Decision, lesson: Lesson, most: int) -> str:
@@ -244,10 +252,10 @@ def _once(operation: Operation, draft: Draft) -> Operation:
 def _evidence(lesson: Lesson, call: tuple[str, ...]) -> dict[str, Any]:
     """Returns who taught a lesson: the problem, its rollouts with rewards, the calls between."""
     group = lesson.group
-    found: dict[str, Any] = {
+    evidence: dict[str, Any] = {
         "problem": group.problem.id,
         "rollouts": [[rollout.sample, rollout.reward] for rollout in group.rollouts],
         "calls": [key[:16] for key in (*lesson.calls, *call)],
     }
     strategies = sorted({rollout.hint for rollout in group.winners if rollout.hint})
-    return found | {"strategies": strategies} if strategies else found
+    return evidence | {"strategies": strategies} if strategies else evidence

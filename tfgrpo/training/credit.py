@@ -81,10 +81,11 @@ class Credited:
     credit: Credit | None
 
     def __str__(self) -> str:
-        found = self.credit
-        if found is None:
+        credit = self.credit
+        if credit is None:
             return "nothing known"
-        return f"{found.effect:+.3f} [{found.low:+.3f}, {found.high:+.3f}], {found.verdict}"
+        interval = f"[{credit.low:+.3f}, {credit.high:+.3f}]"
+        return f"{credit.effect:+.3f} {interval}, {credit.verdict}"
 
     @property
     def in_prompt(self) -> str:
@@ -191,7 +192,7 @@ def estimate_effects(observations: Sequence[Observation], *, level: float = 0.95
     error = np.sqrt(_covariance(x, y - x @ beta, clusters, bread, len(set(strata))).diagonal())
     t = t_quantile(0.5 + level / 2, len(problems) - 1)
     shrink = _shrinkage(beta, error)
-    found = [
+    credits = [
         Credit(
             experience=ids[i],
             effect=float(beta[k]),
@@ -203,7 +204,7 @@ def estimate_effects(observations: Sequence[Observation], *, level: float = 0.95
         )
         for k, i in enumerate(varied)
     ]
-    return sorted(found, key=lambda credit: (-credit.shrunk, credit.experience))
+    return sorted(credits, key=lambda credit: (-credit.shrunk, credit.experience))
 
 
 def _codes(names: Sequence[str]) -> NDArray[np.intp]:

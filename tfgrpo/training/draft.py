@@ -57,10 +57,10 @@ class Draft:
 
     def after(self, operations: Iterable[Operation]) -> Draft:
         """Returns a draft of its own, with operations applied to it."""
-        found = Draft(self.library)
+        draft = Draft(self.library)
         for operation in operations:
-            found.apply(operation)
-        return found
+            draft.apply(operation)
+        return draft
 
 
 def plain(text: str) -> str:

@@ -40,7 +40,7 @@ def dynamics(store: Store, run: Run) -> list[Series]:
         elif spent.stage == "tool":
             tools[spent.step] = tools.get(spent.step, 0) + spent.usage.calls
     counts = [store.counts(version) for version in versions]
-    found = [
+    series = [
         Series("mean reward", tuple(s.get("mean_reward") for s in stats)),
         Series("mixed groups", tuple(_share(s.get("mixed"), s.get("problems")) for s in stats)),
         Series("rollouts", tuple(s.get("rollouts") for s in stats)),
@@ -54,16 +54,16 @@ def dynamics(store: Store, run: Run) -> list[Series]:
         Series("library", tuple(float(len(store.library(version))) for version in versions)),
     ]
     if tools:
-        found.append(Series("tool calls", tuple(float(tools.get(step, 0)) for step in steps)))
-    found += [Series(op, tuple(float(count.get(op, 0)) for count in counts)) for op in OPS]
-    return found
+        series.append(Series("tool calls", tuple(float(tools.get(step, 0)) for step in steps)))
+    series += [Series(op, tuple(float(count.get(op, 0)) for count in counts)) for op in OPS]
+    return series
 
 
 def _share(part: float | None, whole: float | None) -> float | None:
     return part / whole if part is not None and whole else None
 
 
-def drawn(series: Sequence[Series], width: int) -> Iterator[str]:
+def draw(series: Sequence[Series], width: int) -> Iterator[str]:
     """Yields a line of bars for each figure, with its first and last value, and its range."""
     name = max((len(one.name) for one in series), default=0)
     for one in series:
@@ -72,9 +72,9 @@ def drawn(series: Sequence[Series], width: int) -> Iterator[str]:
             continue
         room = max(8, width - name - 32)
         bars = "".join(_bar(value, known) for value in _thinned(one.values, room))
-        told = f"{_short(known[0])} → {_short(known[-1])}"
+        ends = f"{_short(known[0])} → {_short(known[-1])}"
         spread = f"  ({_short(min(known))} to {_short(max(known))})"
-        yield f"{one.name:<{name}}  {bars}  {told}{spread if len(known) > 2 else ''}"
+        yield f"{one.name:<{name}}  {bars}  {ends}{spread if len(known) > 2 else ''}"
 
 
 def _thinned(values: Sequence[float | None], room: int) -> Sequence[float | None]:

@@ -233,13 +233,13 @@ class _Total:
         settings, upper = self._settings, self._upper
         plain = max(1, settings.group_size - settings.hints)
         size = float(plain + settings.hints)
-        made = size
+        attempts = size
         if settings.rollouts == "adaptive" and not upper:
-            made = (min(adaptive.FIRST, size) + size) / 2
+            attempts = (min(adaptive.FIRST, size) + size) / 2
         unsolved = batch * (1.0 if upper else UNSOLVED) * bool(settings.hints)
         strategy = strategies.TOKENS * self._counter.quoted if upper else 40.0
         hinted = unsolved * settings.hints
-        self._attempts(batch * made - hinted, one)
+        self._attempts(batch * attempts - hinted, one)
         self._attempts(hinted, one, strategy / (settings.hints if upper and hinted else 1) + 32)
         if settings.rollouts == "branch":
             roots = max(1, settings.group_size - 1)
@@ -250,7 +250,7 @@ class _Total:
         alone = self._reflection.single is not None
         groups = batch * (1.0 if upper or alone else MIXED)
         if alone or size > 1:
-            lessons = self._reflect(groups, made, one)
+            lessons = self._reflect(groups, attempts, one)
             confirmed = unsolved * (MOST_LESSONS if upper else LESSONS * MIXED)
             self._attempts(rollouts.CONFIRMATIONS * confirmed, one, self._text)
             self._control(lessons)

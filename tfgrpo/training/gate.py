@@ -33,7 +33,7 @@ from tfgrpo.store.records import Json, Library, Operation, Version
 from tfgrpo.store.runs import Run, Score
 from tfgrpo.store.store import Store
 from tfgrpo.training.draft import Draft
-from tfgrpo.training.pruning import opens
+from tfgrpo.training.pruning import is_initial_prune
 
 Verdict: TypeAlias = Literal["accepted", "rejected", "inconclusive"]
 VERDICTS: dict[str, Verdict] = {"better": "accepted", "worse": "rejected"}
@@ -67,7 +67,7 @@ class Gate:
     async def trial(self, library: Library, operations: Sequence[Operation]) -> Trial | None:
         """Returns how the library fares with these operations; None where they change no text
         but to bring it under the cap."""
-        before = applied(library, (o for o in operations if opens(o.evidence)))
+        before = applied(library, (o for o in operations if is_initial_prune(o.evidence)))
         candidate = applied(library, operations)
         if candidate == before:
             return None
@@ -168,7 +168,7 @@ def _changes(store: Store, candidate: Version) -> Iterator[str]:
     if candidate.parent is not None:
         before = {e.id: e.text for e in store.library(store.version(candidate.parent))}
     for event in store.events(candidate):
-        if event.redacted or event.op == "KEEP" or opens(event.evidence):
+        if event.redacted or event.op == "KEEP" or is_initial_prune(event.evidence):
             continue
         old = before.get(event.experience, "")
         if event.op == "ADD":

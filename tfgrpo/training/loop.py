@@ -44,7 +44,7 @@ from tfgrpo.training.gate import words as gate_words
 from tfgrpo.training.notes import Notes, prompts_of
 from tfgrpo.training.progress import Progress
 from tfgrpo.training.rebase import still_apply
-from tfgrpo.training.reflection import Comparison, Failure, Lesson, Reflection, compare
+from tfgrpo.training.reflection import Advantage, Failure, Lesson, Origin, Reflection, compare
 from tfgrpo.training.rollouts import Collector, RunParts
 from tfgrpo.training.run_problems import RunProblems
 
@@ -196,10 +196,8 @@ class Training:
         library = self._store.library(base)
         progress.step, progress.epoch, progress.library = step, epoch, len(library)
         progress.reflected = 0
-        evidence = self._evidence(step)
-        opening = await pruning.bring_under(
-            self._reflector, self._reflection, library, step=step, evidence=evidence
-        )
+        origin = Origin(self._run.uid, step, self._evidence(step))
+        initial = await pruning.bring_under(self._reflector, self._reflection, library, origin)
 
         self._enter("rollouts")
         started = time.monotonic()
@@ -213,24 +211,17 @@ class Training:
         self._enter("controller", started)
         started = time.monotonic()
         notes = self._notes(base, step)
-        evidence = self._evidence(step, notes)
+        origin = replace(origin, evidence=self._evidence(step, notes))
         if direct:
-            uid = self._run.uid
-            asked = (self._reflector, self._reflection, batch, library, direct)
-            plan = await ablations.directly(*asked, uid=uid, evidence=evidence)
-        else:
-            plan = await controller.plan(
-                self._reflector,
-                self._reflection,
-                [lesson for comparison in comparisons for lesson in comparison.lessons],
-                library,
-                step=step,
-                uid=self._run.uid,
-                evidence=evidence,
-                opening=opening,
-                embeddings=self._embeddings,
-                notes=notes,
+            plan = await ablations.write_directly(
+                self._reflector, self._reflection, batch, library, direct, origin
             )
+        else:
+            deciding = controller.Controller(
+                self._reflector, self._reflection, self._embeddings, notes
+            )
+            lessons = [lesson for comparison in comparisons for lesson in comparison.lessons]
+            plan = await deciding.plan(lessons, library, origin, initial)
         self._enter("gate", started)
         started = time.monotonic()
         trial = await self._gate.trial(library, plan.operations) if self._gate else None
@@ -266,17 +257,17 @@ class Training:
         """Returns whether a group teaches: it is mixed, or its one attempt is looked at alone."""
         return group.mixed or (self._reflection.single is not None and bool(group.rewards))
 
-    async def _compare(self, group: Group, library: Library, step: int) -> Comparison:
+    async def _compare(self, group: Group, library: Library, step: int) -> Advantage:
         if self._reflection.single is not None:
             asked = (self._reflector, self._reflection, group, library)
-            return await ablations.alone(*asked, step=step)
+            return await ablations.reflect_alone(*asked, step=step)
         comparison = await compare(self._reflector, self._reflection, group, library, step=step)
         if comparison.lessons and all(winner.hint for winner in group.winners):
             comparison = await self._confirmed(comparison, library, step)
         self.progress.reflected += 1
         return comparison
 
-    async def _confirmed(self, comparison: Comparison, library: Library, step: int) -> Comparison:
+    async def _confirmed(self, comparison: Advantage, library: Library, step: int) -> Advantage:
         """Returns a comparison with the lessons that made an attempt succeed without a strategy."""
         group = comparison.group
         kept: list[Lesson] = []
@@ -315,8 +306,8 @@ class Training:
         step: int,
         base: Version,
         groups: Sequence[Group],
-        comparisons: Sequence[Comparison],
-        plan: controller.Plan,
+        comparisons: Sequence[Advantage],
+        plan: controller.BatchPlan,
         trial: Trial | None,
     ) -> Version:
         """Appends the step's version.
@@ -337,9 +328,9 @@ class Training:
             lost: list[dict[str, Any]] = []
             if tip.number != base.number:
                 there, cap = store.library(tip), self.settings.library_tokens
-                operations = [o for o in operations if not pruning.prunes(o)]
+                operations = [o for o in operations if not pruning.is_prune(o)]
                 operations, lost = still_apply(operations, store.library(base), there)
-                operations, crowded = pruning.within(operations, there, cap)
+                operations, crowded = pruning.split_fitting(operations, there, cap)
                 lost += crowded
             meta: dict[str, Any] = {
                 "run": run.name,
@@ -372,7 +363,7 @@ class Training:
                         )
                         here = {"branch": side, "candidate": rejected.digest.hex()}
                         meta = {**meta, "gate": {**meta["gate"], **here}}
-                        operations = [o for o in operations if pruning.opens(o.evidence)]
+                        operations = [o for o in operations if pruning.is_initial_prune(o.evidence)]
                     version = store.commit(
                         run.branch,
                         operations,

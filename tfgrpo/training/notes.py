@@ -21,8 +21,8 @@ class Notes:
 
     def used(self) -> list[Template]:
         """Returns the prompts that something is told by."""
-        told = {"rejected": bool(self.rejected), "credit": bool(self.credit)}
-        return [self.prompts[name] for name, there in told.items() if there]
+        needed = {"rejected": bool(self.rejected), "credit": bool(self.credit)}
+        return [self.prompts[name] for name, used in needed.items() if used]
 
     def text(self, labels: Mapping[str, str]) -> str:
         """Returns the notes as they follow a prompt; `labels` are label → id."""

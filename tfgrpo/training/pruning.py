@@ -21,9 +21,9 @@ from tfgrpo.model.endpoint import CallFailed
 from tfgrpo.model.structured import text_field
 from tfgrpo.rendering.render import one_line
 from tfgrpo.store.errors import TfgrpoError
-from tfgrpo.store.records import Library, Operation
+from tfgrpo.store.records import Json, Library, Operation
 from tfgrpo.training.draft import Draft, plain, words
-from tfgrpo.training.reflection import Question, Reflection
+from tfgrpo.training.reflection import Origin, Question, Reflection
 
 PRUNE_TOKENS = 600
 TURNS = 4
@@ -39,11 +39,14 @@ class LibraryTooLong(TfgrpoError):
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class Pruning:
     """Operations that make room, in order, and how many answers had to be repaired on the way."""
 
     operations: tuple[Operation, ...] = ()
     repaired: int = 0
+
+    def __add__(self, later: Pruning) -> Pruning:
+        return Pruning(self.operations + later.operations, self.repaired + later.repaired)
 
 
 class Action(BaseModel):
@@ -63,7 +66,7 @@ def fits(draft: Draft, operation: Operation, cap: int | None) -> bool:
     return tokens <= cap or tokens <= draft.tokens
 
 
-def within(
+def split_fitting(
     operations: Sequence[Operation], library: Library, cap: int | None
 ) -> tuple[list[Operation], list[dict[str, Any]]]:
     """Returns the operations that a library has room for, and a record of the rest.
@@ -84,12 +87,12 @@ def within(
     return fit, lost
 
 
-def prunes(operation: Operation) -> bool:
+def is_prune(operation: Operation) -> bool:
     """Whether an operation was made for want of room, and means nothing elsewhere."""
     return "pruned" in (operation.evidence or {})
 
 
-def opens(evidence: Mapping[str, Any] | None) -> bool:
+def is_initial_prune(evidence: Mapping[str, Any] | None) -> bool:
     """Whether evidence is of an operation that brought a library under the cap to begin with,
     and made room for nothing in particular."""
     return evidence is not None and "pruned" in evidence and "room_for" not in evidence
@@ -100,11 +103,9 @@ async def make_room(
     reflection: Reflection,
     draft: Draft,
     coming: Operation,
-    *,
-    step: int,
+    origin: Origin,
     number: int,
-    evidence: Mapping[str, Any],
-) -> Room:
+) -> Pruning:
     """Returns operations after which `coming` fits; `draft` stays as it is.
 
     `number` is the lesson's in its batch. What `coming` changes is not given up for it. Raises
@@ -115,17 +116,14 @@ async def make_room(
     alone = Draft(Library(draft.library.version, ())).after([coming._replace(op="ADD")])
     if alone.tokens > cap:
         raise NoRoom(f"no room: it alone has {alone.tokens} tokens, and the cap is {cap}")
-    made: list[Operation] = []
-    repaired = 0
+    pruned = Pruning()
     for turn in range(TURNS):
-        now = draft.after(made)
-        call_path = (step, "prune", number, turn)
-        room = await _act(calls, reflection, now, coming, call_path, evidence)
-        made += room.operations
-        repaired += room.repaired
-        if fits(draft.after(made), coming, cap):
-            return Room(tuple(made), repaired)
-    over = draft.after([*made, coming]).tokens - cap
+        now = draft.after(pruned.operations)
+        call_path = (origin.step, "prune", number, turn)
+        pruned += await _act(calls, reflection, now, coming, call_path, origin.evidence)
+        if fits(draft.after(pruned.operations), coming, cap):
+            return pruned
+    over = draft.after([*pruned.operations, coming]).tokens - cap
     raise NoRoom(f"no room: {over} tokens over the cap of {cap} after {TURNS} turns of pruning")
 
 
@@ -133,33 +131,29 @@ async def bring_under(
     calls: Calls,
     reflection: Reflection,
     library: Library,
-    *,
-    step: int,
-    evidence: Mapping[str, Any],
-) -> Room:
+    origin: Origin,
+) -> Pruning:
     """Returns operations that bring a library under the cap, or none where it is.
 
     A run may begin with a library that is over it, or a person may add to one. Every action
     takes an experience away, so it ends. Raises LibraryTooLong and EndpointError.
     """
     cap, draft = reflection.library_tokens, Draft(library)
-    made: list[Operation] = []
-    repaired = 0
+    pruned = Pruning()
     while cap is not None and draft.tokens > cap:
         try:
-            call_path = (step, "prune", "library", len(made))
-            room = await _act(calls, reflection, draft, None, call_path, evidence)
+            call_path = (origin.step, "prune", "library", len(pruned.operations))
+            pruning = await _act(calls, reflection, draft, None, call_path, origin.evidence)
         except CallFailed as error:
             raise LibraryTooLong(
                 f"the library has {draft.tokens} tokens, {draft.tokens - cap} over the cap, and "
                 f"could not be pruned: {error}",
                 hint="`tfgrpo delete` shortens it; or start a run with a larger --library-tokens",
             ) from None
-        for operation in room.operations:
+        for operation in pruning.operations:
             draft.apply(operation)
-        made += room.operations
-        repaired += room.repaired
-    return Room(tuple(made), repaired)
+        pruned += pruning
+    return pruned
 
 
 async def _act(
@@ -168,8 +162,8 @@ async def _act(
     draft: Draft,
     coming: Operation | None,
     call_path: CallPath,
-    evidence: Mapping[str, Any],
-) -> Room:
+    evidence: Json,
+) -> Pruning:
     """Asks for one action, and returns the operations it stands for: they shorten the library."""
     cap, prompt = reflection.library_tokens, reflection.prune
     assert cap is not None
@@ -212,7 +206,7 @@ async def _act(
         return None
 
     typed = await reflection.ask(calls, question, Action, check)
-    told = {
+    evidence = {
         **evidence,
         "prompts": {**evidence.get("prompts", {}), prompt.name: prompt.digest[:16]},
         "calls": [typed.key[:16]],
@@ -220,12 +214,12 @@ async def _act(
     }
     action = typed.value
     if action.action == "merge":
-        told["merged"] = sorted({ids[label] for label in action.experiences})
+        evidence["merged"] = sorted({ids[label] for label in action.experiences})
     if coming is not None:
-        told["room_for"] = coming.experience
+        evidence["room_for"] = coming.experience
     reason = one_line(action.why) or f"{action.action} for want of room"
-    return Room(
-        tuple(o._replace(reason=reason, evidence=told) for o in operations(action, draft)),
+    return Pruning(
+        tuple(o._replace(reason=reason, evidence=evidence) for o in operations(action, draft)),
         int(typed.repaired),
     )
 

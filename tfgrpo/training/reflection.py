@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, Field
 
@@ -136,6 +136,16 @@ class Lesson:
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """Where operations come from: a step of a run, by its uid, and the evidence that goes onto
+    each beside its own."""
+
+    uid: str
+    step: int
+    evidence: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class Failure:
     """A reflection that could not be had, for the record."""
 
@@ -145,8 +155,8 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
-    """What one group taught. `repaired` says that its JSON had to be mended."""
+class Advantage:
+    """What one group taught. `repaired` says that its JSON had to be repaired."""
 
     group: Group
     lessons: tuple[Lesson, ...]
@@ -178,33 +188,33 @@ class Contrast(BaseModel):
 
 async def compare(
     calls: Calls, reflection: Reflection, group: Group, library: Library, *, step: int
-) -> Comparison:
+) -> Advantage:
     """Summarises a mixed group's trajectories and compares them.
 
     What cannot be had is in the result's `failures`; EndpointError is let through.
     """
     judged = (*group.winners, *group.losers)
     outcomes = await asyncio.gather(
-        *(summarised(calls, reflection, rollout, step) for rollout in judged)
+        *(summarise(calls, reflection, rollout, step) for rollout in judged)
     )
     failures = tuple(o for o in outcomes if isinstance(o, Failure))
-    said = {
+    summaries = {
         rollout.sample: outcome
         for rollout, outcome in zip(judged, outcomes, strict=True)
         if isinstance(outcome, str)
     }
-    winners = [r for r in group.winners if r.sample in said]
-    losers = [r for r in group.losers if r.sample in said]
+    winners = [r for r in group.winners if r.sample in summaries]
+    losers = [r for r in group.losers if r.sample in summaries]
     if not winners or not losers:
-        return Comparison(group, (), failures)
+        return Advantage(group, (), failures)
     question = Question(
         prompt=reflection.comparison,
         values={
             "library": prompt_text(library),
             "problem": group.problem.problem,
             "ground_truth": reflection.truth(group.problem),
-            "winners": _listed(winners, said),
-            "losers": _listed(losers, said),
+            "winners": _listed(winners, summaries),
+            "losers": _listed(losers, summaries),
         },
         max_tokens=COMPARISON_TOKENS,
         call_path=(step, group.problem.id),
@@ -213,7 +223,7 @@ async def compare(
         typed = await reflection.ask(calls, question, Contrast)
     except CallFailed as error:
         failure = Failure("comparison", group.problem.id, str(error))
-        return Comparison(group, (), (*failures, failure))
+        return Advantage(group, (), (*failures, failure))
     lessons, unused = lessons_of(typed, "comparison", group)
     failures += unused
     repaired = typed.repaired
@@ -226,7 +236,7 @@ async def compare(
             lessons, unused = lessons_of(brought, "reconcile", group, lessons[0].calls)
             failures += unused
             repaired = repaired or brought.repaired
-    return Comparison(group, lessons, failures, repaired)
+    return Advantage(group, lessons, failures, repaired)
 
 
 async def _reconcile(
@@ -270,7 +280,7 @@ def lessons_of(
     )
 
 
-async def summarised(
+async def summarise(
     calls: Calls, reflection: Reflection, rollout: Rollout, step: int
 ) -> str | Failure:
     if len(rollout.transcript) <= reflection.summarise_over:
@@ -307,11 +317,11 @@ def details_words(rollout: Rollout, before: str) -> str:
     return "".join(f"{before}{name}: {value}" for name, value in rollout.details.items())
 
 
-def _listed(rollouts: Sequence[Rollout], said: dict[int, str]) -> str:
+def _listed(rollouts: Sequence[Rollout], summaries: Mapping[int, str]) -> str:
     lines = []
     for number, rollout in enumerate(rollouts, 1):
         answer = "no answer" if rollout.answer is None else f"answer {rollout.answer}"
         answer = answer[:ANSWER_SHOWN]
-        told = verdict_words(rollout) + details_words(rollout, "; ")
-        lines.append(f"{number}. ({told}, {answer}) {said[rollout.sample]}")
+        verdict = verdict_words(rollout) + details_words(rollout, "; ")
+        lines.append(f"{number}. ({verdict}, {answer}) {summaries[rollout.sample]}")
     return "\n".join(lines)

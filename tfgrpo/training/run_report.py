@@ -62,5 +62,5 @@ def issues(version: Version) -> tuple[Issue, ...]:
 def report(store: Store, run: Run) -> RunReport:
     """Returns what went wrong in a run, so far."""
     versions = versions_of(store, run)
-    found = tuple(issue for version in versions for issue in issues(version))
-    return RunReport(found, sum(version.meta.get("repaired", 0) for version in versions))
+    listed = tuple(issue for version in versions for issue in issues(version))
+    return RunReport(listed, sum(version.meta.get("repaired", 0) for version in versions))
