@@ -9,8 +9,8 @@ import click
 from tfgrpo.cli import checkout, text
 from tfgrpo.cli.context import EXPERIENCE, App, force_option, pass_app
 from tfgrpo.cli.events import event_lines
-from tfgrpo.store.errors import InvalidOperation
-from tfgrpo.store.records import Operation, Version
+from tfgrpo.store.errors import InvalidOperation, StaleVersion
+from tfgrpo.store.records import Library, Operation, Version
 
 message_option = click.option("-m", "--message", help="Message for the new version.")
 reason_option = click.option("-r", "--reason", help="Why; recorded with each event.")
@@ -34,15 +34,22 @@ def add(app: App, texts: tuple[str, ...], message: str | None, reason: str | Non
     """
     from tfgrpo.rendering.render import one_line
 
-    library = app.store.library("HEAD")
-    there = {e.text: e.id for e in library}
-    operations = [
-        Operation("KEEP", there[t], reason=reason)
-        if t in there
-        else Operation("ADD", text=t, reason=reason)
-        for t in dict.fromkeys(map(one_line, texts))
-    ]
-    commit(app, operations, message or f"add {text.plural(len(operations), 'experience')}")
+    lines = list(dict.fromkeys(map(one_line, texts)))
+    message = message or f"add {text.plural(len(lines), 'experience')}"
+    while True:
+        library = app.store.library("HEAD")
+        ids = {e.text: e.id for e in library}
+        operations = [
+            Operation("KEEP", ids[line], reason=reason)
+            if line in ids
+            else Operation("ADD", text=line, reason=reason)
+            for line in lines
+        ]
+        try:
+            commit(app, operations, message, expected=library.version)
+        except StaleVersion:  # somebody else may have just added one of them
+            continue
+        return
 
 
 @click.command()
@@ -67,14 +74,15 @@ def modify(
     from tfgrpo.rendering.render import one_line
 
     library = app.store.library("HEAD")
-    id = app.store.experience_id(experience)
+    id = app.store.experience_id(experience, library.version)
     new_text = one_line(new_text)
     if id in library.by_id and library.by_id[id].text == new_text:
         raise InvalidOperation(
             f"{experience} already says that", hint=f"`tfgrpo keep {experience}` confirms it"
         )
     operations = [Operation("MODIFY", id, new_text, reason)]
-    commit(app, operations, message or f"modify {_called(app, id)}")
+    message = message or f"modify {_called(library, id)}"
+    commit(app, operations, message, onto=library.version)
 
 
 @click.command()
@@ -114,24 +122,31 @@ def keep(app: App, experiences: tuple[str, ...], message: str | None, reason: st
 def _each(
     app: App, op: str, experiences: Sequence[str], message: str | None, reason: str | None
 ) -> None:
-    ids = list(dict.fromkeys(app.store.experience_id(e) for e in experiences))
-    named = ", ".join(_called(app, id) for id in ids)
+    library = app.store.library("HEAD")
+    ids = list(dict.fromkeys(app.store.experience_id(e, library.version) for e in experiences))
+    named = ", ".join(_called(library, id) for id in ids)
     kind = "DELETE" if op == "DELETE" else "KEEP"
     operations = [Operation(kind, id, reason=reason) for id in ids]  # type: ignore[arg-type]
-    commit(app, operations, message or f"{op.lower()} {named}")
+    commit(app, operations, message or f"{op.lower()} {named}", onto=library.version)
 
 
-def _called(app: App, id: str) -> str:
-    label = app.store.library("HEAD").label_of.get(id)
+def _called(library: Library, id: str) -> str:
+    label = library.label_of.get(id)
     return f"{id} ({label})" if label else id
 
 
 def commit(
-    app: App, operations: Sequence[Operation], message: str, *, onto: Version | None = None
+    app: App,
+    operations: Sequence[Operation],
+    message: str,
+    *,
+    onto: Version | None = None,
+    expected: Version | None = None,
 ) -> None:
     """Appends a version to HEAD's branch, reports it, and rewrites the library for inference.
 
-    `onto` is the version that the operations were made for, if that was not just now.
+    `onto` is the version that the operations were made for; with `expected` instead, the branch
+    must still stand there. Raises StaleVersion, as `Store.commit` does.
     """
     store = app.store
     head = store.head
@@ -141,7 +156,7 @@ def commit(
             hint="`tfgrpo checkout main` switches to one, "
             "`tfgrpo checkout -b NAME HEAD` creates one",
         )
-    version = store.commit(head.branch, operations, message=message, expected=onto or head.version)
+    version = store.commit(head.branch, operations, message=message, onto=onto, expected=expected)
     checkout.materialise(app)
     click.echo(f"{version.name} on {head.branch}: {message}")
     events = store.events(version)

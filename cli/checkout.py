@@ -74,5 +74,8 @@ def materialise(app: App, format_: str = "json", output: str | None = None) -> s
         return None
     ending = {"json": "json", "md": "md", "prompt": "txt"}[format_]
     path = output or os.path.join(os.path.dirname(app.file), f"{SNAPSHOT}.{ending}")
-    interchange.save(app.store, path, "HEAD", format_)
+    written = None
+    while written != (at := app.store.head.version):  # another process may move it meanwhile
+        interchange.save(app.store, path, at, format_)
+        written = at
     return path

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,7 +12,7 @@ from tfgrpo.cli import checkout, text
 from tfgrpo.cli.context import REVISION, App, force_option, pass_app
 from tfgrpo.cli.events import event_lines
 from tfgrpo.store import merge as merges
-from tfgrpo.store.errors import InvalidOperation
+from tfgrpo.store.errors import InvalidOperation, StaleVersion
 from tfgrpo.store.merge import Conflict, MergeConflict, Resolve
 from tfgrpo.store.records import Version
 
@@ -142,7 +143,11 @@ def _branch(app: App) -> tuple[str, Version]:
 
 def _trying(work: Callable[[], Version], as_json: bool) -> Version:
     try:
-        return work()
+        while True:
+            try:
+                return work()
+            except StaleVersion:  # another process has just moved the branch: merge with that
+                continue
     except MergeConflict as error:
         if as_json:
             text.emit_json({"conflicts": [conflict._asdict() for conflict in error.conflicts]})
@@ -170,7 +175,7 @@ def _conflict(conflict: Conflict) -> list[str]:
 def _resolve(take: str | None) -> Resolve | None:
     if take is None:
         return None
-    return _edited if take == "edit" else merges.side("ours" if take == "ours" else "theirs")
+    return cache(_edited) if take == "edit" else merges.side("ours" if take == "ours" else "theirs")
 
 
 def _edited(conflict: Conflict) -> str | None:

@@ -76,14 +76,17 @@ class CommitDetails(TypedDict, total=False):
     """What `Store.commit` can be told beside the operations and the message.
 
     `author` signs the version, in place of the store's. `meta` is kept in the version and its
-    digest. With `expected`, the branch must still stand at that version; without, the operations
-    are applied to wherever it stands. `merged` is the second parent. `tags` are put on the
+    digest. With `expected`, the branch must still stand at that version. With `onto`, the
+    operations were made for that version, and apply to wherever the branch stands if no
+    experience that they change has been changed since. With neither they are applied to wherever
+    it stands. `merged` is the second parent. `tags` are put on the
     version. `also` is called inside the transaction, for records that must land with the version.
     """
 
     author: str | None
     meta: Json | None
     expected: str | Version | None
+    onto: Version | None
     merged: Version | None
     tags: Sequence[str]
     also: Callable[[Version], None] | None
@@ -391,6 +394,19 @@ class Store:
                 hint="read the new library and try again",
             )
 
+    def _check_untouched(
+        self, branch: str, tip: Version, onto: Version | None, operations: Sequence[Operation]
+    ) -> None:
+        if onto is None or onto.number == tip.number:
+            return
+        changed = {change.experience for change in replay.diff(self.port, onto, tip)}
+        touched = [o.experience for o in operations if o.experience in changed]
+        if touched:
+            raise StaleVersion(
+                f"{branch} has moved on to {tip.name}, which has another text of {touched[0]}",
+                hint=f"`tfgrpo diff {onto.name} {tip.name}` shows it; read it and try again",
+            )
+
     def delete_branch(self, name: str) -> Version:
         """Forgets a branch's name; its versions stay. Raises InvalidName for the one HEAD is on."""
         with self.port.transaction():
@@ -505,7 +521,8 @@ class Store:
         """Appends one version to a branch, and tags it, in one transaction; returns it.
 
         An operation that cannot apply to the library at the branch raises InvalidOperation, and
-        a branch that has moved on from `expected` StaleVersion; then nothing is recorded.
+        a branch that has moved on from `expected`, or changed what is to change since `onto`,
+        StaleVersion; then nothing is recorded.
         """
         from tfgrpo.store.append import event_rows
         from tfgrpo.store.tip_state import grown, tip_state_at, with_lane
@@ -517,6 +534,7 @@ class Store:
         with self.port.transaction():
             tip = self.tip(branch)
             self._check_tip(branch, tip, details.get("expected"))
+            self._check_untouched(branch, tip, details.get("onto"), operations)
             known, self._tip_state = self._tip_state, None  # until the transaction holds
             _, replayed = self._replayed.get(tip.digest, (0, None))
             shapes = replayed.shapes if replayed and replayed.library.version == tip else None

@@ -148,6 +148,30 @@ class StoreMachine(RuleBasedStateMachine):
         with pytest.raises(StaleVersion):
             self.store.commit(branch, [], message="m", expected=f"v{expected}")
 
+    @rule(on=which, at=which, plans=plans)
+    def commit_what_was_made_for_an_earlier_version(
+        self, on: int, at: int, plans: list[tuple[str, int, str]]
+    ) -> None:
+        branch, onto = self.branch(on), self.version(at)
+        operations = self.operations(branch, plans)
+
+        def modelled() -> None:
+            there = self.model.versions[onto].live
+            here = self.model.versions[self.model.branches.get(branch, 0)].live
+            if any(there.get(id) != here.get(id) for _, id, _ in operations):
+                raise Refused("somebody has changed it since")
+            self.model.commit(branch, operations)
+
+        self.both(
+            modelled,
+            lambda: self.store.commit(
+                branch,
+                [Operation(*operation) for operation in operations],  # type: ignore[arg-type]
+                message="m",
+                onto=self.store.version(onto),
+            ),
+        )
+
     @rule(on=which, at=which, side=sides)
     def merge(self, on: int, at: int, side: str | None) -> None:
         self.combine(merge.merge, self.model.merge, on, self.version(at), side)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from tfgrpo.interchange.records import Batch, Document, Item, UnreadableLibrary
 from tfgrpo.rendering.render import one_line
 from tfgrpo.store.canonical import derived_id
+from tfgrpo.store.errors import StaleVersion
 from tfgrpo.store.history import row_ranges
 from tfgrpo.store.records import REDACTED, Json, Operation, Version
 from tfgrpo.store.store import Store
@@ -106,29 +107,34 @@ def bring_in(
     """
     if document.batches:
         return _history(store, document, branch, author)
-    import_plan = plan(store, document.items, document.provenance, store.tip(branch), again=again)
-    if not import_plan.operations:
-        return Imported((), import_plan.known, import_plan.left)
-    version = store.commit(
-        branch,
-        import_plan.operations,
-        message=message or f"import {document.name}",
-        author=author,
-        meta={IMPORT: {**document.meta, **document.provenance}},
-        expected=store.tip(branch),
-    )
-    return Imported((version,), import_plan.known, import_plan.left)
+    while True:
+        tip = store.tip(branch)
+        import_plan = plan(store, document.items, document.provenance, tip, again=again)
+        if not import_plan.operations:
+            return Imported((), import_plan.known, import_plan.left)
+        try:
+            version = store.commit(
+                branch,
+                import_plan.operations,
+                message=message or f"import {document.name}",
+                author=author,
+                meta={IMPORT: {**document.meta, **document.provenance}},
+                expected=tip,
+            )
+        except StaleVersion:  # another process has just moved the branch: see what is new there
+            continue
+        return Imported((version,), import_plan.known, import_plan.left)
 
 
 def _history(store: Store, document: Document, branch: str, author: str | None) -> Imported:
-    tip = store.tip(branch)
-    here: set[object] = set()
-    for version in store.log(tip):
-        here |= {version.digest.hex(), _origin(version)}
-    new = [batch for batch in document.batches if batch.digest not in here]
-    _check(document, new, {e.id for e in store.library(tip)})
     versions = []
     with store.operation(f"import {document.name}"):
+        tip = store.tip(branch)
+        here: set[object] = set()
+        for version in store.log(tip):
+            here |= {version.digest.hex(), _origin(version)}
+        new = [batch for batch in document.batches if batch.digest not in here]
+        _check(document, new, {e.id for e in store.library(tip)})
         for batch in new:
             origin = {**document.provenance, "version": batch.digest}
             operations = [
