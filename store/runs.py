@@ -19,6 +19,8 @@ from tfgrpo.store.revisions import check_name
 if TYPE_CHECKING:
     from pathlib import Path
 
+    import pandas
+
     from tfgrpo.store.port import Port
 
 
@@ -79,6 +81,26 @@ class RolloutRow(NamedTuple):
     reward: float | None
     verdict: Json
     time: int
+
+
+class Rollouts(tuple[RolloutRow, ...]):
+    """Attempts as recorded, by step, problem and sample."""
+
+    __slots__ = ()
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Returns a row for each attempt, without its messages.
+
+        Raises ImportError where pandas is not installed.
+        """
+        import pandas
+
+        columns = ["step", "problem", "sample", "version", "outcome", "reward", "answer", "reason"]
+        rows = [
+            (*row[1:5], row.outcome, row.reward, row.verdict.get("answer"), row.verdict["reason"])
+            for row in self
+        ]
+        return pandas.DataFrame(rows, columns=columns)
 
 
 class Score(NamedTuple):

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Unpack
 
-    from tfgrpo.store.runs import Runs
+    from tfgrpo.store.runs import Rollouts, Runs
     from tfgrpo.store.tip_state import TipState
 
 DEFAULT_BRANCH = "main"
@@ -127,6 +127,15 @@ class Store:
         from tfgrpo.store.runs import Runs
 
         return Runs(self.port, self._path)
+
+    def rollouts(self, run: str, step: int | None = None) -> Rollouts:
+        """Returns the attempts of a run, by its name (those of one step, counted from 0).
+
+        Raises UnknownRevision.
+        """
+        from tfgrpo.store.runs import Rollouts
+
+        return Rollouts(self.runs.rollouts(self.runs.get(run), step))
 
     @classmethod
     def open(

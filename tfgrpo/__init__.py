@@ -31,12 +31,14 @@ if TYPE_CHECKING:
     from tfgrpo.store import Operation as Operation
     from tfgrpo.store import Store as Store
     from tfgrpo.store import TfgrpoError as TfgrpoError
+    from tfgrpo.training.run import TrainResult as TrainResult
 
 __version__ = "0.1.0"
 CALLS = ("compare", "estimate", "evaluate", "train")
 HOMES = {
     **{name: "tfgrpo.api" for call in CALLS for name in (call, f"{call}_sync")},
     **dict.fromkeys(("Session", "open_session"), "tfgrpo.session"),
+    "TrainResult": "tfgrpo.training.run",
     **dict.fromkeys(("Operation", "Store", "TfgrpoError"), "tfgrpo.store"),
 }
 """Where each name is defined; it is loaded when it is first used."""

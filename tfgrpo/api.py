@@ -7,6 +7,7 @@ notebook; those that end in `_sync` start one of their own. Nothing here prints,
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from tfgrpo.author import default_author
-from tfgrpo.data import problems
 from tfgrpo.domains.base import Domain
 from tfgrpo.domains.function import function_domain
 from tfgrpo.evaluation.comparison import Comparison, compared
@@ -137,14 +137,20 @@ def run_sync(call: Callable[..., Awaitable[T]], *arguments: Any, **options: Any)
     async def awaited() -> T:
         return await call(*arguments, **options)
 
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
+    if not _loop_is_running():
         return asyncio.run(awaited())
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(1, "tfgrpo") as pool:
         return pool.submit(asyncio.run, awaited()).result()
+
+
+def _loop_is_running() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def train_sync(data: Data = None, **options: Any) -> TrainResult:
@@ -286,11 +292,11 @@ def _write_rows(folder: Path, rows: object) -> Path:
     if not isinstance(rows, Sequence):
         raise SettingsError("data takes a file's name or a list of rows", hint='[{"problem": …}]')
     lines = [json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in rows]
-    loaded = problems.of_rows(list(rows), "rows", None, ground_truth=False)
-    path = folder / "data" / f"rows-{problems.digest(loaded)[:16]}.jsonl"
+    text = "".join(lines).encode()
+    path = folder / "data" / f"rows-{hashlib.sha256(text).hexdigest()[:16]}.jsonl"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("".join(lines), encoding="utf-8")
+        path.write_bytes(text)
     return path
 
 

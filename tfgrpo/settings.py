@@ -9,7 +9,7 @@ the endpoint is opened and never becomes part of a record.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, Self, TypeAlias, TypeVar, get_args
 
@@ -22,6 +22,7 @@ from pydantic import (
 )
 
 from tfgrpo import domains
+from tfgrpo.domains.base import Domain
 from tfgrpo.model.settings import ModelSettings
 from tfgrpo.rendering.render import AGENT_OBJECTIVE, LEARNING_OBJECTIVE
 from tfgrpo.store.errors import TfgrpoError
@@ -171,7 +172,11 @@ def read_toml(path: Path) -> dict[str, dict[str, Any]]:
     return found
 
 
-def build(kind: type[S], *layers: Mapping[str, Any]) -> S:
+def build(
+    kind: type[S],
+    *layers: Mapping[str, Any],
+    find_domain: Callable[[str], Domain] = domains.find,
+) -> S:
     """Returns settings from layers of values, the first that has one winning; None is no value.
 
     Objectives that no layer names are the domain's. Raises SettingsError in the words of the
@@ -181,7 +186,7 @@ def build(kind: type[S], *layers: Mapping[str, Any]) -> S:
     for layer in reversed(layers):
         values.update({k.replace("-", "_"): v for k, v in layer.items() if v is not None})
     if values.get("domain", domains.DEFAULT) != domains.DEFAULT:
-        domain = domains.find(str(values["domain"]))
+        domain = find_domain(str(values["domain"]))
         for objective in ("agent_objective", "learning_objective"):
             if objective in kind.model_fields:
                 values.setdefault(objective, getattr(domain, objective))

@@ -8,7 +8,6 @@ verdict, which is told apart from a wrong answer and never becomes a reward of 0
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -35,10 +34,12 @@ class Verifier:
     def __init__(self, *, workers: int = 2, seconds: float = 10.0) -> None:
         from pebble import ProcessPool
 
+        from tfgrpo.domains.worker_context import WorkerContext
+
         self._seconds = seconds
         self._pool = ProcessPool(
             max_workers=workers,
-            context=multiprocessing.get_context("spawn"),
+            context=WorkerContext(),
             initializer=_prepare_worker,
         )
 

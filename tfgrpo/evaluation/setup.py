@@ -114,7 +114,7 @@ def eval_settings(
     given = dict(given)
     tools = project.tool_layer(given)
     layers = [given, tools, evaluation, trained, project.table("model"), {"data": ""}]
-    return build(EvalSettings, *layers)
+    return build(EvalSettings, *layers, find_domain=project.domain)
 
 
 def leak_warnings(

@@ -73,7 +73,12 @@ def plan_run(store: Store, project: Project, given: Mapping[str, Any]) -> RunPla
     tools = project.tool_layer(given)
     layers = [given, train, project.table("model"), tools]
     domain = project.domain(next((x["domain"] for x in layers if x.get("domain")), None))
-    settings = build(TrainSettings, *layers, {"data": "", "branch": store.head.branch})
+    settings = build(
+        TrainSettings,
+        *layers,
+        {"data": "", "branch": store.head.branch},
+        find_domain=project.domain,
+    )
     if not settings.data:
         raise SettingsError(
             "no problems are named", hint="tfgrpo train DATA, or data in tfgrpo.toml's [train]"

@@ -1,0 +1,281 @@
+"""The public calls, from a running event loop and from a script: what a notebook meets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Cli, environment
+from rich.console import Console
+from scripted import (
+    LESSON,
+    Reply,
+    ScriptedEndpoint,
+    completion,
+    stage,
+    teachable,
+    write_problems,
+)
+
+import tfgrpo
+from tfgrpo.data.problems import Problem
+from tfgrpo.notices import Notice, RunStarted, StepFinished, WarningNotice
+from tfgrpo.store.errors import InvalidOperation
+from tfgrpo.training.progress import Progress
+
+SMALL = {"epochs": 1, "batch_size": 4, "group_size": 3, "model": "m"}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Eight problems to learn from and four others, in the working folder."""
+    write_problems(tmp_path / "problems.jsonl", 8)
+    write_problems(tmp_path / "heldout.jsonl", 4, start=20)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def where(endpoint: ScriptedEndpoint, **more: Any) -> dict[str, Any]:
+    return {**SMALL, "base_url": endpoint.base_url, "store": ".", **more}
+
+
+def test_a_run_is_a_call_in_a_running_loop_that_prints_nothing(
+    folder: Path, endpoint: ScriptedEndpoint, capfd: pytest.CaptureFixture[str]
+) -> None:
+    seen: list[Notice] = []
+
+    async def cell() -> tfgrpo.TrainResult:
+        return await tfgrpo.train(
+            "problems.jsonl",
+            heldout="heldout.jsonl",
+            heldout_samples=4,
+            on_progress=seen.append,
+            **where(endpoint),
+        )
+
+    result = asyncio.run(cell())
+    assert [version.name for version in result.versions] == ["v1", "v2"]
+    assert [e.text for e in result.library] == [LESSON]
+    assert result.comparison is not None
+    assert result.comparison.verdict == "better"
+    assert result.cost.usage.calls == len(endpoint.requests)
+    assert {type(notice) for notice in seen} >= {RunStarted, Progress, StepFinished}
+    assert all(str(notice) for notice in seen)
+    assert capfd.readouterr() == ("", "")
+    assert tfgrpo.library(store=folder).prompt() == f"[G0] {LESSON}"
+
+
+def test_the_command_line_and_the_library_make_the_same_run(
+    folder: Path, endpoint: ScriptedEndpoint, cli: Cli
+) -> None:
+    result = tfgrpo.train_sync("problems.jsonl", **where(endpoint))
+    (run,) = json.loads(cli("runs", "--json").stdout)
+    assert run["name"] == result.run.name == "problems"
+    assert run["state"] == "finished"
+    scores = tfgrpo.evaluate_sync("heldout.jsonl", against="v0", samples=2, store=folder)
+    asked = len(endpoint.requests)
+    said = cli("eval", "heldout.jsonl", "--against", "v0", "--samples", "2").stdout
+    assert len(endpoint.requests) == asked  # it reads what is on record
+    assert str(scores).splitlines()[0] in said
+    assert f"{scores.mean:.3f}" in said
+
+
+def test_libraries_are_compared_and_scores_are_a_table(
+    folder: Path, endpoint: ScriptedEndpoint
+) -> None:
+    pandas = pytest.importorskip("pandas")
+    tfgrpo.train_sync("problems.jsonl", **where(endpoint))
+
+    async def cell() -> tuple[Any, Any]:
+        verdict = await tfgrpo.compare("v0", "HEAD", "heldout.jsonl", samples=4, store=folder)
+        scores = await tfgrpo.evaluate("heldout.jsonl", samples=4, store=folder)
+        return verdict, scores
+
+    verdict, scores = asyncio.run(cell())
+    assert (verdict.verdict, verdict.mean) == ("better", 1.0)
+    frame = scores.to_pandas()
+    assert isinstance(frame, pandas.DataFrame)
+    assert set(frame.columns) == {"version", "problem", "sample", "reward", "answer"}
+    assert len(frame) == 2 * 4 * 4
+    with tfgrpo.Store.open(folder / ".tfgrpo/store.db") as store:
+        rollouts = store.rollouts("problems")
+        assert len(rollouts) == 8 * 3
+        assert len(rollouts.to_pandas()) == 8 * 3
+
+
+def test_results_show_themselves_in_a_terminal_and_a_notebook(
+    folder: Path, endpoint: ScriptedEndpoint
+) -> None:
+    (folder / "<b>.jsonl").write_text((folder / "heldout.jsonl").read_text())
+    result = tfgrpo.train_sync("problems.jsonl", heldout="<b>.jsonl", **where(endpoint))
+    console = Console(record=True, width=120)
+    for shown in (result, result.heldout, result.comparison):
+        console.print(shown)
+        html = shown._repr_html_()  # type: ignore[union-attr]
+        assert "<table>" in html
+        assert "<b>.jsonl" not in html
+    assert LESSON[:40] in console.export_text()
+
+
+def test_a_second_call_is_refused_while_a_run_is_at_work(folder: Path) -> None:
+    async def cell(endpoint: ScriptedEndpoint) -> list[object]:
+        calls = [tfgrpo.train("problems.jsonl", **where(endpoint)) for _ in range(2)]
+        return list(await asyncio.gather(*calls, return_exceptions=True))
+
+    with ScriptedEndpoint(delay=0.02) as endpoint:
+        tfgrpo.Store.init(folder / ".tfgrpo/store.db").close()
+        outcomes = asyncio.run(cell(endpoint))
+    refused = [one for one in outcomes if isinstance(one, InvalidOperation)]
+    assert len(refused) == 1, outcomes
+    assert "running" in str(refused[0])
+
+
+def test_a_cancelled_run_is_recorded_and_resumes_without_asking_again(folder: Path) -> None:
+    async def cut(endpoint: ScriptedEndpoint) -> None:
+        running = asyncio.create_task(tfgrpo.train("problems.jsonl", **where(endpoint)))
+        while len(endpoint.requests) < 10:
+            await asyncio.sleep(0.01)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    with ScriptedEndpoint(delay=0.05) as endpoint:
+        asyncio.run(cut(endpoint))
+        with tfgrpo.Store.open(folder / ".tfgrpo/store.db") as store:
+            (run,) = store.runs.all()
+            assert store.runs.state(run) == "interrupted"
+        endpoint.delay = 0.0
+        result = tfgrpo.train_sync(resume="problems", store=folder)
+    assert [version.name for version in result.versions] == ["v1", "v2"]
+    assert len(endpoint.requests) == len({json.dumps(r) for r in endpoint.requests})
+
+
+def test_a_plain_function_judges(folder: Path, endpoint: ScriptedEndpoint) -> None:
+    def ends_right(problem: Problem, response: str) -> float:
+        return float(response.endswith(f"\\boxed{{{problem.answer}}}"))
+
+    options = where(endpoint, verify=ends_right)
+    result = tfgrpo.train_sync("problems.jsonl", **options)
+    assert [e.text for e in result.library] == [LESSON]
+    scores = tfgrpo.evaluate_sync(
+        "heldout.jsonl", samples=2, store=folder, verify=ends_right, model="m"
+    )
+    assert scores.mean == 1.0
+    with pytest.raises(tfgrpo.TfgrpoError, match="ends_right is a Python object") as refused:
+        tfgrpo.train_sync(resume="problems", store=folder)
+    assert "give it again" in str(refused.value.hint)
+
+
+def test_a_function_that_fails_is_unverifiable_and_never_wrong(
+    folder: Path, endpoint: ScriptedEndpoint
+) -> None:
+    def breaks(problem: Problem, response: str) -> float:
+        raise KeyError("no such thing")
+
+    tfgrpo.train_sync("problems.jsonl", **where(endpoint, verify=breaks, batch_size=8))
+    with tfgrpo.Store.open(folder / ".tfgrpo/store.db") as store:
+        rows = store.rollouts("problems")
+        assert {row.outcome for row in rows} == {"unverifiable"}
+        assert all("KeyError" in row.verdict["reason"] for row in rows)
+
+
+def test_a_plain_function_is_an_agents_tool(folder: Path) -> None:
+    asked: list[tuple[int, int]] = []
+
+    def op(a: int, b: int) -> int:
+        """Joins two numbers by op."""
+        asked.append((a, b))
+        return a + b + 1
+
+    def script(request: dict[str, Any]) -> Any:
+        if stage(request) != "rollout":
+            return teachable(request)
+        last = request["messages"][-1]
+        if last["role"] == "tool":
+            return f"\\boxed{{{last['content']}}}"
+        a, b = re.search(r"What is (\d+) op (\d+)\?", last["content"]).groups()  # type: ignore[union-attr]
+        function = {"name": "op", "arguments": json.dumps({"a": int(a), "b": int(b)})}
+        body = completion("")
+        body["choices"][0]["message"]["tool_calls"] = [
+            {"id": "c", "type": "function", "function": function}
+        ]
+        return Reply(body)
+
+    with ScriptedEndpoint(script) as endpoint:
+        tfgrpo.train_sync("problems.jsonl", **where(endpoint, tools=[op], batch_size=8))
+    with tfgrpo.Store.open(folder / ".tfgrpo/store.db") as store:
+        assert {row.reward for row in store.rollouts("problems")} == {1.0}
+    assert len(asked) == 8, "the same call in every attempt is made once"
+
+
+def test_rows_are_a_dataset(folder: Path, endpoint: ScriptedEndpoint) -> None:
+    rows = [json.loads(line) for line in (folder / "problems.jsonl").read_text().splitlines()]
+    first = tfgrpo.train_sync(rows, **where(endpoint))
+    assert first.run.config["data"].startswith(".tfgrpo/data/rows-")
+    again = tfgrpo.train_sync(rows, new=True, **where(endpoint))
+    assert again.run.config["data"] == first.run.config["data"]
+
+
+def test_warnings_are_notices(folder: Path, endpoint: ScriptedEndpoint) -> None:
+    seen: list[Notice] = []
+    tfgrpo.train_sync(
+        "problems.jsonl", heldout="problems.jsonl", on_progress=seen.append, **where(endpoint)
+    )
+    assert [n for n in seen if isinstance(n, WarningNotice)]
+
+
+def test_an_estimate_asks_nothing_and_writes_nothing(
+    folder: Path, endpoint: ScriptedEndpoint
+) -> None:
+    tfgrpo.Store.init(folder / ".tfgrpo/store.db").close()
+    estimate = tfgrpo.estimate_sync("problems.jsonl", **where(endpoint))
+    assert sum(one.calls for one in estimate.upper) > 8 * 3
+    assert not endpoint.requests
+    with tfgrpo.Store.open(folder / ".tfgrpo/store.db") as store:
+        assert not store.runs.all()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"epochs": "many"}, "epochs"),
+        ({"no_such_thing": 1}, "no_such_thing"),
+        ({"tools": ["python"]}, "Python functions"),
+        ({"verify": "math"}, "function"),
+    ],
+)
+def test_what_cannot_be_is_an_error_before_anything_is_asked(
+    folder: Path, endpoint: ScriptedEndpoint, options: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(tfgrpo.TfgrpoError, match=words):
+        tfgrpo.train_sync("problems.jsonl", **where(endpoint, **options))
+    assert not endpoint.requests
+
+
+def test_a_script_needs_no_main_guard_and_a_sync_call_runs_beside_a_loop(
+    folder: Path, endpoint: ScriptedEndpoint
+) -> None:
+    script = folder / "script.py"
+    script.write_text(
+        "import asyncio, tfgrpo\n"
+        "print('begun')\n"
+        f"where = dict(model='m', base_url={endpoint.base_url!r}, epochs=1, batch_size=8)\n"
+        "async def main():\n"
+        "    return tfgrpo.train_sync('problems.jsonl', **where)\n"
+        "print(asyncio.run(main()).versions[-1].name)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, script],
+        cwd=folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert (done.stdout, done.returncode) == ("begun\nv1\n", 0), done.stderr
