@@ -25,7 +25,7 @@ from tfgrpo.project import OBJECT, Project, open_project, read_options
 from tfgrpo.session import ToolFunction
 from tfgrpo.settings import SettingsError
 from tfgrpo.store.errors import StoreError
-from tfgrpo.store.find import find, located, project_root, store_path
+from tfgrpo.store.find import find, project_root, store_path
 from tfgrpo.store.store import Store
 from tfgrpo.training.estimate import RunEstimate
 from tfgrpo.training.run import TrainResult, run_to_end
@@ -276,7 +276,9 @@ def _locate(store: StoreLike, make: bool) -> tuple[Path, str]:
     if isinstance(store, Store):
         return store.path, store.author
     if store is not None:
-        path = located(Path(store))
+        path = Path(store)
+        if path.is_dir() or not (path.suffix or path.exists()):
+            path = store_path(path)
     else:
         try:
             path = find(Path.cwd())
