@@ -61,6 +61,9 @@ SHARED = (
     click.option("--temperature", type=float, help="Of the attempts."),
     click.option("--max-tokens", type=int, help="Of one answer.  [16384]"),
     click.option("--task-timeout", type=float, help="Seconds for one attempt.  [1800]"),
+    click.option(
+        "--patience", metavar="TIME", help="Stop after so long without any answer: 90s, 2h.  [10m]"
+    ),
     click.option("--seed", type=int, help="Of batches and samples.  [0]"),
 )
 

@@ -62,7 +62,7 @@ class Desk:
             journal = Journal(store.port.writer())
             try:
                 endpoint = Endpoint("scripted", server.base_url, None, timeout)
-                limits = CallLimits(concurrency, self.settings.task_timeout)
+                limits = CallLimits(concurrency, self.settings.task_timeout, self.settings.patience)
                 endpoints = Endpoints(endpoint, endpoint, limits)
                 gate = problems.load(Path(named)) if (named := self.settings.gate) else ()
                 training = Training(

@@ -120,7 +120,7 @@ def test_trouble_that_lasts_ends_with_an_endpoint_error_and_no_answer_is_kept(
     tmp_path: Path,
 ) -> None:
     with (
-        ScriptedEndpoint(lambda _: Reply(b"", 503, SOON)) as server,
+        ScriptedEndpoint(lambda _: Reply(b"", 500, SOON)) as server,
         opened_calls(tmp_path, server.base_url) as calls,
     ):
         with pytest.raises(EndpointError, match="gave up after") as caught:
@@ -131,16 +131,21 @@ def test_trouble_that_lasts_ends_with_an_endpoint_error_and_no_answer_is_kept(
         assert calls.meter.in_flight == 0
 
 
-def test_an_endpoint_that_has_answered_before_is_given_more_tries(tmp_path: Path) -> None:
-    script = numbered(lambda _: "fine" if len(script.requests) == 1 else Reply(b"", 503, SOON))
+def test_an_endpoint_that_has_answered_before_is_waited_for_as_long_as_patience_lasts(
+    tmp_path: Path,
+) -> None:
+    script = numbered(lambda _: "fine" if len(script.requests) == 1 else Reply(b"", 500, SOON))
     with (
         ScriptedEndpoint(script) as server,
-        opened_calls(tmp_path, server.base_url, tries=6) as calls,
+        opened_calls(tmp_path, server.base_url, patience=0.5) as calls,
     ):
         together(calls, calls.ask(request("a")))
-        with pytest.raises(EndpointError, match="gave up after 6 tries"):
+        begun = time.monotonic()
+        with pytest.raises(EndpointError, match=r"gave up after .* tries in") as caught:
             together(calls, calls.ask(request("b")))
-        assert len(server.requests) == 7
+        assert time.monotonic() - begun >= 0.5
+        assert "--patience" in str(caught.value.hint)
+        assert len(server.requests) > 2
 
 
 def test_an_answer_that_takes_too_long_fails_that_call_alone(tmp_path: Path) -> None:

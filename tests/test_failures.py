@@ -29,8 +29,8 @@ from test_training import LONG, UID, Desk, libraries, steps
 
 from tfgrpo.domains.verifier import Verifier
 from tfgrpo.model.client import Calls
-from tfgrpo.model.endpoint import CallFailed, EndpointError, Request
-from tfgrpo.model.throttle import FIRST_TRIES
+from tfgrpo.model.endpoint import CallFailed, EndpointError, Request, Transient
+from tfgrpo.model.throttle import FIRST_TRIES, Throttle
 from tfgrpo.settings import TrainSettings, build
 from tfgrpo.store import Store
 
@@ -212,11 +212,93 @@ def test_an_endpoint_that_asks_for_a_long_wait_stops_the_run(tmp_path: Path) -> 
     ):
         found = asked(calls, 20)
     assert all(isinstance(one, EndpointError) for one in found)
-    assert "asks to wait for 7200 s: 429: " in str(found[0])
+    assert "asks for a wait of 7200 s: 429: " in str(found[0])
     assert len(server.requests) == 4
 
 
+def test_a_rate_limit_is_waited_out_also_before_the_first_answer(tmp_path: Path) -> None:
+    """As long as patience lasts, with a Retry-After or without, and whatever it is called."""
+    message = {"error": {"message": "You exceeded your quota of requests per minute"}}
+    for number, reply in enumerate(
+        (
+            Reply(b"", 429, {"retry-after": "0.02"}),
+            Reply(b"", 429),
+            Reply(message, 429, {"retry-after": "0.02"}),
+        )
+    ):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        refused = iter([reply] * 30)
+        with (
+            ScriptedEndpoint(lambda _, left=refused: next(left, "fine")) as server,
+            opened_calls(folder, server.base_url, concurrency=1) as calls,
+        ):
+            found = asked(calls, 2)
+            assert [one for one in found if isinstance(one, Exception)] == []
+            assert len(server.requests) == 32
+
+
 # outages:
+
+
+def test_an_outage_longer_than_any_number_of_tries_is_waited_out(tmp_path: Path) -> None:
+    replies = iter(["fine", *[Reply(b"", 500)] * 15, *[Reply(close=True)] * 15])
+    with (
+        ScriptedEndpoint(lambda _: next(replies, "fine")) as server,
+        opened_calls(tmp_path, server.base_url, concurrency=1) as calls,
+    ):
+        found = asked(calls, 4)
+        assert [one for one in found if isinstance(one, Exception)] == []
+        assert len(server.requests) == 34
+
+
+def test_the_pauses_of_an_outage_are_a_share_of_it_and_its_end_gives_everything_back() -> None:
+    throttle = Throttle(16)
+    now = time.monotonic()
+    throttle.answered(now)
+    for _ in range(8):
+        throttle.troubled(time.monotonic(), Transient("500"))
+    assert throttle.limit == 1
+    assert not throttle.healthy
+    assert throttle._closed_until - time.monotonic() < 0.1
+    assert throttle.pause(20) == 0, "the gate waits, and who wakes late would miss the end"
+    throttle.answered(time.monotonic())
+    assert throttle.healthy
+    assert throttle.limit == 16
+    assert throttle._open()
+
+
+def test_where_many_requests_fail_by_chance_each_is_tried_more_often_and_soon() -> None:
+    throttle = Throttle(16)
+    assert throttle.tries == 8
+    for _ in range(100):
+        throttle.answered(time.monotonic())
+        throttle.troubled(time.monotonic(), Transient("500"))
+    assert throttle.healthy
+    assert throttle.tries >= 13, "fewer would give up one request in thousands"
+    assert all(throttle.pause(attempt) <= 2 for attempt in range(1, 40))
+    for _ in range(100):
+        throttle.answered(time.monotonic())
+    assert throttle.tries == 8
+
+
+@pytest.mark.parametrize("concurrency", [2, 16])
+def test_every_other_request_may_fail_without_one_call_that_does(
+    tmp_path: Path, concurrency: int
+) -> None:
+    count, lock = iter(range(10_000)), threading.Lock()
+
+    def script(_: object) -> str | Reply:
+        with lock:
+            return Reply(b"", 500) if next(count) % 2 else "fine"
+
+    with (
+        ScriptedEndpoint(script) as server,
+        opened_calls(tmp_path, server.base_url, concurrency=concurrency) as calls,
+    ):
+        found = asked(calls, 74)
+        assert [one for one in found if isinstance(one, Exception)] == []
+        assert calls.meter.retries == len(server.requests) - 74
 
 
 def test_a_dead_endpoint_is_told_after_a_few_requests_and_not_after_all(tmp_path: Path) -> None:
@@ -263,6 +345,7 @@ def trained(folder: Path, verifier: Verifier, script: Any, **more: Any) -> Desk:
     if not data.exists():
         write_problems(data, 40 if LONG else 8)
     values = {"epochs": 2, "batch_size": 4, "group_size": 4, "data": str(data), "task_timeout": 1.0}
+    values |= {"patience": more.get("patience", 600.0)}
     desk = Desk(folder, verifier, build(TrainSettings, {"model": "scripted", **values}))
     if not desk.path.exists():
         desk.prepare()
@@ -331,7 +414,7 @@ def test_a_run_whose_endpoint_dies_stops_keeps_all_and_goes_on_when_it_is_back(
         return calm(sent) if next(alive, None) is not None else Reply(b"", 503)
 
     with pytest.raises(EndpointError, match="gave up after"):
-        trained(tmp_path / "storm", verifier, dying)
+        trained(tmp_path / "storm", verifier, dying, patience=1.0)
     with Store.open(tmp_path / "storm/store.db") as store:
         run = store.runs.get("run")
         assert store.runs.state(run) == "stopped"

@@ -164,3 +164,18 @@ def test_a_settings_file_that_cannot_be_used_is_refused_by_name(
     assert caught.value.hint
     with pytest.raises(SettingsError):
         read_toml(tmp_path / "none.toml")
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90", 90), ("90s", 90), ("10m", 600), ("1.5 h", 5400), (45, 45)]
+)
+def test_patience_is_a_time(text: object, seconds: float) -> None:
+    settings = build(TrainSettings, {"data": "d.jsonl", "patience": text})
+    assert settings.patience == seconds
+    assert TrainSettings(**settings.model_dump(mode="json")) == settings
+
+
+@pytest.mark.parametrize("text", ["soon", "10 minutes", "-5", "inf", ""])
+def test_what_is_no_time_is_refused(text: str) -> None:
+    with pytest.raises(SettingsError, match="patience"):
+        build(TrainSettings, {"data": "d.jsonl", "patience": text})

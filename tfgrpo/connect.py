@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfgrpo.model.embeddings import EmbeddingEndpoint
 from tfgrpo.model.endpoint import Endpoint, EndpointError
 from tfgrpo.model.prices import LOCAL
+from tfgrpo.model.throttle import PATIENCE
 
 if TYPE_CHECKING:
     from tfgrpo.local.cache import ModelCache
@@ -32,10 +33,14 @@ Download = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class CallLimits:
-    """At most `concurrency` requests in flight, each for at most `timeout` seconds."""
+    """At most `concurrency` requests in flight, each for at most `timeout` seconds.
+
+    An endpoint that gives no answer for `patience` seconds is given up.
+    """
 
     concurrency: int = 128
     timeout: float = 1800.0
+    patience: float = PATIENCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +91,7 @@ def open_endpoints(
         if models.reflection_model or models.reflection_base_url:
             reflection = endpoint(*_reflection_address(models))
         if local:
-            limits = CallLimits(min(limits.concurrency, SLOTS), limits.timeout)
+            limits = replace(limits, concurrency=min(limits.concurrency, SLOTS))
         yield Endpoints(policy, reflection, limits, _embedding(models, limits, environment))
 
 

@@ -86,6 +86,7 @@ class Session:
                 run=run,
                 concurrency=endpoints.limits.concurrency,
                 timeout=endpoints.limits.timeout,
+                patience=endpoints.limits.patience,
                 price=price,
                 meter=self.meter,
                 budget=self.budget,

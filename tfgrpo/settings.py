@@ -8,6 +8,7 @@ the endpoint is opened and never becomes part of a record.
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -18,12 +19,14 @@ from pydantic import (
     ConfigDict,
     Field,
     ValidationError,
+    field_validator,
     model_validator,
 )
 
 from tfgrpo import domains
 from tfgrpo.domains.base import Domain
 from tfgrpo.model.settings import ModelSettings
+from tfgrpo.model.throttle import PATIENCE
 from tfgrpo.rendering.render import AGENT_OBJECTIVE, LEARNING_OBJECTIVE
 from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.tools.toolbox import ToolSettings
@@ -38,6 +41,10 @@ Inject: TypeAlias = Literal["all", "top-k"]
 TOP_K = 8
 
 S = TypeVar("S", bound="Settings")
+
+
+SPAN = re.compile(r"(\d+(?:\.\d+)?) ?([smh]?)\Z")
+UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 
 
 class SettingsError(TfgrpoError):
@@ -65,12 +72,22 @@ class Settings(BaseModel):
     concurrency: int = Field(default=128, ge=1, le=10_000)
     max_tokens: int = Field(default=16_384, ge=1)
     task_timeout: float = Field(default=1800.0, gt=0, allow_inf_nan=False)
+    patience: float = Field(default=PATIENCE, ge=0, allow_inf_nan=False)
     seed: int = 0
     mode: Mode = "prompt"
     tools: ToolSettings = ToolSettings()
     turns: int = Field(default=10, ge=1)
     inject: Inject = "all"
     top_k: int = Field(default=TOP_K, ge=1)
+
+    @field_validator("patience", mode="before")
+    @classmethod
+    def _seconds(cls, value: object) -> object:
+        """Takes `90`, `90s`, `10m` and `2h` for seconds."""
+        match = SPAN.match(value.strip()) if isinstance(value, str) else None
+        if isinstance(value, str) and match is None:
+            raise ValueError(f"{value!r} is no time: write 90s, 10m or 2h")
+        return float(match[1]) * UNITS[match[2]] if match else value
 
     @property
     def injected(self) -> int | None:

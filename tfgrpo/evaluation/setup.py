@@ -32,6 +32,7 @@ FROM_RUN = (
     "concurrency",
     "max_tokens",
     "task_timeout",
+    "patience",
     "mode",
     "tools",
     "turns",
@@ -157,7 +158,7 @@ async def score(
     if any(runs.evaluation(version.number, task.key) is None for version in plan.versions):
         settings = task.settings
         options = SessionOptions(
-            CallLimits(settings.concurrency, settings.task_timeout),
+            CallLimits(settings.concurrency, settings.task_timeout, settings.patience),
             plan.prices,
             plan.budget,
             functions,

@@ -22,7 +22,7 @@ from typing import Any, TypeAlias, TypeVar
 from tfgrpo.model.budget import Budget, Reservation
 from tfgrpo.model.endpoint import Answer, CallFailed, Endpoint, Request, Transient, late
 from tfgrpo.model.prices import Price
-from tfgrpo.model.throttle import LONGEST_WAIT, TRIES, Throttle
+from tfgrpo.model.throttle import PATIENCE, TRIES, Throttle
 from tfgrpo.store.canonical import canonical, digest
 from tfgrpo.store.journal import Journal
 from tfgrpo.store.runs import Call, Run, Runs
@@ -95,7 +95,8 @@ class CallConditions:
 
     `scope` enters the journal's keys: calls of different scopes are never one. `run` is whose
     calls they are, `concurrency` the most requests in flight, `timeout` the seconds that one may
-    take, and `tries` how often a failing request is sent. `meter` counts what is answered, at
+    take, `tries` how often a failing request is sent at least, and `patience` the seconds without
+    any answer after which the endpoint is given up. `meter` counts what is answered, at
     `price`, and `budget` bounds it.
     """
 
@@ -107,6 +108,7 @@ class CallConditions:
     meter: Meter = field(default_factory=Meter)
     budget: Budget | None = None
     tries: int = TRIES
+    patience: float = PATIENCE
 
 
 @dataclass(slots=True)
@@ -147,7 +149,9 @@ class Calls:
     ) -> None:
         self.endpoint = endpoint
         self.meter = conditions.meter
-        self.throttle = Throttle(conditions.concurrency, tries=conditions.tries)
+        self.throttle = Throttle(
+            conditions.concurrency, tries=conditions.tries, patience=conditions.patience
+        )
         self._journal = journal
         self._runs = runs
         self._scope = conditions.scope
@@ -155,7 +159,7 @@ class Calls:
         self._timeout = conditions.timeout
         self._price = conditions.price
         self._budget = conditions.budget
-        self._tries = conditions.tries
+        self._patience = conditions.patience
         self._under_way: dict[bytes, asyncio.Future[None]] = {}
         self._sent: set[asyncio.Task[Any]] = set()
 
@@ -247,12 +251,12 @@ class Calls:
                 counted += trouble.kind != "limit"
                 if late >= LATE_TRIES:
                     raise CallFailed(str(trouble)) from None
-                if counted >= self._tries and self.throttle.healthy:
+                if counted >= self.throttle.tries and self.throttle.healthy:
                     raise CallFailed(f"gave up after {call.number} tries: {trouble}") from None
-                if trouble.kind != "limit" or trouble.after is None:
-                    wait = trouble.after
-                    wait = self.throttle.pause(call.number) if wait is None else wait
-                    await asyncio.sleep(min(wait, LONGEST_WAIT))
+                if trouble.after is None:
+                    await asyncio.sleep(self.throttle.pause(call.number))
+                elif trouble.kind != "limit":  # for which the gate is closed
+                    await asyncio.sleep(min(trouble.after, self._patience))
 
     async def _reserve(self, call: _Attempts) -> Reservation:
         """Sets aside what a call could cost. Raises BudgetReached."""

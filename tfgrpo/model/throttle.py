@@ -7,14 +7,21 @@ comes of requests that were under way already when the gate last reacted is not 
 128 refusals at once are one event.
 
 **Outages.** Events in a row without one answer between them are fruitless rounds. From the
-second on, the gate closes for a growing pause; from the third on, it lets one request through
-at a time, as a probe; after `tries` of them (`FIRST_TRIES` from an endpoint that has never
-answered) the breaker opens and everybody gets an EndpointError. The first answer ends it.
+second on, the gate closes for a pause that grows with the time that they take, so that the end
+of an outage is seen within a tenth of its length; from the third on, it lets one request through
+at a time, as a probe. After `patience` seconds without an answer the breaker opens and everybody
+gets an EndpointError: after `FIRST_TRIES` rounds where an endpoint that has never answered cannot
+be reached or fails, for its address may be wrong. The first answer ends it, and gives back what
+may be in flight.
+
+**Faults.** Where answers come in between, a request that failed is sent again soon, and more
+often the more of them fail: 50 of 100 that fail by chance cost a few tenths of a second each.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import time
 from collections import deque
@@ -23,20 +30,33 @@ from tfgrpo.model.endpoint import EndpointError, Transient
 
 TRIES = 8
 FIRST_TRIES = 4
+MOST_TRIES = 40
+PATIENCE = 600.0
+"""Seconds without an answer after which a run stops, to be resumed later."""
 LONGEST_PAUSE = 30.0
-LONGEST_WAIT = 600.0
-"""A server that asks for a longer wait, in seconds, stops the run, which can be resumed later."""
-KEPT = "every answer is saved; run the same command to resume"
+SOON = 2.0
+"""The longest pause, in seconds, of a request that failed while others are answered."""
+SHARE = {"limit": 0.25, "trouble": 0.1}
+"""The share of an outage so far that the next pause takes: rate limits mind being asked."""
+MEMORY = 0.05
+"""What the newest outcome weighs in the share of requests that fail."""
+CHANCE = 1e-4
+"""That a request is given up which would have been answered: the chance of as many failures."""
+KEPT = "every answer is saved; run the same command to resume, or with a longer --patience"
 
 
 class Throttle:
     """The gate before one endpoint: at most `most` requests in flight, fewer when it says so."""
 
-    def __init__(self, most: int, *, tries: int = TRIES) -> None:
+    def __init__(self, most: int, *, tries: int = TRIES, patience: float = PATIENCE) -> None:
         self.limit = float(most)
         self.in_flight = 0
         self._most = most
         self._tries = tries
+        self._patience = patience
+        self._failing = 0.0
+        self._since: float | None = None
+        self._limited = False
         self._alive = False
         self._rounds = 0
         self._reacted = 0.0
@@ -51,6 +71,15 @@ class Throttle:
     def healthy(self) -> bool:
         """Whether there was an answer since the last trouble but one."""
         return self._rounds <= 1
+
+    @property
+    def tries(self) -> int:
+        """How often a request is sent before it has failed, while others are answered."""
+        if self._failing <= 0:
+            return self._tries
+        chance = min(self._failing, 0.9)
+        enough = math.ceil(math.log(CHANCE) / math.log(chance))
+        return min(MOST_TRIES, max(self._tries, enough))
 
     async def enter(self, *, again: bool = False) -> float:
         """Waits for one's turn; returns the time at which it came.
@@ -82,9 +111,11 @@ class Throttle:
 
     def answered(self, entered: float) -> None:
         """Takes note of an answer to the request that entered then."""
-        if self._rounds > 2:  # the outage is over
-            self.limit = max(self.limit, self._before / 2)
-        self._alive, self._rounds = True, 0
+        if self._rounds > 1:  # the outage is over
+            self.limit = max(self.limit, self._before / (2 if self._limited else 1))
+            self._closed_until = min(self._closed_until, time.monotonic())
+        self._alive, self._rounds, self._since, self._limited = True, 0, None, False
+        self._failing *= 1 - MEMORY
         if entered >= self._reacted:
             self.limit = min(self._most, self.limit + max(1.0, self._most / 32) / self.limit)
 
@@ -92,8 +123,11 @@ class Throttle:
         """Takes note of trouble that the request that entered then has met."""
         now = time.monotonic()
         limited = trouble.kind == "limit"
+        self._limited |= limited
+        self._since = now if self._since is None else self._since
+        self._failing += 0 if limited else MEMORY * (1 - self._failing)
         if limited and trouble.after is not None:
-            if trouble.after > LONGEST_WAIT:
+            if trouble.after > self._patience:
                 self._die(f"the endpoint asks for a wait of {trouble.after:.0f} s: {trouble}")
             self._close(now + trouble.after)
         if entered < self._reacted:
@@ -106,15 +140,28 @@ class Throttle:
             self.limit = max(1.0, self.limit / 2)
         if self._rounds > 2:
             self.limit = 1.0
+        wrong = not (self._alive or limited)
+        waited = now - self._since
         if self._rounds > 1:
-            after = self.pause(self._rounds) if trouble.after is None else trouble.after
-            self._close(now + min(after, LONGEST_WAIT))
-        if self._rounds >= (self._tries if self._alive else min(FIRST_TRIES, self._tries)):
+            pause = self._pause(0.25 * 2.0**self._rounds if wrong else waited * _share(trouble))
+            after = pause if trouble.after is None else trouble.after
+            self._close(now + min(after, self._patience))
+        if wrong and self._rounds >= min(FIRST_TRIES, self._tries):
             self._die(f"gave up after {self._rounds} tries without one answer: {trouble}")
+        if self._rounds > 1 and waited >= self._patience:
+            tries = f"{self._rounds} tries in {waited:.0f} s"
+            self._die(f"gave up after {tries} without one answer: {trouble}")
 
     def pause(self, attempt: int) -> float:
-        """Returns how long to wait before the next try, in seconds: doubling, and never alike."""
-        return min(LONGEST_PAUSE, 0.25 * 2.0**attempt) * self._chance.uniform(0.5, 1.0)
+        """Returns how long to wait before a request is sent again, in seconds.
+
+        While others are answered it doubles, up to `SOON`; else the gate is what waits.
+        """
+        return min(SOON, self._pause(0.05 * 2.0**attempt)) if self.healthy else 0.0
+
+    def _pause(self, seconds: float) -> float:
+        """Returns a pause of about so many seconds: within bounds, and never two alike."""
+        return min(LONGEST_PAUSE, max(0.05, seconds)) * self._chance.uniform(0.5, 1.0)
 
     def _open(self) -> bool:
         return self.in_flight < int(self.limit) and time.monotonic() >= self._closed_until
@@ -136,3 +183,7 @@ class Throttle:
         due = self._timer is None or self._timer.when() <= now
         if self._queue and self._closed_until > now and due:
             self._timer = asyncio.get_running_loop().call_at(self._closed_until, self._admit)
+
+
+def _share(trouble: Transient) -> float:
+    return SHARE["limit" if trouble.kind == "limit" else "trouble"]

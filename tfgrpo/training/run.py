@@ -108,7 +108,7 @@ async def run_to_end(
             )
         )
         options = SessionOptions(
-            CallLimits(settings.concurrency, settings.task_timeout),
+            CallLimits(settings.concurrency, settings.task_timeout, settings.patience),
             plan.prices,
             ready.budget,
             functions,

@@ -147,12 +147,16 @@ def begin(
 ) -> tuple[Run, bool]:
     """Returns the run to work on, and whether it resumes where it was.
 
-    An unfinished run with the very same settings is resumed, unless `new`. Otherwise a run is
+    An unfinished run with the very same settings is resumed, whatever its patience was, unless
+    `new`. Otherwise a run is
     made on the branch that the settings name, which is made at HEAD when there is none. Without
     a `name` it is called after `stem`, or the data, with a number where that is taken.
     """
     if not new:
-        alike = [run for run in store.runs.all() if TrainSettings(**run.config) == settings]
+        patience = {"patience": settings.patience}
+        alike = [
+            run for run in store.runs.all() if TrainSettings(**run.config | patience) == settings
+        ]
         unfinished = [run for run in alike if store.runs.state(run) != "finished"]
         if unfinished and name in (None, unfinished[-1].name):
             return unfinished[-1], True
