@@ -7,19 +7,21 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import numpy
 import pytest
 from pydantic import ValidationError
 
-from tfgrpo.tools import toolbox
+from tfgrpo.tools import passage_index, toolbox
 from tfgrpo.tools.corpus import Corpus, CorpusError, Passage
 from tfgrpo.tools.fetch import FetchError, fetch
+from tfgrpo.tools.passage_index import PassageIndex
 from tfgrpo.tools.provider import PROVIDERS, Provider, SearchTemplate
 from tfgrpo.tools.search import CorpusBackend, Search
 from tfgrpo.tools.tool import ToolFailure
@@ -187,6 +189,143 @@ def test_a_call_without_its_argument_is_told_so(corpus: Path) -> None:
         ]
 
     assert all(asyncio.run(calls()))
+
+
+# The index:
+
+
+def indexed(corpus: Path, folder: Path, query: str = "salt of the hills") -> list[Passage]:
+    """Opens a corpus whose index is kept in a folder, and searches it."""
+    return Corpus(corpus, folder).search(query, 5)
+
+
+def test_an_index_is_made_once_and_loaded_the_next_time(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = tmp_path / "search"
+    first = indexed(corpus, kept)
+    assert first == Corpus(corpus).search("salt of the hills", 5) != []
+    assert len(list(kept.iterdir())) == 1
+    assert kept.stat().st_mode & 0o777 == 0o700
+
+    def fail(passages: Any) -> Any:
+        raise AssertionError("made again")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(passage_index, "_build", fail)
+        assert indexed(corpus, kept) == first
+        with corpus.open("a") as file:
+            file.write(json.dumps({"text": "More salt."}) + "\n")
+        with pytest.raises(AssertionError, match="made again"):
+            indexed(corpus, kept)
+    assert len(indexed(corpus, kept)) == len(first) + 1
+    assert len(list(kept.iterdir())) == 2
+
+
+def forge(name: str, **arrays: Any) -> Callable[[Path], None]:
+    def write(folder: Path) -> None:
+        for array, value in arrays.items():
+            path = folder / f"{array}.csc.index.npy"
+            numpy.save(path, value(numpy.load(path)))
+
+    write.__name__ = name
+    return write
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda folder: [path.unlink() for path in folder.iterdir()],
+        lambda folder: [path.write_bytes(b"") for path in folder.iterdir()],
+        lambda folder: [path.write_bytes(b"[" * 100_000) for path in folder.iterdir()],
+        lambda folder: (folder / "vocab.index.json").write_text('{"salt": 0}'),
+        lambda folder: (folder / "vocab.index.json").write_text('["salt"]'),
+        lambda folder: (folder / "params.index.json").write_text('{"k1": 1, "x": 2}'),
+        lambda folder: (folder / "params.index.json").write_text("{}"),
+        lambda folder: (folder / "data.csc.index.npy").write_bytes(b"\x93NUMPY" + b"x" * 200),
+        forge("far", indices=lambda rows: rows + 1000),
+        forge("negative", indices=lambda rows: rows - 1000),
+        forge("ends", indptr=lambda ends: ends[::-1]),
+        forge("long", indptr=lambda ends: ends * 1000),
+        forge("short", data=lambda data: data[:1]),
+        forge("texts", data=lambda data: data.astype(str)),
+        forge("objects", data=lambda data: data.astype(object)),
+        forge("flat", indices=lambda rows: rows.reshape(1, -1)),
+    ],
+)
+def test_an_index_that_does_not_fit_its_passages_is_made_anew(
+    damage: Callable[[Path], object], corpus: Path, tmp_path: Path
+) -> None:
+    kept = tmp_path / "search"
+    sound = indexed(corpus, kept)
+    (index,) = kept.iterdir()
+    damage(index)
+    assert indexed(corpus, kept) == sound
+    assert indexed(corpus, kept) == sound
+    assert list(kept.iterdir()) == [index]
+
+
+def test_a_folder_that_cannot_be_written_to_costs_no_search(corpus: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    assert indexed(corpus, tmp_path / "file") != []
+    assert indexed(corpus, tmp_path / "no" / "folder") != []
+
+
+def test_the_index_lies_beside_the_store(corpus: Path) -> None:
+    async def look() -> None:
+        settings = ToolSettings(use=("search",), corpus=corpus.name)
+        async with toolbox.opened(settings, corpus.parent) as box:
+            await box.tools()[0].call({"query": "salt"})
+
+    asyncio.run(look())
+    assert not (corpus.parent / ".tfgrpo").exists()
+    (corpus.parent / ".tfgrpo").mkdir()
+    asyncio.run(look())
+    assert len(list((corpus.parent / ".tfgrpo" / "search").iterdir())) == 1
+
+
+def test_nothing_is_indexed_or_searched_on_the_event_loop(
+    corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads = set()
+    search, build = PassageIndex.search, passage_index._build
+
+    def searched(self: PassageIndex, query: str, count: int) -> list[int]:
+        threads.add(threading.get_ident())
+        return search(self, query, count)
+
+    def built(passages: Any) -> Any:
+        threads.add(threading.get_ident())
+        return build(passages)
+
+    monkeypatch.setattr(PassageIndex, "search", searched)
+    monkeypatch.setattr(passage_index, "_build", built)
+
+    async def look() -> None:
+        settings = ToolSettings(use=("search",), corpus=corpus.name)
+        async with toolbox.opened(settings, corpus.parent) as box:
+            assert "Salt" in (await box.tools()[0].call({"query": "salt"})).text
+
+    asyncio.run(look())
+    assert threads
+    assert threading.get_ident() not in threads
+
+
+def test_of_passages_that_fit_equally_the_first_come_first(tmp_path: Path) -> None:
+    path = tmp_path / "passages.jsonl"
+    rows = [{"id": n, "text": "salt and fish"} for n in range(300)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = Corpus(path).search("fish", 7)
+    assert [passage.url for passage in found] == [str(n) for n in range(7)]
+    assert len(Corpus(path).search("fish", 1000)) == 300
+    assert Corpus(path).search("meat", 5) == []
+
+
+def test_a_corpus_without_a_word_can_be_opened(tmp_path: Path) -> None:
+    path = tmp_path / "passages.jsonl"
+    path.write_text(json.dumps({"id": "a", "text": "…"}))
+    assert indexed(path, tmp_path / "search", "x") == []
+    assert Corpus(path).page_at("a") == Passage("a", "", "…")
 
 
 # Providers:

@@ -1,27 +1,18 @@
-"""A local corpus: passages in a JSONL file, searched by BM25 in SQLite's FTS5.
+"""A local corpus: passages in a JSONL file, searched by BM25.
 
-No network, no server, the same answers everywhere: the index is made once in memory from the
-file (a second for ten thousand passages) and thrown away with the process. Scripts without blanks
-between words are indexed sign by sign, and found by each two that follow one another.
+No network, no server, the same answers everywhere. The index is made when the corpus is opened
+for the first time, and kept beside the store (`passage_index`).
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import re
-import sqlite3
-from collections.abc import Iterator
-from itertools import islice, pairwise
 from pathlib import Path
 from typing import NamedTuple
 
+from tfgrpo.tools.passage_index import PassageIndex
 from tfgrpo.tools.tool import ToolError
-
-WORD = re.compile(r"\w+", re.UNICODE)
-UNSPACED = re.compile("[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
-"""Signs of scripts without blanks between words: Chinese and Japanese."""
-MOST_TERMS = 64
 
 
 class CorpusError(ToolError):
@@ -37,9 +28,13 @@ class Passage(NamedTuple):
 
 
 class Corpus:
-    """The passages of a JSONL file. Rows hold `text`, and `title`, `url` and `id` where known."""
+    """The passages of a JSONL file. Rows hold `text`, and `title`, `url` and `id` where known.
 
-    def __init__(self, path: Path) -> None:
+    Its index is kept in the folder `indexes`, if there is one. Opening it may take a minute for a
+    million passages, and belongs in a thread.
+    """
+
+    def __init__(self, path: Path, indexes: Path | None = None) -> None:
         try:
             raw = path.read_bytes()
         except OSError as error:
@@ -47,65 +42,29 @@ class Corpus:
                 f"cannot read {path}: {error.strerror}", hint="give a JSONL file of passages"
             ) from None
         self.digest = hashlib.sha256(raw).hexdigest()
-        rows = [
+        self._passages = [
             _passage(path, n, line) for n, line in enumerate(raw.split(b"\n"), 1) if line.strip()
         ]
-        if not rows:
+        if not self._passages:
             raise CorpusError(f"{path} contains no passages", hint='write {"title": …, "text": …}')
-        self._db = sqlite3.connect(":memory:", check_same_thread=False)
-        self._db.execute(
-            "create virtual table found using fts5(title, text, content = '',"
-            " tokenize = 'porter unicode61 remove_diacritics 2')"
-        )
-        self._db.execute("create table passages (url text, title text, text text)")
-        self._db.executemany("insert into passages values (?, ?, ?)", rows)
-        self._db.executemany(
-            "insert into found (rowid, title, text) values (?, ?, ?)",
-            ((n, _apart(row.title), _apart(row.text)) for n, row in enumerate(rows, 1)),
-        )
-        self._db.execute("create index by_url on passages (url)")
-        self._db.execute("create index by_title on passages (title)")
+        self._by_url: dict[str, list[Passage]] = {}
+        self._by_title: dict[str, Passage] = {}
+        for passage in self._passages:
+            self._by_url.setdefault(passage.url, []).append(passage)
+            self._by_title.setdefault(passage.title, passage)
+        words = [(passage.title, passage.text) for passage in self._passages]
+        self._index = PassageIndex.open(words, self.digest, indexes)
 
     def search(self, query: str, count: int) -> list[Passage]:
         """Returns the passages that fit a query best, best first. Titles weigh twice."""
-        terms = list(islice(_terms(query), MOST_TERMS))
-        if not terms:
-            return []
-        rows = self._db.execute(
-            "select p.url, p.title, p.text from found join passages p on p.rowid = found.rowid"
-            " where found match ? order by bm25(found, 2.0, 1.0), found.rowid limit ?",
-            (" OR ".join(f'"{term}"' for term in terms), count),
-        )
-        return [Passage._make(row) for row in rows]
+        return [self._passages[number] for number in self._index.search(query, count)]
 
     def page_at(self, url: str) -> Passage | None:
         """Returns the passage of that address, id or title; those of one address are one page."""
-        query = "select url, title, text from passages where url = ? order by rowid"
-        rows = self._db.execute(query, (url,)).fetchall()
-        if not rows:
-            query = "select url, title, text from passages where title = ? order by rowid limit 1"
-            rows = self._db.execute(query, (url,)).fetchall()
-        if not rows:
-            return None
-        first, *_ = pages = [Passage._make(row) for row in rows]
-        return first._replace(text="\n\n".join(page.text for page in pages))
-
-    def close(self) -> None:
-        """Lets go of the index."""
-        self._db.close()
-
-
-def _terms(query: str) -> Iterator[str]:
-    """Yields the words of a query; of a script without blanks, each two signs that follow."""
-    for word in WORD.findall(query):
-        yield from UNSPACED.sub(" ", word).split()
-        for run in re.findall(f"{UNSPACED.pattern}+", word):
-            yield from (f"{a} {b}" for a, b in pairwise(run)) if len(run) > 1 else run
-
-
-def _apart(text: str) -> str:
-    """Returns a text in which each sign of a script without blanks is a word."""
-    return text if text.isascii() else UNSPACED.sub(r" \g<0> ", text)
+        pages = self._by_url.get(url)
+        if pages is None:
+            return self._by_title.get(url)
+        return pages[0]._replace(text="\n\n".join(page.text for page in pages))
 
 
 def _passage(path: Path, number: int, line: bytes) -> Passage:

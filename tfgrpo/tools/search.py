@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Protocol
 
 from tfgrpo.tools.corpus import Corpus, Passage
@@ -44,7 +45,7 @@ class CorpusBackend:
 
     async def search(self, query: str, count: int) -> list[Passage]:
         """Returns the best passages."""
-        return self._corpus.search(query, count)
+        return await asyncio.to_thread(self._corpus.search, query, count)
 
 
 class Search:

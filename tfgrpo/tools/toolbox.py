@@ -11,6 +11,7 @@ args = ["--read-only", "docs"]
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from importlib.util import find_spec
@@ -131,8 +132,10 @@ async def opened(
         corpus: Corpus | None = None
         backend: SearchBackend | None = None
         if settings.corpus is not None:
-            corpus = Corpus(folder / settings.corpus)
-            stack.callback(corpus.close)
+            store = folder / ".tfgrpo"
+            corpus = await asyncio.to_thread(
+                Corpus, folder / settings.corpus, store / "search" if store.is_dir() else None
+            )
             backend = CorpusBackend(corpus)
         elif "visit" in settings.use and find_spec("trafilatura") is None:
             raise ToolError("reading web pages needs a package", hint="pip install 'tfgrpo[web]'")
