@@ -10,52 +10,75 @@ import click
 
 from tfgrpo.cli import options, text
 from tfgrpo.cli.context import REVISION, App, pass_app
+from tfgrpo.cli.grouped import GroupedCommand
 
 if TYPE_CHECKING:
     from tfgrpo.evaluation.comparison import Comparison, Power
 
 
-@click.command()
-@click.argument("control", type=REVISION)
-@click.argument("libraries", nargs=-1, required=True, type=REVISION)
-@click.option("--dataset", "datasets", multiple=True, required=True, help="Problems; repeatable.")
-@click.option("--samples", type=int, help="Attempts at each problem.  [8]")
-@click.option("--problems", type=click.IntRange(1), help="How many problems, from the top.")
-@click.option("--model", "models", multiple=True, help="Who attempts them; repeatable.")
-@click.option("--budget", help="Stop before this is spent: 5.00 in dollars, or 200000tok.")
-@click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
+GROUPS = {
+    "Comparison": (
+        *("--library", "--against", "--samples", "--problems", "--budget", "--json", "--config"),
+    ),
+    **options.SHARED_GROUPS,
+}
+
+
+@click.command(cls=GroupedCommand, groups=GROUPS)
+@click.argument("data", nargs=-1, required=True, metavar="DATA...")
+@click.option(
+    "--library",
+    "libraries",
+    type=REVISION,
+    multiple=True,
+    default=("HEAD",),
+    help="Library to test; repeatable.  [HEAD]",
+)
+@click.option(
+    "--against",
+    type=REVISION,
+    default="v0",
+    help="Control; v0 is the empty library.  [v0]",
+)
+@click.option("--samples", type=int, help="Attempts per problem.  [8]")
+@click.option("--problems", type=click.IntRange(1), help="Use only the first N problems.")
+@click.option("--model", "models", multiple=True, help="Model to test with; repeatable.")
+@click.option(
+    "--budget", help="Stop before spending more than this: 5.00 (US dollars) or 200000tok."
+)
+@click.option("--json", "as_json", is_flag=True, help="Output JSON.")
 @options.shared_by_models
 @pass_app
 def compare(
     app: App,
     /,
-    control: str,
+    data: tuple[str, ...],
     libraries: tuple[str, ...],
-    datasets: tuple[str, ...],
+    against: str,
     models: tuple[str, ...],
     as_json: bool,
     config: Path | None,
     **values: Any,
 ) -> None:
-    """Say whether LIBRARIES are better than CONTROL on the same problems.
+    """Test whether libraries are better than a control, on the same problems.
 
-    Paired by problem: the difference with its 95 % interval, a permutation test's p, and where
-    that is inconclusive how many problems would decide it. Against v0, the empty library in the
-    same prompt, it is whether a library helps at all. Several datasets, models or libraries
-    make a table: where a library transfers, and where it harms. Scores are kept with the
-    versions, as those of eval.
+    Shows the difference, paired by problem, with its 95 % interval and the p of a permutation test;
+    if it is inconclusive, also how many problems would decide it. With the default control v0, the
+    empty library in the same prompt, the question is whether the library helps at all. Several
+    datasets, models or libraries make a table of where a library transfers and where it hurts.
+    Scores are stored with the versions, as by eval.
 
     \b
     Examples:
-      tfgrpo compare v0 HEAD --dataset heldout.jsonl --samples 4
-      tfgrpo compare main web --dataset heldout.jsonl --dataset problems.jsonl --samples 2
+      tfgrpo compare heldout.jsonl --samples 4
+      tfgrpo compare heldout.jsonl problems.jsonl --library web --against main --samples 2
     """
     from tfgrpo.cli.evaluate import run_evaluation
     from tfgrpo.evaluation.comparison import compared
 
-    versions = [app.store.resolve(revision) for revision in (control, *libraries)]
+    versions = [app.store.resolve(revision) for revision in (against, *libraries)]
     comparisons: list[Comparison] = []
-    for dataset in datasets:
+    for dataset in data:
         for model in models or (None,):
             given = {**values, "data": dataset, "model": model}
             scores = run_evaluation(app, config, versions, given, versions[::-1], quiet=True)
@@ -103,7 +126,7 @@ def _table(found: Sequence[Comparison]) -> Iterator[str]:
     yield from text.table(rows, header=header)
     if any(one.difference.verdict == "inconclusive" for one in found):
         samples = found[0].conditions["samples"]
-        yield f"what would decide is in problems, at {samples} samples of each (80 % power)"
+        yield f"`would decide`: number of problems, at {samples} samples each (80 % power)"
 
 
 def _p(one: Comparison) -> str:
@@ -111,6 +134,8 @@ def _p(one: Comparison) -> str:
 
 
 def _object(one: Comparison) -> dict[str, Any]:
+    from tfgrpo.evaluation.figures import interval_object
+
     mean, low, high, problems = one.difference.estimate
     return {
         "dataset": one.dataset,
@@ -119,9 +144,7 @@ def _object(one: Comparison) -> dict[str, Any]:
         "version": one.version.name,
         "control_mean": one.control_mean,
         "mean": one.mean,
-        "difference": mean,
-        "low": None if low == float("-inf") else low,
-        "high": None if high == float("inf") else high,
+        "difference": interval_object(mean, low, high),
         "problems": problems,
         "p": one.difference.p,
         "verdict": one.difference.verdict,
@@ -131,31 +154,38 @@ def _object(one: Comparison) -> dict[str, Any]:
 
 
 @click.command()
-@click.argument("control", type=REVISION, required=False)
-@click.argument("library", type=REVISION, required=False)
-@click.option("--dataset", help="Problems that both were evaluated on; else the last ones.")
-@click.option("--difference", type=float, help="The difference to decide, in reward.")
-@click.option("--within", type=float, help="The spread of one sample's reward at a problem.")
-@click.option("--between", type=float, help="The spread of true differences over problems.")
-@click.option("--samples", "counts", type=click.IntRange(1), multiple=True, help="Repeatable.")
-@click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
+@click.argument("data", required=False)
+@click.option("--library", type=REVISION, help="Evaluated library.  [HEAD]")
+@click.option("--against", type=REVISION, help="Its control.  [v0]")
+@click.option("--difference", type=float, help="Difference in mean reward to detect.")
+@click.option("--within", type=float, help="Standard deviation of samples within a problem.")
+@click.option("--between", type=float, help="Standard deviation of differences across problems.")
+@click.option(
+    "--samples",
+    "counts",
+    type=click.IntRange(1),
+    multiple=True,
+    help="Samples per problem; repeatable.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Output JSON.")
 @pass_app
 def power(
     app: App,
-    control: str | None,
+    data: str | None,
     library: str | None,
-    dataset: str | None,
+    against: str | None,
     difference: float | None,
     within: float | None,
     between: float | None,
     counts: tuple[int, ...],
     as_json: bool,
 ) -> None:
-    """Say how many problems decide a difference, at how many samples of each.
+    """Show how many problems it takes to detect a difference, at how many samples each.
 
-    Read from recorded evaluations of CONTROL and LIBRARY, or given as numbers. A difference is
-    decided when its 95 % interval leaves out zero, which so many problems bring about four times
-    out of five. --difference asks about another difference than the one that was seen.
+    The numbers are read from recorded evaluations of --library and --against on DATA (by default
+    the latest), or given with --difference, --within and --between. A difference is detected if its
+    95 % interval excludes zero; with this many problems that happens four times out of five. With
+    --difference you can ask about a different effect than the observed one.
 
     \b
     Examples:
@@ -164,15 +194,16 @@ def power(
     """
     from tfgrpo.evaluation.comparison import SAMPLES, Power
 
-    if control is None:
-        if difference is None or within is None or between is None:
-            raise click.UsageError("name two versions, or --difference, --within and --between")
+    given = (difference, between, within)
+    recorded = (data, library, against)
+    if difference is not None and between is not None and within is not None:
         found = Power(difference, between, within)
-    elif library is None:
-        raise click.UsageError("name a second version to compare with")
+    elif any(g is not None for g in given) and all(r is None for r in recorded):
+        raise click.UsageError(
+            "give --difference, --within and --between, or DATA, --library or --against"
+        )
     else:
-        seen = _seen(app, control, library, dataset)
-        given = (difference, between, within)
+        seen = _seen(app, against or "v0", library or "HEAD", data)
         found = Power(*(s if g is None else g for g, s in zip(given, seen, strict=True)))
     rows = found.table(counts or SAMPLES)
     if as_json:
@@ -186,14 +217,14 @@ def power(
         )
         return
     click.echo(
-        f"difference {found.difference:+.3f}, spread within problems {found.within:.3f}, "
-        f"between them {found.between:.3f}"
+        f"difference {found.difference:+.3f}, standard deviation {found.within:.3f} within "
+        f"problems and {found.between:.3f} between them"
     )
     if not rows:
-        click.echo("no number of problems shows a difference of 0")
+        click.echo("no number of problems can detect a difference of 0")
         return
     cells = [(f"{n}", f"{problems:,}", f"{2 * n * problems:,}") for n, problems in rows]
-    for line in text.table(cells, header=("samples", "problems", "attempts in all")):
+    for line in text.table(cells, header=("samples", "problems", "attempts in total")):
         click.echo(line)
 
 
@@ -208,8 +239,8 @@ def _seen(app: App, control: str, library: str, dataset: str | None) -> tuple[fl
     )
     if not pairs:
         raise InvalidOperation(
-            f"{a.name} and {b.name} were not evaluated on the same problems",
-            hint=f"tfgrpo compare {control} {library} --dataset {dataset or 'DATASET'}",
+            f"{b.name} and {a.name} were not evaluated on the same problems",
+            hint=f"`tfgrpo compare {dataset or 'DATA'} --library {library} --against {control}`",
         )
     found: Power = power_of(app.store, *pairs[-1])
     return found.difference, found.between, found.within

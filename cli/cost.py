@@ -22,15 +22,19 @@ COLUMNS = ("calls", "tries", "prompt", "cached", "completion", "reasoning", "sec
 
 @click.command()
 @click.argument("name", metavar="[RUN]", required=False, type=RUN)
-@click.option("--config", type=click.Path(path_type=Path), help="Prices; else tfgrpo.toml.")
-@click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    help="Settings file with [prices]; by default tfgrpo.toml.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Output JSON.")
 @pass_app
 def cost(app: App, name: str | None, config: Path | None, as_json: bool) -> None:
-    """Say what a run has cost by stage, model and step, or what all of them have.
+    """Show the cost of a run by stage, model and step, or of all runs.
 
-    Counted from the journal, which has every answered call, also of a run that was killed.
-    Prices are US dollars for a million tokens: tfgrpo.toml's [prices], else the catalogue that
-    is installed. A price that is not known is said to be unknown; embedded models are free.
+    Calls are counted from the journal, which has every answered call, even of a run that was
+    killed. Prices are in US dollars per million tokens, from [prices] in tfgrpo.toml or else the
+    installed catalogue. Unknown prices are shown as unknown; local models are free.
 
     \b
     Examples:

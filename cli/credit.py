@@ -43,7 +43,7 @@ def credit(app: App, revision: str, as_json: bool) -> None:
 
 def _lines(found: Sequence[Credited]) -> Iterator[str]:
     if not any(one.credit for one in found):
-        yield "no credit is known: `tfgrpo train --credit dropout=0.2` finds it out"
+        yield "no credit is known: train with `--dropout 0.2` to measure it"
         return
     for one in found:
         label = click.style(f"[{one.label}]", fg="cyan") + " "
@@ -62,15 +62,15 @@ def words(one: Credited) -> list[text.Word]:
 
 
 def _object(one: Credited) -> dict[str, Any]:
+    from tfgrpo.evaluation.figures import interval_object
+
     known = one.credit
     found = {"label": one.label, "id": one.experience.id, "text": one.experience.text}
     if known is None:
         return found | {"verdict": None}
     return found | {
         "verdict": known.verdict,
-        "effect": known.effect,
-        "low": known.low,
-        "high": known.high,
+        "effect": interval_object(known.effect, known.low, known.high),
         "shrunk": known.shrunk,
         "present": known.present,
         "absent": known.absent,

@@ -10,20 +10,33 @@ import click
 
 from tfgrpo.cli import options, text
 from tfgrpo.cli.context import REVISION, App, pass_app
+from tfgrpo.cli.grouped import GroupedCommand
 
 if TYPE_CHECKING:
     from tfgrpo.evaluation.scores import Scores
     from tfgrpo.store.records import Version
 
 
-@click.command("eval")
+GROUPS = {
+    "Evaluation": (
+        *("--library", "--against", "--samples", "--problems", "--budget", "--json", "--config"),
+    ),
+    **options.SHARED_GROUPS,
+}
+
+
+@click.command("eval", cls=GroupedCommand, groups=GROUPS)
 @click.argument("data", required=False)
-@click.option("--library", default="HEAD", type=REVISION, show_default=True, help="Which library.")
-@click.option("--against", type=REVISION, help="Another to compare with; v0 is the empty one.")
-@click.option("--samples", type=int, help="Attempts at each problem.  [8]")
-@click.option("--problems", type=click.IntRange(1), help="How many problems, from the top.")
-@click.option("--budget", help="Stop before this is spent: 5.00 in dollars, or 200000tok.")
-@click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
+@click.option(
+    "--library", default="HEAD", type=REVISION, show_default=True, help="Library to score."
+)
+@click.option("--against", type=REVISION, help="Library to compare it with; v0 is the empty one.")
+@click.option("--samples", type=int, help="Attempts per problem.  [8]")
+@click.option("--problems", type=click.IntRange(1), help="Use only the first N problems.")
+@click.option(
+    "--budget", help="Stop before spending more than this: 5.00 (US dollars) or 200000tok."
+)
+@click.option("--json", "as_json", is_flag=True, help="Output JSON.")
 @options.shared
 @pass_app
 def eval_(
@@ -38,10 +51,10 @@ def eval_(
 ) -> None:
     """Score a library on the problems in DATA: mean@k, pass@k and maj@k.
 
-    Intervals are 95 %, with problems as the unit. Scores are kept with the version and shown by
-    log and show; the same command again reads them, and goes on where it was cut off. Two
-    libraries are compared problem by problem; the fair control is v0, the empty library in the
-    same prompt. Model and prompt are those of the run that made the library, unless named.
+    Intervals are 95 %, with problems as the unit. Scores are stored with the version and shown by
+    log and show; running the same command again reads them, or resumes an interrupted evaluation.
+    Two libraries are compared problem by problem; the fair control is v0, the empty library in the
+    same prompt. Model and prompt default to those of the run that made the library.
 
     \b
     Examples:
@@ -86,5 +99,7 @@ def run_evaluation(
             return asyncio.run(score(app.store, plan, on_progress=show))
         except KeyboardInterrupt:
             report.close()
-            click.echo("interrupted; every answer is kept, the same command resumes", err=True)
+            click.echo(
+                "interrupted; every answer is saved, run the same command to resume", err=True
+            )
             click.get_current_context().exit(130)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -67,7 +67,7 @@ def blame(app: App, revision: str, as_json: bool) -> None:
                     "text": b.experience.text,
                     "version": b.version.name,
                     "author": b.version.author,
-                    "time": b.version.time,
+                    "time": b.version.when.isoformat(),
                     "keeps": b.keeps,
                     "evidence": b.event.evidence,
                     "credit": _effect(known.get(b.experience.id)),
@@ -88,14 +88,14 @@ def _credits(store: Store, version: Version) -> dict[str, Credited]:
     return {one.experience.id: one for one in credits(store, version) if one.credit}
 
 
-def _effect(one: Credited | None) -> dict[str, float | str] | None:
+def _effect(one: Credited | None) -> dict[str, Any] | None:
+    from tfgrpo.evaluation.figures import interval_object
+
     if one is None or one.credit is None:
         return None
     credit = one.credit
     return {
-        "effect": credit.effect,
-        "low": credit.low,
-        "high": credit.high,
+        "effect": interval_object(credit.effect, credit.low, credit.high),
         "verdict": credit.verdict,
     }
 

@@ -229,6 +229,8 @@ def scores(store: Store, version: Version) -> list[str]:
 
 def as_object(store: Store, version: Version, names: dict[int, list[str]]) -> dict[str, Any]:
     """Returns a version as JSON for programs."""
+    from tfgrpo.evaluation.figures import summary_object
+
     counts = store.counts(version)
     return {
         "version": version.name,
@@ -241,7 +243,7 @@ def as_object(store: Store, version: Version, names: dict[int, list[str]]) -> di
         "counts": {op: counts.get(op, 0) for op in OPS},
         "meta": version.meta,
         "evaluations": [
-            {"dataset": e.dataset, **e.config, **e.summary}
+            {"dataset": e.dataset, **e.config, **summary_object(e.summary)}
             for e in (store.runs.evaluations(version.number) if store.evaluated else ())
         ],
     }

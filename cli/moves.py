@@ -132,7 +132,7 @@ def reflog(app: App, name: str | None, number: int | None, as_json: bool) -> Non
     moves = app.store.port.ref_log(None) if name is None else moves_of(app.store, name)
     shown = text.first(moves, number)
     if as_json:
-        text.emit_json_lines(move._asdict() for move in shown)
+        text.emit_json_lines(move._asdict() | {"time": text.iso(move.time)} for move in shown)
     else:
         text.emit(app, _lines(shown, name))
 

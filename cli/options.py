@@ -15,57 +15,74 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-MODEL = click.option("--model", help="local:NAME, or a model at --base-url.")
+MODEL = click.option("--model", help="local:NAME, or the name of a model at --base-url.")
 SHARED = (
-    click.option("--config", type=click.Path(path_type=Path), help="Settings; else tfgrpo.toml."),
+    click.option(
+        "--config",
+        type=click.Path(path_type=Path),
+        help="Settings file; by default tfgrpo.toml next to the store.",
+    ),
     click.option(
         "--field",
         "fields",
         multiple=True,
         metavar="OURS=THEIRS",
-        help="Where DATA keeps problem, answer or id, as in answer=gold.",
+        help="Field names in DATA for problem, answer or id, such as answer=gold.",
     ),
     click.option(
         "--skip-unverifiable",
         is_flag=True,
         default=None,
-        help="Leave out problems whose ground truth no answer can be compared with.",
+        help="Leave out problems whose ground truth cannot be compared with any answer.",
     ),
-    click.option(
-        "--domain", help="What kind of problems: a name or package.module:object.  [math]"
-    ),
+    click.option("--domain", help="Kind of problem: a name or package.module:object.  [math]"),
     click.option(
         "--mode",
         type=click.Choice(["prompt", "agent"]),
-        help="Answer at once, or with the tools of [tools] in tfgrpo.toml.  [prompt]",
+        help="Answer directly, or use the tools from [tools] in tfgrpo.toml.  [prompt]",
     ),
-    click.option("--turns", type=int, help="The most turns of an agent's attempt.  [10]"),
-    click.option("--corpus", help="Passages for an agent to search and visit, as JSONL."),
+    click.option("--turns", type=int, help="Maximum turns of an agent's attempt.  [10]"),
+    click.option("--corpus", help="JSONL file of passages that an agent can search and visit."),
     click.option(
         "--sandbox",
         type=click.Choice(["auto", "require", "off"]),
-        help="Where an agent's code runs: bubblewrap if it works here, or it alone.  [auto]",
+        help="Run an agent's code in bubblewrap if it works here, only there, or without it.  "
+        "[auto]",
     ),
     click.option(
         "--inject",
         type=click.Choice(["all", "top-k"]),
-        help="Put the whole library into a prompt, or what fits the problem best.  [all]",
+        help="Put the whole library in each prompt, or the most relevant experiences.  [all]",
     ),
-    click.option("--top-k", type=int, help="Experiences in a prompt with --inject top-k.  [8]"),
+    click.option("--top-k", type=int, help="Experiences per prompt with --inject top-k.  [8]"),
     MODEL,
-    click.option("--base-url", help="An OpenAI-compatible endpoint, as http://127.0.0.1:8000/v1."),
-    click.option("--api-key-env", help="The environment variable that holds the key."),
-    click.option("--agent-objective", help="What attempts are for, in your words."),
-    click.option("--prompts", help="A folder of prompts that take the place of ours."),
-    click.option("--concurrency", type=int, help="Requests in flight at once.  [128]"),
-    click.option("--temperature", type=float, help="Of the attempts."),
-    click.option("--max-tokens", type=int, help="Of one answer.  [16384]"),
-    click.option("--task-timeout", type=float, help="Seconds for one attempt.  [1800]"),
     click.option(
-        "--patience", metavar="TIME", help="Stop after so long without any answer: 90s, 2h.  [10m]"
+        "--base-url", help="OpenAI-compatible endpoint, such as http://127.0.0.1:8000/v1."
     ),
-    click.option("--seed", type=int, help="Of batches and samples.  [0]"),
+    click.option("--api-key-env", help="Environment variable with the API key."),
+    click.option("--agent-objective", help="What attempts should achieve, in your own words."),
+    click.option("--prompts", help="Folder of prompts that replace the built-in ones."),
+    click.option("--concurrency", type=int, help="Maximum requests in flight.  [128]"),
+    click.option("--temperature", type=float, help="Sampling temperature of attempts."),
+    click.option("--max-tokens", type=int, help="Maximum tokens per answer.  [16384]"),
+    click.option("--task-timeout", type=float, help="Seconds per attempt.  [1800]"),
+    click.option(
+        "--patience",
+        metavar="TIME",
+        help="Stop after this long without any answer, such as 90s or 2h.  [10m]",
+    ),
+    click.option("--seed", type=int, help="Random seed for batches and samples.  [0]"),
 )
+SHARED_GROUPS = {
+    "Problems": ("--field", "--skip-unverifiable", "--domain"),
+    "Model": (
+        *("--model", "--base-url", "--api-key-env", "--temperature", "--max-tokens"),
+        *("--concurrency", "--task-timeout", "--patience", "--seed"),
+    ),
+    "Attempts": ("--agent-objective", "--prompts", "--inject", "--top-k"),
+    "Agents": ("--mode", "--turns", "--corpus", "--sandbox"),
+}
+"""How the help of a command with the shared flags, and few of its own, lists them."""
 
 
 def shared(command: F) -> F:

@@ -34,7 +34,7 @@ def plot(app: App, name: str | None, output: Path | None, as_json: bool) -> None
 
     runs = app.store.runs.all()
     if name is None and not runs:
-        raise UnknownRevision("there is no run to draw", hint="`tfgrpo train` makes one")
+        raise UnknownRevision("there is no run to plot", hint="start one with `tfgrpo train`")
     run = runs[-1] if name is None else app.store.runs.get(name)
     series = dynamics(app.store, run)
     if as_json:
@@ -43,7 +43,7 @@ def plot(app: App, name: str | None, output: Path | None, as_json: bool) -> None
         atomic_write.write(output, page(run, series), mode=atomic_write.SHARED)
         click.echo(f"wrote {output}")
     elif not series or not series[0].values:
-        click.echo(f"run {run.name} has no step behind it yet")
+        click.echo(f"run {run.name} has not finished a step yet")
     else:
         click.secho(f"run {run.name}: {text.plural(len(series[0].values), 'step')}", bold=True)
         for line in draw(series, min(text.width(), 100)):

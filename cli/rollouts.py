@@ -48,7 +48,7 @@ def rollouts(
     store = app.store
     runs = store.runs.all()
     if name is None and not runs:
-        raise UnknownRevision("there is no run yet", hint="`tfgrpo train` makes one")
+        raise UnknownRevision("there is no run yet", hint="start one with `tfgrpo train`")
     run = runs[-1] if name is None else store.runs.get(name)
     rows = [
         row

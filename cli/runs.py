@@ -125,14 +125,16 @@ def _object(store: Store, run: Run) -> dict[str, Any]:
         "branch": run.branch,
         "base": f"v{run.base}",
         "author": run.author,
-        "time": run.time,
+        "time": text.iso(run.time),
         "config": run.config,
         "steps": [version.name for version in versions_of(store, run)],
         "sealed": _seal(store, run),
         "issues": [m._asdict() | {"version": m.version.name} for m in found.issues],
         "repaired": found.repaired,
         "usage": {stage: u._asdict() for stage, u in store.runs.usage(run).items()},
-        "states": [state._asdict() for state in store.runs.states(run)],
+        "states": [
+            state._asdict() | {"time": text.iso(state.time)} for state in store.runs.states(run)
+        ],
     }
 
 
@@ -140,4 +142,7 @@ def _seal(store: Store, run: Run) -> dict[str, Any] | None:
     from tfgrpo.evaluation.sealed import seal
 
     found = seal(store, run)
-    return None if found is None else {**asdict(found), "intact": found.intact}
+    if found is None:
+        return None
+    opened = None if found.opened is None else text.iso(found.opened)
+    return {**asdict(found), "opened": opened, "intact": found.intact}

@@ -114,7 +114,7 @@ def _object(stats: Stats) -> dict[str, Any]:
         ],
         "versions": stats.versions,
         "events": stats.events,
-        "since": None if stats.first is None else stats.first.time,
+        "since": None if stats.first is None else stats.first.when.isoformat(),
         "steps": [
             {"run": s.run, "step": s.step + 1, "version": s.version.name, "events": s.events}
             for s in stats.steps

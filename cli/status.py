@@ -76,4 +76,4 @@ def status(app: App, as_json: bool) -> None:
             continue
         if states and states[-1].detail:
             click.echo(f"  {states[-1].detail}")
-        click.echo(f"  `tfgrpo train --resume {run.name}` goes on with it")
+        click.echo(f"  resume it with `tfgrpo train --resume {run.name}`")

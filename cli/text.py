@@ -184,6 +184,13 @@ def when(microseconds: int) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(microseconds / 1e6))
 
 
+def iso(microseconds: int) -> str:
+    """Returns a time in UTC as ISO 8601, for JSON."""
+    from datetime import UTC, datetime
+
+    return datetime.fromtimestamp(microseconds / 1e6, UTC).isoformat()
+
+
 def plural(count: int, noun: str) -> str:
     """Returns `1 group`, `2 groups`."""
     if count != 1:

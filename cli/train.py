@@ -10,6 +10,7 @@ import click
 from tfgrpo.author import default_author
 from tfgrpo.cli import checkout, options, text
 from tfgrpo.cli.context import BRANCH, RUN, App, force_option, pass_app
+from tfgrpo.cli.grouped import GroupedCommand
 
 if TYPE_CHECKING:
     from tfgrpo.project import Project
@@ -19,80 +20,120 @@ if TYPE_CHECKING:
     from tfgrpo.training.setup import ReadyRun
 
 
-@click.command()
+GROUPS = {
+    "Run": ("--run", "--resume", "--new", "--branch", "--force", "--config", "--seed"),
+    "Problems": ("--field", "--skip-unverifiable", "--domain"),
+    "Model": (
+        *("--model", "--base-url", "--api-key-env", "--temperature", "--max-tokens"),
+        *("--reflection-model", "--reflection-base-url", "--reflection-api-key-env"),
+        *("--reflection-temperature", "--concurrency", "--task-timeout", "--patience"),
+    ),
+    "Rollouts": (
+        *("--epochs", "--batch-size", "--group-size", "--rollouts", "--quorum", "--hints"),
+        *("--reward", "--agent-objective", "--prompts", "--inject", "--top-k", "--dropout"),
+    ),
+    "Agents": ("--mode", "--turns", "--corpus", "--sandbox"),
+    "Learning": (
+        *("--learning-objective", "--max-words", "--library-tokens", "--ground-truth"),
+        *("--summarise-over", "--controller-sees-credit", "--direct"),
+    ),
+    "Gate and evaluation": (
+        *("--gate", "--gate-samples", "--gate-problems"),
+        *("--heldout", "--heldout-samples", "--heldout-problems", "--sealed"),
+    ),
+    "Cost": ("--estimate", "--json", "--budget"),
+}
+
+
+@click.command(cls=GroupedCommand, groups=GROUPS)
 @click.argument("data", required=False)
-@click.option("--run", "name", help="The run's name; else run in [train], else after the data.")
 @click.option(
-    "--resume", type=RUN, metavar="RUN", help="Go on with this run, with the settings it has."
+    "--run", "name", help="Name of the run; by default run in [train], or the name of DATA."
 )
-@click.option("--new", is_flag=True, help="A new run, even where one like it is unfinished.")
-@click.option("--branch", type=BRANCH, help="The branch that learns; else HEAD's.")
+@click.option(
+    "--resume", type=RUN, metavar="RUN", help="Resume this run, with its recorded settings."
+)
+@click.option("--new", is_flag=True, help="Start a new run even if a similar one is unfinished.")
+@click.option("--branch", type=BRANCH, help="Branch that learns; by default HEAD's.")
 @click.option("--epochs", type=int, help="Passes over the data.  [3]")
-@click.option("--batch-size", type=int, help="Problems in a step.  [100]")
-@click.option("--group-size", type=int, help="Attempts at a problem in a step.  [5]")
+@click.option("--batch-size", type=int, help="Problems per step.  [100]")
+@click.option("--group-size", type=int, help="Attempts per problem and step.  [5]")
 @click.option(
     "--reward",
     type=click.Choice(["verifier", "majority"]),
-    help="Judge by the ground truth, or by a group's most frequent answer.  [verifier]",
+    help="Score against the ground truth, or against the group's most frequent answer.  [verifier]",
 )
-@click.option("--direct", type=int, help="Have this many experiences written without rollouts.")
+@click.option("--direct", type=int, help="Write this many experiences without any rollouts.")
 @click.option(
     "--rollouts",
     type=click.Choice(["fixed", "adaptive", "branch"]),
-    help="Groups of one size, of as many attempts as it takes to mix them, or with branches of "
-    "an agent's attempts.  [fixed]",
+    help="Groups of fixed size, of as many attempts as it takes until rewards differ, or with "
+    "branches in the middle of an agent's attempts.  [fixed]",
 )
 @click.option(
-    "--quorum", type=float, help="Go on when this share of a step's attempts is in.  [1.0]"
+    "--quorum",
+    type=float,
+    help="Start reflecting when this share of a step's attempts is done.  [1.0]",
 )
 @click.option(
     "--hints",
     type=int,
-    help="Attempts under proposed strategies at a problem that nothing solved.  [0]",
+    help="Attempts under suggested strategies at problems that no attempt solved.  [0]",
 )
 @click.option(
     "--dropout",
-    type=float,
-    help="Leave this share of the library out of each attempt, to see what helps.  [0]",
+    type=click.FloatRange(0, 1, max_open=True),
+    metavar="RATE",
+    help="Leave each experience out of each attempt with this probability, to measure its "
+    "effect (see tfgrpo credit).  [0]",
 )
-@click.option("--credit", metavar="dropout=RATE", help="The same, by its purpose.")
 @click.option(
     "--controller-sees-credit",
     is_flag=True,
     default=None,
-    help="Tell the controller what each experience did to the reward.",
+    help="Tell the controller the measured effect of each experience; needs --dropout.",
 )
-@click.option("--reflection-model", help="Summarises, compares and controls; else --model.")
-@click.option("--reflection-base-url", help="Its endpoint; else --base-url.")
-@click.option("--reflection-api-key-env", help="Its key's variable; else --api-key-env.")
-@click.option("--reflection-temperature", type=float, help="Of reflection.  [0.2]")
-@click.option("--learning-objective", help="What should be learned, in your words.")
-@click.option("--max-words", type=int, help="The most words of an experience.  [32]")
+@click.option(
+    "--reflection-model",
+    help="Model that summarises, compares and controls; by default --model.",
+)
+@click.option("--reflection-base-url", help="Base URL of the reflection model.  [--base-url]")
+@click.option(
+    "--reflection-api-key-env",
+    help="Environment variable with its API key.  [--api-key-env]",
+)
+@click.option(
+    "--reflection-temperature", type=float, help="Temperature of the reflection model.  [0.2]"
+)
+@click.option("--learning-objective", help="What should be learned, in your own words.")
+@click.option("--max-words", type=int, help="Maximum words per experience.  [32]")
 @click.option(
     "--library-tokens",
     type=int,
-    help="The most tokens of the library; at the cap it is merged and pruned.  [no cap]",
+    help="Maximum tokens of the library; experiences are merged and pruned to fit.  [no limit]",
 )
 @click.option(
     "--summarise-over",
     type=int,
-    help="Shorter attempts are compared as they are, in characters.  [0]",
+    help="Summarise only attempts longer than this many characters.  [0]",
 )
 @click.option(
     "--ground-truth/--no-ground-truth",
     default=None,
-    help="Whether comparisons see the right answer.  [yes]",
+    help="Whether comparisons see the ground truth.  [yes]",
 )
-@click.option("--heldout", help="Problems to compare on at the end, against the empty library.")
-@click.option("--heldout-samples", type=int, help="Attempts at each of them.  [2]")
-@click.option("--heldout-problems", type=int, help="How many of them, from the top; else all.")
-@click.option("--gate", help="Problems on which a library must not be worse to be the next one.")
-@click.option("--gate-samples", type=int, help="Attempts at each of them.  [4]")
-@click.option("--gate-problems", type=int, help="How many of them, from the top; else all.")
-@click.option("--sealed", help="Problems to compare on once, when all is done; on record.")
-@click.option("--estimate", is_flag=True, help="Say what it would take, and do nothing.")
-@click.option("--json", "as_json", is_flag=True, help="With --estimate: JSON for programs.")
-@click.option("--budget", help="Stop before this is spent: 5.00 in dollars, or 200000tok.")
+@click.option("--heldout", help="Data to compare with the empty library on, at the end.")
+@click.option("--heldout-samples", type=int, help="Attempts per held-out problem.  [2]")
+@click.option("--heldout-problems", type=int, help="Use only the first N held-out problems.")
+@click.option("--gate", help="Data on which each step's library must not be worse, to be kept.")
+@click.option("--gate-samples", type=int, help="Attempts per gate problem.  [4]")
+@click.option("--gate-problems", type=int, help="Use only the first N gate problems.")
+@click.option("--sealed", help="Data to compare on once, after the last step; recorded.")
+@click.option("--estimate", is_flag=True, help="Print the estimated calls and cost, then exit.")
+@click.option("--json", "as_json", is_flag=True, help="With --estimate: output JSON.")
+@click.option(
+    "--budget", help="Stop before spending more than this: 5.00 (US dollars) or 200000tok."
+)
 @force_option
 @options.shared
 @pass_app
@@ -109,15 +150,15 @@ def train(
     config: Path | None,
     **values: Any,
 ) -> None:
-    """Learn a library from the problems in DATA, a JSONL file of problem and answer.
+    """Learn a library from the problems in DATA, a JSONL file of problems and answers.
 
-    Each step rolls out a group of attempts for every problem of a batch, scores them, asks why
-    the right ones of a mixed group beat the wrong ones, and appends what was learned as one
-    version, tagged RUN/step_N. The same command goes on with a run that was cut off, and asks
-    for nothing that was answered before.
+    Each step rolls out a group of attempts for every problem in a batch, scores them, asks why the
+    right attempts of a mixed group beat the wrong ones, and appends what was learned as one
+    version, tagged RUN/step_N. Running the same command again resumes an interrupted run and
+    repeats no completed call.
 
-    Defaults in brackets are the paper's. All of it can stand in tfgrpo.toml, in the tables
-    [model] and [train]. Without --model an embedded model is fetched and used.
+    Defaults in brackets are the paper's. Every option can also be set in tfgrpo.toml, in the tables
+    [model] and [train]. Without --model, a local model is downloaded and used.
 
     \b
     Examples:
@@ -125,15 +166,17 @@ def train(
       tfgrpo train problems.jsonl --base-url http://127.0.0.1:8000/v1 --model my-model
     """
     if as_json and not estimate:
-        raise click.UsageError("--json is for --estimate; `tfgrpo runs --json` has what was done")
+        raise click.UsageError(
+            "--json needs --estimate; `tfgrpo runs --json` prints a finished run"
+        )
     if resume is not None and estimate:
-        raise click.UsageError("--estimate is for a run that is not begun")
+        raise click.UsageError("--estimate cannot be combined with --resume")
     from tfgrpo.cli import cost
     from tfgrpo.training.setup import RunChoice, plan_run, ready_run, run_budget
 
     _need_store(app, estimate)
     project = options.open_project(app, config)
-    given = {"data": data, **_credited(options.read_flags(values))}
+    given = {"data": data, **options.read_flags(values)}
     if estimate:
         plan = plan_run(app.store, project, given)
         text.warn(plan.warnings)
@@ -142,21 +185,6 @@ def train(
         return
     ready = ready_run(app.store, project, given, RunChoice(name, resume, new, budget))
     _work(app, project, ready)
-
-
-def _credited(given: dict[str, Any]) -> dict[str, Any]:
-    """Returns flags with --credit as the setting that it is."""
-    credit = given.pop("credit", None)
-    if credit is None:
-        return given
-    name, _, rate = credit.partition("=")
-    try:
-        dropout = float(rate)
-    except ValueError:
-        dropout = -1.0
-    if name != "dropout" or not 0 < dropout < 1:
-        raise click.BadParameter(f"{credit!r} is not dropout=0.2", param_hint="--credit")
-    return {**given, "dropout": dropout}
 
 
 def _need_store(app: App, estimate: bool) -> None:
@@ -180,6 +208,7 @@ def _work(app: App, project: Project, ready: ReadyRun) -> None:
     import asyncio
 
     from tfgrpo.cli import live
+    from tfgrpo.training.loop import plan_steps
     from tfgrpo.training.run import run_to_end
 
     run = ready.run
@@ -188,11 +217,13 @@ def _work(app: App, project: Project, ready: ReadyRun) -> None:
             result = asyncio.run(run_to_end(app.store, project, ready, on_progress=report))
         except KeyboardInterrupt:
             report.close()
-            done = text.plural(_steps_done(app.store, run), "step")
+            settings = ready.plan.settings
+            steps = text.plural(len(plan_steps(ready.plan.problems.train, settings)), "step")
+            done = f"{_steps_done(app.store, run)} of {steps}"
             calls = sum(spent.usage.calls for spent in app.store.runs.spent(run))
-            kept = f"keeps {text.plural(calls, 'answer')}"
-            click.echo(f"interrupted; run {run.name} has {done} behind it and {kept}")
-            click.echo(f"`tfgrpo train --resume {run.name}` goes on from there")
+            saved = f"{text.plural(calls, 'answer')} saved"
+            click.echo(f"interrupted; run {run.name}: {done} done, {saved}")
+            click.echo(f"resume with `tfgrpo train --resume {run.name}`")
             click.get_current_context().exit(130)
     _tell(app, result)
 
@@ -222,4 +253,4 @@ def _tell(app: App, result: TrainResult) -> None:
         click.echo(f"wrote {path}")
     else:
         click.echo(f"{learned}, on branch {run.branch} ({span(result.seconds)})")
-        click.echo(f"`tfgrpo checkout {run.branch}` goes there")
+        click.echo(f"switch to it with `tfgrpo checkout {run.branch}`")

@@ -32,8 +32,8 @@ def folder(tmp_path: Path, cli: Cli) -> Path:
 
 
 def compare(cli: Cli, endpoint: ScriptedEndpoint, *more: str) -> Any:
-    base = ("--base-url", endpoint.base_url, "--dataset", "a.jsonl", "--samples", "4")
-    return json.loads(cli("compare", "v0", "v1", *base, "--json", *more).stdout)
+    base = ("a.jsonl", "--library", "v1", "--base-url", endpoint.base_url, "--samples", "4")
+    return json.loads(cli("compare", *base, "--json", *more).stdout)
 
 
 def test_a_library_that_helps_is_better_with_interval_and_permutation_test(
@@ -42,8 +42,9 @@ def test_a_library_that_helps_is_better_with_interval_and_permutation_test(
     (found,) = compare(cli, endpoint, "--model", "m")
     assert found["verdict"] == "better"
     assert found["mean"] == 1.0
-    assert found["difference"] == pytest.approx(1.0 - found["control_mean"])
-    assert 0 < found["low"] < found["difference"] < found["high"]
+    difference = found["difference"]
+    assert difference["mean"] == pytest.approx(1.0 - found["control_mean"])
+    assert 0 < difference["low"] < difference["mean"] < difference["high"]
     assert found["p"] < 0.01
     assert len(endpoint.requests) == 2 * 12 * 4
 
@@ -64,7 +65,7 @@ def test_a_library_against_itself_is_inconclusive(
 ) -> None:
     cli("keep", "G0")
     arguments = ("--base-url", endpoint.base_url, "--model", "m", "--samples", "2")
-    said = cli("compare", "v1", "v2", "--dataset", "a.jsonl", *arguments).stdout
+    said = cli("compare", "a.jsonl", "--library", "v2", "--against", "v1", *arguments).stdout
     assert "v2 - v1: +0.000 [+0.000, +0.000], permutation p 1" in said
     assert said.splitlines()[-1] == "inconclusive"
 
@@ -73,11 +74,11 @@ def test_two_models_show_where_a_library_transfers_and_where_it_harms(
     cli: Cli, folder: Path
 ) -> None:
     with ScriptedEndpoint(contrary) as server:
-        more = ("--model", "m", "--model", "spoilt", "--dataset", "b.jsonl")
+        more = ("b.jsonl", "--model", "m", "--model", "spoilt")
         found = compare(cli, server, *more)
         said = cli(
-            *("compare", "v0", "v1", "--base-url", server.base_url, "--samples", "4"),
-            *("--dataset", "a.jsonl", "--dataset", "b.jsonl", "--model", "m", "--model", "spoilt"),
+            *("compare", "a.jsonl", "b.jsonl", "--base-url", server.base_url, "--samples", "4"),
+            *("--model", "m", "--model", "spoilt"),
         ).stdout
     verdicts = {(one["dataset"], one["model"]): one["verdict"] for one in found}
     assert verdicts == {
@@ -94,14 +95,14 @@ def test_two_models_show_where_a_library_transfers_and_where_it_harms(
 def test_power_reads_what_was_recorded_and_asks_no_model(
     cli: Cli, folder: Path, endpoint: ScriptedEndpoint
 ) -> None:
-    missing = cli("power", "v0", "v1", "--dataset", "a.jsonl", ok=False)
-    one_line_error(missing, "not evaluated on the same problems", "tfgrpo compare v0 v1")
+    missing = cli("power", "a.jsonl", ok=False)
+    one_line_error(missing, "not evaluated on the same problems", "tfgrpo compare a.jsonl")
     (compared,) = compare(cli, endpoint, "--model", "m")
     asked = len(endpoint.requests)
-    found = json.loads(cli("power", "v0", "v1", "--dataset", "a.jsonl", "--json").stdout)
-    assert found["difference"] == pytest.approx(compared["difference"])
+    found = json.loads(cli("power", "a.jsonl", "--json").stdout)
+    assert found["difference"] == pytest.approx(compared["difference"]["mean"])
     assert len(endpoint.requests) == asked
-    smaller = cli("power", "v0", "v1", "--difference", "0.01", "--samples", "4", "--json").stdout
+    smaller = cli("power", "a.jsonl", "--difference", "0.01", "--samples", "4", "--json").stdout
     assert json.loads(smaller)["decided_by"][0]["problems"] > 100
 
 

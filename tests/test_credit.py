@@ -211,7 +211,7 @@ def test_the_command_ranks_and_blame_shows_it(cli: Cli, folder: Path) -> None:
     assert "effect" not in cli("blame").stdout
     with ScriptedEndpoint(swayed) as server:
         small = ("--epochs", "1", "--group-size", "20", "--model", "m", "--base-url")
-        more = ("--credit", "dropout=0.4")
+        more = ("--dropout", "0.4")
         cli("train", "problems.jsonl", *small, server.base_url, *more)
     found = json.loads(cli("credit", "--json").stdout)
     assert [one["verdict"] for one in found][::2] == ["helpful", "harmful"]
@@ -228,12 +228,12 @@ def test_the_command_ranks_and_blame_shows_it(cli: Cli, folder: Path) -> None:
 
 
 def test_credit_is_by_dropout_at_a_rate(cli: Cli, folder: Path) -> None:
-    for wrong in ("0.2", "dropout=", "dropout=2", "luck=0.2"):
-        done = cli("train", "problems.jsonl", "--credit", wrong, ok=False)
+    for wrong in ("dropout=0.2", "1", "2", "-0.2"):
+        done = cli("train", "problems.jsonl", "--dropout", wrong, ok=False)
         assert done.returncode == 2
-        assert "dropout=0.2" in done.stderr
+        assert "--dropout" in done.stderr
 
 
 def test_the_controller_can_see_credit_only_where_there_is_any(cli: Cli, folder: Path) -> None:
     done = cli("train", "problems.jsonl", "--model", "m", "--controller-sees-credit", ok=False)
-    one_line_error(done, "needs --credit dropout=RATE", code=2)
+    one_line_error(done, "needs --dropout", code=2)

@@ -191,7 +191,7 @@ TOOLS = "[tools]\noutput = 150\n"
 OTHERS = ("--gate", "gate.jsonl", "--gate-samples", "2", "--heldout", "heldout.jsonl")
 CASES = {
     "plain": Case((*OTHERS, "--sealed", "sealed.jsonl"), ("rollout", *REFLECTION, "evaluation")),
-    "credit": Case(("--credit", "dropout=0.3", "--controller-sees-credit"), ("rollout",)),
+    "credit": Case(("--dropout", "0.3", "--controller-sees-credit"), ("rollout",)),
     "agent": Case((*AGENT, *OTHERS), ("rollout", *REFLECTION, "evaluation"), "api", toml=TOOLS),
     "agent in text": Case(AGENT, ("rollout", *REFLECTION), "text", toml=TOOLS),
     "branch": Case((*AGENT, "--rollouts", "branch"), (), "api", toml=TOOLS),
@@ -319,7 +319,7 @@ def test_json_is_for_an_estimate_alone(cli: Cli, tmp_path: Path) -> None:
     written(tmp_path, CASES["plain"])
     done = cli("train", "problems.jsonl", "--json", ok=False)
     assert done.returncode == 2
-    assert "--json is for --estimate" in done.stderr
+    assert "--json needs --estimate" in done.stderr
     assert not (tmp_path / ".tfgrpo").exists()
 
 

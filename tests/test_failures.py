@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import os
+import re
 import signal
 import sqlite3
 import threading
@@ -444,10 +445,12 @@ def test_ctrl_c_lets_calls_in_flight_finish_and_keeps_their_answers(
         assert running.returncode == 130
         (line, command) = out.strip().splitlines()[-2:]
         asked = len(server.requests)
+        (steps,) = re.findall(r"^run problems: 12 problems, (\d+) steps?", out, re.MULTILINE)
+        plural = "s" * (steps != "1")
         assert line == (
-            f"interrupted; run problems has 0 steps behind it and keeps {asked} answers"
+            f"interrupted; run problems: 0 of {steps} step{plural} done, {asked} answers saved"
         )
-        assert command == "`tfgrpo train --resume problems` goes on from there"
+        assert command == "resume with `tfgrpo train --resume problems`"
         assert "Traceback" not in err + out
         assert "KeyboardInterrupt" not in err + out
     with sqlite3.connect(tmp_path / ".tfgrpo/store.db") as db:

@@ -381,7 +381,7 @@ def test_a_format_can_be_forced() -> None:
     path = written("[G0] a\n- b\n")
     assert [i.text for i in interchange.read(path).items] == ["a - b"]
     assert [i.text for i in interchange.read(path, "md").items] == ["b"]
-    with pytest.raises(UnreadableLibrary, match="no format 'xml'"):
+    with pytest.raises(UnreadableLibrary, match="unknown format 'xml'"):
         interchange.read(path, "xml")
 
 

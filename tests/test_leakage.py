@@ -63,7 +63,7 @@ def test_a_problem_that_was_trained_on_is_a_leak_equal_or_nearly() -> None:
     (line,) = describe_leaks(training, evaluation, "train.jsonl")
     assert line.endswith(
         "2 of 4 evaluation problems are in train.jsonl too, 1 of them nearly "
-        "(same = t, near = t): figures on them show memory"
+        "(same = t, near = t): their scores reflect memorisation"
     )
 
 
@@ -74,10 +74,10 @@ def test_a_leak_with_another_answer_is_told_as_less_of_one() -> None:
     (found,) = leaks(training, [near])
     assert not found.same_answer
     (line,) = describe_leaks(training, [near], "t.jsonl")
-    assert line.endswith("1 with another answer (near = t): figures on them may show memory")
+    assert line.endswith("1 with another answer (near = t): their scores may reflect memorisation")
     both = [near, problem("same", text)]
     (line,) = describe_leaks(training, both, "t.jsonl")
-    assert "1 with another answer (near = t, same = t): figures on them show memory" in line
+    assert "1 with another answer (near = t, same = t): their scores reflect memorisation" in line
 
 
 def test_the_nearest_is_found_among_many_of_the_same_form() -> None:

@@ -82,4 +82,4 @@ def test_without_a_run_there_is_nothing_to_draw(cli: Cli) -> None:
     cli("init")
     done = cli("plot", ok=False)
     assert done.returncode == 1
-    assert "there is no run to draw" in done.stderr
+    assert "there is no run to plot" in done.stderr

@@ -135,7 +135,7 @@ def test_what_is_required_and_missing_is_refused_before_anything_is_paid_for(
     (tmp_path / "problems.jsonl").write_text('{"problem": "1 + 1?", "answer": "2"}\n')
     asked = ["problems.jsonl", "--mode", "agent", "--sandbox", "require", "--model", "m"]
     asked += ["--base-url", "http://127.0.0.1:9/v1"]
-    for verb in (["train"], ["eval"], ["compare", "v0", "HEAD", "--dataset"]):
+    for verb in (["train"], ["eval"], ["compare"]):
         refused = cli(*verb, *asked, ok=False)
         assert refused.returncode == 1
         assert "--sandbox require needs bubblewrap" in refused.stderr

@@ -111,9 +111,7 @@ def test_evaluations_and_comparisons_leave_them_out_too(
     assert found["problems"] == 12
     assert found["conditions"]["skipped"] == ["broken", "empty"]
     calls = len(endpoint.requests)
-    (compared,) = json.loads(
-        cli("compare", "v0", "v0", "--dataset", "heldout.jsonl", *flags).stdout
-    )
+    (compared,) = json.loads(cli("compare", "heldout.jsonl", "--library", "v0", *flags).stdout)
     assert compared["problems"] == 12
     assert len(endpoint.requests) == calls
     assert asked_about(endpoint) == {"23 op 26"}

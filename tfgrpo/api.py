@@ -185,7 +185,8 @@ class _Request:
         tools = self._options.pop("tools", None) or ()
         if not isinstance(tools, Iterable) or not all(map(callable, tools)):
             raise SettingsError(
-                "tools takes Python functions", hint="others are named in tfgrpo.toml's [tools]"
+                "tools takes Python functions",
+                hint="configure other tools in [tools] of tfgrpo.toml",
             )
         self.functions: tuple[ToolFunction, ...] = tuple(tools)
         self._objects = self._given_domain()
@@ -285,14 +286,16 @@ def _locate(store: StoreLike, make: bool) -> tuple[Path, str]:
         except StoreError:
             path = store_path(Path.cwd())
     if not make and not path.exists():
-        raise StoreError(f"no store at {path}", hint="`tfgrpo init` or tfgrpo.train makes one")
+        raise StoreError(
+            f"no store at {path}", hint="create one with `tfgrpo init` or tfgrpo.train"
+        )
     return path, author
 
 
 def _write_rows(folder: Path, rows: object) -> Path:
     """Returns a file with these rows, named by their digest, beside the store."""
     if not isinstance(rows, Sequence):
-        raise SettingsError("data takes a file's name or a list of rows", hint='[{"problem": …}]')
+        raise SettingsError("data takes a file name or a list of rows", hint='[{"problem": …}]')
     lines = [json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in rows]
     text = "".join(lines).encode()
     path = folder / "data" / f"rows-{hashlib.sha256(text).hexdigest()[:16]}.jsonl"

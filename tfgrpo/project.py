@@ -58,7 +58,7 @@ class Project:
             if spec not in self.objects:
                 raise DomainError(
                     f"{spec[len(OBJECT) :]} is a Python object of the program that began this run",
-                    hint="give it again from Python: tfgrpo.train(resume=…, domain=… or verify=…)",
+                    hint="pass it again from Python: tfgrpo.train(resume=…, domain=… or verify=…)",
                 )
             return self.objects[spec]
         name, colon, argument = (spec or domains.DEFAULT).partition(":")
@@ -149,6 +149,8 @@ def read_options(given: Mapping[str, Any]) -> dict[str, Any]:
     for pair in pairs:
         ours, equals, theirs = pair.partition("=")
         if not equals or not theirs:
-            raise SettingsError(f"{pair!r} is not OURS=THEIRS", hint="as in --field answer=gold")
+            raise SettingsError(
+                f"{pair!r} is not OURS=THEIRS", hint="for example --field answer=gold"
+            )
         options.setdefault("fields", {})[ours] = theirs
     return options

@@ -139,7 +139,7 @@ class TrainSettings(Settings):
         if self.dropout and self.inject != "all":
             raise ValueError("dropout needs --inject all: it tells what the whole library does")
         if self.controller_sees_credit and not self.dropout:
-            raise ValueError("--controller-sees-credit needs --credit dropout=RATE")
+            raise ValueError("--controller-sees-credit needs --dropout")
         if self.reward == "majority" and (self.rollouts != "fixed" or self.hints):
             raise ValueError("a majority vote needs fixed groups without hints")
         if self.reward == "majority" and self.controller_sees_credit:

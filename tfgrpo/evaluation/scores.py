@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tfgrpo.evaluation.evaluate import EvalTask, difference
+from tfgrpo.evaluation.figures import interval_object, summary_object
 from tfgrpo.evaluation.statistics import Difference
 from tfgrpo.store.records import Version
 from tfgrpo.store.runs import Evaluation, Score
@@ -92,7 +93,7 @@ class Scores(Viewed):
             count = one.evaluation.summary["unscored"]
             if count:
                 samples = "1 sample" if count == 1 else f"{count} samples"
-                yield f"{one.version.name}: {samples} could not be judged and count for nothing"
+                yield f"{one.version.name}: {samples} could not be judged and do not count"
 
     def _difference_lines(self) -> Iterator[str]:
         first = self.libraries[0].version.name
@@ -134,7 +135,7 @@ def scores_object(scores: Scores) -> dict[str, Any]:
             {
                 "version": one.version.name,
                 "conditions": one.evaluation.config,
-                **one.evaluation.summary,
+                **summary_object(one.evaluation.summary),
             }
             for one in scores.libraries
         ],
@@ -142,7 +143,8 @@ def scores_object(scores: Scores) -> dict[str, Any]:
             {
                 "version": first.name,
                 "against": one.version.name,
-                **other.estimate._asdict(),
+                "difference": interval_object(*other.estimate[:3]),
+                "problems": other.estimate.problems,
                 "verdict": other.verdict,
             }
             for one, other in zip(scores.libraries[1:], scores.differences, strict=True)

@@ -91,7 +91,7 @@ async def run_to_end(
     with lock.held(store.runs.lock_path(run)) as free:
         if not free:
             raise InvalidOperation(
-                f"run {run.name} is running in another process", hint="`tfgrpo status` shows it"
+                f"run {run.name} is running in another process", hint="see `tfgrpo status`"
             )
         settings = plan.settings
         for text in plan.warnings:

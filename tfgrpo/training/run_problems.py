@@ -119,7 +119,7 @@ def _reload(
     if digest and problems.digest(loaded) != digest:
         raise DatasetError(
             f"{path} has changed since run {run.name} began",
-            hint="put the file back to resume it, or begin another run with --new",
+            hint="restore the file to resume the run, or start another one with --new",
         )
     return loaded
 

@@ -81,12 +81,12 @@ def plan_run(store: Store, project: Project, given: Mapping[str, Any]) -> RunPla
     )
     if not settings.data:
         raise SettingsError(
-            "no problems are named", hint="tfgrpo train DATA, or data in tfgrpo.toml's [train]"
+            "no data was given", hint="tfgrpo train DATA, or data in tfgrpo.toml's [train]"
         )
     if settings.branch == "main" and store.head.branch is None and "branch" not in given:
         raise InvalidOperation(
-            "HEAD is detached: training needs a branch to grow",
-            hint="`tfgrpo checkout main` goes onto one; --branch NAME names or makes one",
+            "HEAD is detached: training needs a branch",
+            hint="switch to one with `tfgrpo checkout main`, or use --branch NAME",
         )
     problems, warnings = load_problems(store, settings, domain)
     recorded = {

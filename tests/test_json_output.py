@@ -1,0 +1,81 @@
+"""What `--json` has in common everywhere: ISO times in UTC, and intervals with named bounds."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from conftest import Cli, problems
+from scripted import ScriptedEndpoint
+
+from tfgrpo.cli.grouped import GroupedCommand
+from tfgrpo.cli.main import tfgrpo
+from tfgrpo.evaluation.figures import interval_object
+
+TIMES = {"time", "since", "opened"}
+
+
+@pytest.fixture
+def trained(tmp_path: Path, cli: Cli, endpoint: ScriptedEndpoint) -> Cli:
+    (tmp_path / "problems.jsonl").write_text(problems(range(4)))
+    (tmp_path / "heldout.jsonl").write_text(problems(range(20, 26)))
+    model = ("--model", "m", "--base-url", endpoint.base_url)
+    cli("train", "problems.jsonl", "--epochs", "1", "--sealed", "heldout.jsonl", *model)
+    return cli
+
+
+def fields(value: Any) -> list[tuple[str, Any]]:
+    """Returns every name of a JSON value with what it stands for, however deep."""
+    if isinstance(value, list):
+        return [pair for item in value for pair in fields(item)]
+    if isinstance(value, dict):
+        return [*value.items(), *(pair for item in value.values() for pair in fields(item))]
+    return []
+
+
+def test_times_are_iso_8601_in_utc(trained: Cli) -> None:
+    seen = set()
+    for command in ("log", "reflog", "blame", "stats", "runs", "show HEAD"):
+        printed = trained(*command.split(), "--json").stdout
+        lines = printed.splitlines() if command in ("log", "reflog") else [printed]
+        for name, value in fields([json.loads(line) for line in lines]):
+            if name in TIMES:
+                assert datetime.fromisoformat(value).utcoffset() == timedelta(0), (command, name)
+                seen.add(command)
+    assert seen == {"log", "reflog", "blame", "stats", "runs", "show HEAD"}
+
+
+def test_intervals_have_named_bounds(trained: Cli) -> None:
+    scores = json.loads(trained("eval", "heldout.jsonl", "--against", "v0", "--json").stdout)
+    (compared,) = json.loads(trained("compare", "heldout.jsonl", "--json").stdout)
+    newest = json.loads(trained("log", "-n", "1", "--json").stdout)
+    found = [
+        *(one[name] for one in scores["evaluations"] for name in ("mean", "maj")),
+        *(one for scored in scores["evaluations"] for one in scored["pass"].values()),
+        *(one["difference"] for one in scores["differences"]),
+        compared["difference"],
+        *(one["mean"] for one in newest["evaluations"]),
+    ]
+    assert len(found) > 8
+    for one in found:
+        assert set(one) == {"mean", "low", "high"}
+        assert one["low"] <= one["mean"] <= one["high"]
+
+
+def test_a_bound_that_is_not_known_is_null() -> None:
+    assert interval_object(0.5, float("-inf"), None) == {"mean": 0.5, "low": None, "high": None}
+
+
+@pytest.mark.parametrize("verb", ["train", "eval", "compare"])
+def test_every_option_of_a_long_help_is_in_one_group(verb: str) -> None:
+    command = tfgrpo.get_command(click.Context(tfgrpo), verb)
+    assert isinstance(command, GroupedCommand)
+    listed = [flag for flags in command.groups.values() for flag in flags]
+    options = [p.opts[-1] for p in command.params if isinstance(p, click.Option)]
+    assert sorted(listed) == sorted(options)
+    shown = command.get_help(click.Context(command, info_name=verb))
+    assert [shown.count(f"\n{title}:\n") for title in command.groups] == [1] * len(command.groups)
