@@ -16,7 +16,7 @@ class ModelSettings(BaseModel):
     """Which models are asked, and where.
 
     `model` attempts problems; `reflection_model` summarises, compares and controls, and is the
-    same unless it is named. `local:NAME` is an embedded model. `embedding_model`, where one is
+    same unless it is named. `local:NAME` is a local model. `embedding_model`, where one is
     named, tells which experiences are close in meaning.
     """
 
@@ -36,7 +36,7 @@ class ModelSettings(BaseModel):
     @classmethod
     def _at_an_endpoint(cls, model: str | None) -> str | None:
         if model is not None and model.startswith(LOCAL):
-            raise ValueError("embedded models give no embeddings: name one at embedding_base_url")
+            raise ValueError("local models give no embeddings: set embedding_base_url")
         return model
 
     @field_validator("base_url", "reflection_base_url", "embedding_base_url")
