@@ -102,10 +102,10 @@ def test_one_place_chooses_the_implementation_of_the_port() -> None:
     assert outside == {"store/default.py"}
 
 
-def test_sql_is_spoken_by_the_implementation_its_schema_and_search_indexes_in_memory() -> None:
+def test_sql_is_spoken_by_the_implementation_its_schema_and_one_index_in_memory() -> None:
     spoken = importers("sqlite3", "sqlite_utils")
     outside = {f for f in spoken if not f.startswith(("store/sqlite/", "migrations/"))}
-    assert outside == {"tfgrpo/rendering/retrieve.py", "tfgrpo/tools/corpus.py"}
+    assert outside == {"tfgrpo/rendering/retrieve.py"}
 
 
 def test_a_tree_has_files_in_every_folder() -> None:
