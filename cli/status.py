@@ -9,6 +9,7 @@ from tfgrpo.cli.context import App, pass_app
 from tfgrpo.cli.runs import issue_counts
 from tfgrpo.store.protection import protected
 from tfgrpo.store.revisions import run_of_history
+from tfgrpo.tools.sandbox import strength
 from tfgrpo.training.run_report import report
 
 
@@ -16,8 +17,8 @@ from tfgrpo.training.run_report import report
 @click.option("--json", "as_json", is_flag=True, help="Output JSON.")
 @pass_app
 def status(app: App, as_json: bool) -> None:
-    """Show where HEAD is, whether its branch is protected, the size of the library, and any running
-    or unfinished runs.
+    """Show where HEAD is, whether its branch is protected, the size of the library, what an agent's
+    Python runs in here, and any running or unfinished runs.
 
     \b
     Examples:
@@ -34,6 +35,7 @@ def status(app: App, as_json: bool) -> None:
     accounts = {run.name: report(store, run) for run in shown}
     unfinished = [(run, state) for run, state in runs if state != "finished"]
     kept = protected(store, "branch")
+    sandbox = strength("off")
     if as_json:
         text.emit_json(
             {
@@ -50,6 +52,7 @@ def status(app: App, as_json: bool) -> None:
                     for run, a in accounts.items()
                 },
                 "unfinished": [{"run": run.name, "state": state} for run, state in unfinished],
+                "sandbox": {"level": sandbox.level, "lacks": list(sandbox.lacks)},
             }
         )
         return
@@ -62,6 +65,10 @@ def status(app: App, as_json: bool) -> None:
     letters = sum(len(e.text) for e in library)
     click.echo(f"  {size}, {letters} characters; {text.plural(len(runs), 'run')}")
     click.echo(f"  store: {app.path}, {app.path.stat().st_size / 1e6:.1f} MB")
+    for line in text.wrap(
+        text.words(f"sandbox for agents' Python: {sandbox}"), first="  ", indent=4
+    ):
+        click.echo(line)
     if head.branch is None:
         click.echo("  `tfgrpo checkout main` goes back to the branch main")
     for run_name, found in accounts.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import socket
@@ -11,6 +12,7 @@ import sys
 import time
 import venv
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -320,3 +322,36 @@ def test_nothing_outlives_a_tfgrpo_that_is_killed(code: str, wall: str, tmp_path
     while alive(tmp_path) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert alive(tmp_path) == []
+
+
+# What a person is told:
+
+
+def test_status_names_the_level(cli: Cli) -> None:
+    cli("init")
+    for path in ({}, {"PATH": "/nowhere"}):
+        told = json.loads(cli("status", "--json", env=path).stdout)["sandbox"]
+        assert told["level"] in ("bubblewrap", "kernel walls")
+        assert (told["level"] == "bubblewrap") == (not path and bubblewrap_starts())
+        line = " ".join(cli("status", env=path).stdout.split())
+        assert f"sandbox for agents' Python: {told['level']}" in line
+        assert all(what in line for what in told["lacks"])
+
+
+def test_a_system_that_holds_nothing_is_no_sandbox_and_refused(
+    found: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = json.dumps({"missing": ["files", "system calls"], "lacks": []})
+    start = [sys.executable, "-c", f"print({first!r})"]
+    monkeypatch.setattr(sandbox, "command", lambda *options: start)
+    assert str(sandbox.strength("off")) == "no sandbox (no hold on files, system calls)"
+    with pytest.raises(SandboxError, match="no hold on files, system calls"):
+        sandbox.strength("auto")
+
+
+def test_what_a_kernel_lacks_is_named(found: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sandbox, "open_proc", lambda: nullcontext(()))
+    told = sandbox.strength("auto")
+    assert told.level == "kernel walls"
+    assert "names, sizes and times of files outside can be read" in str(told)
+    assert "files are counted while code runs" in str(told)

@@ -91,8 +91,9 @@ class Strength:
     lacks: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        lacking = f" without {'; without '.join(self.lacks)}" if self.lacks else ""
-        return f"{'no sandbox' if self.level == 'none' else self.level}{lacking}"
+        if self.level == "none":
+            return f"no sandbox (no hold on {', '.join(self.lacks)})"
+        return self.level + "".join(f"; without {what}" for what in self.lacks)
 
 
 def command(sandbox: Sandbox, scratch: Path, limits: PythonLimits, proc: int) -> list[str]:
