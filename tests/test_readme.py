@@ -1,4 +1,4 @@
-"""The README's session and its Python, run for real, with a model on loopback."""
+"""What the README and docs/a-session.md show, run for real, with a model on loopback."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from conftest import ROOT, TFGRPO, environment
 from scripted import LESSON, ScriptedEndpoint, stage, teachable
 
 README = (ROOT / "README.md").read_text()
+SESSION = (ROOT / "docs/a-session.md").read_text()
 EXAMPLE = Path("examples/time-on-the-bill")
 ANSWERS = {
     row["problem"]: row["answer"]
@@ -32,16 +34,25 @@ def firm(request: dict[str, Any]) -> str:
     return f"So it is \\boxed{{{answer if taught or request['seed'] % 2 else answer + 1}}}"
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+def blocks(page: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
 
 
 def session() -> list[str]:
-    """The commands that the README's session shows, but for the training itself."""
+    """The commands that the session shows, but for the training itself."""
     typed = [
-        line[2:] for block in blocks("console") for line in block.splitlines() if line[:2] == "$ "
+        line[2:]
+        for block in blocks(SESSION, "console")
+        for line in block.splitlines()
+        if line[:2] == "$ "
     ]
     return [command for command in typed if not command.startswith("tfgrpo train")]
+
+
+def first_screen() -> list[str]:
+    """The commands from `train` to `checkout` that the README lists, each with a comment."""
+    (block,) = [block for block in blocks(README, "sh") if "tfgrpo blame" in block]
+    return [line.partition(" #")[0].strip() for line in block.splitlines()]
 
 
 @pytest.fixture(scope="module")
@@ -81,8 +92,32 @@ def test_every_command_of_the_session_runs_in_its_order(trained: Path) -> None:
         assert done.stdout.strip(), command
 
 
+def test_the_readme_goes_from_train_to_blame_to_revert(trained: Path, tmp_path: Path) -> None:
+    train, *others = first_screen()
+    assert train == f"tfgrpo train --config {EXAMPLE / 'tfgrpo.toml'}"
+    assert {command.split()[1] for command in others} >= {"blame", "revert", "undo"}
+    folder = Path(shutil.copytree(trained, tmp_path / "copied"))
+    assert run(folder, "tfgrpo checkout main").returncode == 0, "as training leaves it"
+    for command in others:
+        done = run(folder, command)
+        assert done.returncode == 0, (command, done.stderr)
+        assert done.stdout.strip(), command
+
+
+def test_the_picture_is_drawn_from_the_recording() -> None:
+    recording = (ROOT / "docs/terminal.ansi").read_text()
+    picture = ElementTree.parse(ROOT / "docs/terminal.svg").getroot()
+    drawn = "".join(text.text or "" for text in picture.iter("{http://www.w3.org/2000/svg}text"))
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", recording)
+    missing = [word for word in shown.split() if word not in drawn.replace("\xa0", " ")]
+    assert not missing, "`python docs/terminal_picture.py draw docs/terminal.ansi` draws it anew"
+    assert "docs/terminal.svg" in README
+    typed = [line.split()[2] for line in shown.splitlines() if line.startswith("$ tfgrpo ")]
+    assert {"log", "blame", "revert"} <= set(typed)
+
+
 def test_the_python_runs(trained: Path) -> None:
-    (code,) = blocks("python")
+    (code,) = blocks(README, "python")
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=trained, env=environment(), capture_output=True, text=True
     )
