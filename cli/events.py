@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tfgrpo.cli import text
-from tfgrpo.store.records import Event
+from tfgrpo.store.records import Event, Version
+
+if TYPE_CHECKING:
+    from tfgrpo.store.blame import Origin
 
 
-def event_lines(event: Event, before: str | None) -> list[str]:
-    """Returns an event's lines: what it did, why, and who taught it."""
+def event_lines(event: Event, before: str | None, origin: Origin | None = None) -> list[str]:
+    """Returns an event's lines: what it did, why, and who taught it.
+
+    `origin` is where it was first recorded, for an event that a merge brought over.
+    """
     head = [
         text.Word(text.SIGNS[event.op], fg=text.COLOURS[event.op], bold=True),
         text.Word(event.experience, dim=True),
@@ -28,6 +34,8 @@ def event_lines(event: Event, before: str | None) -> list[str]:
     if event.reason:
         lines += text.wrap(text.words(f"because {event.reason}"), first=" " * 15, indent=15)
     evidence = evidence_words(event)
+    if origin is not None and origin.event.row != event.row:
+        evidence = f"{origin.version.name}: {credit_words(origin.event, origin.version)}"
     if evidence:
         lines += text.wrap(text.words(evidence, dim=True), first=" " * 15, indent=15)
     return lines
@@ -50,8 +58,17 @@ def evidence_words(event: Event) -> str:
     return ", ".join(parts)
 
 
-def event_object(event: Event) -> dict[str, Any]:
-    """Returns an event as JSON for programs."""
+def credit_words(event: Event, version: Version) -> str:
+    """Returns who an event is owed to: the run that taught it, else whoever signed its version."""
+    words = evidence_words(event)
+    if "run" in (event.evidence or {}):
+        return words
+    return f"by {version.author}" + (f", {words}" if words else "")
+
+
+def event_object(event: Event, origin: Origin | None = None) -> dict[str, Any]:
+    """Returns an event as JSON for programs; `origin` as in `event_lines`."""
+    copied = origin is not None and origin.event.row != event.row
     return {
         "version": f"v{event.version}",
         "op": event.op,
@@ -60,4 +77,14 @@ def event_object(event: Event) -> dict[str, Any]:
         "reason": event.reason,
         "evidence": event.evidence,
         "redacted": event.redacted,
-    }
+    } | (
+        {
+            "origin": {
+                "version": origin.version.name,
+                "author": origin.version.author,
+                "evidence": origin.event.evidence,
+            }
+        }
+        if copied and origin is not None
+        else {}
+    )

@@ -9,7 +9,7 @@ import click
 
 from tfgrpo.cli import credit, show, text
 from tfgrpo.cli.context import EXPERIENCE, REVISION, App, pass_app
-from tfgrpo.cli.events import evidence_words
+from tfgrpo.cli.events import credit_words
 from tfgrpo.store.blame import Blame
 from tfgrpo.store.records import Version
 from tfgrpo.store.store import Store
@@ -110,8 +110,9 @@ def _lines(blamed: list[Blame], known: Mapping[str, Credited]) -> Iterator[str]:
         ]
         if b.keeps:
             line.append(text.Word(f"={b.keeps}", fg="cyan"))
-        source = evidence_words(b.event) or f"by {b.version.author}"
-        line += text.words(f"{source}, {text.age(b.version.time)}", dim=True)
+        line += text.words(
+            f"{credit_words(b.event, b.version)}, {text.age(b.version.time)}", dim=True
+        )
         yield from text.wrap(line, first=" " * 6, indent=6)
         if b.experience.id in known:
             effect = credit.words(known[b.experience.id])

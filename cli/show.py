@@ -9,6 +9,7 @@ import click
 from tfgrpo.cli import log, text
 from tfgrpo.cli.context import WHAT, App, pass_app
 from tfgrpo.cli.events import event_lines, event_object
+from tfgrpo.store.blame import Origins
 from tfgrpo.store.errors import UnknownRevision
 from tfgrpo.store.records import Event, Library, Version
 from tfgrpo.store.store import Store
@@ -44,7 +45,10 @@ def show(app: App, what: str, as_json: bool) -> None:
     library = store.library(version)
     if as_json:
         fields = log.as_object(store, version, log.refs(store))
-        fields["events"] = [event_object(event) for event in store.events(version)]
+        origins = Origins(store)
+        fields["events"] = [
+            event_object(event, origins.of(event, version)) for event in store.events(version)
+        ]
         fields["library"] = library_object(library)
         text.emit_json(fields)
     else:
@@ -65,9 +69,10 @@ def _version_lines(store: Store, version: Version, library: Library) -> Iterator
     yield from log.heading(store, version, names)
     yield click.style(f"  {version.digest.hex()}", dim=True)
     before = _before(store, version)
+    origins = Origins(store)
     for event in store.events(version):
         yield ""
-        yield from event_lines(event, before.get(event.experience))
+        yield from event_lines(event, before.get(event.experience), origins.of(event, version))
         if event.text is not None:
             before[event.experience] = event.text
     for issue in issues(version):
@@ -110,6 +115,7 @@ def _life(store: Store, experience: str, events: tuple[Event, ...]) -> Iterator[
     here = f"[{labels[experience]}] at HEAD" if experience in labels else "not in HEAD's library"
     yield click.style(f"experience {experience}", bold=True) + f", {here}"
     texts = {event.row: event.text for event in events}
+    origins = Origins(store)
     for event in events:
         version = store.version(event.version)
         before = texts.get(event.replaces) if event.replaces else None
@@ -126,7 +132,7 @@ def _life(store: Store, experience: str, events: tuple[Event, ...]) -> Iterator[
             ],
             indent=2,
         )
-        yield from event_lines(event, before)
+        yield from event_lines(event, before, origins.of(event, version))
 
 
 def library_object(library: Library) -> list[dict[str, str]]:

@@ -69,7 +69,7 @@ def _lines(store: Store, stats: Stats, number: int) -> Iterator[str]:
     ):
         if listed:
             yield click.style(title, bold=True)
-            yield from _listed(store, listed, sign, label)
+            yield from _listed(listed, sign, label)
     if stats.steps:
         rows = [
             (
@@ -84,13 +84,10 @@ def _lines(store: Store, stats: Stats, number: int) -> Iterator[str]:
         yield from text.table(rows, header=("run", "step", "version", "age", "events"))
 
 
-def _listed(
-    store: Store, listed: Sequence[Confirmed], sign: str, label: dict[str, str]
-) -> Iterator[str]:
-    events = store.events_at([c.experience.row for c in listed])
+def _listed(listed: Sequence[Confirmed], sign: str, label: dict[str, str]) -> Iterator[str]:
     for confirmed in listed:
         count = confirmed.keeps if sign == "=" else confirmed.modified
-        version = store.version(events[confirmed.experience.row].version)
+        version = confirmed.version
         line = [
             text.Word(f"{sign}{count}", fg="cyan" if sign == "=" else "yellow"),
             text.Word(f"[{label[confirmed.experience.id]}]", fg="cyan"),

@@ -1,17 +1,27 @@
-"""Who taught us this: for each live experience, the event that last shaped it and its votes."""
+"""Who taught us this: for each live experience, the event that first gave it its text, and its
+votes.
+
+A merge or cherry-pick records what it brings over as events of its own, which name the version
+they come from. Here such an event is followed to the one that it repeats, so that the credit goes
+to whoever wrote the text and not to whoever merged it; a text that a merge put together from both
+sides is the merge's own.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from tfgrpo.store import replay
-from tfgrpo.store.history import row_ranges
+from tfgrpo.store.history import row_ranges, whole_history
+from tfgrpo.store.port import EventRow
 from tfgrpo.store.records import Event, Experience, Version
-from tfgrpo.store.store import Store
+from tfgrpo.store.store import Store, event_of
 
 
 class Blame(NamedTuple):
-    """An experience, the event that last shaped it, and how many KEEPs confirmed it since."""
+    """An experience, the event that gave it its text, that event's version, and how many KEEPs
+    have confirmed the text since, wherever in the history they are."""
 
     experience: Experience
     event: Event
@@ -19,12 +29,88 @@ class Blame(NamedTuple):
     keeps: int
 
 
+class Origin(NamedTuple):
+    """The event that another one repeats, its version, and the rows that lead there."""
+
+    event: Event
+    version: Version
+    rows: tuple[int, ...]
+
+
+class Origins:
+    """Follows events to those that they repeat. Remembers what it read on the way."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._ranges: dict[int, list[tuple[int, int]]] = {}
+
+    def of(self, event: Event, version: Version) -> Origin:
+        """Returns the origin of an event of `version`: the event itself if it repeats none."""
+        rows = [event.row]
+        events: list[EventRow] | None = None
+        while (source := self._source(event, version)) is not None:
+            if events is None:
+                events = self._store.port.events_of(event.experience)
+            repeated = self._last(events, source)
+            if (
+                repeated is None
+                or (repeated.op == "DELETE") != (event.op == "DELETE")
+                or repeated.text != event.text
+            ):
+                break
+            version = self._store.port.version_of_row(repeated.row)
+            event = event_of(repeated, version.number)
+            rows.append(event.row)
+        return Origin(event, version, tuple(rows))
+
+    def _source(self, event: Event, version: Version) -> Version | None:
+        """Returns the version that an event was brought over from, if it was."""
+        if version.merged is not None:
+            return self._store.version(version.merged)
+        evidence = event.evidence or {}
+        digest = evidence.get("version")
+        if len(evidence) != 1 or not isinstance(digest, str) or len(digest) != 64:
+            return None
+        there = self._store.port.versions_by_digest(digest, 1) if _is_hex(digest) else []
+        return there[0] if there and there[0].number < version.number else None
+
+    def _last(self, events: Sequence[EventRow], source: Version) -> EventRow | None:
+        """Returns the event that last shaped an experience in the history of a version."""
+        if source.position not in self._ranges:
+            self._ranges[source.position] = row_ranges(self._store.port, source.position)
+        ranges = self._ranges[source.position]
+        for event in reversed(events):
+            if event.op != "KEEP" and any(after < event.row <= upto for after, upto in ranges):
+                return event
+        return None
+
+
 def blame(store: Store, version: Version) -> list[Blame]:
-    """Returns who last shaped each experience of a library, in library order."""
+    """Returns who gave each experience of a library its text, in library order."""
     with replay.without_gc():
         library = store.library(version)
-        rows = {e.id: e.row for e in library}
-        events = store.events_at(rows.values())
-        versions = store.versions_of(rows.values())
-        keeps = store.port.count_keeps(rows, row_ranges(store.port, version.position))
-        return [Blame(e, events[e.row], versions[e.row], keeps.get(e.row, 0)) for e in library]
+        rows = [e.row for e in library]
+        events, versions = store.events_at(rows), store.versions_of(rows)
+        origins = Origins(store)
+        origin_of = {e.id: origins.of(events[e.row], versions[e.row]) for e in library}
+        keeps = count_keeps(store, version, {id: origin.rows for id, origin in origin_of.items()})
+        return [
+            Blame(e, origin_of[e.id].event, origin_of[e.id].version, keeps[e.id]) for e in library
+        ]
+
+
+def count_keeps(store: Store, version: Version, rows: dict[str, tuple[int, ...]]) -> dict[str, int]:
+    """Returns experience → how many KEEPs in a version's whole history confirm one of its rows."""
+    counts = dict.fromkeys(rows, 0)
+    ranges = whole_history(store.port, version).ranges
+    depth = 0
+    while level := {id: chain[depth] for id, chain in rows.items() if depth < len(chain)}:
+        keeps = store.port.count_keeps(level, ranges)
+        for id, row in level.items():
+            counts[id] += keeps.get(row, 0)
+        depth += 1
+    return counts
+
+
+def _is_hex(text: str) -> bool:
+    return not text.strip("0123456789abcdef")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from tfgrpo.store.errors import StoreError
 from tfgrpo.store.port import lane_of, lane_start
@@ -22,6 +22,17 @@ if TYPE_CHECKING:
 
 Parents: TypeAlias = Callable[[int], Sequence[int]]
 """The numbers of a version's parents, which are lower than its own."""
+
+
+class WholeHistory(NamedTuple):
+    """Where the events of a history lie, as ranges (after, upto] of rows, ascending.
+
+    `copied`, within `ranges`, are the events of merges: what they bring over was recorded where
+    it was made as well.
+    """
+
+    ranges: list[tuple[int, int]]
+    copied: list[tuple[int, int]]
 
 
 class Versions(Protocol):
@@ -148,6 +159,19 @@ def lanes(port: Port, position: int) -> Iterator[tuple[int, int]]:
 def row_ranges(port: Port, position: int) -> list[tuple[int, int]]:
     """Returns the first-parent history up to a position as ranges of rows, oldest first."""
     return list(lanes(port, position))[::-1]
+
+
+def whole_history(port: Port, version: Version) -> WholeHistory:
+    """Returns where the events of a history lie, second parents' included."""
+    ends: dict[int, int] = {}
+    copied = []
+    for position, events, merges in port.ancestry(version.number):
+        lane = lane_of(position)
+        ends[lane] = max(position, ends.get(lane, 0))
+        if merges and events:
+            copied.append((position - events, position))
+    ranges = [(lane_start(lane), position) for lane, position in sorted(ends.items())]
+    return WholeHistory(ranges, sorted(copied))
 
 
 def contains_row(port: Port, row: int, position: int) -> bool:

@@ -84,6 +84,15 @@ class ChainLink(NamedTuple):
     meta: str | None
 
 
+class Ancestor(NamedTuple):
+    """What the figures of a history need of a version: the row of its last event, how many it
+    has, and whether it has a second parent."""
+
+    position: int
+    events: int
+    merges: bool
+
+
 class Port(Protocol):
     """Append versions, read events and versions, append to and read the ref log."""
 
@@ -134,6 +143,9 @@ class Port(Protocol):
 
     def numbers_of_rows(self, rows: Iterable[int]) -> dict[int, int]:
         """Returns row → the number of the version that holds the event there."""
+
+    def ancestry(self, number: int) -> list[Ancestor]:
+        """Returns every version in the history of one, both parents followed, itself included."""
 
     def lane_tip(self, position: int) -> bool:
         """Returns whether nothing has been recorded in the lane after `position`."""

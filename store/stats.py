@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from tfgrpo.store.history import row_ranges
+from tfgrpo.store.blame import blame
+from tfgrpo.store.history import whole_history
 from tfgrpo.store.records import OPS, Experience, Op, Version
 from tfgrpo.store.runs import Run
 from tfgrpo.store.store import Store
 
 
 class Confirmed(NamedTuple):
-    """A live experience, how many KEEPs have confirmed its present text, and how often any of
-    its texts was replaced."""
+    """A live experience, the version that gave it its text, how many KEEPs have confirmed that
+    since, and how often any of its texts was replaced."""
 
     experience: Experience
+    version: Version
     keeps: int
     modified: int
 
@@ -32,10 +35,11 @@ class StepStats(NamedTuple):
 class Stats(NamedTuple):
     """The figures of the history of one version, and of the file that it lies in.
 
-    `versions` and `events` count what is in the version's first-parent history (versions without
-    an event are left out, and steps as well), `file_versions` and `file_events` all that is in
-    the file. `experiences` are the live ones, in library order. Sizes are in bytes; `first` is
-    the oldest version with events, if any.
+    `versions` and `events` count what is in the version's history, second parents' included
+    (versions without an event are left out, and steps as well); what a merge brings over counts
+    where it was made, and not again as the merge's own. `file_versions` and `file_events` count
+    all that is in the file. `experiences` are the live ones, in library order. Sizes are in
+    bytes; `first` is the oldest version with events, if any.
     """
 
     version: Version
@@ -75,8 +79,7 @@ class Stats(NamedTuple):
 def stats(store: Store, version: Version) -> Stats:
     """Returns the figures of a version's history. A read-only operation.
 
-    Reads every event of the history once; `events` are counted where rows lie, so what a merge
-    brought in counts as the merge's own events.
+    Reads every event of the history once.
     """
     with store.port.reading():
         return _stats(store, version)
@@ -84,14 +87,15 @@ def stats(store: Store, version: Version) -> Stats:
 
 def _stats(store: Store, version: Version) -> Stats:
     port = store.port
-    ranges = row_ranges(port, version.position)
+    ranges, copied = whole_history(port, version)
     events: dict[Op, int] = dict.fromkeys(OPS, 0)
-    for after, upto in ranges:
-        for op, count in port.count_ops(after, upto).items():
-            events[op] += count
-    library = store.library(version)
-    keeps = port.count_keeps({e.id: e.row for e in library}, ranges)
-    modified = port.count_modified(ranges)
+    for pairs, sign in ((ranges, 1), (copied, -1)):
+        for after, upto in pairs:
+            for op, count in port.count_ops(after, upto).items():
+                events[op] += sign * count
+    blamed = blame(store, version)
+    modified = Counter(port.count_modified(ranges))
+    modified.subtract(port.count_modified(copied))
     first = next((low for after, upto in ranges for low in port.events(after, upto)), None)
     snapshots = port.snapshot_sizes()
     return Stats(
@@ -101,10 +105,10 @@ def _stats(store: Store, version: Version) -> Stats:
         snapshots=len(snapshots),
         file_versions=port.last_version() + 1,
         file_events=port.count_events(),
-        versions=port.count_versions(ranges),
+        versions=port.count_versions(ranges) - len(copied),
         events=events,
         experiences=tuple(
-            Confirmed(e, keeps.get(e.row, 0), modified.get(e.id, 0)) for e in library
+            Confirmed(b.experience, b.version, b.keeps, modified[b.experience.id]) for b in blamed
         ),
         first=None if first is None else port.version_of_row(first.row),
         steps=tuple(s for run in store.runs.all() for s in _steps(store, run, ranges)),

@@ -40,7 +40,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 def test_events_are_those_of_the_history_and_the_file_has_all(store: Store) -> None:
     found = stats(store, store.tip("main"))
-    assert found.events == {"ADD": 3, "MODIFY": 2, "DELETE": 1, "KEEP": 3}
+    assert found.events == {"ADD": 3, "MODIFY": 2, "DELETE": 1, "KEEP": 4}
     assert (found.versions, found.file_versions) == (5, 8)
     assert found.file_events == 12
     assert found.first is not None
@@ -51,7 +51,7 @@ def test_events_are_those_of_the_history_and_the_file_has_all(store: Store) -> N
 def test_confirmations_count_for_the_present_text_and_churn_for_all(store: Store) -> None:
     found = stats(store, store.tip("main"))
     texts = {c.experience.text: (c.keeps, c.modified) for c in found.experiences}
-    assert texts == {"a2": (0, 1), "b2": (1, 1)}
+    assert texts == {"a2": (0, 1), "b2": (2, 1)}
     assert [c.experience.text for c in found.most_confirmed] == ["b2", "a2"]
     assert len(found.churn) == 2
     before = stats(store, store.version(2))

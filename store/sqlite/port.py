@@ -13,7 +13,16 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tfgrpo.store.errors import StoreError
-from tfgrpo.store.port import ChainLink, EventRow, Redaction, Shape, Step, lane_of, lane_start
+from tfgrpo.store.port import (
+    Ancestor,
+    ChainLink,
+    EventRow,
+    Redaction,
+    Shape,
+    Step,
+    lane_of,
+    lane_start,
+)
 from tfgrpo.store.records import OPS, Op, RefMove, Version
 from tfgrpo.store.row_checks import check_row, check_rows, damage_error, parse_json
 from tfgrpo.store.sqlite import file
@@ -160,6 +169,24 @@ class SqlitePort:
             if number is None:
                 raise _of_no_version(row)
         return numbers
+
+    def ancestry(self, number: int) -> list[Ancestor]:
+        rows = self.rows(
+            """
+            with recursive history (number) as (
+                values (?)
+                union
+                select v.parent from history join versions v using (number)
+                    where v.parent is not null
+                union
+                select v.merged from history join versions v using (number)
+                    where v.merged is not null
+            )
+            select position, events, merged is not null from history join versions using (number)
+            """,
+            (number,),
+        )
+        return [Ancestor(at, events, bool(merges)) for at, events, merges in rows]
 
     def lane_tip(self, position: int) -> bool:
         end = lane_start(lane_of(position) + 1)
