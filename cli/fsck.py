@@ -2,25 +2,47 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
+import traceback
+
 import click
 
 from tfgrpo.cli import text
 from tfgrpo.cli.context import App, pass_app
-from tfgrpo.store.errors import StoreError
+from tfgrpo.store.errors import StoreError, TfgrpoError
 
 
-def blamed(app: App) -> StoreError | None:
-    """Returns the error that says how the open store is damaged; None when it is sound."""
+def explained(app: App | None, error: Exception) -> TfgrpoError:
+    """Returns what to say of an exception that no code of ours raises on purpose.
+
+    That is the damage of the open store, which is what such code stumbles over; without any, a
+    bug of ours. What is derived cannot be what was stumbled over, and hides no bug. The traceback
+    is kept in a file either way.
+    """
     from tfgrpo.store import fsck as checks
 
-    problems = checks.fsck(app.opened).problems if app.opened is not None else ()
-    if not problems:
-        return None
-    defect = f"{problems[0].where} {problems[0].what}"
-    return StoreError(
-        f"the store is damaged: {defect}",
-        hint="`tfgrpo fsck` lists everything; restore a backup, and keep this file",
+    store = None if app is None else app.opened
+    problems = () if store is None else checks.fsck(store).problems
+    where = f"the traceback is in {_keep_traceback(error)}"
+    for problem in problems:
+        if not problem.derived:
+            return StoreError(
+                f"the store is damaged: {problem.where} {problem.what}",
+                hint="`tfgrpo fsck` lists everything; restore a backup, and keep this file; "
+                + where,
+            )
+    return TfgrpoError(
+        f"this is a bug of tfgrpo: {type(error).__name__}: {error}",
+        hint=f"{where}: please report it",
     )
+
+
+def _keep_traceback(error: Exception) -> str:
+    handle, path = tempfile.mkstemp(prefix="tfgrpo-traceback-", suffix=".txt")
+    with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
+        file.writelines(traceback.format_exception(error))
+    return path
 
 
 @click.command()

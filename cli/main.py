@@ -106,16 +106,13 @@ class Verbs(SuggestingGroup):
         return command
 
     def invoke(self, ctx: click.Context) -> object:
-        """Runs a command. What breaks because the store is damaged is an error that says so."""
+        """Runs a command. What breaks on a damaged store, or is a bug, is an error that says so."""
         try:
             return super().invoke(ctx)
         except BROKEN as error:
-            from tfgrpo.cli.fsck import blamed
+            from tfgrpo.cli.fsck import explained
 
-            damage = blamed(ctx.obj) if isinstance(ctx.obj, App) else None
-            if damage is None:
-                raise  # a bug of ours, which should show itself
-            raise damage from error
+            raise explained(ctx.obj if isinstance(ctx.obj, App) else None, error) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for title, names in SECTIONS:

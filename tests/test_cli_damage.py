@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 from conftest import Cli, one_line_error
+
+from tfgrpo.cli.main import tfgrpo
+from tfgrpo.store import Operation, Store, TfgrpoError
 
 
 def folder(path: Path) -> None:
@@ -82,3 +87,71 @@ def test_fsck_makes_indexes_and_triggers_anew(cli: Cli, tmp_path: Path) -> None:
     assert "events_experience is missing" in said
     assert "no problems" in cli("fsck", "--repair").stdout
     assert "no problems" in cli("fsck").stdout
+
+
+FOREIGN = {
+    "trigger": "create trigger sneaky after insert on versions begin"
+    " insert into redactions (event, author, time, reason) values (1, 'x', 1, 'x'); end",
+    "trigger _sneaky": "create trigger _sneaky after insert on lanes begin select 1; end",
+    "view": "create view odd as select 1",
+    "index": "create index odd on versions (author)",
+    "table": "create table odd (x)",
+}
+
+
+@pytest.mark.parametrize("kind", FOREIGN)
+def test_fsck_names_what_no_migration_made(cli: Cli, tmp_path: Path, kind: str) -> None:
+    cli("init")
+    cli("add", "Round up.")
+    with sqlite3.connect(tmp_path / ".tfgrpo" / "store.db") as db:
+        db.execute(FOREIGN[kind])
+    db.close()
+    assert f"{kind.split()[0]} " in cli("fsck", ok=False).stdout
+    repaired = cli("fsck", "--repair", ok=kind != "table").stdout
+    assert ("no problems" in repaired) == (kind != "table"), "a table may hold somebody's rows"
+
+
+def test_a_schema_that_others_wrote_is_not_trusted(tmp_path: Path) -> None:
+    with Store.init(tmp_path / "s.db") as store:
+        pragma = "pragma trusted_schema"
+        assert store.port.connection.execute(pragma).fetchone() == (0,)  # type: ignore[attr-defined]
+
+
+def broken_code(monkeypatch: pytest.MonkeyPatch, path: Path) -> Result:
+    """Runs a verb whose code has a bug."""
+
+    def replay(self: Store, revision: object = "HEAD") -> None:
+        raise TypeError("'NoneType' object is not iterable")
+
+    monkeypatch.setattr(Store, "library", replay)
+    return CliRunner().invoke(tfgrpo, ["--store", str(path), "show"])
+
+
+def test_a_bug_is_called_one_though_something_derived_is_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "s.db"
+    with Store.init(path) as store:
+        store.commit("main", [Operation("ADD", text="x")], message="m")
+        store.port.connection.execute("insert into snapshots values (1, x'00')")  # type: ignore[attr-defined]
+    error = broken_code(monkeypatch, path).exception
+    assert isinstance(error, TfgrpoError)
+    assert "bug" in str(error)
+    assert "damaged" not in str(error)
+    assert error.hint
+    kept = Path(re.search(r"in (\S+\.txt)", error.hint)[1])  # type: ignore[index]
+    assert "TypeError: 'NoneType' object is not iterable" in kept.read_text()
+    assert kept.stat().st_mode & 0o077 == 0
+    kept.unlink()
+
+
+def test_damage_is_what_broken_code_stumbled_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "s.db"
+    with Store.init(path) as store:
+        store.commit("main", [Operation("ADD", text="x")], message="m")
+    odd_evidence(path)
+    error = broken_code(monkeypatch, path).exception
+    assert isinstance(error, TfgrpoError)
+    assert "the store is damaged: v1" in str(error)

@@ -145,7 +145,7 @@ def trees() -> list[str]:
     """The tables and indexes of a store."""
     from tfgrpo.store.sqlite.file import schema
 
-    tables = [name for name, sql in schema(None).items() if "trigger" not in sql.lower()[:20]]
+    tables = [name for kind, name in schema(None) if kind != "trigger"]
     return ["sqlite_schema", *sorted(tables)]
 
 

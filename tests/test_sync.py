@@ -659,3 +659,15 @@ def test_a_command_that_is_not_there_is_an_error_with_a_hint(tmp_path: Path) -> 
     with pytest.raises(TransferError, match="cannot run no-ssh") as caught:
         locations.clone(locations.parse("far:x"), tmp_path / "x.db", author="bob", ssh=["no-ssh"])
     assert "TFGRPO_SSH" in str(caught.value.hint)
+
+
+def test_a_clone_has_the_snapshots_of_commits(tmp_path: Path) -> None:
+    with made(tmp_path / "a.db") as first:
+        first.commit("main", [add(f"rule {n}") for n in range(12_000)], message="many")
+        for n in range(30):
+            first.commit("main", [add(f"more {n} {k}") for k in range(50)], message="more")
+        positions = first.port.snapshot_positions()
+    there = locations.parse(str(tmp_path / "a.db"))
+    locations.clone(there, tmp_path / "b.db", author="bob")
+    with Store.open(tmp_path / "b.db") as copy:
+        assert copy.port.snapshot_positions() == positions

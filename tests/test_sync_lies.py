@@ -18,11 +18,14 @@ from sync_helpers import grow, libraries, made, rows, sound
 from tfgrpo.store import Store, TfgrpoError
 from tfgrpo.store.canonical import VersionContent, canonical, seal, version_digest
 from tfgrpo.store.errors import InvalidName, TransferError
+from tfgrpo.store.fsck import fsck
 from tfgrpo.store.port import Redaction
+from tfgrpo.store.row_checks import LATEST
 from tfgrpo.store.transfer import locations, sync
 from tfgrpo.store.transfer.bundle import Bundle, create
-from tfgrpo.store.transfer.pack import KnownDigests, PackedEvent, PackedVersion
+from tfgrpo.store.transfer.pack import KnownDigests, PackedEvent, PackedVersion, exported
 from tfgrpo.store.transfer.peer import NameMove, StorePeer
+from tfgrpo.store.transfer.receive import receive
 from tfgrpo.store.transfer.wire import Names
 
 Lie: TypeAlias = Callable[[PackedVersion], PackedVersion]
@@ -104,6 +107,15 @@ LIES: dict[str, Lie] = {
     "a redaction of a text that is here": lambda v: event(v, redactions=(Redaction("e", 1, "r"),)),
     "a newer schema": lambda v: v._replace(schema=2),
     "a newer event": lambda v: event(v, schema=2),
+    "forged: a schema that never was": lambda v: forged(v, schema=0),
+    "forged: an event's schema that never was": lambda v: forged(v, v.events[0]._replace(schema=0)),
+    "forged: a time after all years": lambda v: forged(v, time=LATEST),
+    "forged: a redaction after all years": lambda v: forged(
+        v,
+        v.events[0]._replace(
+            text=None, reason=None, salt=None, redactions=(Redaction("e", LATEST, "r"),)
+        ),
+    ),
     "half a character": lambda v: event(v, text="\ud800"),
     "half a character in a message": lambda v: v._replace(message="\ud800"),
     "bytes for a text": lambda v: event(v, text=b"x"),
@@ -358,3 +370,55 @@ def test_clones_that_push_at_once_lose_nothing(tmp_path: Path) -> None:
         assert set(texts) >= wanted
         assert len(texts) == len(set(texts))
         sound(team)
+
+
+WORDS = st.text(max_size=8)
+NUMBERS = st.sampled_from([-1, 0, 1, 1, 2, LATEST - 1, LATEST, 2**63 - 1])
+OBJECTS = st.one_of(
+    st.none(),
+    st.sampled_from(["{}", "[]", "{", '{"a":1}', '{"a": 1}', '{"a":NaN}', '{"version":"00"}']),
+)
+EVENTS = st.builds(
+    lambda op, id, text, evidence, schema: operation(op, id, text)._replace(
+        evidence=evidence, schema=schema
+    ),
+    st.sampled_from(["ADD", "MODIFY", "DELETE", "KEEP", "DROP"]),
+    st.sampled_from([KNOWN, UNKNOWN, "x", ""]),
+    st.one_of(st.none(), WORDS),
+    OBJECTS,
+    st.sampled_from([1, 1, 1, 0, 2]),
+)
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "schema": NUMBERS,
+            "time": NUMBERS,
+            "author": WORDS,
+            "message": WORDS,
+            "meta": OBJECTS,
+        },
+    ),
+    st.lists(EVENTS, max_size=3),
+)
+def test_what_is_accepted_leaves_a_store_that_is_sound(
+    tmp_path_factory: pytest.TempPathFactory,
+    fields: dict[str, object],
+    events: list[PackedEvent],
+) -> None:
+    folder = tmp_path_factory.mktemp("forged")
+    with Store.init(folder / "a.db") as first, Store.init(folder / "b.db") as second:
+        first.commit("main", [add("x", KNOWN)], message="m")
+        (base,) = exported(first.port, [1])
+        try:
+            version = forged(base._replace(parents=(base.digest,)), *events, **fields)
+            with second.port.transaction():
+                receive(second.port, [base, version])
+        except (TransferError, UnicodeEncodeError):
+            return
+        assert fsck(second).problems == ()
+        assert [v.number for v in second.log("v2")] == [2, 1, 0]
+        second.library("v2")

@@ -48,15 +48,18 @@ def _file(port: SqlitePort) -> Iterator[Defect]:
 
 
 def _schema(port: SqlitePort) -> Iterator[Defect]:
-    """Every table, index and trigger is as the migrations make it."""
+    """Every table, index, trigger and view is one that the migrations make, as they make it."""
     with port.translating():
         there = schema(port.connection)
-    for name, sql in schema(None).items():
-        if name not in there:
-            is_derived = not sql.lower().startswith("create table")
-            yield Defect("schema", f"{name} is missing", derived=is_derived)
-        elif there[name] != sql:
+    expected = schema(None)
+    for (kind, name), sql in expected.items():
+        if (kind, name) not in there:
+            yield Defect("schema", f"{name} is missing", derived=kind != "table")
+        elif there[kind, name] != sql:
             yield Defect("schema", f"{name} is not what the migrations make")
+    for kind, name in there.keys() - expected.keys():
+        what = f"{kind} {name} is not of a store: it may change what is written"
+        yield Defect("schema", what, derived=kind != "table")
 
 
 def _places(port: SqlitePort) -> Iterator[Defect]:

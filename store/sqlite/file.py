@@ -34,6 +34,7 @@ def connect(path: Path | str, *, create: bool = False) -> sqlite3.Connection:
     connection: sqlite3.Connection | None = None
     try:
         connection = sqlite3.connect(path, isolation_level=None, timeout=60)
+        connection.execute("pragma trusted_schema = off")
         (schema,) = connection.execute("pragma user_version").fetchone()
         (application,) = connection.execute("pragma application_id").fetchone()
         (tables,) = connection.execute("select count(*) from sqlite_master").fetchone()
@@ -85,9 +86,13 @@ def migrate(connection: sqlite3.Connection) -> None:
         raise
 
 
-def schema(connection: sqlite3.Connection | None) -> dict[str, str]:
-    """Returns name → SQL of a store's tables, indexes and triggers; without a connection, of
-    those that the migrations make."""
+def schema(connection: sqlite3.Connection | None) -> dict[tuple[str, str], str]:
+    """Returns (type, name) → SQL of everything in a store's schema; without a connection, of what
+    the migrations make.
+
+    Left out is what SQLite and sqlite-utils keep for themselves: statistics, and which
+    migrations have run.
+    """
     if connection is None:
         from sqlite_utils import Database
 
@@ -96,8 +101,12 @@ def schema(connection: sqlite3.Connection | None) -> dict[str, str]:
         database = Database(memory=True)
         migrations.apply(database)
         connection = database.conn
-    query = "select name, sql from sqlite_master where sql is not null and name not glob '_*'"
-    return dict(connection.execute(query).fetchall())
+    rows = connection.execute(
+        "select type, name, coalesce(sql, '') from sqlite_master"
+        " where name not glob 'sqlite_stat*' and name not glob 'sqlite_autoindex_*'"
+        " and (type, name) <> ('table', '_sqlite_migrations')"
+    ).fetchall()
+    return {(kind, name): sql for kind, name, sql in rows}
 
 
 def use_wal(connection: sqlite3.Connection) -> None:
@@ -176,10 +185,15 @@ def rewrite(connection: sqlite3.Connection) -> bool:
 
 
 def rebuild(connection: sqlite3.Connection) -> None:
-    """Makes missing indexes and triggers, and every index anew. Only inside a transaction."""
-    there = schema(connection)
-    for name, sql in schema(None).items():
-        if name not in there and not sql.lower().startswith("create table"):
+    """Makes missing indexes and triggers, and every index anew, and removes triggers, views and
+    indexes that no migration makes. Only inside a transaction."""
+    there, expected = schema(connection), schema(None)
+    for kind, name in there.keys() - expected.keys():
+        if kind != "table":
+            quoted = name.replace('"', '""')
+            connection.execute(f'drop {kind} "{quoted}"')
+    for (kind, name), sql in expected.items():
+        if (kind, name) not in there and kind != "table":
             connection.execute(sql)
     connection.execute("reindex")
 

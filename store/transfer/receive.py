@@ -25,6 +25,7 @@ from tfgrpo.store.canonical import (
 from tfgrpo.store.errors import InvalidOperation, TransferError
 from tfgrpo.store.port import EVENT_SCHEMA, VERSION_SCHEMA, EventRow, Port
 from tfgrpo.store.records import OPS, Json, Version
+from tfgrpo.store.row_checks import LATEST
 from tfgrpo.store.tip_state import TipState, grown, tip_state_at, with_lane
 from tfgrpo.store.transfer.pack import FSCK_THERE, PackedEvent, PackedVersion, find
 
@@ -161,7 +162,13 @@ def verified(packed: PackedVersion) -> Json:
     """
     if not _typed(packed):
         raise _refused(packed, "has fields of the wrong kind")
-    if packed.schema > VERSION_SCHEMA or any(e.schema > EVENT_SCHEMA for e in packed.events):
+    schemas = [(packed.schema, VERSION_SCHEMA), *((e.schema, EVENT_SCHEMA) for e in packed.events)]
+    if any(schema < 1 for schema, _ in schemas):
+        raise _refused(packed, "has a schema that never was")
+    times = [packed.time, *(r.time for e in packed.events for r in e.redactions)]
+    if any(not 0 <= time < LATEST for time in times):
+        raise _refused(packed, "has a time that is none")
+    if any(schema > newest for schema, newest in schemas):
         raise TransferError(
             f"version {packed.digest.hex()[:12]} was made by a newer tfgrpo",
             hint="upgrade tfgrpo: `pip install -U tfgrpo`",
