@@ -22,6 +22,7 @@ from tfgrpo.rollout import branching
 from tfgrpo.rollout.agent import CALLS, FINISH, Agent, AttemptLimits, Protocol
 from tfgrpo.rollout.branching import BranchPoint
 from tfgrpo.store import Store
+from tfgrpo.store.canonical import canonical
 from tfgrpo.store.journal import Journal
 from tfgrpo.tools import protocol
 from tfgrpo.tools.corpus import Corpus
@@ -459,3 +460,38 @@ def test_disagreement_of_next_actions_stands_in_for_entropy() -> None:
     assert branching.disagreement(["search x", "search x", "search x"]) == 0
     assert branching.disagreement(["a", "b"]) == pytest.approx(math.log(2))
     assert branching.disagreement([]) == 0
+
+
+ODD_CALLS: list[Any] = [
+    {"id": "\ud83d", "function": {"name": "\ud83d", "arguments": "{}"}},
+    {"id": "c", "function": {"name": "never offered", "arguments": '{"a": NaN}'}},
+    {"id": "c", "function": {"name": "x" * 100_000, "arguments": "{}"}},
+    {"id": ["c"], "function": {"name": "search", "arguments": {"query": "\ud83d"}}},
+    {"function": {"name": "search", "arguments": "[" * 100_000}},
+    {"id": None, "function": {"name": "search", "arguments": '{"query": {"a": [1]}}'}},
+    {"id": 5, "function": {"name": "visit", "arguments": '{"url": "\\ud83d"}'}},
+    {"function": {"name": 5, "arguments": None}},
+    {"function": "search"},
+    None,
+]
+
+
+@pytest.mark.parametrize("way", ["api", "text"])
+def test_whatever_a_model_calls_is_answered_and_can_be_kept(tmp_path: Path, way: Protocol) -> None:
+    """Also where it was offered no tools, as in plain text and at the last turn."""
+
+    def script(request: dict[str, Any]) -> Reply:
+        done = sum(message["role"] == "assistant" for message in request["messages"])
+        body = completion("salt")
+        odd = ODD_CALLS[done % len(ODD_CALLS)]
+        body["choices"][0]["message"]["tool_calls"] = [odd]
+        return Reply(json.dumps(body).encode())
+
+    found, requests = rolled(tmp_path, script, way=way, limits=AttemptLimits(turns=12))
+    assert found.response == "salt"
+    canonical(list(found.messages))
+    for request in requests:
+        json.dumps(request, ensure_ascii=False).encode()
+    results = [message for message in found.messages if message["role"] == "tool"]
+    assert all(message["failed"] for message in results)
+    assert len(results) == (7 if way == "api" else 0)

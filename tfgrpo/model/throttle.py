@@ -36,8 +36,8 @@ PATIENCE = 600.0
 LONGEST_PAUSE = 30.0
 SOON = 2.0
 """The longest pause, in seconds, of a request that failed while others are answered."""
-SHARE = {"limit": 0.25, "trouble": 0.1}
-"""The share of an outage so far that the next pause takes: rate limits mind being asked."""
+SHARE = 0.1
+"""The share of an outage so far that the next pause takes."""
 MEMORY = 0.05
 """What the newest outcome weighs in the share of requests that fail."""
 CHANCE = 1e-4
@@ -143,7 +143,7 @@ class Throttle:
         wrong = not (self._alive or limited)
         waited = now - self._since
         if self._rounds > 1:
-            pause = self._pause(0.25 * 2.0**self._rounds if wrong else waited * _share(trouble))
+            pause = self._pause(0.25 * 2.0**self._rounds if wrong else waited * SHARE)
             after = pause if trouble.after is None else trouble.after
             self._close(now + min(after, self._patience))
         if wrong and self._rounds >= min(FIRST_TRIES, self._tries):
@@ -183,7 +183,3 @@ class Throttle:
         due = self._timer is None or self._timer.when() <= now
         if self._queue and self._closed_until > now and due:
             self._timer = asyncio.get_running_loop().call_at(self._closed_until, self._admit)
-
-
-def _share(trouble: Transient) -> float:
-    return SHARE["limit" if trouble.kind == "limit" else "trouble"]
