@@ -12,6 +12,7 @@ The schema that is asked for comes from the pydantic model that checks the answe
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Callable
@@ -23,10 +24,11 @@ from pydantic import BaseModel, Field, ValidationError
 
 from tfgrpo.model.client import CallPath, Calls
 from tfgrpo.model.endpoint import CallFailed, Request
+from tfgrpo.model.repair import check_encodable, load_repaired
 from tfgrpo.store.records import Json
 
 T = TypeVar("T", bound=BaseModel)
-FENCE = re.compile(r"```(?:json)?\s*(.*?)```", re.DOTALL)
+FENCE = re.compile(r"```(?:json)?(.*?)```", re.DOTALL)
 UNASKED = frozenset({"title", "description", "default", "minLength"})
 """What pydantic says of a field that an endpoint is not told: strict ones refuse the last."""
 
@@ -75,6 +77,10 @@ def _schema(shape: type[BaseModel]) -> Json:
     return strict(whole)
 
 
+LONGEST = 100_000
+"""Characters of an answer: no answer of a shape has a tenth of it."""
+
+
 class Unreadable(CallFailed):
     """An answer that stayed out of shape."""
 
@@ -118,15 +124,23 @@ async def ask(
                 return Typed(value, recorded.key)
         complaint = f"That cannot be used: {problem}\nGive the whole answer again, mended."
         current = replace(
-            request, messages=(*request.messages, ("assistant", text), ("user", complaint))
+            request,
+            messages=(*request.messages, ("assistant", shortened(text)), ("user", complaint)),
         )
-    value = repair(text, shape)
+    value = await asyncio.to_thread(repair, text, shape)
     if value is not None and check(value) is None:
         return Typed(value, recorded.key, repaired=True)
-    value, lost = salvage(text, shape)
+    value, lost = await asyncio.to_thread(salvage, text, shape)
     if value is not None and check(value) is None:
         return Typed(value, recorded.key, repaired=True, lost=lost)
     raise Unreadable(f"{request.stage}: {problem}")
+
+
+def shortened(text: str) -> str:
+    """Returns a text of which no more than `LONGEST` characters go back to a model."""
+    if len(text) <= LONGEST:
+        return text
+    return f"{text[: LONGEST // 2]}\n[…]\n{text[-LONGEST // 2 :]}"
 
 
 def read(text: str, shape: type[T]) -> tuple[T | None, str]:
@@ -153,12 +167,6 @@ def parse_json(text: str) -> object:
         if fenced is None:
             raise
         return check_encodable(json.loads(fenced[1]))
-
-
-def check_encodable(value: object) -> object:
-    """Returns a JSON value that can be written. Raises ValueError for half a character."""
-    json.dumps(value, ensure_ascii=False).encode()
-    return value
 
 
 def repair(text: str, shape: type[T]) -> T | None:
@@ -200,10 +208,3 @@ def salvage(text: str, shape: type[T]) -> tuple[T | None, tuple[str, ...]]:
         return shape.model_validate(value), tuple(wrong.values())
     except ValidationError:
         return None, ()
-
-
-def load_repaired(text: str) -> object:
-    """Returns the JSON that json-repair sees in a text. Raises ValueError or RecursionError."""
-    import json_repair
-
-    return check_encodable(json_repair.loads(text))

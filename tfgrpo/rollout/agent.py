@@ -114,7 +114,7 @@ class Agent:
             tokens += answer.completion_tokens
             seconds += answer.seconds
             read = protocol.calls_by_api if by_api else protocol.calls_in_text
-            requested = [] if last else read(answer)[:CALLS]
+            requested = [] if last else (await asyncio.to_thread(read, answer))[:CALLS]
             turns.append(_assistant_message(answer, by_api=by_api, more=bool(requested)))
             if not requested:
                 return Trajectory(answer.content, tuple(calls), answer.truncated, tuple(turns))

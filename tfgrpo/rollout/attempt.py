@@ -19,6 +19,12 @@ CONFIRMING = 1 << 20
 """The sample numbers from which on attempts confirm a lesson instead of filling a group."""
 
 
+SHORT = 100_000
+"""Characters of a response that is judged at once, where a domain can; others go to a worker."""
+LONGEST = 400_000
+"""Characters of an attempt that a reflection model reads: several times what agents may write."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rollout:
     """One attempt. `reward` is None when it failed or could not be judged: it teaches nothing.
@@ -52,7 +58,10 @@ class Rollout:
     @property
     def transcript(self) -> str:
         """The attempt as the reflection model reads it: every message, or the response."""
-        return "\n\n".join(map(_message_text, self.messages)) or self.response
+        text = "\n\n".join(map(_message_text, self.messages)) or self.response
+        if len(text) <= LONGEST:
+            return text
+        return f"{text[: LONGEST // 2]}\n[…]\n{text[-LONGEST // 2 :]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +156,8 @@ async def judge(domain: Domain, context: Context, trajectory: Trajectory) -> Ver
     else:
         assert domain.function is not None
         problem, response = context.problem, trajectory.response
-        quick = domain.at_once(problem, response) if domain.at_once else None
+        short = len(response) <= SHORT  # the event loop waits for what is judged at once
+        quick = domain.at_once(problem, response) if domain.at_once and short else None
         verdict = quick or await context.verifier.verdict(problem, response, domain.function)
     return checked_verdict(domain, verdict)
 

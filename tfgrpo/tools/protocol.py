@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfgrpo.model.endpoint import Answer
+from tfgrpo.model.repair import load_repaired
 from tfgrpo.rendering import templates
 from tfgrpo.rendering.templates import Message
 from tfgrpo.store.canonical import canonical
@@ -107,6 +108,4 @@ def _load(text: str) -> object:
     try:
         return json.loads(text)
     except ValueError:
-        import json_repair
-
-        return json_repair.loads(text) if "{" in text else None
+        return load_repaired(text) if "{" in text else None
