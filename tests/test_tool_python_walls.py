@@ -240,13 +240,13 @@ def test_clone_makes_threads_of_this_process_and_nothing_else(flags: int) -> Non
 
 def confined(code: str, scratch: Path, *, abi: int, namespaces: bool, readable: Path) -> str:
     """Runs code in a process confined as an older kernel would have it; returns what it printed."""
-    paths, links = sandbox._shown()
+    paths, links = sandbox._visible_paths()
     program = (
         f"import errno, os, sys\nsys.path.insert(0, {str(sandbox.INTERPRETER.parent)!r})\n"
         "import confine\ndel sys.path[0]\n"
         f"confine.landlock_abi = lambda: {abi}\n"
         "def none(plan): raise OSError(errno.EPERM, 'no namespaces')\n"
-        f"if not {namespaces}: confine.own_namespaces = none\n"
+        f"if not {namespaces}: confine.enter_namespaces = none\n"
         f"plan = confine.Plan({str(scratch)!r}, 1 << 29, 1 << 20, 1 << 20, 100,"
         f" os.open('/proc', os.O_RDONLY), {[*paths, str(readable)]!r}, {links!r})\n"
         f"print(confine.confine(plan, [*confine.python_files(), {str(readable)!r}]))\n"

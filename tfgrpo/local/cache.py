@@ -56,8 +56,8 @@ class ModelCache:
         if self.folder.is_dir():
             with locked(self.folder / f"{model.name}.lock"):
                 sidecar = self.folder / f"{model.name}.gguf.partial.json"
-                checked = _record(self.path(model))
-                for path in (self.path(model), self._partial(model), sidecar, checked):
+                record = _record(self.path(model))
+                for path in (self.path(model), self._partial(model), sidecar, record):
                     if path.is_file():
                         freed += path.stat().st_size
                         path.unlink()
@@ -75,10 +75,10 @@ def check_weights(path: Path, model: str, sha256: str) -> None:
     All of it is read once; then its size and the times of its last changes, kept beside it,
     are what is compared, until one of them is another.
     """
-    known = _record(path)
-    seen = _fingerprint(path, sha256)
+    record = _record(path)
+    fingerprint = _fingerprint(path, sha256)
     try:
-        if json.loads(known.read_bytes()) == seen:
+        if json.loads(record.read_bytes()) == fingerprint:
             return
     except (OSError, ValueError, RecursionError):
         pass  # nobody has checked it, or what was kept cannot be read
@@ -91,8 +91,8 @@ def check_weights(path: Path, model: str, sha256: str) -> None:
     with suppress(OSError):  # a folder that cannot be written to is checked again next time
         descriptor, temporary = tempfile.mkstemp(prefix=f"{path.name}.", dir=path.parent)
         with os.fdopen(descriptor, "w", encoding="ascii") as file:
-            json.dump(seen, file)
-        os.replace(temporary, known)
+            json.dump(fingerprint, file)
+        os.replace(temporary, record)
 
 
 def _record(path: Path) -> Path:

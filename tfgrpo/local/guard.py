@@ -39,21 +39,21 @@ def names_this_machine(head: bytes) -> bool:
 async def guard(listener: socket.socket, engine: str) -> None:
     """Hands connections on to the engine's socket at a path, until it is cancelled."""
 
-    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(
             OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError
         ):
             try:
-                await _hand_on(reader, writer, engine)
+                await _forward(reader, writer, engine)
             finally:
                 writer.close()
 
-    server = await asyncio.start_server(connected, sock=listener, limit=LONGEST_HEAD)
+    server = await asyncio.start_server(handle, sock=listener, limit=LONGEST_HEAD)
     async with server:
         await server.serve_forever()
 
 
-async def _hand_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, engine: str) -> None:
+async def _forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, engine: str) -> None:
     async with asyncio.timeout(HEAD_SECONDS):
         head = await reader.readuntil(b"\r\n\r\n")
     if not names_this_machine(head):

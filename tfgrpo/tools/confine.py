@@ -188,7 +188,7 @@ def argument(index: int, values: tuple[int, ...], mask: int = WORD) -> Check:
     return Check(16 + 8 * index, mask, values)
 
 
-def null(index: int) -> tuple[Check, Check]:
+def null_pointer(index: int) -> tuple[Check, Check]:
     """Returns the checks of an argument that is no address."""
     return argument(index, (0,)), Check(20 + 8 * index, WORD, (0,))
 
@@ -205,12 +205,12 @@ def rules() -> list[Rule]:
         Rule("prctl", (157, 167), (argument(0, PRCTL),)),
         Rule("clone", (56, 220), (thread,)),
         Rule("tgkill", (234, 131), (argument(0, (os.getpid(),)),)),
-        Rule("prlimit64", (302, 261), (argument(0, (0,)), *null(2))),
+        Rule("prlimit64", (302, 261), (argument(0, (0,)), *null_pointer(2))),
         Rule("sched_getaffinity", (204, 123), (argument(0, (0,)),)),
         # asyncio wakes itself by a pair of streams. A datagram could be sent to others, and a
         # message could carry descriptors, so neither of these:
         Rule("socketpair", (53, 199), (argument(0, (AF_UNIX,)), pair)),
-        Rule("sendto", (44, 206), null(4)),
+        Rule("sendto", (44, 206), null_pointer(4)),
     ]
 
 
@@ -235,7 +235,7 @@ class Plan(NamedTuple):
     """What a process is left with. Sizes are in bytes.
 
     `scratch` is the folder it may write to: `files` bytes in `entries` files and folders. `proc`
-    is a descriptor of /proc, closed here, or -1. `shown` and `links` are what its root is made
+    is a descriptor of /proc, closed here, or -1. `visible` and `links` are what its root is made
     of: real paths, and symbolic links with their targets; none where somebody else made a root.
     """
 
@@ -245,7 +245,7 @@ class Plan(NamedTuple):
     files: int
     entries: int
     proc: int
-    shown: list[str]
+    visible: list[str]
     links: dict[str, str]
 
 
@@ -269,7 +269,7 @@ def confine(plan: Plan, readable: list[str]) -> Confinement:
     lacks: list[str] = []
     steps: list[tuple[str, Callable[[], None]]] = [
         ("limits", lambda: limit(plan.memory, plan.file_size)),
-        ("network", lambda: lacks.extend(own_namespaces(plan))),
+        ("network", lambda: lacks.extend(enter_namespaces(plan))),
         ("privileges", drop_privileges),
         ("files", lambda: landlock(plan.scratch, readable)),
         ("system calls", seccomp),
@@ -282,7 +282,7 @@ def confine(plan: Plan, readable: list[str]) -> Confinement:
     if plan.proc >= 0:
         os.close(plan.proc)
     if "network" in missing:
-        lacks += [NO_ROOT, NO_BOUND] if plan.shown else [NO_BOUND]
+        lacks += [NO_ROOT, NO_BOUND] if plan.visible else [NO_BOUND]
     if "system calls" not in missing and "network" in missing:
         missing.remove("network")  # no socket can be made, in whichever namespace
     return Confinement(missing, lacks)
@@ -299,13 +299,13 @@ def limit(memory: int, file_size: int) -> None:
         resource.setrlimit(what, (value, value))
 
 
-def own_namespaces(plan: Plan) -> list[str]:
-    """Moves into a network with nothing in it, and a root with nothing but `shown` and `scratch`.
+def enter_namespaces(plan: Plan) -> list[str]:
+    """Moves into a network with nothing in it, and a root with nothing but `visible` and `scratch`.
 
     Returns what could not be had there. Raises OSError where there are no namespaces.
     """
     user, group = os.getuid(), os.getgid()
-    check(libc.unshare(NEW_USER | NEW_NETWORK | NEW_MOUNTS | NEW_IPC))
+    require_success(libc.unshare(NEW_USER | NEW_NETWORK | NEW_MOUNTS | NEW_IPC))
     try:
         for name, line in (
             ("setgroups", "deny"),
@@ -319,11 +319,11 @@ def own_namespaces(plan: Plan) -> list[str]:
                 os.close(entry)
         mount("", "/", "", MS_REC | MS_PRIVATE)
     except OSError:
-        return [NO_ROOT, NO_BOUND] if plan.shown else [NO_BOUND]
+        return [NO_ROOT, NO_BOUND] if plan.visible else [NO_BOUND]
     lacks = []
-    if plan.shown:
+    if plan.visible:
         try:
-            own_root(plan)
+            enter_root(plan)
         except OSError:
             lacks.append(NO_ROOT)
     try:
@@ -335,8 +335,8 @@ def own_namespaces(plan: Plan) -> list[str]:
     return lacks
 
 
-def own_root(plan: Plan) -> None:
-    """Makes a root of `shown`, `links` and an empty scratch folder, and leaves the one there was.
+def enter_root(plan: Plan) -> None:
+    """Makes a root of `visible`, `links` and an empty scratch folder, and leaves the one there was.
 
     Raises OSError, with nothing done.
     """
@@ -344,7 +344,7 @@ def own_root(plan: Plan) -> None:
     mount("tmpfs", root, "tmpfs", MS_NOSUID | MS_NODEV, "size=1m,mode=755")
     try:
         os.makedirs(root + plan.scratch)
-        for path in plan.shown:
+        for path in plan.visible:
             inside = root + path
             if os.path.isdir(path):
                 os.makedirs(inside, exist_ok=True)
@@ -356,32 +356,32 @@ def own_root(plan: Plan) -> None:
             os.makedirs(os.path.dirname(root + link), exist_ok=True)
             os.symlink(target, root + link)
         os.chdir(root)
-        check(libc.syscall(PIVOT_ROOT[column()], b".", b"."))
+        require_success(libc.syscall(PIVOT_ROOT[column()], b".", b"."))
     except OSError:
         os.chdir("/")
         libc.umount2(root.encode(), DETACH)
         raise
-    check(libc.umount2(b".", DETACH))
+    require_success(libc.umount2(b".", DETACH))
     os.chdir("/")
 
 
 def mount(source: str, target: str, kind: str, flags: int, options: str = "") -> None:
     """Calls mount(2). Raises OSError."""
     words = [word.encode() or None for word in (source, target, kind)]
-    check(libc.mount(*words, ctypes.c_ulong(flags), options.encode() or None))
+    require_success(libc.mount(*words, ctypes.c_ulong(flags), options.encode() or None))
 
 
 def drop_privileges() -> None:
     """Gives up every capability, and that any program run later could give one back."""
     prctl(PR_SET_NO_NEW_PRIVS, 1)
     header = struct.pack("Ii", 0x20080522, 0)
-    check(libc.syscall(CAPSET[column()], header, bytes(24)))
+    require_success(libc.syscall(CAPSET[column()], header, bytes(24)))
 
 
 def landlock_abi() -> int:
     """Returns the version of this kernel's Landlock. Raises OSError where there is none."""
     abi = int(libc.syscall(LANDLOCK_CREATE, None, 0, 1))
-    check(abi)
+    require_success(abi)
     return abi
 
 
@@ -393,7 +393,7 @@ def landlock(scratch: str, readable: list[str]) -> None:
     ruleset = libc.syscall(
         LANDLOCK_CREATE, attributes, 24 if abi >= 6 else 16 if abi >= 4 else 8, 0
     )
-    check(ruleset)
+    require_success(ruleset)
     everything = rights & ~EXECUTE
     for path, allowed in [(scratch, everything), *((p, READ_FILE | READ_DIR) for p in readable)]:
         try:
@@ -402,9 +402,11 @@ def landlock(scratch: str, readable: list[str]) -> None:
             continue
         if not os.path.isdir(path):
             allowed &= READ_FILE | WRITE_FILE
-        check(libc.syscall(LANDLOCK_ADD, ruleset, 1, struct.pack("=Qi", allowed, handle), 0))
+        require_success(
+            libc.syscall(LANDLOCK_ADD, ruleset, 1, struct.pack("=Qi", allowed, handle), 0)
+        )
         os.close(handle)
-    check(libc.syscall(LANDLOCK_RESTRICT, ruleset, 0))
+    require_success(libc.syscall(LANDLOCK_RESTRICT, ruleset, 0))
     os.close(ruleset)
 
 
@@ -466,10 +468,12 @@ def column() -> int:
 def prctl(option: int, *values: object) -> None:
     """Calls prctl(2). Raises OSError."""
     padded = [*values, *[0] * (4 - len(values))]
-    check(libc.prctl(option, *(ctypes.c_ulong(v) if isinstance(v, int) else v for v in padded)))
+    require_success(
+        libc.prctl(option, *(ctypes.c_ulong(v) if isinstance(v, int) else v for v in padded))
+    )
 
 
-def check(result: int) -> None:
+def require_success(result: int) -> None:
     """Raises OSError for a negative result."""
     if result < 0:
         code = ctypes.get_errno()

@@ -72,8 +72,11 @@ def _passage(path: Path, number: int, line: bytes) -> Passage:
         row = json.loads(line)
         text = row["text"]
         title = row.get("title") or ""
-        known = (row.get(name) for name in ("url", "id", "title"))
-        url = next((str(place) for place in known if place not in (None, "")), f"passage-{number}")
+        addresses = (row.get(name) for name in ("url", "id", "title"))
+        url = next(
+            (str(address) for address in addresses if address not in (None, "")),
+            f"passage-{number}",
+        )
         if not isinstance(text, str):
             raise TypeError
         passage = Passage(url, str(title), text)

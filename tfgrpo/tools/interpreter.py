@@ -22,12 +22,12 @@ def main(plan: str, required: str) -> None:
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     confine: Any = importlib.import_module("confine")
     del sys.path[0]
-    wanted = confine.Plan(**json.loads(plan))
-    os.chdir(wanted.scratch)
+    own_plan = confine.Plan(**json.loads(plan))
+    os.chdir(own_plan.scratch)
     os.dup2(1, 2)
-    done = confine.confine(wanted, confine.python_files())
-    print(json.dumps({"missing": done.missing, "lacks": done.lacks}), flush=True)
-    if done.missing and required == "required":
+    confinement = confine.confine(own_plan, confine.python_files())
+    print(json.dumps({"missing": confinement.missing, "lacks": confinement.lacks}), flush=True)
+    if confinement.missing and required == "required":
         sys.exit(3)
     commands = os.fdopen(os.dup(0), encoding="utf-8")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # input() finds nothing, and no commands

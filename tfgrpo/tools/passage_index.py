@@ -44,13 +44,13 @@ class PassageIndex:
 
         A new one is kept there, if there is a folder and it can be written to.
         """
-        place = folder / f"{digest[:32]}-{FORMAT}" if folder is not None else None
-        loaded = _load(place, len(passages)) if place is not None else None
+        path = folder / f"{digest[:32]}-{FORMAT}" if folder is not None else None
+        loaded = _load(path, len(passages)) if path is not None else None
         if loaded is None:
             loaded = _build(passages)
-            if place is not None:
+            if path is not None:
                 with suppress(OSError):
-                    _keep(loaded, place)
+                    _save(loaded, path)
         return cls(loaded)
 
     def search(self, query: str, count: int) -> list[int]:
@@ -62,12 +62,12 @@ class PassageIndex:
         import numpy as np
 
         vocabulary = self._retriever.vocab_dict
-        asked = _Terms().of_query
-        terms = dict.fromkeys(term for word in _words(query) for term in asked(_bare(word)))
-        known = [vocabulary[term] for term in islice(terms, MOST_TERMS) if term in vocabulary]
-        if not known:
+        of_query = _Terms().of_query
+        terms = dict.fromkeys(term for word in _words(query) for term in of_query(word))
+        term_ids = [vocabulary[term] for term in islice(terms, MOST_TERMS) if term in vocabulary]
+        if not term_ids:
             return []
-        scores = self._retriever.get_scores_from_ids(known)
+        scores = self._retriever.get_scores_from_ids(term_ids)
         fitting = np.flatnonzero(scores > 0)
         if len(fitting) > count:
             least = np.partition(scores[fitting], -count)[-count]
@@ -86,6 +86,7 @@ class _Terms:
 
     def of_passage(self, word: str) -> list[str]:
         """Returns what a word of a passage is found by."""
+        word = _strip_accents(word)
         return [self._stem(part) for part in UNSPACED.sub(" ", word).split()] + [
             term
             for run in UNSPACED.findall(word)
@@ -94,6 +95,7 @@ class _Terms:
 
     def of_query(self, word: str) -> list[str]:
         """Returns what a word of a query asks for."""
+        word = _strip_accents(word)
         return [self._stem(part) for part in UNSPACED.sub(" ", word).split()] + [
             term
             for run in UNSPACED.findall(word)
@@ -108,13 +110,13 @@ def _words(text: str) -> list[str]:
     return WORD.findall(unicodedata.normalize("NFKC", text).casefold())
 
 
-def _bare(word: str) -> str:
+def _strip_accents(word: str) -> str:
     """Returns a word without its accents."""
     if word.isascii():
         return word
     apart = unicodedata.normalize("NFKD", word)
-    bare = "".join(sign for sign in apart if not unicodedata.combining(sign))
-    return unicodedata.normalize("NFC", bare)
+    stripped = "".join(sign for sign in apart if not unicodedata.combining(sign))
+    return unicodedata.normalize("NFC", stripped)
 
 
 def _build(passages: Sequence[tuple[str, str]]) -> Any:
@@ -124,18 +126,18 @@ def _build(passages: Sequence[tuple[str, str]]) -> Any:
 
     terms = _Terms()
     vocabulary: dict[str, int] = {}
-    known: dict[str, list[int]] = {}  # a word → the numbers of its terms
+    term_ids: dict[str, list[int]] = {}  # a word → the numbers of its terms
 
     def numbers(word: str) -> list[int]:
-        known[word] = its = [
-            vocabulary.setdefault(term, len(vocabulary)) for term in terms.of_passage(_bare(word))
+        term_ids[word] = numbered = [
+            vocabulary.setdefault(term, len(vocabulary)) for term in terms.of_passage(word)
         ]
-        return its
+        return numbered
 
     ids = []
     for title, text in passages:
         words = [*_words(title) * 2, *_words(text)]
-        ids.append([n for word in words for n in known.get(word) or numbers(word)])
+        ids.append([n for word in words for n in term_ids.get(word) or numbers(word)])
     retriever = bm25s.BM25(**FIXED)
     if vocabulary:
         retriever.index(Tokenized(ids, vocabulary), create_empty_token=False, show_progress=False)
@@ -144,17 +146,17 @@ def _build(passages: Sequence[tuple[str, str]]) -> Any:
     return retriever
 
 
-def _load(place: Path, count: int) -> Any | None:
-    """Returns the retriever that is kept at a place, or None if none of so many passages is."""
+def _load(path: Path, count: int) -> Any | None:
+    """Returns the retriever that is kept at a path, or None if none of so many passages is."""
     import bm25s
 
-    if not place.is_dir():
+    if not path.is_dir():
         return None
     try:
-        retriever = bm25s.BM25.load(place, override_params=FIXED, show_progress=False)
+        retriever = bm25s.BM25.load(path, override_params=FIXED, show_progress=False)
         scores, vocabulary = retriever.scores, retriever.vocab_dict
         data, rows, ends = scores["data"], scores["indices"], scores["indptr"]
-        sound = (
+        valid = (
             scores["num_docs"] == count
             and data.ndim == rows.ndim == ends.ndim == 1
             and (data.dtype, rows.dtype.kind, ends.dtype.kind) == ("float32", "i", "i")
@@ -167,18 +169,18 @@ def _load(place: Path, count: int) -> Any | None:
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, EOFError):
         return None
-    return retriever if sound else None
+    return retriever if valid else None
 
 
-def _keep(retriever: Any, place: Path) -> None:
-    """Writes an index beside its place and renames it, so that it is there whole or not at all."""
+def _save(retriever: Any, path: Path) -> None:
+    """Writes an index beside its path and renames it, so that it is there whole or not at all."""
     if not retriever.vocab_dict:
         return
-    place.parent.mkdir(mode=0o700, exist_ok=True)
-    shutil.rmtree(place, ignore_errors=True)  # one that could not be read
-    coming = tempfile.mkdtemp(prefix=".index-", dir=place.parent)
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    shutil.rmtree(path, ignore_errors=True)  # one that could not be read
+    temporary = tempfile.mkdtemp(prefix=".index-", dir=path.parent)
     try:
-        retriever.save(coming, show_progress=False)
-        os.rename(coming, place)
+        retriever.save(temporary, show_progress=False)
+        os.rename(temporary, path)
     finally:
-        shutil.rmtree(coming, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)

@@ -44,9 +44,9 @@ ENVIRONMENT = {
     "MPLBACKEND": "Agg",
 }
 PROBE = "import os, sys; print('sandbox', os.getpid() < 10, os.path.exists(sys.argv[1]))"
-SEEN = b"sandbox True False\n"
+PROBE_OUTPUT = b"sandbox True False\n"
 PROBE_SECONDS = 10.0
-ROOTLESS = 1000
+UID_FOR_ROOT = 1000
 """Who root is inside bubblewrap: no kernel lets root make a user namespace within one."""
 
 
@@ -104,7 +104,7 @@ def command(sandbox: Sandbox, scratch: Path, limits: PythonLimits, proc: int) ->
     """
     scratch = scratch.resolve()
     wrapper = _wrapper(sandbox)
-    paths, links = _shown()
+    paths, links = _visible_paths()
     plan = {
         "scratch": str(scratch),
         "memory": limits.memory,
@@ -112,12 +112,12 @@ def command(sandbox: Sandbox, scratch: Path, limits: PythonLimits, proc: int) ->
         "files": limits.files,
         "entries": limits.entries,
         "proc": proc,
-        "shown": paths if wrapper is None else [],
+        "visible": paths if wrapper is None else [],
         "links": links if wrapper is None else {},
     }
     inner = [sys.executable, "-I", str(INTERPRETER), json.dumps(plan)]
     inner.append("optional" if sandbox == "off" else "required")
-    return inner if wrapper is None else [*wrapper, *_mounts(scratch), "--", *inner]
+    return inner if wrapper is None else [*wrapper, *_mount_arguments(scratch), "--", *inner]
 
 
 @contextmanager
@@ -165,7 +165,7 @@ def strength(sandbox: Sandbox) -> Strength:
         with open_proc() as inherited:
             proc = inherited[0] if inherited else -1
             start = command(sandbox, scratch, PythonLimits(), proc)
-            confinement = read_confinement(_first_line(start, inherited))
+            confinement = read_confinement(_read_first_line(start, inherited))
     except (OSError, ValueError):
         confinement = Confinement(("a start",), ())
     finally:
@@ -203,34 +203,34 @@ def bubblewrap() -> tuple[str, ...] | None:
     start = [path, "--unshare-all", "--die-with-parent", "--hostname", "sandbox"]
     start += ["--cap-drop", "ALL", "--clearenv"]
     if not os.getuid():
-        start += ["--unshare-user", "--uid", str(ROOTLESS), "--gid", str(ROOTLESS)]
+        start += ["--unshare-user", "--uid", str(UID_FOR_ROOT), "--gid", str(UID_FOR_ROOT)]
     for name, value in ENVIRONMENT.items():
         start += ["--setenv", name, value]
     with tempfile.NamedTemporaryFile() as outside:
         inner = [sys.executable, "-I", "-c", PROBE, outside.name]
         try:
-            printed = _printed([*start, *_mounts(None), "--", *inner])
+            output = _read_output([*start, *_mount_arguments(None), "--", *inner])
         except OSError:
             return None
-    return tuple(start) if printed == SEEN else None
+    return tuple(start) if output == PROBE_OUTPUT else None
 
 
-def _printed(command: list[str]) -> bytes:
+def _read_output(command: list[str]) -> bytes:
     """Returns the beginning of what a command prints, in its time. Raises OSError."""
-    with _started(command, ()) as process:
+    with _running(command, ()) as process:
         assert process.stdout is not None
-        return process.stdout.read(len(SEEN) + 1)
+        return process.stdout.read(len(PROBE_OUTPUT) + 1)
 
 
-def _first_line(command: list[str], inherited: tuple[int, ...]) -> bytes:
+def _read_first_line(command: list[str], inherited: tuple[int, ...]) -> bytes:
     """Returns the first line that a command prints, in its time. Raises OSError."""
-    with _started(command, inherited) as process:
+    with _running(command, inherited) as process:
         assert process.stdout is not None
         return process.stdout.readline(1 << 16)
 
 
 @contextmanager
-def _started(command: list[str], inherited: tuple[int, ...]) -> Iterator[subprocess.Popen[bytes]]:
+def _running(command: list[str], inherited: tuple[int, ...]) -> Iterator[subprocess.Popen[bytes]]:
     """Runs a command with nothing to read, and kills it, and all it started, at the end."""
     with subprocess.Popen(
         command,
@@ -252,11 +252,11 @@ def _started(command: list[str], inherited: tuple[int, ...]) -> Iterator[subproc
                 os.killpg(process.pid, signal.SIGKILL)
 
 
-def _mounts(scratch: Path | None) -> list[str]:
+def _mount_arguments(scratch: Path | None) -> list[str]:
     """Returns bubblewrap's arguments for what is seen inside, beside a root that is read-only."""
     from tfgrpo.tools.confine import DEVICES
 
-    paths, links = _shown()
+    paths, links = _visible_paths()
     arguments: list[str] = []
     for path in paths:
         arguments += ["--dev-bind" if path in DEVICES else "--ro-bind", path, path]
@@ -267,7 +267,7 @@ def _mounts(scratch: Path | None) -> list[str]:
     return [*arguments, "--remount-ro", "/"]
 
 
-def _shown() -> tuple[list[str], dict[str, str]]:
+def _visible_paths() -> tuple[list[str], dict[str, str]]:
     """Returns what a root is made of: real paths, and the symbolic links that lead there.
 
     That is what the inner wall leaves to read, and what it takes to start Python.
@@ -275,17 +275,17 @@ def _shown() -> tuple[list[str], dict[str, str]]:
     from tfgrpo.tools.confine import python_files
 
     config = os.path.join(sys.prefix, "pyvenv.cfg")
-    wanted = [sys.executable, config, str(INTERPRETER.parent), "/etc/alternatives"]
-    followed = [_followed(path) for path in (*wanted, *python_files()) if os.path.exists(path)]
+    sources = [sys.executable, config, str(INTERPRETER.parent), "/etc/alternatives"]
+    followed = [_follow_links(path) for path in (*sources, *python_files()) if os.path.exists(path)]
     links = {link: target for _, passed in followed for link, target in passed.items()}
     paths: list[str] = []
     for path in sorted(real for real, _ in followed):
-        if not _inside(path, paths):
+        if not _is_inside(path, paths):
             paths.append(path)
-    return paths, {link: links[link] for link in sorted(links) if not _inside(link, paths)}
+    return paths, {link: links[link] for link in sorted(links) if not _is_inside(link, paths)}
 
 
-def _followed(path: str) -> tuple[str, dict[str, str]]:
+def _follow_links(path: str) -> tuple[str, dict[str, str]]:
     """Returns the real path of what exists, and every link passed on the way with its target."""
     links: dict[str, str] = {}
     real, rest = "/", path.split("/")[::-1]
@@ -300,5 +300,5 @@ def _followed(path: str) -> tuple[str, dict[str, str]]:
     return real, links
 
 
-def _inside(path: str, folders: Sequence[str]) -> bool:
+def _is_inside(path: str, folders: Sequence[str]) -> bool:
     return any(path == folder or path.startswith(f"{folder}/") for folder in folders)

@@ -31,7 +31,7 @@ def excess(folder: Path, process: int, *, size: int, entries: int) -> str | None
     Files that were deleted count as long as `process`, or one that it started, holds them.
     """
     total = 0
-    for count, (depth, status) in enumerate(_contents(folder), 1):
+    for count, (depth, status) in enumerate(_walk(folder), 1):
         if status is None:
             return "folders that cannot be read"
         total += status.st_blocks * 512
@@ -42,11 +42,11 @@ def excess(folder: Path, process: int, *, size: int, entries: int) -> str | None
         if total > size:
             break
     else:
-        total += sum(_deleted(folder, process).values())
+        total += sum(_deleted_files(folder, process).values())
     return f"more than {size >> 20} MiB of files" if total > size else None
 
 
-def _contents(folder: Path) -> Iterator[tuple[int, os.stat_result | None]]:
+def _walk(folder: Path) -> Iterator[tuple[int, os.stat_result | None]]:
     """Yields how deep each file and folder lies, and what it is; None for what cannot be read."""
     open_folders: list[tuple[int, Iterator[os.DirEntry[str]]]] = []
 
@@ -79,22 +79,26 @@ def _contents(folder: Path) -> Iterator[tuple[int, os.stat_result | None]]:
             os.close(handle)
 
 
-def _deleted(folder: Path, process: int) -> dict[object, int]:
+def _deleted_files(folder: Path, process: int) -> dict[object, int]:
     """Returns the bytes of each deleted file of the folder's disk that is open or mapped."""
     sizes: dict[object, int] = {}
     try:
         disk = folder.lstat().st_dev
     except OSError:
         return sizes
-    for family in _family(process):
+    for member in _process_tree(process):
         with suppress(OSError):
-            for entry in os.scandir(f"/proc/{family}/fd"):
+            for entry in os.scandir(f"/proc/{member}/fd"):
                 with suppress(OSError):
-                    held = os.stat(entry.path)
-                    if stat.S_ISREG(held.st_mode) and not held.st_nlink and held.st_dev == disk:
-                        sizes[held.st_ino] = held.st_blocks * 512
+                    status = os.stat(entry.path)
+                    if (
+                        stat.S_ISREG(status.st_mode)
+                        and not status.st_nlink
+                        and status.st_dev == disk
+                    ):
+                        sizes[status.st_ino] = status.st_blocks * 512
         with suppress(OSError):
-            for mapped in DELETED.finditer(Path(f"/proc/{family}/maps").read_bytes()):
+            for mapped in DELETED.finditer(Path(f"/proc/{member}/maps").read_bytes()):
                 if os.fsencode(folder) in mapped[0]:
                     inode = int(mapped[3].split()[1])
                     length = int(mapped[2], 16) - int(mapped[1], 16)
@@ -102,12 +106,12 @@ def _deleted(folder: Path, process: int) -> dict[object, int]:
     return sizes
 
 
-def _family(process: int) -> Iterator[int]:
+def _process_tree(process: int) -> Iterator[int]:
     """Yields a process and all that it started, as far as they can be seen."""
     waiting = [process]
     while waiting:
-        waiting += _children(one := waiting.pop())
-        yield one
+        waiting += _children(member := waiting.pop())
+        yield member
 
 
 def _children(process: int) -> list[int]:
@@ -136,7 +140,7 @@ def remove_scratch(folder: Path) -> None:
 def _clear(top: int) -> None:
     moved = 0
     waiting = _remove_files(top)
-    taken = set(waiting)
+    names = set(waiting)
     while waiting:
         name = waiting.pop()
         with suppress(OSError):
@@ -144,7 +148,7 @@ def _clear(top: int) -> None:
             folder = os.open(name, FOLDER, dir_fd=top)
             try:
                 for inner in _remove_files(folder):
-                    while (target := str(moved)) in taken:
+                    while (target := str(moved)) in names:
                         moved += 1
                     moved += 1
                     with suppress(OSError):
