@@ -36,7 +36,7 @@ def held(path: Path, *, patience: float = PATIENCE) -> Iterator[bool]:
 
     lock = FileLock(path, mode=0o600, poll_interval=0.001)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock.acquire(timeout=patience)
     except Timeout:
         yield False

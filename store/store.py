@@ -168,7 +168,7 @@ class Store:
         """Makes a store file with an empty library on the branch `main`, or opens the one there."""
         folder = os.path.dirname(path) or "."
         try:
-            os.makedirs(folder, exist_ok=True)
+            os.makedirs(folder, mode=0o700, exist_ok=True)
         except OSError as error:
             raise StoreError(
                 f"cannot make {folder}: {error.strerror}", hint="check the permissions"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from tfgrpo.migrations import APPLICATION_ID, SCHEMA
 from tfgrpo.store.errors import RowRefused, StoreError
 from tfgrpo.store.row_checks import damage_error
-from tfgrpo.store.sqlite.writer_queue import WriterQueue
+from tfgrpo.store.sqlite.writer_queue import WriterQueue, holder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,6 +33,8 @@ def connect(path: Path | str, *, create: bool = False) -> sqlite3.Connection:
         raise StoreError(f"no store at {path}", hint="create one with `tfgrpo init`")
     connection: sqlite3.Connection | None = None
     try:
+        if create:
+            _create(path)
         connection = sqlite3.connect(path, isolation_level=None, timeout=60)
         connection.execute("pragma trusted_schema = off")
         (schema,) = connection.execute("pragma user_version").fetchone()
@@ -57,6 +59,10 @@ def connect(path: Path | str, *, create: bool = False) -> sqlite3.Connection:
         if connection is not None:
             connection.close()
         raise translated(error, path) from error
+    except OSError as error:
+        raise StoreError(
+            f"cannot create {path}: {error.strerror}", hint="check the permissions"
+        ) from error
     except UnicodeDecodeError:  # SQLite quotes what it could not read
         if connection is not None:
             connection.close()
@@ -66,6 +72,19 @@ def connect(path: Path | str, *, create: bool = False) -> sqlite3.Connection:
             connection.close()
         raise
     return connection
+
+
+def _create(path: Path | str) -> None:
+    """Makes the file, its owner's alone, where there is none; the log's files take its mode.
+
+    A link to nowhere is not followed.
+    """
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+    try:
+        os.close(os.open(path, flags, 0o600))
+    except FileExistsError:
+        if not os.path.exists(path):
+            raise
 
 
 def migrate(connection: sqlite3.Connection) -> None:
@@ -145,7 +164,7 @@ def translated(error: sqlite3.Error | UnicodeError, path: Path | str) -> StoreEr
         )
     if "locked" in text:
         return StoreError(
-            f"{path} is busy: another process has been writing to it for over a minute",
+            f"{path} is busy: {holder(path)} has been writing to it for over a minute",
             hint="run the same command again when that is done",
         )
     kind = RowRefused if isinstance(error, sqlite3.IntegrityError) else StoreError

@@ -11,7 +11,7 @@ writer asks SQLite, it queues on a file beside the store, with locks on single b
 The file stays empty: locks may lie beyond the end of a file. Nothing is written or synced, and
 a ticket is gone when its process is, however it ends, so a killed writer holds up nobody. (Only a
 child forked in the middle of a turn shares the open file, and the turn, with its parent.) The wait
-sleeps in the system, and a signal handler that raises ends it.
+sleeps in the system, a signal handler that raises ends it, and so does `PATIENCE`.
 
 The queue makes waits fair, and SQLite's own lock keeps writes apart. Where there is no such
 queue (another system, a file system without locks, a folder that cannot be written), writers
@@ -36,6 +36,11 @@ except ImportError:  # pragma: no cover - not a POSIX system
     fcntl = None  # type: ignore[assignment]
 
 SUFFIX = "-queue"
+OPEN_FILE_LOCKS = hasattr(fcntl, "F_OFD_SETLKW")
+"""Whether locks can be an open file's: those of a process would not tell two threads apart."""
+FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
+PATIENCE = 60.0
+"""Seconds to wait for a turn. Then the writer competes as SQLite lets it, from then on."""
 
 
 class WriterQueue:
@@ -45,6 +50,7 @@ class WriterQueue:
         """`path` is the store's file. Nothing is made before the first turn."""
         self._path = path
         self._file: int | None = None
+        self._given_up = False
 
     @contextmanager
     def turn(self) -> Iterator[None]:
@@ -54,7 +60,7 @@ class WriterQueue:
             yield
         finally:
             if queued and self._file is not None:  # not closed meanwhile
-                self._lock(fcntl.F_UNLCK, 0, 0)  # 0 bytes: to the end
+                _lock(self._file, fcntl.F_UNLCK, 0, 0, wait=True)  # 0 bytes: to the end
 
     def close(self) -> None:
         """Gives the file back."""
@@ -63,18 +69,16 @@ class WriterQueue:
             self._file = None
 
     def _queue(self) -> bool:
-        if fcntl is None:
+        if fcntl is None or self._given_up:
             return False
         try:
             if self._file is None:
-                flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-                mode = (
-                    os.stat(self._path).st_mode & 0o666
-                )  # whoever may write the one may the other
-                self._file = os.open(f"{self._path}{SUFFIX}", flags, mode)
+                self._file = os.open(f"{self._path}{SUFFIX}", FLAGS, self._mode())
             ticket = time.monotonic_ns()
-            self._lock(fcntl.F_WRLCK, ticket, 1)
-            self._lock(fcntl.F_RDLCK, 0, ticket)
+            if not (self._wait(fcntl.F_WRLCK, ticket, 1) and self._wait(fcntl.F_RDLCK, 0, ticket)):
+                self._given_up = True
+                self.close()
+                return False
         except OSError:  # no queue here: SQLite says who is next, and what is wrong if nothing is
             self.close()
             return False
@@ -83,15 +87,60 @@ class WriterQueue:
             raise
         return True
 
-    def _lock(self, kind: int, start: int, length: int) -> None:
-        """Locks or unlocks bytes, waiting for as long as it takes."""
+    def _mode(self) -> int:
+        """Returns who may open the queue: whoever may write the store. A reader could hold it."""
+        writers = os.stat(self._path).st_mode & 0o222
+        return writers | writers << 1
+
+    def _wait(self, kind: int, start: int, length: int) -> bool:
+        """Locks bytes; returns whether they were given within `PATIENCE` seconds."""
         assert self._file is not None
-        # Locks of the open file, where there are any: those of the process would not tell two
-        # threads apart.
-        command = getattr(fcntl, "F_OFD_SETLKW", None)
-        if command is None:
-            how = {fcntl.F_WRLCK: fcntl.LOCK_EX, fcntl.F_RDLCK: fcntl.LOCK_SH}
-            fcntl.lockf(self._file, how.get(kind, fcntl.LOCK_UN), length, start)
-        else:  # struct flock, with 64-bit offsets
+        if _lock(self._file, kind, start, length, wait=not OPEN_FILE_LOCKS):
+            return True
+        import threading  # fcntl knows no timeout of its own
+
+        given = threading.Event()
+        same = os.dup(self._file)  # locks are the open file's, whichever of its numbers asks
+
+        def wait() -> None:
+            try:
+                _lock(same, kind, start, length, wait=True)
+                given.set()
+            finally:
+                os.close(same)
+
+        threading.Thread(target=wait, daemon=True).start()
+        return given.wait(PATIENCE)
+
+
+def _lock(file: int, kind: int, start: int, length: int, *, wait: bool) -> bool:
+    """Locks or unlocks bytes; returns False where that would have to wait and may not."""
+    try:
+        if OPEN_FILE_LOCKS:  # struct flock, with 64-bit offsets
+            command = fcntl.F_OFD_SETLKW if wait else fcntl.F_OFD_SETLK
             flock = struct.pack("@hhqqi0q", kind, os.SEEK_SET, start, length, 0)
-            fcntl.fcntl(self._file, command, flock)
+            fcntl.fcntl(file, command, flock)
+        else:
+            how = {fcntl.F_WRLCK: fcntl.LOCK_EX, fcntl.F_RDLCK: fcntl.LOCK_SH}
+            operation = how.get(kind, fcntl.LOCK_UN) | (0 if wait else fcntl.LOCK_NB)
+            fcntl.lockf(file, operation, length, start)
+    except (BlockingIOError, PermissionError):
+        if wait:
+            raise
+        return False
+    return True
+
+
+def holder(path: Path | str) -> str:
+    """Returns who has a store open beside us, for a message: `process 123`, where that is told."""
+    target, here = os.path.realpath(path), str(os.getpid())
+    processes = []
+    for process in os.listdir("/proc") if os.path.isdir("/proc") else ():
+        try:
+            files = os.listdir(f"/proc/{process}/fd") if process.isdigit() else []
+            names = {os.readlink(f"/proc/{process}/fd/{file}") for file in files}
+        except OSError:  # it has ended, or is another user's
+            continue
+        if target in names and process != here:
+            processes.append(process)
+    return "process " + " or ".join(processes) if processes else "another process"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
+import shutil
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -127,16 +128,19 @@ def clone(
     if path.exists():
         raise StoreError(f"there is already a store at {path}", hint="update it with `tfgrpo pull`")
     new_folders = [folder for folder in path.parents if not folder.exists()]
-    partial = path.with_name(f".{path.name}.clone-{os.getpid()}")
+    scratch: Path | None = None
     try:
         with source(location, author=author, ssh=ssh) as there:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with Store.init(partial, author=author) as store:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            scratch = Path(tempfile.mkdtemp(prefix=".clone-", dir=path.parent))
+            with Store.init(scratch / path.name, author=author) as store:
                 Remotes(store).add(remote, location.text)
                 done = sync.clone(store, there, remote)
-        partial.rename(path)
+        (scratch / path.name).rename(path)
+        shutil.rmtree(scratch)
     except BaseException as error:
-        _discard(partial)
+        if scratch is not None:
+            shutil.rmtree(scratch, ignore_errors=True)
         for folder in new_folders:
             if folder.is_dir() and not any(folder.iterdir()):
                 folder.rmdir()
@@ -158,8 +162,3 @@ def folder_for(location: Location) -> str:
             f"{location.text} has no name to use for the folder", hint="name a folder: DIR"
         )
     return name
-
-
-def _discard(path: Path) -> None:
-    for ending in ("", "-wal", "-shm", "-journal", "-queue"):
-        path.with_name(path.name + ending).unlink(missing_ok=True)

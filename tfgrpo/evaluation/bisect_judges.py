@@ -77,7 +77,9 @@ class LibraryFiles(NamedTuple):
 
 def materialise(store: Store, version: Version, folder: Path) -> LibraryFiles:
     """Writes a version's library into a folder for a command, and returns where."""
-    folder.mkdir(parents=True, exist_ok=True)
+    if folder.is_symlink():
+        raise BisectError(f"{folder} is a link", hint="remove it: libraries are written there")
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     files = _library_files(folder)
     interchange.save(store, files.library, version, "json")
     interchange.save(store, files.prompt, version, "prompt")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfgrpo.interchange.records import UnreadableLibrary
 from tfgrpo.interchange.registry import named, written
-from tfgrpo.store.atomic_write import SHARED, replacing
+from tfgrpo.store.atomic_write import PRIVATE, SHARED, replacing
+from tfgrpo.store.find import FOLDER
 from tfgrpo.store.records import Library, Version
 from tfgrpo.store.store import Store
 
@@ -68,7 +70,11 @@ def save(
     name: str = NAME,
     description: str = DESCRIPTION,
 ) -> None:
-    """Writes the library at a revision to a file, whole or not at all."""
+    """Writes the library at a revision to a file, whole or not at all.
+
+    A file beside the store is its owner's alone, as the store is.
+    """
     pieces = export(store, revision, format, name=name, description=description)
-    with replacing(path, mode=SHARED) as file:
+    beside = FOLDER in os.path.abspath(path).split(os.sep)
+    with replacing(path, mode=PRIVATE if beside else SHARED) as file:
         file.writelines(piece.encode() for piece in pieces)
