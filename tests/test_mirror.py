@@ -7,7 +7,7 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -19,7 +19,7 @@ from store_helpers import add, broken, clock
 from tfgrpo.mirror import MirrorError, bring_back, mirror
 from tfgrpo.mirror.layout import author_of, ident, our_name, ref_name
 from tfgrpo.store import Operation, Store
-from tfgrpo.store.errors import TransferError
+from tfgrpo.store.errors import TfgrpoError, TransferError
 from tfgrpo.store.fsck import fsck
 from tfgrpo.store.merge import merge, side
 
@@ -586,3 +586,115 @@ def test_programs_are_told_what_was_mirrored_and_read_back(cli: Cli, tmp_path: P
         "unnamed": [],
     }
     assert "Count every day." in (tmp_path / ".tfgrpo/experiences.json").read_text()
+
+
+def run_by(marker: Path) -> str:
+    """A command that leaves a mark that it was run."""
+    return f"touch {marker}; cat"
+
+
+SETTINGS: dict[str, Callable[[Path], list[tuple[str, str]]]] = {
+    "a clean filter": lambda marker: [("filter.evil.clean", run_by(marker))],
+    "a smudge filter": lambda marker: [("filter.evil.smudge", run_by(marker))],
+    "a process filter": lambda marker: [("filter.evil.process", run_by(marker))],
+    "a promisor": lambda marker: [
+        ("remote.origin.promisor", "true"),
+        ("remote.origin.url", "."),
+        ("remote.origin.uploadpack", run_by(marker)),
+        ("extensions.partialClone", "origin"),
+    ],
+    "an external protocol": lambda marker: [
+        ("remote.origin.promisor", "true"),
+        ("remote.origin.url", f"ext::sh -c touch% {marker}"),
+        ("protocol.ext.allow", "always"),
+        ("extensions.partialClone", "origin"),
+    ],
+    "a monitor of files": lambda marker: [("core.fsmonitor", run_by(marker))],
+    "an external diff": lambda marker: [("diff.external", run_by(marker))],
+    "other refs": lambda marker: [("core.alternateRefsCommand", run_by(marker))],
+    "an include": lambda marker: [("include.path", str(marker.parent / "included"))],
+    "another work tree": lambda marker: [("core.worktree", str(marker.parent))],
+    "a hook of gc": lambda marker: [("gc.recentObjectsHook", run_by(marker))],
+}
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_what_a_repository_sets_is_never_run(shop: Store, tmp_path: Path, setting: str) -> None:
+    folder, marker = tmp_path / "m", tmp_path / "marker"
+    mirror(shop, folder)
+    (tmp_path / "included").write_text(f'[filter "evil"]\nclean = {run_by(marker)}\n')
+    (folder / ".git" / "info").mkdir(exist_ok=True)
+    (folder / ".git" / "info" / "attributes").write_text("* filter=evil diff=evil\n")
+    for key, value in SETTINGS[setting](marker):
+        git(folder, "config", key, value)
+    library = folder / "library.md"
+    os.utime(library, (1, 1))  # so that git has to read it again
+    if "promisor" in setting or "protocol" in setting:
+        for path in (folder / ".git" / "objects").rglob("*.pack"):
+            path.chmod(0o644)
+            path.unlink()
+    shop.commit("main", [add("more")], message="more")
+    for act in (lambda: bring_back(shop, folder), lambda: mirror(shop, folder)):
+        with suppress(TfgrpoError):
+            act()
+        assert not marker.exists()
+
+
+def test_what_a_submodule_sets_is_never_run(shop: Store, tmp_path: Path) -> None:
+    folder, marker = tmp_path / "m", tmp_path / "marker"
+    mirror(shop, folder)
+    inside = folder / "sub"
+    inside.mkdir()
+    git(inside, "init", "-q")
+    (inside / "file").write_text("x")
+    git(inside, "add", "file")
+    git(inside, "commit", "-qm", "x")
+    git(
+        folder,
+        "update-index",
+        "--add",
+        "--cacheinfo",
+        f"160000,{git(inside, 'rev-parse', 'HEAD')},sub",
+    )
+    git(folder, "commit", "-qm", "a submodule")
+    git(inside, "config", "filter.evil.clean", run_by(marker))
+    (inside / ".git" / "info").mkdir(exist_ok=True)
+    (inside / ".git" / "info" / "attributes").write_text("* filter=evil\n")
+    os.utime(inside / "file", (1, 1))
+    with suppress(TfgrpoError):
+        bring_back(shop, folder)
+    shop.commit("main", [add("more")], message="more")
+    with suppress(TfgrpoError):
+        mirror(shop, folder)
+    assert not marker.exists()
+
+
+def test_the_usual_settings_are_no_hindrance(shop: Store, tmp_path: Path) -> None:
+    folder = tmp_path / "m"
+    mirror(shop, folder)
+    for key, value in {
+        "user.name": "J",
+        "remote.origin.url": "git@example.org:j/m.git",
+        "remote.origin.fetch": "+refs/heads/*:refs/remotes/origin/*",
+        "branch.main.remote": "origin",
+        "branch.main.merge": "refs/heads/main",
+        "core.hooksPath": ".husky",
+        "pull.rebase": "true",
+        "gc.auto": "0",
+    }.items():
+        git(folder, "config", key, value)
+    bring_back(shop, folder)
+    shop.commit("main", [add("more")], message="more")
+    mirror(shop, folder)
+    assert "more" in (folder / "library.md").read_text()
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root gives files away")
+def test_a_repository_of_another_user_is_refused(shop: Store, tmp_path: Path) -> None:
+    folder = tmp_path / "m"
+    mirror(shop, folder)
+    os.chown(folder / ".git", 65534, 65534)
+    for act in (lambda: bring_back(shop, folder), lambda: mirror(shop, folder)):
+        with pytest.raises(MirrorError, match="another user") as caught:
+            act()
+        assert caught.value.hint

@@ -2,11 +2,18 @@
 
 The repository is always named, so that a folder inside another repository is never taken for
 it; variables that would redirect git, as in a hook, are left out of its environment.
+
+**Other people's repositories.** A repository's own settings can name commands: filters, a way to
+fetch what is missing, a monitor of files. So git reads no settings of the user or the system here
+and may use no protocol; a repository's own are looked at first, without git following any of
+them, and one that sets anything but what is known to run nothing is refused, as is one that
+belongs to somebody else.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,7 +28,31 @@ QUIET = (
     "-c", "core.fsmonitor=false",
     "-c", "gc.auto=0",
     "-c", "core.quotePath=false",
+    "-c", "submodule.recurse=false",
 )  # fmt: skip
+
+HARMLESS = re.compile(
+    r"""
+    core\.(repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode
+        |symlinks|autocrlf|eol|safecrlf|quotepath|compression|loosecompression|sharedrepository
+        |hidedotfiles|protectntfs|protecthfs|hookspath|fsmonitor|untrackedcache|trustctime|checkstat
+        |abbrev|editor|pager|whitespace|commentchar|excludesfile|preloadindex|multipackindex
+        |commitgraph|packedgitlimit|packedgitwindowsize|deltabasecachelimit|bigfilethreshold)
+    | extensions\.objectformat
+    | (user|author|committer)\.(name|email|signingkey|useconfigonly)
+    | remote\..+\.(url|pushurl|fetch|push|tagopt|prune|prunetags|mirror|skipdefaultupdate)
+    | branch\..+\.(remote|pushremote|merge|rebase|description)
+    | submodule\..+\.(url|active|branch|ignore|shallow) | submodule\.(active|recurse)
+    | gc\.(auto|autodetach|autopacklimit|pruneexpire|reflogexpire|writecommitgraph)
+    | (pack|index|advice|color|column|status|log|pull|push|rerere|rebase|init|tag|versionsort
+        |maintenance|receive|fetch|transfer|repack|feature|worktree|gui|lfs|svn-remote|vscode-.*
+        |github|gitlab)\..*
+    | (commit|merge)\.(gpgsign|verbose|status|cleanup|ff|conflictstyle|renames|renamelimit|log)
+    | diff\.(renames|renamelimit|algorithm|colormoved|mnemonicprefix|noprefix|context|submodule)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+"""Settings of a repository that make none of the commands used here run anything."""
 
 
 class MirrorError(TfgrpoError):
@@ -36,6 +67,7 @@ class Git:
         self.folder = folder
         root = folder.absolute()
         self.bare = not (root / ".git").exists()
+        _check_own(folder, root if self.bare else root / ".git")
         self._where = (
             [f"--git-dir={root}"]
             if self.bare
@@ -167,7 +199,55 @@ def update_refs(git: Git, moves: Iterable[tuple[str, str, str]]) -> None:
 def environment() -> dict[str, str]:
     """Returns this process's environment without what would make git look elsewhere or ask."""
     variables = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
-    return variables | {"GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"}
+    return variables | {
+        "LC_ALL": "C",
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_OPTIONAL_LOCKS": "0",
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_ATTR_NOSYSTEM": "1",
+        "GIT_ALLOW_PROTOCOL": "none",
+        "GIT_NO_LAZY_FETCH": "1",
+    }
+
+
+def _check_own(folder: Path, git_dir: Path) -> None:
+    """Raises MirrorError for a repository of another user, or one that may run a command."""
+    common = _common_dir(git_dir)
+    for path in dict.fromkeys((folder, git_dir, common)):
+        owner = path.stat().st_uid
+        if os.name == "posix" and owner not in (os.geteuid(), _sudo_user()):
+            raise MirrorError(
+                f"{path} belongs to another user", hint="copy the repository to a folder of yours"
+            )
+    for name in ("config", "config.worktree"):
+        if not (common / name).exists():
+            continue
+        arguments = ["config", "--file", str(common / name), "--no-includes"]
+        keys = _run([*arguments, "--null", "--name-only", "--list"], None)
+        for key in keys.decode("utf-8", "replace").split("\0")[:-1]:
+            if not HARMLESS.fullmatch(key):
+                raise MirrorError(
+                    f"{folder} sets {key!r}, with which git may run a command",
+                    hint=f"if it is yours: `git -C {folder} config --unset-all {key}`",
+                )
+
+
+def _common_dir(git_dir: Path) -> Path:
+    """Returns where a repository's settings lie: elsewhere for a worktree or a submodule."""
+    if git_dir.is_file():
+        text = git_dir.read_text(encoding="utf-8", errors="replace")[:4096]
+        git_dir = git_dir.parent / text.removeprefix("gitdir:").strip()
+    pointer = git_dir / "commondir"
+    if pointer.is_file():
+        return git_dir / pointer.read_text(encoding="utf-8", errors="replace")[:4096].strip()
+    return git_dir
+
+
+def _sudo_user() -> int:
+    """Returns who became root, whose repositories are to be trusted then; -1 for nobody."""
+    user = os.environ.get("SUDO_UID", "") if os.geteuid() == 0 else ""
+    return int(user) if user.isdigit() else -1
 
 
 def _run(arguments: Sequence[str], data: bytes | None) -> bytes:

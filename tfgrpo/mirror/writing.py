@@ -14,6 +14,7 @@ from tfgrpo.store.revisions import BRANCH, TAG
 from tfgrpo.store.store import Store
 from tfgrpo.store.transfer.pack import find
 
+STATUS = ("status", "--porcelain", "--untracked-files=no", "--ignore-submodules=all")
 SCRATCH = "refs/tfgrpo/mirror"
 KINDS = {BRANCH: "refs/heads/", TAG: "refs/tags/"}
 
@@ -61,7 +62,7 @@ def mirror(store: Store, folder: Path, revision: str | None = None) -> Mirrored:
     moves = [move for move in moves if move[1] != move[2]]
     _refuse_unread(store, git, moves, writer.commits)
     brought = not git.bare and any(ref == head for ref, _, _ in moves)
-    if brought and git("status", "--porcelain", "--untracked-files=no"):
+    if brought and git(*STATUS):
         raise MirrorError(
             f"{folder} has uncommitted changes",
             hint="commit them there, or `git stash` them, and run this again",
