@@ -71,7 +71,7 @@ def compare(
     \b
     Examples:
       tfgrpo compare heldout.jsonl --samples 4
-      tfgrpo compare heldout.jsonl problems.jsonl --library web --against main --samples 2
+      tfgrpo compare heldout.jsonl --library web --against main --samples 2
     """
     from tfgrpo.cli.evaluate import run_evaluation
     from tfgrpo.evaluation.comparison import compared

@@ -19,6 +19,10 @@ MEANT = {
 }
 """What people call a command elsewhere → what it may be called here, in whichever group."""
 
+SENTENCE = 400
+"""More characters than the first sentence of any command's help has."""
+SENTENCE = 400
+"""More characters than the first sentence of any command's help has."""
 NEEDLESS = {
     "stash": "nothing is ever uncommitted",
     "gc": "versions are append-only, so there is nothing to collect",
@@ -27,7 +31,17 @@ NEEDLESS = {
 
 
 class SuggestingGroup(click.Group):
-    """A group that suggests what was meant."""
+    """A group that suggests what was meant, and lists its commands with whole sentences."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes each command with the first sentence of its help, wrapped and not cut off."""
+        rows = [
+            (name, command.get_short_help_str(limit=SENTENCE))
+            for name in self.list_commands(ctx)
+            if (command := self.get_command(ctx, name)) is not None and not command.hidden
+        ]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -163,7 +163,7 @@ def train(
     \b
     Examples:
       tfgrpo train problems.jsonl --epochs 1 --batch-size 8
-      tfgrpo train problems.jsonl --base-url http://127.0.0.1:8000/v1 --model my-model
+      tfgrpo train problems.jsonl --model mine --base-url http://127.0.0.1:8000/v1
     """
     if as_json and not estimate:
         raise click.UsageError(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from conftest import TFGRPO, Cli, environment, one_line_error
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tfgrpo.rendering.edit import UnreadableEdit, document, edited
@@ -44,12 +44,14 @@ def applied(before: Library, operations: Sequence[Operation]) -> list[str]:
     return sorted(there.values())
 
 
+@settings(deadline=None)
 @given(st.lists(texts | comments, max_size=8))
 def test_an_unedited_file_asks_for_nothing(said: list[str]) -> None:
     before = library(*said)
     assert edited(before, document(before)) == ((), 0)
 
 
+@settings(deadline=None)
 @given(st.lists(texts | comments, max_size=8), st.data())
 def test_the_library_holds_afterwards_what_the_file_holds(
     said: list[str], data: st.DataObject

@@ -150,7 +150,7 @@ class Receiver:
         for digest in packed.parents:
             parent = self._find(digest)
             if parent is None:
-                raise _refused(packed, f"builds on {digest.hex()[:12]}, which did not come")
+                raise _refused(packed, f"builds on {digest.hex()[:12]}, which was not sent")
             parents.append(parent)
         return parents
 

@@ -229,7 +229,7 @@ def _land(
             moved.append(Moved(kind, short, None, version))
         elif remote is not None and (branches is None or short in branches):
             if version is None:
-                raise TransferError(f"the version of branch {short} did not come")
+                raise TransferError(f"the version of branch {short} was not sent")
             was = before.pop(short, None)
             if was != version.number:
                 moves.append((f"{REMOTE}{remote}/{short}", version.number, None))
