@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     )
     from tfgrpo.store.records import (
         OPS,
+        ROOT,
         Change,
         Event,
         Experience,
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
         RefMove,
         Version,
     )
-    from tfgrpo.store.store import ROOT, Store
+    from tfgrpo.store.store import Store
 
 __all__ = [
     "OPS",
@@ -87,6 +88,7 @@ MODULES = {
     ),
     "records": (
         "OPS",
+        "ROOT",
         "Change",
         "Event",
         "Experience",
@@ -98,7 +100,7 @@ MODULES = {
         "RefMove",
         "Version",
     ),
-    "store": ("ROOT", "Store"),
+    "store": ("Store",),
 }
 
 

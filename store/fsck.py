@@ -16,8 +16,8 @@ from tfgrpo.store.append import event_content
 from tfgrpo.store.canonical import VersionContent, seal, version_digest
 from tfgrpo.store.checks import Defect, attempt
 from tfgrpo.store.port import ChainLink, EventRow, Port, lane_of, lane_start
-from tfgrpo.store.records import Version
-from tfgrpo.store.store import ROOT, Store
+from tfgrpo.store.records import ROOT, Version
+from tfgrpo.store.store import Store
 
 
 class Checked(NamedTuple):

@@ -187,3 +187,18 @@ class Head(NamedTuple):
 
     branch: str | None
     version: Version
+
+
+ROOT = Version(
+    number=0,
+    digest=bytes.fromhex("e4562ab694a803dd20cfb99a59bb6eeaf8965cdc10d820643cab89a4db76b8f1"),
+    parent=None,
+    merged=None,
+    position=0,
+    events=0,
+    author="tfgrpo",
+    time=0,
+    message="the empty library",
+    meta={},
+)
+"""v0: the same version in every store, so any two histories have a common ancestor."""

@@ -34,6 +34,7 @@ from tfgrpo.store.port import (
 )
 from tfgrpo.store.records import (
     REDACTED,
+    ROOT,
     Change,
     Event,
     Head,
@@ -56,20 +57,6 @@ if TYPE_CHECKING:
 
 DEFAULT_BRANCH = "main"
 LIBRARIES_HELD = 4
-
-ROOT = Version(
-    number=0,
-    digest=bytes.fromhex("e4562ab694a803dd20cfb99a59bb6eeaf8965cdc10d820643cab89a4db76b8f1"),
-    parent=None,
-    merged=None,
-    position=0,
-    events=0,
-    author="tfgrpo",
-    time=0,
-    message="the empty library",
-    meta={},
-)
-"""v0: the same version in every store, so any two histories have a common ancestor."""
 
 
 class CommitDetails(TypedDict, total=False):

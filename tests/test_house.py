@@ -97,6 +97,64 @@ def test_imports_point_one_way() -> None:
     assert not wrong
 
 
+ROOMS = (
+    ("migrations", "notices", "author", "views", "prompts"),
+    ("store",),
+    ("rendering", "local"),
+    ("data", "model", "interchange"),
+    ("domains", "tools", "connect", "mirror"),
+    ("settings", "session"),
+    ("project", "rollout"),
+    ("evaluation",),
+    ("training",),
+    ("api", "cli"),
+)
+"""The rooms of the package from the ground up: each imports only those below it."""
+
+
+def test_a_room_imports_only_those_below_it() -> None:
+    floors = {room: floor for floor, rooms in enumerate(ROOMS) for room in rooms}
+    wrong = []
+    for folder, package in FOLDERS.items():
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            parts = (*package.split("."), *path.relative_to(ROOT / folder).with_suffix("").parts)
+            if len(parts) < 2 or parts[1] == "__init__":  # what is offered, loaded when used
+                continue
+            for name in imported_at_runtime(path):
+                other = name.split(".")[1] if name.startswith("tfgrpo.") else parts[1]
+                if other in floors and other != parts[1] and floors[other] >= floors[parts[1]]:
+                    wrong.append(f"{path.relative_to(ROOT)} imports {name}")
+    assert wrong == []
+
+
+def imported_at_runtime(path: Path) -> Iterator[str]:
+    """Yields the modules that a file imports, those apart that serve types alone."""
+    tree = ast.parse(path.read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            node.body = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def test_the_table_of_packages_is_what_the_tree_has() -> None:
+    import tomllib
+
+    table = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    tree = {
+        ".".join((*package.split("."), *path.parent.relative_to(ROOT / folder).parts)): str(
+            path.parent.relative_to(ROOT)
+        )
+        for folder, package in FOLDERS.items()
+        for path in (ROOT / folder).rglob("__init__.py")
+    }
+    assert table["package-dir"] == tree
+    assert sorted(table["packages"]) == sorted(tree)
+
+
 def test_one_place_chooses_the_implementation_of_the_port() -> None:
     outside = {f for f in importers("tfgrpo.store.sqlite") if not f.startswith("store/sqlite/")}
     assert outside == {"store/default.py"}
