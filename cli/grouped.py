@@ -22,11 +22,12 @@ class GroupedCommand(click.Command):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Writes the options, each in its group."""
+        options = [one for one in self.get_params(ctx) if isinstance(one, click.Option)]
         records = {
             flag: record
-            for parameter in self.get_params(ctx)
-            if (record := parameter.get_help_record(ctx)) is not None
-            for flag in parameter.opts
+            for option in options
+            if (record := option.get_help_record(ctx)) is not None
+            for flag in option.opts
         }
         grouped = {flag for flags in self.groups.values() for flag in flags}
         for title, flags in self.groups.items():
@@ -36,9 +37,9 @@ class GroupedCommand(click.Command):
                     formatter.write_dl(rows)
         others = [
             record
-            for parameter in self.get_params(ctx)
-            if (record := parameter.get_help_record(ctx)) is not None
-            and not grouped & set(parameter.opts)
+            for option in options
+            if (record := option.get_help_record(ctx)) is not None
+            and not grouped & set(option.opts)
         ]
         if others:
             with formatter.section("Other options"):
