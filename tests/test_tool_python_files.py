@@ -30,7 +30,13 @@ from tfgrpo.tools.tool import Result
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox is Linux's")
 
 LIMITS = PythonLimits(seconds=20.0, memory=1 << 29, output=4000, files=8 << 20, entries=500)
-FULL = ("No space left on device", "MiB of files", "files and folders", "nested more than")
+FULL = (
+    "No space left on device",
+    "MiB of files",
+    "files and folders",
+    "nested more than",
+    "cannot be read",
+)
 
 
 @pytest.fixture(params=["bounded", "counted"])

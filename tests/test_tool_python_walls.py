@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from conftest import refused_here
 from test_tool_python import GONE, SHORT, refused, run
 
 from tfgrpo.tools import confine, sandbox
@@ -240,6 +241,8 @@ def test_clone_makes_threads_of_this_process_and_nothing_else(flags: int) -> Non
 
 def confined(code: str, scratch: Path, *, abi: int, namespaces: bool, readable: Path) -> str:
     """Runs code in a process confined as an older kernel would have it; returns what it printed."""
+    if reason := refused_here():
+        pytest.skip(reason)
     paths, links = sandbox._visible_paths()
     program = (
         f"import errno, os, sys\nsys.path.insert(0, {str(sandbox.INTERPRETER.parent)!r})\n"

@@ -380,6 +380,8 @@ def drop_privileges() -> None:
 
 def landlock_abi() -> int:
     """Returns the version of this kernel's Landlock. Raises OSError where there is none."""
+    if sys.platform != "linux":  # the number is another call's there
+        raise OSError(errno.ENOSYS, "no Landlock")
     abi = int(libc.syscall(LANDLOCK_CREATE, None, 0, 1))
     require_success(abi)
     return abi

@@ -160,6 +160,9 @@ def strength(sandbox: Sandbox) -> Strength:
 
     Raises SandboxError as `command` does, and where code would be refused.
     """
+    if os.name != "posix":
+        refuse_holes(nothing := Confinement(("anything",), ()), sandbox)
+        return Strength("none", nothing.missing)
     scratch = make_scratch()
     try:
         with open_proc() as inherited:
@@ -174,7 +177,8 @@ def strength(sandbox: Sandbox) -> Strength:
     wrapped = _wrapper(sandbox) is not None
     if confinement.missing and not wrapped:
         return Strength("none", confinement.missing)
-    return Strength("bubblewrap" if wrapped else "kernel walls", confinement.lacks)
+    lacks = (*(f"a hold on {what}" for what in confinement.missing), *confinement.lacks)
+    return Strength("bubblewrap" if wrapped else "kernel walls", lacks)
 
 
 def _wrapper(sandbox: Sandbox) -> tuple[str, ...] | None:
