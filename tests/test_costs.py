@@ -33,8 +33,8 @@ from tfgrpo.model.endpoint import Request
 from tfgrpo.model.prices import Price
 from tfgrpo.settings import TrainSettings, build
 from tfgrpo.store import Store
-from tfgrpo.training.estimate import STAGES, Estimate, answer_lengths, estimate
-from tfgrpo.training.loop import reflection_of
+from tfgrpo.training.attempt_cost import PlannedRun
+from tfgrpo.training.estimate import STAGES, RunEstimate, answer_lengths, estimate
 
 PRICES = {"scripted": {"prompt": 1.0, "completion": 2.0, "cached": 0.5}}
 SMALL = ("--epochs", "1", "--batch-size", "6", "--max-tokens", "64")
@@ -183,6 +183,18 @@ def test_a_budget_in_dollars_needs_prices_and_is_refused_before_a_run_is_made(
     assert json.loads(cli("cost", "--json").stdout)["total"]["dollars"] <= 0.01
 
 
+def test_a_budget_below_the_worst_case_of_one_call_is_spent_all_the_same(
+    cli: Cli, tmp_path: Path, endpoint: ScriptedEndpoint
+) -> None:
+    """An answer of 16,384 tokens would cost twenty times the budget; these have ten."""
+    write_problems(tmp_path / "problems.jsonl", 20)
+    (tmp_path / "tfgrpo.toml").write_text("[prices]\nm = {prompt = 10, completion = 60}\n")
+    flags = ("--model", "m", "--base-url", endpoint.base_url, "--epochs", "1")
+    done = cli("train", "problems.jsonl", *flags, "--budget", "0.05", ok=False)
+    one_line_error(done, "the budget of $0.05 is reached: $0.0")
+    assert 0.045 < json.loads(cli("cost", "--json").stdout)["total"]["dollars"] <= 0.05
+
+
 def test_an_evaluation_keeps_its_budget_too(
     cli: Cli, tmp_path: Path, endpoint: ScriptedEndpoint
 ) -> None:
@@ -237,19 +249,14 @@ def test_a_run_whose_server_tells_no_usage_has_a_cost_all_the_same_and_says_so(
 # estimates:
 
 
-def estimated(folder: Path, asked: TrainSettings, lengths: dict[str, float] | None) -> Estimate:
+def estimated(folder: Path, asked: TrainSettings, lengths: dict[str, float] | None) -> RunEstimate:
     with Store.init(folder / "empty.db") as store:
-        return estimate(
-            problems.load(folder / "problems.jsonl"),
-            asked,
-            store.library("v0"),
-            math.DOMAIN,
-            math.DOMAIN.template("rollout", None),
-            reflection_of(asked, math.DOMAIN, None),
-            price=Price(1.0, 2.0),
-            reflection_price=Price(1.0, 2.0),
-            lengths=lengths,
+        dataset = problems.load(folder / "problems.jsonl")
+        plan = PlannedRun(
+            dataset=dataset, settings=asked, library=store.library("v0"), domain=math.DOMAIN
         )
+        price = Price(1.0, 2.0)
+        return estimate(plan, {"policy": price, "reflection": price}, lengths)
 
 
 @pytest.mark.parametrize("cap", [None, 36])

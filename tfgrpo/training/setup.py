@@ -155,7 +155,9 @@ def begin(
     if not new:
         patience = {"patience": settings.patience}
         alike = [
-            run for run in store.runs.all() if TrainSettings(**run.config | patience) == settings
+            run
+            for run in store.runs.all()
+            if TrainSettings(**{**run.config, **patience}) == settings
         ]
         unfinished = [run for run in alike if store.runs.state(run) != "finished"]
         if unfinished and name in (None, unfinished[-1].name):
