@@ -9,6 +9,7 @@ import ctypes
 import os
 import platform
 import socket
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -234,6 +235,57 @@ def test_clone_makes_threads_of_this_process_and_nothing_else(flags: int) -> Non
     if flags & 0x10000 and not flags & ~0x017D0F00:
         pytest.skip("that is a thread")
     refused(code)
+
+
+def verdict(code: list[bytes], number: int, *arguments: int, machine: str) -> int:
+    """Runs a filter as the kernel does, and returns what it answers to a call."""
+    padded = (*arguments, *[0] * (6 - len(arguments)))
+    data = struct.pack("<IIQ6Q", number & 0xFFFFFFFF, confine.AUDIT_ARCH[machine], 0, *padded)
+    at, value = 0, 0
+    while True:
+        kind, yes, no, constant = struct.unpack("HBBI", code[at])
+        at += 1
+        if kind == 0x20:
+            (value,) = struct.unpack_from("<I", data, constant)
+        elif kind == 0x54:
+            value &= constant
+        elif kind == 0x15:
+            at += yes if value == constant else no
+        elif kind == 0x35:
+            at += yes if value >= constant else no
+        else:
+            assert kind == 0x06
+            return int(constant)
+
+
+@pytest.mark.parametrize("machine", sorted(confine.AUDIT_ARCH))
+def test_the_filter_of_every_machine_lets_through_its_list_and_nothing_else(
+    machine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: machine)
+    code = confine.program()
+    assert len(code) < 4096
+    column = confine.column()
+    listed = {pair[column] for pair in confine.ALLOWED.values()} - {None}
+    with_rules = {rule.numbers[column] for rule in confine.rules()} - {None}
+    assert not listed & with_rules
+    for number in range(-2, 2048):
+        allowed = verdict(code, number, *[(1 << 64) - 1] * 6, machine=machine) == confine.ALLOW
+        assert allowed == (number in listed), number
+    for rule in confine.rules():
+        number = rule.numbers[column]
+        if number is None:
+            continue
+        arguments = [0] * 6
+        for check in rule.checks:
+            at, shift = divmod(check.offset - 16, 8)
+            arguments[at] |= check.values[0] << 8 * shift
+        assert verdict(code, number, *arguments, machine=machine) == confine.ALLOW, rule
+        for check in rule.checks:  # each of them counts
+            at, shift = divmod(check.offset - 16, 8)
+            wrong = list(arguments)
+            wrong[at] ^= check.mask << 8 * shift
+            assert verdict(code, number, *wrong, machine=machine) != confine.ALLOW, check
 
 
 # Old kernels:
