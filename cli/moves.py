@@ -108,6 +108,9 @@ def _print_moves(app: App, verb: str, moves: Sequence[RefMove]) -> None:
             again = "again" if move.previous is not None else "no longer"
             click.echo(f"  {short(move.name.removeprefix(PROTECTED))} is {again} protected")
             continue
+        if move.previous is None and move.previous_symbol is None:
+            click.echo(f"  {short(move.name)} no longer exists")
+            continue
         click.echo(f"  {short(move.name)} is back at {place(move.previous, move.previous_symbol)}")
     checkout.materialise(app)
     head = app.store.head
@@ -163,4 +166,4 @@ def place(version: int | None, symbol: str | None) -> str:
     """Returns where a name stands: a version, a branch, or nowhere."""
     if symbol is not None:
         return short(symbol)
-    return "nothing" if version is None else f"v{version}"
+    return "none" if version is None else f"v{version}"

@@ -37,6 +37,8 @@ def runs(app: App, name: str | None, as_json: bool) -> None:
             text.emit(app, _lines(store, run))
     elif as_json:
         text.emit_json([_object(store, run) for run in store.runs.all()])
+    elif not store.runs.all():
+        click.echo("no runs yet; start one with `tfgrpo train DATA`")
     else:
         rows = [
             (
@@ -48,7 +50,7 @@ def runs(app: App, name: str | None, as_json: bool) -> None:
             )
             for run in store.runs.all()
         ]
-        text.emit(app, text.table(rows, header=("run", "state", "steps", "begun", "model")))
+        text.emit(app, text.table(rows, header=("run", "state", "steps", "started", "model")))
 
 
 def issue_counts(found: RunReport) -> str:
@@ -67,7 +69,7 @@ def issue_counts(found: RunReport) -> str:
 
 def _lines(store: Store, run: Run) -> Iterator[str]:
     yield f"{click.style('run ' + run.name, bold=True)}: {store.runs.state(run)}, " + (
-        f"on branch {run.branch}, from v{run.base}, begun {text.when(run.time)} by {run.author}"
+        f"on branch {run.branch}, from v{run.base}, started {text.when(run.time)} by {run.author}"
     )
     config = dict(run.config)
     models = {k: v for k, v in config.pop("models").items() if v is not None}

@@ -61,5 +61,5 @@ def _hint(word: str, there: list[str], path: str) -> str:
     if not near:
         import difflib
 
-        near = difflib.get_close_matches(word, there, n=2, cutoff=0.5)
+        near = difflib.get_close_matches(word, there, n=2, cutoff=0.6)
     return f"; did you mean {' or '.join(path + name for name in near)}?" if near else ""

@@ -242,4 +242,4 @@ def _near(store: Store, base: str) -> str:
     near = difflib.get_close_matches(base, [n for n in names if n], n=3, cutoff=0.5)
     if near:
         return "did you mean " + " or ".join(near) + "?"
-    return "`tfgrpo log` shows versions, `tfgrpo branch` and `tfgrpo tag` names"
+    return "`tfgrpo log` lists versions, `tfgrpo branch` and `tfgrpo tag` list names"

@@ -298,7 +298,7 @@ class Store:
                 return labels[text]
             raise UnknownRevision(
                 f"the library has no {text}",
-                hint=f"its labels go to G{len(labels) - 1}" if labels else "it is empty",
+                hint=f"its labels are G0 to G{len(labels) - 1}" if labels else "it is empty",
             )
         ids = self.port.experiences_like(text, 6) if text else []
         if len(ids) == 1 or text in ids:

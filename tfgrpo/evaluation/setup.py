@@ -71,7 +71,7 @@ def plan_evaluation(
     count, amount = given.pop("problems", None), given.pop("budget", None)
     settings = eval_settings(store, project, trained or versions, given)
     if not settings.data:
-        raise SettingsError("no data was given", hint="tfgrpo eval DATA")
+        raise SettingsError("no data was given", hint="use `tfgrpo eval DATA`")
     domain, name = project.domain(settings.domain), settings.data
     warnings = sandbox_warnings(settings)
     dataset = domain.problems(name, settings.fields)[:count]

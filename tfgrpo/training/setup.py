@@ -81,7 +81,8 @@ def plan_run(store: Store, project: Project, given: Mapping[str, Any]) -> RunPla
     )
     if not settings.data:
         raise SettingsError(
-            "no data was given", hint="tfgrpo train DATA, or data in tfgrpo.toml's [train]"
+            "no data was given",
+            hint="use `tfgrpo train DATA`, or set data in [train] of tfgrpo.toml",
         )
     if settings.branch == "main" and store.head.branch is None and "branch" not in given:
         raise InvalidOperation(
