@@ -126,7 +126,7 @@ def word_diff(before: str, after: str) -> list[Word]:
 
     On a terminal colour tells them apart; elsewhere they are marked [-so-] and {+so+}.
     """
-    import difflib
+    from tfgrpo.store.word_diff import hunks
 
     a, b = before.split(), after.split()
     coloured = colourful()
@@ -139,12 +139,13 @@ def word_diff(before: str, after: str) -> list[Word]:
         elif text:
             line.extend(words(f"{marks[0]}{text}{marks[1]}"))
 
-    for kind, i, j, k, m in difflib.SequenceMatcher(None, a, b, autojunk=False).get_opcodes():
-        if kind == "equal":
-            line.extend(words(" ".join(a[i:j])))
-        else:
-            marked(a[i:j], "red", ("[-", "-]"))
-            marked(b[k:m], "green", ("{+", "+}"))
+    at = 0
+    for i, j, k, m in hunks(a, b):
+        line.extend(words(" ".join(a[at:i])))
+        marked(a[i:j], "red", ("[-", "-]"))
+        marked(b[k:m], "green", ("{+", "+}"))
+        at = j
+    line.extend(words(" ".join(a[at:])))
     return line
 
 

@@ -8,11 +8,11 @@ same one on both sides because its id is, however much its text or place has cha
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Literal, NamedTuple, TypeAlias
 
+from tfgrpo.store import word_diff
 from tfgrpo.store.errors import InvalidOperation, TfgrpoError
 from tfgrpo.store.history import common_ancestor
 from tfgrpo.store.records import Library, Operation, Version
@@ -115,26 +115,20 @@ def change(id: str, before: str | None, after: str | None) -> Operation | None:
 def merge_words(base: str, ours: str, theirs: str) -> str | None:
     """Returns the text with both sides' changes of words, or None where they touch."""
     words = base.split()
-    hunks = sorted(
+    changes = sorted(
         {
-            (start, end, tuple(replacement))
-            for text in (ours, theirs)
-            for start, end, replacement in _hunks(words, text.split())
+            (hunk.start, hunk.end, tuple(changed[hunk.new_start : hunk.new_end]))
+            for changed in (ours.split(), theirs.split())
+            for hunk in word_diff.hunks(words, changed)
         }
     )
-    for (_, end, _), (start, _, _) in pairwise(hunks):
+    for (_, end, _), (start, _, _) in pairwise(changes):
         if start <= end:
             return None
     merged = list(words)
-    for start, end, replacement in reversed(hunks):
+    for start, end, replacement in reversed(changes):
         merged[start:end] = replacement
     return " ".join(merged)
-
-
-def _hunks(a: Sequence[str], b: Sequence[str]) -> Iterable[tuple[int, int, Sequence[str]]]:
-    for kind, i, j, k, m in difflib.SequenceMatcher(None, a, b, autojunk=False).get_opcodes():
-        if kind != "equal":
-            yield i, j, b[k:m]
 
 
 def merge(

@@ -26,7 +26,8 @@ FRAIL = re.compile(
 REFERENCE = re.compile(r"&((?:amp;)*)#([0-9]{1,7});")
 BULLET = re.compile(r"^[-*+]\s+(.*)$")
 INNER = re.compile(r"^\s+[-*+]\s+(.*)$")
-CLOSED = re.compile(rf"^(.*?)\s*{ID}\s*$", re.DOTALL)
+LINE_ENDS = re.compile(ID + r"[^\S\n]*(?=\n|\Z)")
+COMMENT = re.compile(r"<!--\s*\w+\s*-->")
 
 
 def written(experience: Experience, *, one_line: bool = False) -> str:
@@ -83,24 +84,34 @@ def items(lines: Iterable[str], start: int = 1) -> Iterator[Item]:
 
 def _block(block: list[str], first: int) -> Iterator[Item]:
     """Yields the items of the lines from one bullet to what follows its list item."""
-    while block and not block[-1].strip():
-        block = block[:-1]
-    if not block:
+    last = len(block)
+    while last and not block[last - 1].strip():
+        last -= 1
+    if not last:
         return
+    block = block[:last]
     whole = "\n".join([block[0][2:], *(line.removeprefix("  ") for line in block[1:])])
-    closed = CLOSED.match(whole)
-    if closed and len(re.findall(ID + r"\s*$", whole, re.MULTILINE)) == 1:
-        yield Item(unescaped(closed[1].lstrip()), closed[2], line=first)
+    text, id = _closed(whole)
+    if id and len(LINE_ENDS.findall(whole)) == 1:
+        yield Item(unescaped(text.lstrip()), id, line=first)
         return
-    points: list[tuple[int, str]] = []
+    points: list[tuple[int, list[str]]] = []
     for number, line in enumerate(block, first):
         if match := (BULLET.match(line) or INNER.match(line)):
-            points.append((number, match[1]))
+            points.append((number, [match[1]]))
         elif line.strip():
-            at, words = points[-1]
-            points[-1] = (at, f"{words} {line.strip()}")
-    for number, words in points:
-        closed = CLOSED.match(words)
-        text = closed[1] if closed else re.sub(r"\s*<!--\s*\w+\s*-->\s*$", "", words)
+            points[-1][1].append(line.strip())
+    for number, parts in points:
+        text, id = _closed(" ".join(parts))
         if text.strip():
-            yield Item(unescaped(text.strip()), closed[2] if closed else None, line=number)
+            yield Item(unescaped(text.strip()), id, line=number)
+
+
+def _closed(text: str) -> tuple[str, str | None]:
+    """Returns a text without the comment that it ends with, and the id in that, if it is one."""
+    end = text.rstrip()
+    at = end.rfind("<!--")
+    if at < 0 or not COMMENT.fullmatch(end, at):
+        return text, None
+    id = re.fullmatch(ID, end[at:])
+    return end[:at].rstrip(), id[1] if id else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from types import MappingProxyType
@@ -139,6 +140,20 @@ class SourceFile:
             if not isinstance(row, dict):
                 raise self.wrong("not an object", number, hint="expected one object per line")
             yield number, row
+
+    @cached_property
+    def key_lines(self) -> dict[str, int]:
+        """The lines of its keys as JSON: key → where it first stands."""
+        import json
+
+        lines: dict[str, int] = {}
+        at, line = 0, 1
+        for match in re.finditer(r'"(?:[^"\\]|\\.)*"(\s*:)?', self.text):
+            if match[1]:
+                line += self.text.count("\n", at, match.start())
+                at = match.start()
+                lines.setdefault(json.loads(self.text[at : match.start(1)], strict=False), line)
+        return lines
 
     def line_of(self, fragment: str) -> int | None:
         """Returns the line where a piece of the text first stands."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import stat
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 HINT = 'write {"G0": "text", …}, or a Markdown list with a line for each experience'
+
+LARGEST = 64_000_000
+"""Bytes of a file that are read at most."""
 
 CHECKED_OUT = {"json": "label_object", "md": "markdown", "prompt": "prompt"}
 """Where the formats are that a checkout writes: it loads the one it needs and no other."""
@@ -73,6 +77,16 @@ def read(path: Path, format: str | None = None) -> Document:
     """
     chosen = named(format) if format else None
     try:
+        about = path.stat()
+        if not stat.S_ISREG(about.st_mode):
+            kind = "a folder" if stat.S_ISDIR(about.st_mode) else "a pipe or a device"
+            raise UnreadableLibrary(f"{path} is {kind}", hint="give a file to read")
+        if about.st_size > LARGEST:
+            raise UnreadableLibrary(
+                f"{path} has {about.st_size / 1e6:.0f} MB, of which at most "
+                f"{LARGEST / 1e6:.0f} are read",
+                hint="split it",
+            )
         data = path.read_bytes()
     except FileNotFoundError:
         raise UnreadableLibrary(f"no file {path}", hint="give a file to read") from None

@@ -12,8 +12,15 @@ def loaded(source: SourceFile, text: str, first: int = 1) -> dict[object, object
     """
     import yaml
 
+    class Loader(yaml.SafeLoader):  # a few aliases of aliases are gigabytes
+        def compose_node(self, parent: object, index: object) -> object:
+            if self.check_event(yaml.AliasEvent):
+                mark = self.peek_event().start_mark
+                raise yaml.MarkedYAMLError(problem="aliases are not taken", problem_mark=mark)
+            return super().compose_node(parent, index)
+
     try:
-        value = yaml.safe_load(text)
+        value = yaml.load(text, Loader)
     except yaml.MarkedYAMLError as error:
         at = first + (error.problem_mark.line if error.problem_mark else 0)
         raise source.wrong(f"not YAML: {error.problem}", at, hint="is the file complete?") from None

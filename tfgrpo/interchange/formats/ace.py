@@ -15,9 +15,9 @@ from tfgrpo.interchange.records import Content, Format, Item, SourceFile
 from tfgrpo.rendering.render import one_line
 from tfgrpo.store.blame import blame
 
-SECTION = re.compile(r"^##+\s*(.*?):?\s*$")
-BULLET = re.compile(r"^\s*(?:[-*]\s+)?\[([A-Za-z_]+-\d+)\]\s*(.*?)\s*$")
-COUNTS = re.compile(r"^((?:[a-z_]+=\S+\s*)+)::\s*(.*)$")
+SECTION = re.compile(r"##+(.*)")
+BULLET = re.compile(r"\s*(?:[-*]\s+)?\[([A-Za-z_]+-\d+)\](.*)", re.DOTALL)
+COUNT = re.compile(r"[a-z_]+=\S+")
 OURS = "STRATEGIES & INSIGHTS"
 
 
@@ -27,26 +27,32 @@ def detect(source: SourceFile) -> int:
 
 def read(source: SourceFile) -> Content:
     items: list[Item] = []
+    texts: list[list[str]] = []  # each one's lines
     section = ""
     for number, line in enumerate(source.lines, 1):
         if match := BULLET.match(line):
             evidence = {"bullet": match[1], **({"section": section} if section else {})}
-            text = match[2]
-            if counts := COUNTS.match(text):
-                pairs = (pair.split("=", 1) for pair in counts[1].split())
-                evidence |= {key: int(n) if n.isdigit() else n for key, n in pairs}
-                text = counts[2]
+            text = match[2].strip()
+            head, mark, rest = text.partition("::")
+            counts = head.split() if mark else []
+            if counts and all(map(COUNT.fullmatch, counts)):
+                pairs = (pair.split("=", 1) for pair in counts)
+                evidence |= {
+                    key: int(n) if n.isdecimal() and len(n) < 19 else n for key, n in pairs
+                }
+                text = rest.strip()
             if not text:
                 raise source.wrong(
                     f"{match[1]} has no text", number, hint="`[id] text` is expected"
                 )
-            items.append(Item(text, evidence=evidence, line=number))
+            items.append(Item("", evidence=evidence, line=number))
+            texts.append([text])
         elif heading := SECTION.match(line):
-            section = heading[1]
+            section = heading[1].strip().removesuffix(":").rstrip()
         elif line.strip() and items and not line.startswith("#"):
-            last = items[-1]
-            items[-1] = last._replace(text=f"{last.text}\n{line.strip()}")
-    return Content(items)
+            texts[-1].append(line.strip())
+    pairs = zip(items, texts, strict=True)
+    return Content([item._replace(text="\n".join(lines)) for item, lines in pairs])
 
 
 def write(out: Outgoing) -> Iterator[str]:

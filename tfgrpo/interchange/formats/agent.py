@@ -21,7 +21,7 @@ def detect(source: SourceFile) -> int:
     if source.text.lstrip()[:1] in ("{", "["):
         return 0
     agent = re.search(r"^agent:", source.text, re.MULTILINE)
-    return 4 * bool(agent and re.search(r"^\s+instructions:", source.text, re.MULTILINE))
+    return 4 * bool(agent and re.search(r"^[^\S\n]+instructions:", source.text, re.MULTILINE))
 
 
 def read(source: SourceFile) -> Content:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from tfgrpo.interchange.records import Content, Format, Item, SourceFile
 
 EVIDENCE_KEYS = ("section", "evidence", "helpful", "harmful", "neutral", "created_at", "updated_at")
@@ -21,7 +19,7 @@ def read(source: SourceFile) -> Content:
         raise source.wrong("has no skills", 1, hint='{"skills": {"id": {…}}} is expected')
     items = []
     for id, skill in skills.items():
-        at = source.line_of(json.dumps(id, ensure_ascii=False))
+        at = source.key_lines.get(id)
         content = skill.get("content") if isinstance(skill, dict) else None
         if not isinstance(skill, dict) or not isinstance(content, str):
             raise source.wrong(f"skill {id!r} has no content", at, hint="is the file complete?")

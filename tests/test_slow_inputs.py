@@ -1,0 +1,148 @@
+"""Inputs that somebody shaped to take for ever: each is read, compared or refused in seconds."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from conftest import environment
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfgrpo import interchange
+from tfgrpo.interchange import UnreadableLibrary
+from tfgrpo.store.merge import merge_words
+from tfgrpo.store.word_diff import SMALL, hunks
+
+LIMIT = 60
+"""Seconds for what takes about one here, and took minutes to ages before."""
+
+READ = """
+import sys
+from pathlib import Path
+from tfgrpo import interchange
+try:
+    print(len(interchange.read(Path(sys.argv[1]), sys.argv[2] or None).items))
+except interchange.UnreadableLibrary as error:
+    print(error)
+"""
+
+INPUTS: dict[str, tuple[str, Callable[[int], str]]] = {
+    "counters of a playbook": ("ace", lambda n: "- [a-1] " + "a=" * n + "\n"),
+    "blanks of a playbook": ("ace", lambda n: "- [a-1] x" + " " * n + "y\n"),
+    "blanks of a heading": ("ace", lambda n: "##" + " x" * 9 + " " * n + "y\n- [a-1] x\n"),
+    "lines of a bullet": ("ace", lambda n: "- [a-1] x\n" + "y\n" * n),
+    "blanks of a list": ("md", lambda n: "- x" + " " * n + "y\n"),
+    "comments of a list": ("md", lambda n: "- x" + " <!-- 000000000000 -->" * n + " y\n"),
+    "open comments": ("md", lambda n: "- x" + " <!--" * n + "\n"),
+    "blank lines of a list": ("md", lambda n: "- x\n" + "\n" * n + "end\n"),
+    "lines of an item": ("md", lambda n: "- x\n" + "  y\n" * n),
+    "a nested list": ("md", lambda n: "".join(" " * (i % 300) + "- x\n" for i in range(n))),
+    "blank lines of a configuration": ("", lambda n: "agent:\n" + " \n" * n + "x: 1\n"),
+    "a skillbook": (
+        "skillbook",
+        lambda n: json.dumps(
+            {"skills": {f"skill é {i}": {"content": f"do {i}"} for i in range(n)}}, indent=1
+        ),
+    ),
+    "aliases": (
+        "agent",
+        lambda n: (
+            "a0: &a0 [x, x]\n"
+            + "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 12))
+            + "agent:\n  instructions: *a11\n"
+        ),
+    ),
+    "nested JSON": ("json", lambda n: "[" * n),
+}
+
+
+@pytest.mark.parametrize("size", [1_000, 100_000])
+@pytest.mark.parametrize("name", INPUTS)
+def test_a_file_is_read_or_refused_in_seconds(tmp_path: Path, name: str, size: int) -> None:
+    format, text = INPUTS[name]
+    path = tmp_path / "library.md"
+    path.write_text(text(size if name != "a skillbook" else min(size, 20_000)))
+    done = subprocess.run(
+        [sys.executable, "-c", READ, path, format],
+        capture_output=True,
+        text=True,
+        env=environment(),
+        timeout=LIMIT,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_aliases_are_refused_with_their_line(tmp_path: Path) -> None:
+    path = tmp_path / "agent.yaml"
+    path.write_text("x: &x y\nagent:\n  instructions: *x\n")
+    with pytest.raises(UnreadableLibrary, match=r"agent.yaml:3: .*aliases"):
+        interchange.read(path, "agent")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with a name")
+def test_a_pipe_that_nobody_writes_to_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "library.md")
+    with pytest.raises(UnreadableLibrary, match="pipe"):
+        interchange.read(tmp_path / "library.md")
+
+
+def test_a_file_beyond_all_sense_is_refused_unread(tmp_path: Path) -> None:
+    path = tmp_path / "library.md"
+    with path.open("wb") as file:
+        file.truncate(10**10)
+    with pytest.raises(UnreadableLibrary, match="10000 MB"):
+        interchange.read(path)
+
+
+DIFF = """
+import random, sys
+from tfgrpo.cli.text import word_diff
+from tfgrpo.store.merge import merge_words
+dice, count, kinds = random.Random(7), int(sys.argv[1]), int(sys.argv[2])
+a, b = (" ".join(f"w{dice.randrange(kinds)}" for _ in range(count)) for _ in range(2))
+word_diff(a, b)
+merge_words(a, b, a + " more")
+"""
+
+
+@pytest.mark.parametrize("kinds", [2, 40, 100_000])
+@pytest.mark.parametrize("count", [100, 3_000, 30_000])
+def test_texts_are_compared_by_word_in_seconds(count: int, kinds: int) -> None:
+    subprocess.run([sys.executable, "-c", DIFF, str(count), str(kinds)], check=True, timeout=LIMIT)
+
+
+@given(
+    st.integers(0, 10**6),
+    st.integers(0, 400),
+    st.integers(0, 400),
+    st.integers(1, 30),
+)
+def test_hunks_make_the_new_text_of_the_old_one(seed: int, n: int, m: int, kinds: int) -> None:
+    dice = random.Random(seed)
+    old, new = ([f"w{dice.randrange(kinds)}" for _ in range(size)] for size in (n, m))
+    found = hunks(old, new)
+    made, at = [], 0
+    for start, end, new_start, new_end in found:
+        made += [*old[at:start], *new[new_start:new_end]]
+        at = end
+    assert made + old[at:] == new
+    for one, next_ in pairwise(found):
+        assert one.end <= next_.start
+        assert (one.end, one.new_end) != (next_.start, next_.new_start), "neighbours are one"
+    if n * m > SMALL:
+        assert hunks(old, old) == []
+
+
+def test_words_far_apart_still_merge_in_long_texts() -> None:
+    base = [f"w{n % 700}" for n in range(5_000)]
+    ours, theirs = ["new", *base], [*base, "last"]
+    merged = merge_words(" ".join(base), " ".join(ours), " ".join(theirs))
+    assert merged == " ".join(["new", *base, "last"])
