@@ -70,6 +70,7 @@ def test_any_body_is_an_answer_that_can_be_kept_or_is_told_to_be_none(
         str(error).encode()
 
 
+@pytest.mark.filterwarnings("error")
 @given(record(data=st.lists(record(embedding=st.lists(numbers))), usage=usage) | anything)
 def test_any_body_is_an_embedding_that_can_be_kept_or_is_told_to_be_none(body: Any) -> None:
     try:

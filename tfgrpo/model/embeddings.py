@@ -43,12 +43,13 @@ class EmbeddingEndpoint(Endpoint):
     def _read(self, response: object, request: Request, seconds: float) -> Answer:
         import numpy as np
 
-        try:
-            values = response["data"][0]["embedding"]  # type: ignore[index]
-            vector = np.asarray(values, "<f4")
-        except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError):
-            raise UnusableResponse("the answer holds no embedding") from None
-        length = float(np.linalg.norm(vector)) if vector.ndim == 1 else 0.0
+        with np.errstate(all="ignore"):  # what is too large is told below
+            try:
+                values = response["data"][0]["embedding"]  # type: ignore[index]
+                vector = np.asarray(values, "<f4")
+            except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError):
+                raise UnusableResponse("the answer holds no embedding") from None
+            length = float(np.linalg.norm(vector)) if vector.ndim == 1 else 0.0
         if not (math.isfinite(length) and length > 0):
             raise UnusableResponse("the answer's embedding is no vector")
         usage = usage_of(response, prompt_tokens(request), "")
