@@ -18,9 +18,9 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeAlias, TypeVar
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, Field, ValidationError, ValidationInfo
 
 from tfgrpo.model.client import CallPath, Calls
 from tfgrpo.model.endpoint import CallFailed, Request
@@ -28,9 +28,32 @@ from tfgrpo.model.repair import check_encodable, load_repaired
 from tfgrpo.store.records import Json
 
 T = TypeVar("T", bound=BaseModel)
+TextCheck: TypeAlias = Callable[[str], str | None]
+"""From a text to what is wrong with it, or None."""
 FENCE = re.compile(r"```(?:json)?(.*?)```", re.DOTALL)
 UNASKED = frozenset({"title", "description", "default", "minLength"})
 """What pydantic says of a field that an endpoint is not told: strict ones refuse the last."""
+
+
+def _checked(text: str, info: ValidationInfo) -> str:
+    objection = info.context(text) if info.context is not None else None
+    if objection is not None:
+        raise ValueError(objection)
+    return text
+
+
+CheckedText: TypeAlias = Annotated[str, AfterValidator(_checked)]
+"""A field of a model whose text `ask` has looked at by its `text_check`."""
+
+
+def unbounded_text(limit: int, **more: Any) -> Any:
+    """Returns a model's field for a text whose length the schema says nothing of: an endpoint
+    would cut it off in the middle of a word. Up to `limit` characters check."""
+
+    def untold(part: dict[str, Any]) -> None:
+        del part["maxLength"]
+
+    return Field(max_length=limit, json_schema_extra=untold, **more)
 
 
 def text_field(target: int, limit: int | None = None, **more: Any) -> Any:
@@ -105,19 +128,22 @@ async def ask(
     *,
     call_path: CallPath,
     check: Callable[[T], str | None] = lambda _: None,
-    again: int = 1,
+    text_check: TextCheck | None = None,
 ) -> Typed[T]:
     """Returns an answer of the given shape that `check` has no objection to.
 
-    `check` returns what is wrong with a value, or None; `again` is how often the model is asked
-    to mend its answer. Raises Unreadable, CallFailed, EndpointError.
+    `check` returns what is wrong with a value, or None, and `text_check` the same of each field
+    that is a `CheckedText`. The model is asked once to mend its answer. Raises Unreadable,
+    CallFailed, EndpointError.
     """
     current = request
     problem = ""
-    for turn in range(again + 1):
+    for turn in range(2):
         recorded = await calls.ask(current, call_path=(*call_path, turn) if turn else call_path)
         text = recorded.answer.content
-        value, problem = read(text, shape)
+        value, problem = read(text, shape, text_check)
+        if value is None and recorded.answer.truncated:
+            problem = f"it was cut off at {request.max_tokens} tokens; be brief"
         if value is not None:
             problem = check(value) or ""
             if not problem:
@@ -127,10 +153,11 @@ async def ask(
             request,
             messages=(*request.messages, ("assistant", shortened(text)), ("user", complaint)),
         )
-    value = await asyncio.to_thread(repair, text, shape)
+    cut = recorded.answer.truncated
+    value = await asyncio.to_thread(repair, text, shape, text_check, cut=cut)
     if value is not None and check(value) is None:
         return Typed(value, recorded.key, repaired=True)
-    value, lost = await asyncio.to_thread(salvage, text, shape)
+    value, lost = await asyncio.to_thread(salvage, text, shape, text_check, cut=cut)
     if value is not None and check(value) is None:
         return Typed(value, recorded.key, repaired=True, lost=lost)
     raise Unreadable(f"{request.stage}: {problem}")
@@ -143,14 +170,13 @@ def shortened(text: str) -> str:
     return f"{text[: LONGEST // 2]}\n[…]\n{text[-LONGEST // 2 :]}"
 
 
-def read(text: str, shape: type[T]) -> tuple[T | None, str]:
+def read(text: str, shape: type[T], text_check: TextCheck | None = None) -> tuple[T | None, str]:
     """Returns the value that a text holds, or None and what is wrong with it."""
     try:
-        return shape.model_validate(parse_json(text)), ""
+        return shape.model_validate(parse_json(text), context=text_check), ""
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        return None, f"{where}: {first['msg']}" if where else str(first["msg"])
+        return None, _describe(first["loc"], first["msg"])
     except (ValueError, RecursionError) as error:
         return None, f"it is not JSON: {error}"[:300]
 
@@ -169,29 +195,40 @@ def parse_json(text: str) -> object:
         return check_encodable(json.loads(fenced[1]))
 
 
-def repair(text: str, shape: type[T]) -> T | None:
-    """Returns what json-repair makes of a text, if that checks."""
+def _describe(location: tuple[int | str, ...], message: str) -> str:
+    """Returns what pydantic says is wrong, and where, in one line."""
+    where = ".".join(map(str, location))
+    message = message.removeprefix("Value error, ")
+    return f"{where}: {message}" if where else message
+
+
+def repair(
+    text: str, shape: type[T], text_check: TextCheck | None = None, *, cut: bool = False
+) -> T | None:
+    """Returns what json-repair makes of a text, if that checks. `cut` says that the text was cut
+    off at a limit of tokens."""
     try:
-        value = load_repaired(text)
-        return shape.model_validate(value) if isinstance(value, dict) else None
+        value = _load(text, cut=cut)
+        return shape.model_validate(value, context=text_check) if isinstance(value, dict) else None
     except (ValueError, RecursionError):  # a ValidationError is a ValueError
         return None
 
 
-def salvage(text: str, shape: type[T]) -> tuple[T | None, tuple[str, ...]]:
+def salvage(
+    text: str, shape: type[T], text_check: TextCheck | None = None, *, cut: bool = False
+) -> tuple[T | None, tuple[str, ...]]:
     """Returns what a text holds without the items of its lists that are out of shape, and what
     was wrong with each; None where something else is wrong, or nothing would be left.
     """
     try:
-        value = load_repaired(text)
-        shape.model_validate(value)
+        value = _load(text, cut=cut)
+        shape.model_validate(value, context=text_check)
     except ValidationError as error:
         wrong: dict[tuple[str, int], str] = {}
         for one in error.errors():
             match one["loc"]:
-                case (str(name), int(item), *rest):
-                    where = ".".join(map(str, (name, item, *rest)))
-                    wrong.setdefault((name, item), f"{where}: {one['msg']}")
+                case (str(name), int(item), *_):
+                    wrong.setdefault((name, item), _describe(one["loc"], one["msg"]))
                 case _:
                     return None, ()
     except (ValueError, RecursionError):
@@ -205,6 +242,22 @@ def salvage(text: str, shape: type[T]) -> tuple[T | None, tuple[str, ...]]:
     if not any(value[name] for name, _ in wrong):
         return None, ()
     try:
-        return shape.model_validate(value), tuple(wrong.values())
+        return shape.model_validate(value, context=text_check), tuple(wrong.values())
     except ValidationError:
         return None, ()
+
+
+def _load(text: str, *, cut: bool) -> object:
+    """Returns the JSON that json-repair sees in a text.
+
+    Where the text was `cut` off, what came last is a piece: the last item of the list that the
+    answer ends with is left out. Raises ValueError, also where it ends with no list, or
+    RecursionError.
+    """
+    value = load_repaired(text)
+    if cut:
+        last = [*value.values()][-1:] if isinstance(value, dict) else []
+        if not (last and isinstance(last[0], list) and last[0]):
+            raise ValueError("it was cut off")
+        last[0].pop()
+    return value

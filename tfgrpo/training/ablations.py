@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated
 
 from pydantic import BaseModel, Field
 
@@ -18,7 +17,7 @@ from tfgrpo.data.problems import Problem
 from tfgrpo.model import structured
 from tfgrpo.model.client import Calls
 from tfgrpo.model.endpoint import CallFailed
-from tfgrpo.model.structured import text_field
+from tfgrpo.model.structured import CheckedText
 from tfgrpo.rendering.render import prompt_text
 from tfgrpo.rollout.attempt import Group
 from tfgrpo.store.canonical import derived_id
@@ -44,7 +43,7 @@ TOKENS = 2000
 
 
 class _Written(BaseModel):
-    experiences: list[Annotated[str, text_field(240)]] = Field(min_length=1)
+    experiences: list[CheckedText] = Field(min_length=1)
 
 
 def by_majority(group: Group) -> Group:
@@ -87,6 +86,7 @@ async def reflect_alone(
         max_tokens=COMPARISON_TOKENS,
         call_path=(step, group.problem.id),
         stage="comparison",
+        problems=(group.problem,),
     )
     try:
         typed = await reflection.ask(calls, question, Lessons)
@@ -119,6 +119,7 @@ async def write_directly(
         call_path=(0, "direct"),
         seed=("direct",),
         narrowed={"experiences": {**items, "maxItems": count}},
+        problems=tuple(problems[:SHOWN]),
     )
     typed = await reflection.ask(calls, question, _Written)
     known = {plain(experience.text) for experience in library}

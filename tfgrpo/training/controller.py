@@ -30,7 +30,7 @@ from tfgrpo.model import structured
 from tfgrpo.model.client import CallPath, Calls
 from tfgrpo.model.embeddings import Embeddings
 from tfgrpo.model.endpoint import CallFailed
-from tfgrpo.model.structured import text_field
+from tfgrpo.model.structured import text_field, unbounded_text
 from tfgrpo.store.canonical import derived_id
 from tfgrpo.store.records import Library, Operation
 from tfgrpo.training import pruning
@@ -70,7 +70,7 @@ class Decision(BaseModel):
     about: str = text_field(120, default="")
     decision: Literal["new", "same", "refines", "contradicts", "drop"]
     closest: str | None = None
-    text: str = text_field(220, 4000, default="")
+    text: str = unbounded_text(4000, default="")
 
 
 DECISIONS = get_args(Decision.model_fields["decision"].annotation)
@@ -176,11 +176,18 @@ class Controller:
             call_path=call_path,
             appendix=self.notes.text(labels),
             narrowed={"decision": {"enum": decisions}, "closest": {"enum": [*labels, None]}},
+            problems=(lesson.group.problem,),
         )
 
-        return await reflection.ask(
-            self.calls, question, Decision, lambda one: self._objection(one, lesson, draft)
-        )
+        check = reflection.lesson_check(question)
+
+        def objection(decision: Decision) -> str | None:
+            wrong = self._objection(decision, lesson, draft)
+            if wrong is None and decision.decision not in ("same", "drop"):
+                wrong = check(_text(decision, lesson, reflection.max_words))
+            return wrong
+
+        return await reflection.ask(self.calls, question, Decision, objection)
 
     def _objection(self, decision: Decision, lesson: Lesson, draft: Draft) -> str | None:
         """Returns what is wrong with a decision, or None."""

@@ -18,7 +18,7 @@ from pydantic import BaseModel, Field
 
 from tfgrpo.model.client import CallPath, Calls
 from tfgrpo.model.endpoint import CallFailed
-from tfgrpo.model.structured import text_field
+from tfgrpo.model.structured import text_field, unbounded_text
 from tfgrpo.rendering.render import one_line
 from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.store.records import Json, Library, Operation
@@ -55,7 +55,7 @@ class Action(BaseModel):
     why: str = text_field(160, 2000, default="")
     action: Literal["merge", "delete"]
     experiences: list[str] = Field(min_length=1)
-    text: str = text_field(220, 4000, default="")
+    text: str = unbounded_text(4000, default="")
 
 
 def fits(draft: Draft, operation: Operation, cap: int | None) -> bool:

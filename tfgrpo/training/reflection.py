@@ -19,11 +19,12 @@ from tfgrpo.domains.base import sample_seed
 from tfgrpo.model import structured
 from tfgrpo.model.client import CallPath, Calls
 from tfgrpo.model.endpoint import CallFailed, Request
-from tfgrpo.model.structured import text_field
+from tfgrpo.model.structured import CheckedText, text_field, unbounded_text
 from tfgrpo.rendering.render import prompt_text
 from tfgrpo.rendering.templates import Template
 from tfgrpo.rollout.attempt import Group, Rollout
 from tfgrpo.store.records import Json, Library
+from tfgrpo.training.lesson_check import LessonCheck
 
 T = TypeVar("T", bound=BaseModel)
 SUMMARY_TOKENS = 400
@@ -42,7 +43,7 @@ class Question:
     `values` fill the prompt, beside the objectives and the limit of words; `appendix` follows its
     last message. `call_path` tells the call from others that read alike, and with the prompt's
     name, unless `seed` says otherwise, seeds it. `narrowed` is what this call alone knows of
-    fields of the answer's schema.
+    fields of the answer's schema. `problems` are those that what is learned must not tell of.
     """
 
     prompt: Template
@@ -53,6 +54,7 @@ class Question:
     seed: CallPath | None = None
     appendix: str = ""
     narrowed: Mapping[str, Json] = field(default_factory=dict)
+    problems: tuple[Problem, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +108,12 @@ class Reflection:
             seed=sample_seed(self.seed, *(question.seed or (name, *question.call_path))),
         )
 
+    def lesson_check(self, question: Question) -> LessonCheck:
+        """Returns the check of texts that a question may lead to."""
+        prompt = "\n".join(text for _, text in question.prompt.parts)
+        texts = (prompt, self.agent_objective, self.learning_objective)
+        return LessonCheck(question.problems, texts)
+
     async def ask(
         self,
         calls: Calls,
@@ -121,7 +129,12 @@ class Reflection:
         schema = structured.schema(answer, **question.narrowed)
         request = replace(self.request(question), schema=schema)
         return await structured.ask(
-            calls, request, answer, call_path=question.call_path, check=check
+            calls,
+            request,
+            answer,
+            call_path=question.call_path,
+            check=check,
+            text_check=self.lesson_check(question),
         )
 
 
@@ -165,8 +178,8 @@ class Advantage:
 
 
 class _Lesson(BaseModel):
-    reason: str = text_field(160, 2000)
-    text: str = text_field(220, 2000, min_length=1)
+    reason: str = unbounded_text(2000)
+    text: CheckedText = unbounded_text(2000, min_length=1)
 
 
 _Listed = Annotated[list[_Lesson], Field(json_schema_extra={"maxItems": MOST_LESSONS})]
@@ -218,6 +231,7 @@ async def compare(
         },
         max_tokens=COMPARISON_TOKENS,
         call_path=(step, group.problem.id),
+        problems=(group.problem,),
     )
     try:
         typed = await reflection.ask(calls, question, Contrast)
@@ -257,6 +271,7 @@ async def _reconcile(
         },
         max_tokens=COMPARISON_TOKENS,
         call_path=(step, lessons[0].group.problem.id),
+        problems=(lessons[0].group.problem,),
     )
     return await reflection.ask(calls, question, Lessons)
 

@@ -1,0 +1,164 @@
+"""What must not become an experience: answers, pieces of our own prompts, half sentences."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scripted import LESSON, Reply, completion, stage, teachable
+from test_controller import decision, planned
+from test_reflection import compared, group, said
+
+from tfgrpo.data.problems import Problem
+from tfgrpo.rendering import templates
+from tfgrpo.training.lesson_check import LessonCheck
+
+PROBLEM = Problem("QQ-0", "In order QQ-0, Marisol packs 41 boxes of 103. How many in all?", "4177")
+PROMPT = "\n".join(text for _, text in templates.load("comparison").parts)
+CHECK = LessonCheck((PROBLEM,), (PROMPT,))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "For problem QQ-0 the final answer is 4177.",
+        "The total comes to 4,177 boxes.",
+        "When Marisol packs, multiply and write 4177.0.",
+        "In order QQ-0, count the boxes first.",
+    ],
+)
+def test_a_lesson_that_carries_an_answer_or_a_name_is_no_lesson(text: str) -> None:
+    assert CHECK(text) is not None
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        ("12", "The answer is 12 when the crates are full."),
+        ("12", "For the crates of Marisol write 12."),
+        ("Lake Titicaca", "The highest such lake is lake Titicaca."),
+        ("Titicaca", "Look at Titicaca before smaller lakes."),
+        ("3.75", "Round to 3.75 at the end."),
+        (r"\frac{13}{4177}", r"Write \frac{13}{4177} in lowest terms."),
+    ],
+)
+def test_answers_of_every_kind_are_seen(answer: str, text: str) -> None:
+    problem = Problem("p1", "On her way, Marisol asks for it.", answer)
+    assert "gives away" in str(LessonCheck((problem,))(text))
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        ("12", "When dozens are turned into rolls, multiply the dozens by 12."),
+        ("5", "When two numbers are joined by op, add them and then add one more."),
+        ("360", "Angles around a point add up to 360 degrees."),
+        ("yes", "When the rule holds, answer yes."),
+        ("B", "When two options fit, take the later one."),
+        ("4177", LESSON),
+        ("", "Carry the ten."),
+        ("17", "When half-open, the interval [0, 1) holds its start."),
+    ],
+)
+def test_advice_passes(answer: str, text: str) -> None:
+    problem = Problem("line-3", "On her way, Marisol asks for it.", answer)
+    assert LessonCheck((problem,), (PROMPT,))(text) is None
+
+
+@given(st.integers(101, 10**12).filter(lambda n: len(str(n).strip("0")) > 2), st.booleans())
+def test_a_long_number_is_seen_however_it_is_written(number: int, commas: bool) -> None:
+    problem = Problem("p", "How many?", str(number))
+    written = f"{number:,}" if commas else str(number)
+    assert LessonCheck((problem,))(f"Multiply first; then you have {written} of them.")
+    assert LessonCheck((problem,))(f"Multiply first; then you have {number}1 of them.") is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "similar problems. It also agrees with the right answer",
+        "Find out what the right ones did that the wrong ones did not.",
+        "is a rule that fits other problems of the kind",
+    ],
+)
+def test_a_piece_of_our_own_prompt_is_no_lesson(text: str) -> None:
+    assert "repeats the instructions" in str(CHECK(text))
+
+
+@pytest.mark.parametrize("text", ["in the final, a", "When adding, carry the", "Add (as", "Add, "])
+def test_half_a_sentence_is_no_lesson(text: str) -> None:
+    assert "breaks off" in str(CHECK(text))
+
+
+def lessons(*texts: str) -> str:
+    rows = [{"reason": "It is so.", "text": text} for text in texts]
+    return json.dumps({"right_did": "", "wrong_did": "", "lessons": rows})
+
+
+def test_a_lesson_that_gives_the_answer_goes_back_and_is_then_refused_on_record(
+    tmp_path: Path,
+) -> None:
+    def script(request: dict[str, Any]) -> str | Reply:
+        if stage(request) == "comparison":
+            return lessons("The answer is GOLD-777.", "Carry the ones.")
+        return teachable(request)
+
+    found, server = compared(tmp_path, group(1.0, 0.0), script)
+    assert [lesson.text for lesson in found.lessons] == ["Carry the ones."]
+    (failure,) = found.failures
+    assert (failure.stage, failure.problem) == ("comparison", "p1")
+    assert "gives away an answer" in failure.reason
+    first, second = said(server, "comparison")
+    assert "gives away an answer ('GOLD-777')" in second
+    assert "gives away" not in first
+
+
+def test_a_lesson_that_is_mended_when_it_goes_back_counts(tmp_path: Path) -> None:
+    def script(request: dict[str, Any]) -> str | Reply:
+        if stage(request) == "comparison":
+            mended = "cannot be used" in request["messages"][-1]["content"]
+            return lessons("Carry the ones." if mended else "in the final, a")
+        return teachable(request)
+
+    found, _ = compared(tmp_path, group(1.0, 0.0), script)
+    assert [lesson.text for lesson in found.lessons] == ["Carry the ones."]
+    assert (found.failures, found.repaired) == ((), False)
+
+
+def test_no_schema_cuts_a_lesson_off(tmp_path: Path) -> None:
+    _, server = compared(tmp_path, group(1.0, 0.0))
+    (request,) = [r for r in server.requests if stage(r) == "comparison"]
+    schema = request["response_format"]["json_schema"]["schema"]
+    lesson = schema["properties"]["lessons"]["items"]["properties"]
+    assert lesson == {"reason": {"type": "string"}, "text": {"type": "string"}}
+    _, (request,) = planned(tmp_path, [decision("G0", "same")], "Round down.")
+    schema = request["response_format"]["json_schema"]["schema"]
+    assert schema["properties"]["text"] == {"type": "string"}
+
+
+def test_of_an_answer_that_was_cut_off_the_last_lesson_does_not_count(tmp_path: Path) -> None:
+    whole = lessons("Carry the ones.", "Check the sign before the sum.")
+
+    def script(request: dict[str, Any]) -> str | Reply:
+        if stage(request) == "comparison":
+            cut = whole[: whole.index(" before the sum")]
+            return Reply(completion(cut, finish_reason="length", model=request["model"]))
+        return teachable(request)
+
+    found, server = compared(tmp_path, group(1.0, 0.0), script)
+    assert [lesson.text for lesson in found.lessons] == ["Carry the ones."]
+    assert found.repaired
+    assert "cut off" in said(server, "comparison")[1]
+
+
+def test_a_text_of_the_controller_that_gives_the_answer_is_refused(tmp_path: Path) -> None:
+    bad = decision("G0", "refines", "Carry the ten, as in GOLD-777.")
+    found, requests = planned(tmp_path, [bad, bad], "Round down.")
+    assert found.operations == ()
+    (refusal,) = found.refused
+    assert "gives away an answer" in refusal.reason
+    assert len(requests) == 2

@@ -1,0 +1,157 @@
+"""What a lesson must not be: an answer, a piece of our own prompt, or half a sentence.
+
+A model that is shown the right answer likes to write it down, and a small one repeats what it was
+told. Such a text would be put into every later prompt. So a text is looked at before it counts:
+what is found goes back to the model once, and is then refused on record. The rules go by the
+problems that the text was learned from and by the prompt it was asked with; they know no
+dictionary, so numbers that any advice may hold (one digit or two, or round ones) pass.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+from tfgrpo.data.problems import Problem
+
+NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?(?![\w])")
+CODE = re.compile(r"\b(?:[A-Z]{2,}-\d+|[A-Z]+-?\d{2,})\b")
+"""What names one thing: `QQ-0`, `X117`."""
+WORD = re.compile(r"[^\W_]+")
+NAME = re.compile(r"(?<=[\w,;] )[A-Z][a-z]{2,}")
+"""A capital letter that does not begin a sentence."""
+TELLING_DIGITS = 3
+"""The digits from which on a number is no chance find, zeros at its ends apart."""
+TELLING_LETTERS = 8
+"""The characters from which on an answer in words is no chance find."""
+RUN = 6
+"""The words in a row from which on a text repeats a prompt."""
+SHARE = 0.6
+"""The share of a text's pairs of words from which on it is put together from a prompt's."""
+UNFINISHED = re.compile(
+    r"(?i)(?:an?|and|are|as|at|because|but|by|for|from|if|into?|is|its|of|on|or|so|than|that|the"
+    r"|their|then|these|this|those|to|was|were|when|where|which|while|with)"
+)
+"""Words that no English sentence ends with, or hardly any without its full stop."""
+
+
+@dataclass(frozen=True, slots=True)
+class LessonCheck:
+    """The check of texts that were learned from `problems`, by calls with these `prompts`."""
+
+    problems: tuple[Problem, ...] = ()
+    prompts: tuple[str, ...] = ()
+
+    def __call__(self, text: str) -> str | None:
+        """Returns what is wrong with a text, as the model is told it, or None."""
+        text = " ".join(text.split())
+        if not text:
+            return None
+        for problem in self.problems:
+            answer = given_away(text, problem)
+            if answer is not None:
+                return f"it gives away an answer ({answer!r}); a rule has to help elsewhere"
+            name = named(text, problem)
+            if name is not None:
+                return f"it is about one problem ({name!r}); a rule has no names"
+        if any(repeats(text, prompt) for prompt in self.prompts):
+            return "it repeats the instructions; say what the attempts have shown"
+        last = broken_off(text)
+        if last is not None:
+            return f"it breaks off at {last!r}; write a whole sentence, in fewer words"
+        return None
+
+
+def given_away(text: str, problem: Problem) -> str | None:
+    """Returns the answer of a problem that a text tells, or None."""
+    for answer in _answers(problem):
+        value = _number(answer)
+        if value is not None:
+            if value in _numbers(text) and (
+                len(value.replace(".", "").strip("0")) >= TELLING_DIGITS
+                or _said_to_be_the_answer(text, answer)
+                or (_names(text) & _names(problem.problem))
+            ):
+                return answer
+        elif _plain(answer) in _plain(text) and (
+            len(answer) >= TELLING_LETTERS or NAME.search(f"x, {answer}")
+        ):
+            return answer
+    return None
+
+
+def named(text: str, problem: Problem) -> str | None:
+    """Returns a name of a problem or of something in it that a text uses, or None."""
+    telling = len(problem.id) > 3 and any(c.isdigit() for c in problem.id)
+    if telling and re.search(rf"(?<![\w-]){re.escape(problem.id)}(?![\w-])", text):
+        return problem.id
+    codes = set(CODE.findall(text)) & set(CODE.findall(problem.problem))
+    return min(codes, default=None)
+
+
+def repeats(text: str, prompt: str) -> bool:
+    """Returns whether a text is a piece of a prompt, or put together from pieces of it."""
+    words = _words(text)
+    if len(words) < 4:
+        return False
+    if any(run in _runs(prompt, RUN) for run in _in_rows(words, RUN)):
+        return True
+    pairs = list(_in_rows(words, 2))
+    return sum(pair in _runs(prompt, 2) for pair in pairs) >= SHARE * len(pairs)
+
+
+def broken_off(text: str) -> str | None:
+    """Returns where a text ends in the middle of a sentence, or None where it does not."""
+    last = text.rsplit(maxsplit=1)[-1]
+    opened = sum(text.count(c) for c in "([{") > sum(text.count(c) for c in ")]}")
+    if opened or last[-1] in ",;:([{–—-" or UNFINISHED.fullmatch(last):
+        return last
+    return None
+
+
+def _answers(problem: Problem) -> Iterator[str]:
+    """Yields what is right: the answer, and others where the domain has a list of them."""
+    listed = problem.meta.get("answers")
+    for answer in (problem.answer, *(listed if isinstance(listed, list) else ())):
+        answer = str(answer).strip().strip("$")
+        if answer:
+            yield answer
+
+
+def _number(answer: str) -> str | None:
+    """Returns the number that an answer is, give or take a unit, or None."""
+    numbers = _numbers(answer)
+    return numbers.pop() if len(numbers) == 1 and len(answer.split()) <= 2 else None
+
+
+def _numbers(text: str) -> set[str]:
+    found = (number.replace(",", "") for number in NUMBER.findall(text))
+    return {one.rstrip("0").rstrip(".") if "." in one else one for one in found}
+
+
+def _said_to_be_the_answer(text: str, answer: str) -> bool:
+    number = re.escape(answer)
+    return len(answer) > 1 and bool(re.search(rf"(?i)\banswer\b.{{0,30}}?(?<!\d){number}", text))
+
+
+def _names(text: str) -> set[str]:
+    return set(NAME.findall(text))
+
+
+def _plain(text: str) -> str:
+    return f" {' '.join(WORD.findall(text.casefold()))} "
+
+
+def _words(text: str) -> list[str]:
+    return WORD.findall(text.casefold())
+
+
+def _in_rows(words: list[str], size: int) -> Iterable[tuple[str, ...]]:
+    return zip(*(words[start:] for start in range(size)), strict=False)
+
+
+@lru_cache(maxsize=64)
+def _runs(prompt: str, size: int) -> frozenset[tuple[str, ...]]:
+    return frozenset(_in_rows(_words(prompt), size))
