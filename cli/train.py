@@ -53,7 +53,7 @@ GROUPS = {
 @click.option(
     "--resume", type=RUN, metavar="RUN", help="Resume this run, with its recorded settings."
 )
-@click.option("--new", is_flag=True, help="Start a new run even if a similar one is unfinished.")
+@click.option("--new", is_flag=True, help="Start a new run even if one like it exists.")
 @click.option("--branch", type=BRANCH, help="Branch that learns; by default HEAD's.")
 @click.option("--epochs", type=int, help="Passes over the data.  [3]")
 @click.option("--batch-size", type=int, help="Problems per step.  [100]")
@@ -212,6 +212,8 @@ def _work(app: App, project: Project, ready: ReadyRun) -> None:
     from tfgrpo.training.run import run_to_end
 
     run = ready.run
+    if app.store.runs.state(run) == "finished":
+        click.echo(f"run {run.name} is finished; --new begins another")
     with live.Reporter(app.store) as report:
         try:
             result = asyncio.run(run_to_end(app.store, project, ready, on_progress=report))

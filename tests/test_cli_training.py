@@ -58,11 +58,27 @@ def test_a_step_that_learned_nothing_makes_a_version_that_says_so(
     assert json.loads(cli("log", "-n", "1", "--json").stdout)["version"] == "v3"
 
 
-def test_the_same_command_again_begins_another_run_once_the_first_is_finished(
+def test_the_same_command_again_shows_a_finished_run_and_asks_for_nothing(
+    cli: Cli, data: Path, endpoint: ScriptedEndpoint
+) -> None:
+    first = train(cli, endpoint, "--heldout", "heldout.jsonl")
+    asked = len(endpoint.requests)
+    for more in ((), ("--run", "problems")):
+        again = train(cli, endpoint, "--heldout", "heldout.jsonl", *more)
+        assert "run problems is finished; --new begins another" in again
+        assert "learned 1 experience in 3 versions; step_3 is checked out" in again
+    assert "run problems is finished" in cli("train", "--resume", "problems").stdout
+    assert len(endpoint.requests) == asked
+    assert "finished" not in first
+    (run,) = json.loads(cli("runs", "--json").stdout)
+    assert (run["name"], run["state"]) == ("problems", "finished")
+
+
+def test_another_run_of_the_same_settings_begins_when_it_is_asked_for(
     cli: Cli, data: Path, endpoint: ScriptedEndpoint
 ) -> None:
     train(cli, endpoint)
-    assert "run problems-2" in train(cli, endpoint)
+    assert "run problems-2" in train(cli, endpoint, "--new")
     assert [r["name"] for r in json.loads(cli("runs", "--json").stdout)] == [
         "problems",
         "problems-2",

@@ -511,7 +511,8 @@ def test_a_finished_run_that_is_run_again_asks_for_nothing(make: Callable[..., D
         with desk.store() as store:
             run = store.runs.all()[-1]
             assert store.runs.state(run) == "finished"
-            fresh, resumed = begin(store, desk.settings)
+            assert begin(store, desk.settings) == (run, True)
+            fresh, resumed = begin(store, desk.settings, new=True)
             assert not resumed
             assert fresh.uid != run.uid
             assert fresh.name == f"{run.name}-2"

@@ -22,7 +22,7 @@ from tfgrpo.notices import (
     ignore,
 )
 from tfgrpo.session import Session, SessionOptions, ToolFunction, open_session
-from tfgrpo.settings import EvalSettings
+from tfgrpo.settings import EvalSettings, TrainSettings
 from tfgrpo.store import lock
 from tfgrpo.store.errors import InvalidOperation
 from tfgrpo.store.records import Library, Version
@@ -84,10 +84,13 @@ async def run_to_end(
     """Does what is left of a run, and the comparison that belongs to its end.
 
     One process at a time works on a run. Cancelled, it records what is in flight and can be
-    resumed. Raises InvalidOperation where the run is at work elsewhere, and TfgrpoError.
+    resumed. Of a run that is finished nothing is left: no model is opened, and no call made.
+    Raises InvalidOperation where the run is at work elsewhere, and TfgrpoError.
     """
     started = time.monotonic()
     run, plan = ready.run, ready.plan
+    if store.runs.state(run) == "finished":
+        return _result(store, project, ready, started)
     with lock.held(store.runs.lock_path(run)) as free:
         if not free:
             raise InvalidOperation(
@@ -125,14 +128,21 @@ async def run_to_end(
             )
             on_progress(training.progress)
             await training.run(finish=False)
-            last = versions_of(store, run)[-1]
-            scores = {
-                kind: await _compare_at_end(session, ready, last, kind, on_progress)
-                for kind in ("heldout", "sealed")
-                if getattr(settings, kind)
-            }
+            for kind in _compared_kinds(settings):
+                await _compare_at_end(session, ready, kind, on_progress)
             store.runs.note(run, "finished")
+    return _result(store, project, ready, started)
+
+
+def _result(store: Store, project: Project, ready: ReadyRun, started: float) -> TrainResult:
+    """Returns what came of a finished run, from its record."""
+    run = ready.run
     versions = tuple(versions_of(store, run))
+    tasks = {kind: _end_task(ready, kind) for kind in _compared_kinds(ready.plan.settings)}
+    scores = {
+        kind: read_scores(store, [versions[-1], store.version(0)], task)
+        for kind, task in tasks.items()
+    }
     heldout = scores.get("heldout")
     return TrainResult(
         run,
@@ -153,23 +163,32 @@ def heldout_comparison(store: Store, scores: Scores) -> Comparison:
     return compared(store, [empty.evaluation, first.evaluation])[0]
 
 
-async def _compare_at_end(
-    session: Session, ready: ReadyRun, last: Version, kind: str, on_progress: OnProgress
-) -> Scores:
-    """Scores what a run learned beside the empty library, on its problems of a kind."""
+def _compared_kinds(settings: TrainSettings) -> list[str]:
+    """Returns the kinds of problems that a run is compared on at its end."""
+    return [kind for kind in ("heldout", "sealed") if getattr(settings, kind)]
+
+
+def _end_task(ready: ReadyRun, kind: str) -> EvalTask:
+    """Returns what a run is evaluated on at its end."""
     settings, problems = ready.plan.settings, ready.plan.problems.of(kind)
     if kind == "heldout":
         problems = problems[: settings.heldout_problems]
-    else:
-        unseal(session.store, ready.run)
     asked = EvalSettings.of_run(settings, kind, settings.heldout_samples)
     prompts = ready.plan.prompts
     asked = asked.model_copy(update={"prompts": str(prompts) if prompts else None})
-    task = EvalTask(problems, asked, ready.plan.domain)
-    versions = [last, session.store.version(0)]
+    return EvalTask(problems, asked, ready.plan.domain)
+
+
+async def _compare_at_end(
+    session: Session, ready: ReadyRun, kind: str, on_progress: OnProgress
+) -> None:
+    """Scores what a run learned beside the empty library, on its problems of a kind."""
+    store = session.store
+    if kind == "sealed":
+        unseal(store, ready.run)
+    versions = [versions_of(store, ready.run)[-1], store.version(0)]
+    task = _end_task(ready, kind)
     progress = EvalProgress(0, on_change=None if on_progress is ignore else on_progress)
     on_progress(progress)
     await evaluate(session, versions, task, run=ready.run, progress=progress)
-    scores = read_scores(session.store, versions, task)
-    on_progress(ScoresReady(scores))
-    return scores
+    on_progress(ScoresReady(read_scores(store, versions, task)))

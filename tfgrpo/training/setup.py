@@ -146,23 +146,23 @@ def begin(
     stem: str | None = None,
     new: bool = False,
 ) -> tuple[Run, bool]:
-    """Returns the run to work on, and whether it resumes where it was.
+    """Returns the run to work on, and whether there was one.
 
-    An unfinished run with the very same settings is resumed, whatever its patience was, unless
-    `new`. Otherwise a run is
-    made on the branch that the settings name, which is made at HEAD when there is none. Without
-    a `name` it is called after `stem`, or the data, with a number where that is taken.
+    A run with the very same settings, whatever its patience was, is resumed, unless `new`: the
+    last unfinished one, else the last that is finished, of which nothing is left to do. Otherwise
+    a run is made on the branch that the settings name, which is made at HEAD when there is none.
+    Without a `name` it is called after `stem`, or the data, with a number where that is taken.
     """
     if not new:
-        patience = {"patience": settings.patience}
         alike = [
             run
             for run in store.runs.all()
-            if TrainSettings(**{**run.config, **patience}) == settings
+            if name in (None, run.name)
+            and TrainSettings(**{**run.config, "patience": settings.patience}) == settings
         ]
         unfinished = [run for run in alike if store.runs.state(run) != "finished"]
-        if unfinished and name in (None, unfinished[-1].name):
-            return unfinished[-1], True
+        if alike:
+            return (unfinished or alike)[-1], True
     check_branch(store, settings.branch)
     name = name or _free_name(store, stem or datasets.stem(settings.data))
     with store.port.transaction():
