@@ -81,9 +81,7 @@ def run_evaluation(
     quiet: bool = False,
 ) -> Scores:
     """Scores versions, showing how it goes and, unless `quiet`, what came of it."""
-    import asyncio
-
-    from tfgrpo.cli import live
+    from tfgrpo.cli import interrupts, live
     from tfgrpo.evaluation.setup import plan_evaluation, score
     from tfgrpo.notices import Notice, ScoresReady
 
@@ -96,10 +94,10 @@ def run_evaluation(
                 report(notice)
 
         try:
-            return asyncio.run(score(app.store, plan, on_progress=show))
-        except KeyboardInterrupt:
+            return interrupts.run(score(app.store, plan, on_progress=show))
+        except interrupts.Interrupted as stop:
             report.close()
             click.echo(
                 "interrupted; every answer is saved, run the same command to resume", err=True
             )
-            click.get_current_context().exit(130)
+            click.get_current_context().exit(stop.code)

@@ -205,9 +205,7 @@ def _need_store(app: App, estimate: bool) -> None:
 
 def _work(app: App, project: Project, ready: ReadyRun) -> None:
     """Does what is left of a run, showing how it goes and what came of it."""
-    import asyncio
-
-    from tfgrpo.cli import live
+    from tfgrpo.cli import interrupts, live
     from tfgrpo.training.loop import plan_steps
     from tfgrpo.training.run import run_to_end
 
@@ -216,8 +214,8 @@ def _work(app: App, project: Project, ready: ReadyRun) -> None:
         click.echo(f"run {run.name} is finished; --new begins another")
     with live.Reporter(app.store) as report:
         try:
-            result = asyncio.run(run_to_end(app.store, project, ready, on_progress=report))
-        except KeyboardInterrupt:
+            result = interrupts.run(run_to_end(app.store, project, ready, on_progress=report))
+        except interrupts.Interrupted as stop:
             report.close()
             settings = ready.plan.settings
             steps = text.plural(len(plan_steps(ready.plan.problems.train, settings)), "step")
@@ -226,7 +224,7 @@ def _work(app: App, project: Project, ready: ReadyRun) -> None:
             saved = f"{text.plural(calls, 'answer')} saved"
             click.echo(f"interrupted; run {run.name}: {done} done, {saved}")
             click.echo(f"resume with `tfgrpo train --resume {run.name}`")
-            click.get_current_context().exit(130)
+            click.get_current_context().exit(stop.code)
     _tell(app, result)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import groupby
 
-from tfgrpo.store.errors import TfgrpoError
+from tfgrpo.store.errors import InvalidOperation, TfgrpoError
 from tfgrpo.store.records import RefMove
 from tfgrpo.store.store import Store
 
@@ -23,6 +23,7 @@ def undo(store: Store) -> list[RefMove]:
         batch = undoable(store)
         if batch is None:
             raise TfgrpoError("there is nothing to undo", hint="`tfgrpo reflog` lists every move")
+        _check_idle(store, batch)
         for move in batch:
             if move.version is not None and "redacts" in store.version(move.version).meta:
                 raise TfgrpoError(
@@ -59,6 +60,18 @@ def undoable(store: Store) -> list[RefMove] | None:
         else:
             return None if action == "init" or action.startswith(CLONE) else batch
     return None
+
+
+def _check_idle(store: Store, batch: list[RefMove]) -> None:
+    """Raises InvalidOperation where an operation is that of a run at work, which builds on it."""
+    names = [move.name for move in batch]
+    for run in store.runs.all():
+        steps = f"tags/{run.name}/step_"
+        if any(name.startswith(steps) for name in names) and store.runs.state(run) == "running":
+            raise InvalidOperation(
+                f"the last operation is of run {run.name}, which is at work",
+                hint="stop it first, or `tfgrpo reset REVISION` moves the branch",
+            )
 
 
 def redoable(store: Store) -> list[RefMove] | None:

@@ -111,6 +111,16 @@ def test_coins_are_the_same_when_they_are_thrown_again() -> None:
     assert left_out(ids, 0.0, 7, ()) == frozenset()
 
 
+def test_coins_follow_the_seed_and_not_the_ids_of_one_run() -> None:
+    def thrown(run: str, seed: int) -> list[bool]:
+        ids = [f"{run}/{n}" for n in range(200)]
+        out = left_out(ids, 0.3, seed, (1, "p", 0))
+        return [id in out for id in ids]
+
+    assert thrown("a", 7) == thrown("b", 7)
+    assert thrown("a", 7) != thrown("a", 8)
+
+
 HELPS, HARMS, IDLE = "When it is hard, add one.", "When in doubt, stop early.", "Write tidily."
 
 

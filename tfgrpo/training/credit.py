@@ -16,7 +16,7 @@ had other prompts, and count for nothing here.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
@@ -94,17 +94,18 @@ class Credited:
 
 
 def left_out(
-    library: Iterable[str], rate: float, seed: int, call_path: tuple[str | int, ...]
+    library: Sequence[str], rate: float, seed: int, call_path: tuple[str | int, ...]
 ) -> frozenset[str]:
     """Returns the ids that one rollout goes without: each with chance `rate`, by a coin of its own.
 
-    The coins follow from seed, call path and id, so a run that is resumed throws the same ones.
+    The coins follow from seed, call path and place in the library, so a run that is resumed
+    throws the same ones, and so does another run with the same seed.
     """
     limit = int(rate * 2**32)
     return frozenset(
         id
-        for id in library
-        if int.from_bytes(digest(["tfgrpo.dropout", seed, *call_path, id])[:4], "big") < limit
+        for place, id in enumerate(library)
+        if int.from_bytes(digest(["tfgrpo.dropout", seed, *call_path, place])[:4], "big") < limit
     )
 
 

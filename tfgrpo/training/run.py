@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from tfgrpo.connect import CallLimits
 from tfgrpo.evaluation.comparison import Comparison, compared
@@ -24,7 +26,7 @@ from tfgrpo.notices import (
 from tfgrpo.session import Session, SessionOptions, ToolFunction, open_session
 from tfgrpo.settings import EvalSettings, TrainSettings
 from tfgrpo.store import lock
-from tfgrpo.store.errors import InvalidOperation
+from tfgrpo.store.errors import InvalidOperation, StoreError
 from tfgrpo.store.records import Library, Version
 from tfgrpo.store.runs import Run
 from tfgrpo.store.store import Store
@@ -36,6 +38,10 @@ from tfgrpo.views import View, Viewed
 if TYPE_CHECKING:
     from tfgrpo.project import Project
     from tfgrpo.training.run_report import RunReport
+
+
+LOOK_SECONDS = 1.0
+"""How often a run looks whether its store is still there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,11 +133,44 @@ async def run_to_end(
                 on_progress=on_progress,
             )
             on_progress(training.progress)
-            await training.run(finish=False)
-            for kind in _compared_kinds(settings):
-                await _compare_at_end(session, ready, kind, on_progress)
-            store.runs.note(run, "finished")
+
+            async def work() -> None:
+                await training.run(finish=False)
+                for kind in _compared_kinds(settings):
+                    await _compare_at_end(session, ready, kind, on_progress)
+                store.runs.note(run, "finished")
+
+            await _while_there(Path(store.path), work())
     return _result(store, project, ready, started)
+
+
+async def _while_there(path: Path, work: Coroutine[Any, Any, None]) -> None:
+    """Does work, and ends it when the store's file is taken away: nothing more would be kept, and
+    every further call be paid for nothing. Raises StoreError then."""
+    inode = path.stat().st_ino
+    task = asyncio.create_task(work)
+    try:
+        while not task.done():
+            await asyncio.wait({task}, timeout=LOOK_SECONDS)
+            if not task.done() and not _is_file(path, inode):
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+                raise StoreError(
+                    f"the store {path} is gone: somebody moved or deleted it",
+                    hint="put it back, and the same command resumes",
+                )
+    except asyncio.CancelledError:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        raise
+    await task
+
+
+def _is_file(path: Path, inode: int) -> bool:
+    try:
+        return path.stat().st_ino == inode
+    except OSError:
+        return False
 
 
 def _result(store: Store, project: Project, ready: ReadyRun, started: float) -> TrainResult:
