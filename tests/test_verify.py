@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -150,3 +152,52 @@ def test_unusable_ground_truths_are_refused_by_dataset_and_id_before_anything_is
     with pytest.raises(DatasetError, match=r"data\.jsonl: b: ") as caught:
         check_golds([good, Problem("b", "q", "$")], "data.jsonl", math.DOMAIN)
     assert caught.value.hint
+
+
+JUDGE = """
+import sys, time
+from pathlib import Path
+from tfgrpo.domains.base import Verdict
+
+
+def judge(problem, response):
+    folder = Path(response)
+    (folder / "begun").touch()
+    while not (folder / "go").exists():
+        time.sleep(0.01)
+    return Verdict(1.0, "4", "")
+"""
+JUDGING = """
+import asyncio, sys
+from patient import judge
+from tfgrpo.data.problems import Problem
+from tfgrpo.domains.verifier import Verifier
+
+with Verifier(workers=1, seconds=6) as verifier:
+    print(asyncio.run(verifier.verdict(Problem("p", "q", "4"), sys.argv[1], judge)))
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Ctrl-Z is of POSIX")
+def test_the_time_in_which_a_process_stood_still_is_not_a_verdicts(tmp_path: Path) -> None:
+    (tmp_path / "patient.py").write_text(JUDGE)
+    process = subprocess.Popen(
+        [sys.executable, "-c", JUDGING, str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        until = time.monotonic() + 60
+        while not (tmp_path / "begun").exists() and time.monotonic() < until:
+            time.sleep(0.01)
+        os.killpg(process.pid, signal.SIGSTOP)
+        time.sleep(8)
+        os.killpg(process.pid, signal.SIGCONT)
+        time.sleep(1)  # by then its time is up, as the clock has it
+        (tmp_path / "go").touch()
+        found, _ = process.communicate(timeout=60)
+        assert "reward=1.0" in found
+    finally:
+        process.kill()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import TimeoutError as FutureTimeout
 from types import TracebackType
@@ -20,6 +21,10 @@ from tfgrpo.data.readers import DatasetError
 from tfgrpo.domains.base import Check, Domain, Verdict, Verify
 
 T = TypeVar("T")
+TRIES = 3
+"""How often a function is run whose time was up while this process stood still, as by Ctrl-Z."""
+TICK, STANDSTILL = 0.5, 2.0
+"""Seconds between two looks at the clock, and the gap between two that is a standstill."""
 FEW = 500
 """Fewer ground truths than this are checked sooner by one worker than two are started."""
 
@@ -53,18 +58,24 @@ class Verifier:
     async def run(self, function: Callable[..., T], *arguments: Any) -> T:
         """Returns what an importable function gives, in a worker process.
 
-        Raises Killed when it took too long, when its process died, and for whatever it raised.
+        Time in which this process stood still does not count: what was killed for it is run
+        again. Raises Killed when it took too long, when its process died, and for whatever it
+        raised.
         """
-        future = self._pool.schedule(function, args=arguments, timeout=self._seconds)
-        try:
-            result: T = await asyncio.wrap_future(future)
-            return result
-        except (TimeoutError, FutureTimeout):
-            raise Killed(f"no verdict in {self._seconds:g} s") from None
-        except asyncio.CancelledError:
-            raise
-        except Exception as error:  # its own, or the worker died: out of memory, or killed
-            raise Killed(_describe_error(error)) from None
+        for _ in range(TRIES):
+            future = self._pool.schedule(function, args=arguments, timeout=self._seconds)
+            outcome: asyncio.Future[T] = asyncio.wrap_future(future)
+            stood_still = await _wait(outcome)
+            try:
+                return outcome.result()
+            except (TimeoutError, FutureTimeout):
+                if not stood_still:
+                    break
+            except asyncio.CancelledError:
+                raise
+            except Exception as error:  # its own, or the worker died: out of memory, or killed
+                raise Killed(_describe_error(error)) from None
+        raise Killed(f"no verdict in {self._seconds:g} s")
 
     def close(self) -> None:
         """Ends the worker processes."""
@@ -81,6 +92,20 @@ class Verifier:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+
+async def _wait(outcome: asyncio.Future[T]) -> bool:
+    """Waits until a future is done; returns whether this process stood still meanwhile."""
+    stood_still, last = False, time.monotonic()
+    try:
+        while not outcome.done():
+            await asyncio.wait({outcome}, timeout=TICK)
+            now = time.monotonic()
+            stood_still, last = stood_still or now - last > STANDSTILL, now
+    except asyncio.CancelledError:
+        outcome.cancel()
+        raise
+    return stood_still
 
 
 def check_golds(
