@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted import Reply, ScriptedEndpoint, completion, opened_calls
 
@@ -130,6 +130,7 @@ def test_a_server_that_tells_no_usage_is_held_to_a_budget_all_the_same(tmp_path:
         assert calls.meter.cost > 0
 
 
+@settings(deadline=None)  # what is imported at the first call takes a while
 @given(
     prices=st.tuples(*(st.integers(0, 10**8) for _ in range(3))),
     limit=st.integers(1, 10**6),

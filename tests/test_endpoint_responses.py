@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted import Reply, ScriptedEndpoint, completion, opened_calls
 
@@ -59,6 +59,7 @@ def check(answer: Answer) -> None:
     assert all(isinstance(call["function"]["name"], str) for call in answer.tool_calls)
 
 
+@settings(deadline=None)  # what is imported at the first call takes a while
 @given(bodies, st.sampled_from([None, "sk-proj-Zz9SecretSecret4242"]))
 def test_any_body_is_an_answer_that_can_be_kept_or_is_told_to_be_none(
     body: Any, key: str | None
@@ -71,6 +72,7 @@ def test_any_body_is_an_answer_that_can_be_kept_or_is_told_to_be_none(
 
 
 @pytest.mark.filterwarnings("error")
+@settings(deadline=None)  # what is imported at the first call takes a while
 @given(record(data=st.lists(record(embedding=st.lists(numbers))), usage=usage) | anything)
 def test_any_body_is_an_embedding_that_can_be_kept_or_is_told_to_be_none(body: Any) -> None:
     try:
