@@ -133,9 +133,9 @@ class Verbs(SuggestingGroup):
 def tfgrpo(ctx: click.Context, store: str | None, no_pager: bool) -> None:
     """git for what a model has learned.
 
-    A frozen model attempts problems in groups; what its right answers did that its wrong ones
-    did not becomes a library of short experiences, which goes into later prompts. Every change
-    of the library is an event that can be shown, compared and taken back.
+    A frozen model attempts problems in groups. What its right answers do, and its wrong ones do
+    not, becomes a short library of experiences that goes into later prompts. Every change to
+    the library is an event that can be shown, compared and undone.
 
     \b
     Examples:
