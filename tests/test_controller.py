@@ -24,7 +24,7 @@ from tfgrpo.store import (
     derived_id,
 )
 from tfgrpo.training.controller import BatchPlan, Controller
-from tfgrpo.training.reflection import Lesson, Origin
+from tfgrpo.training.reflection import Lesson, StepOrigin
 
 GROUP = group(1.0, None, 0.0)
 A, B = derived_id("a"), derived_id("b")
@@ -65,7 +65,7 @@ def planned(
                 return await Controller(calls, reflection(**more)).plan(
                     [lesson(text) for text in texts],
                     library,
-                    Origin(uid, step, {"run": "r", "step": step}),
+                    StepOrigin(uid, step, {"run": "r", "step": step}),
                 )
             finally:
                 await calls.endpoint.close()

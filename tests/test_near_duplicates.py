@@ -25,7 +25,7 @@ from tfgrpo.store import Operation, Store, derived_id
 from tfgrpo.store.redact import Target, redact
 from tfgrpo.training.controller import BatchPlan, Controller
 from tfgrpo.training.near_duplicates import describe, find_similar, similar_in_words
-from tfgrpo.training.reflection import Origin
+from tfgrpo.training.reflection import StepOrigin
 
 VECTORS = {
     "Carry the ten.": [1.0, 0.0],
@@ -56,7 +56,7 @@ def embedded(
             async def run() -> BatchPlan:
                 try:
                     return await Controller(calls, reflection(), Embeddings(asking)).plan(
-                        [lesson(text) for text in texts], KNOWN, Origin("run", 3, {})
+                        [lesson(text) for text in texts], KNOWN, StepOrigin("run", 3, {})
                     )
                 finally:
                     await calls.endpoint.close()

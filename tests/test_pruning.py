@@ -24,7 +24,7 @@ from tfgrpo.model.tokens import count
 from tfgrpo.rendering.render import prompt_text
 from tfgrpo.store import ROOT, Experience, Library, Operation, Store, derived_id
 from tfgrpo.training.pruning import LibraryTooLong, Pruning, bring_under, split_fitting
-from tfgrpo.training.reflection import Origin
+from tfgrpo.training.reflection import StepOrigin
 
 A, B, C = (derived_id(letter) for letter in "abc")
 FRESH = derived_id("run", 3, 0)
@@ -239,7 +239,7 @@ def brought(folder: Path, script: Callable[[dict[str, Any]], str | Reply], cap: 
 
         async def run() -> Pruning:
             try:
-                origin = Origin("run", 0, {"run": "r"})
+                origin = StepOrigin("run", 0, {"run": "r"})
                 return await bring_under(calls, reflection(library_tokens=cap), FULL, origin)
             finally:
                 await calls.endpoint.close()

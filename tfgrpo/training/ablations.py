@@ -29,9 +29,9 @@ from tfgrpo.training.reflection import (
     Advantage,
     Failure,
     Lessons,
-    Origin,
     Question,
     Reflection,
+    StepOrigin,
     lessons_of,
     summarise,
     verdict_words,
@@ -102,7 +102,7 @@ async def write_directly(
     problems: Sequence[Problem],
     library: Library,
     count: int,
-    origin: Origin,
+    origin: StepOrigin,
 ) -> BatchPlan:
     """Has up to `count` experiences written from the problems alone, as ADDs.
 

@@ -37,7 +37,7 @@ from tfgrpo.training import pruning
 from tfgrpo.training.draft import Draft, words
 from tfgrpo.training.near_duplicates import Similar, describe, find_similar, numbers
 from tfgrpo.training.notes import Notes
-from tfgrpo.training.reflection import Failure, Lesson, Origin, Question, Reflection
+from tfgrpo.training.reflection import Failure, Lesson, Question, Reflection, StepOrigin
 
 CONTROLLER_TOKENS = 600
 DROPPED = "the controller dropped it: it says what the gate rejected"
@@ -93,7 +93,7 @@ class Controller:
         self,
         lessons: Sequence[Lesson],
         library: Library,
-        origin: Origin,
+        origin: StepOrigin,
         initial: pruning.Pruning = NO_PRUNING,
     ) -> BatchPlan:
         """Decides about the lessons of a batch, one after the other.

@@ -44,7 +44,7 @@ from tfgrpo.training.gate import words as gate_words
 from tfgrpo.training.notes import Notes, prompts_of
 from tfgrpo.training.progress import Progress
 from tfgrpo.training.rebase import still_apply
-from tfgrpo.training.reflection import Advantage, Failure, Lesson, Origin, Reflection, compare
+from tfgrpo.training.reflection import Advantage, Failure, Lesson, Reflection, StepOrigin, compare
 from tfgrpo.training.rollouts import Collector, RunParts
 from tfgrpo.training.run_problems import RunProblems
 
@@ -196,7 +196,7 @@ class Training:
         library = self._store.library(base)
         progress.step, progress.epoch, progress.library = step, epoch, len(library)
         progress.reflected = 0
-        origin = Origin(self._run.uid, step, self._evidence(step))
+        origin = StepOrigin(self._run.uid, step, self._evidence(step))
         initial = await pruning.bring_under(self._reflector, self._reflection, library, origin)
 
         self._enter("rollouts")

@@ -23,7 +23,7 @@ from tfgrpo.rendering.render import one_line
 from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.store.records import Json, Library, Operation
 from tfgrpo.training.draft import Draft, plain, words
-from tfgrpo.training.reflection import Origin, Question, Reflection
+from tfgrpo.training.reflection import Question, Reflection, StepOrigin
 
 PRUNE_TOKENS = 600
 TURNS = 4
@@ -103,7 +103,7 @@ async def make_room(
     reflection: Reflection,
     draft: Draft,
     coming: Operation,
-    origin: Origin,
+    origin: StepOrigin,
     number: int,
 ) -> Pruning:
     """Returns operations after which `coming` fits; `draft` stays as it is.
@@ -131,7 +131,7 @@ async def bring_under(
     calls: Calls,
     reflection: Reflection,
     library: Library,
-    origin: Origin,
+    origin: StepOrigin,
 ) -> Pruning:
     """Returns operations that bring a library under the cap, or none where it is.
 

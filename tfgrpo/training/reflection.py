@@ -149,7 +149,7 @@ class Lesson:
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class StepOrigin:
     """Where operations come from: a step of a run, by its uid, and the evidence that goes onto
     each beside its own."""
 
