@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from tfgrpo.cli.context import App, pass_app
 if TYPE_CHECKING:
     from tfgrpo.domains.base import Domain
     from tfgrpo.evaluation.verifier_cases import Case, JudgedCase
+    from tfgrpo.session import SessionOptions
 
 SHOWN = 28
 
@@ -49,6 +51,13 @@ SHOWN = 28
     help="Seconds per case.",
 )
 @click.option(
+    "--workers",
+    type=click.IntRange(1),
+    default=2,
+    show_default=True,
+    help="Worker processes.",
+)
+@click.option(
     "--config", type=click.Path(path_type=Path), help="Settings file; by default tfgrpo.toml."
 )
 @click.option("--model", help="Model for domains that use a judge.")
@@ -66,6 +75,7 @@ def verify(
     pattern: str | None,
     everything: bool,
     timeout: float,
+    workers: int,
     config: Path | None,
     as_json: bool,
     **model: str | None,
@@ -82,11 +92,13 @@ def verify(
       tfgrpo verify cases.jsonl --answers --all --json
     """
     from tfgrpo.evaluation.verifier_cases import agreement, read_cases
+    from tfgrpo.session import SessionOptions
 
     judging_domain = options.open_project(app, config).domain(domain)
     named = options.read_flags({"fields": fields}).get("fields")
     cases = read_cases(file, judging_domain, named, answers=answers, pattern=pattern)
-    judged = _judged(app, cases, judging_domain, timeout, config, model)
+    limits = SessionOptions(verifier_seconds=timeout, verifier_workers=workers)
+    judged = _judged(app, cases, judging_domain, limits, config, model)
     right, known = agreement(judged)
     if as_json:
         text.emit_json(
@@ -114,7 +126,7 @@ def _judged(
     app: App,
     cases: Sequence[Case],
     domain: Domain,
-    timeout: float,
+    limits: SessionOptions,
     config: Path | None,
     model: dict[str, str | None],
 ) -> list[JudgedCase]:
@@ -125,16 +137,15 @@ def _judged(
     from tfgrpo.evaluation.verifier_cases import judge_cases
 
     if domain.judge is None:
-        with Verifier(seconds=timeout) as verifier:
+        workers, seconds = limits.verifier_workers, limits.verifier_seconds
+        with Verifier(workers=workers, seconds=seconds) as verifier:
             return asyncio.run(judge_cases(cases, domain, verifier))
-    from tfgrpo.session import SessionOptions, open_session
+    from tfgrpo.session import open_session
     from tfgrpo.settings import Settings, build
 
     project = options.open_project(app, config)
     settings = build(Settings, model, project.table("model"))
-    session_options = SessionOptions(
-        prices=project.prices(settings.models), verifier_seconds=timeout
-    )
+    session_options = replace(limits, prices=project.prices(settings.models))
 
     async def judge() -> list[JudgedCase]:
         async with open_session(app.store, settings.models, session_options) as session:

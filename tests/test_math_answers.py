@@ -113,7 +113,6 @@ RIGHT = [
     (r"We add them, which gives $\boxed{12}$.", r"\boxed{12}"),
     ("4, 7", r"\boxed{4} and \boxed{7}"),
     ("$(1,2),(2,1)$", r"\[\boxed{(2, 1)}, \quad \boxed{(1, 2)}\]"),
-    ("7", r"\boxed{4} or \boxed{7}"),
     (r"$$x = \frac{1}{2}, x = \frac{-1 \pm \sqrt{13}}{4}$$", EQUATIONS),
 ]
 
@@ -161,6 +160,7 @@ WRONG = [
     ("4, 7", r"\boxed{4} is too small, \boxed{7}"),
     ("1234", r"\boxed{1}, \boxed{234}"),
     ("4", r"\boxed{4} or \boxed{7}"),
+    ("7", r"\boxed{4} or \boxed{7}"),
     ("4", r"<think>\boxed{4}</think> I cannot tell."),
 ]
 
@@ -284,7 +284,7 @@ QUANTITIES = [
     ("12 cm", "12 mm", 0.0),
     ("1 m", r"100\text{ cm}", 1.0),
     ("2 hours", "120 minutes", 1.0),
-    ("12 cm^2", "12 cm", 1.0),
+    ("12 cm^2", "12 cm", 0.0),
     ("3:30 pm", "3:30 p.m.", 1.0),
     ("3:30", "03:30", 1.0),
     ("9:15 p.m.", r"9{:}15\text{ p.m.}", 1.0),

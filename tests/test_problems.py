@@ -203,3 +203,38 @@ def test_the_digest_changes_with_any_part_of_any_problem_and_with_their_order() 
     ]
     assert digest([one, two]) == digest((one, two))
     assert len({digest([one, two]), *others}) == 7
+
+
+def test_hashes_end_a_solution_only_at_the_beginning_of_its_last_line() -> None:
+    def answer(text: str) -> str:
+        (found,) = of_rows([Row(1, "d:1", {"problem": "q", "answer": text})], "d")
+        return found.answer
+
+    assert answer("6 * 7 = 42\n#### 42") == "42"
+    assert answer("#### 42") == "42"
+    assert answer("C#### D") == "C#### D"
+    assert answer("a #### b") == "a #### b"
+    assert answer("#### Heading\nand more") == "#### Heading\nand more"
+
+
+def test_a_list_of_answers_is_several_that_are_right() -> None:
+    rows = [Row(1, "d:1", {"problem": "q", "answer": ["080", 81]})]
+    (found,) = of_rows(rows, "d")
+    assert found.answer == "080"
+    assert found.ground_truths == ("080", "81")
+    assert Problem("a", "q", "5").ground_truths == ("5",)
+
+
+def test_what_the_assistant_says_at_the_end_of_a_conversation_is_the_answer_and_not_asked() -> None:
+    turns = [{"role": "user", "content": "q"}, {"role": "assistant", "content": r"\boxed{42}"}]
+    rows = [
+        Row(1, "d:1", {"problem": turns}),
+        Row(2, "d:2", {"problem": turns, "answer": "43"}),
+        Row(3, "d:3", {"problem": [*turns, {"role": "user", "content": "r"}], "answer": "44"}),
+    ]
+    first, second, third = of_rows(rows, "d")
+    assert (first.problem, first.messages, first.answer) == ("q", (), r"\boxed{42}")
+    assert (second.problem, second.answer) == ("q", "43")
+    assert [role for role, _ in third.messages] == ["user", "assistant", "user"]
+    with pytest.raises(DatasetError):
+        of_rows([Row(1, "d:1", {"problem": turns[1:], "answer": "42"})], "d")

@@ -175,7 +175,7 @@ def test_attempts_without_a_verdict_never_count_as_0(make: Callable[..., Desk]) 
         if "What is 1 op" in user:
             return Reply({"error": {"message": "not allowed"}}, status=400)
         if "What is 2 op" in user:
-            return r"\boxed{9^{9^{9^{9}}}}"
+            return r"\boxed{\sum_{n=1}^{99999999} \frac{1}{n^n+1}}"
         a, b = map(int, re.findall(r"\d+", user))
         return f"\\boxed{{{a + b + 1}}}"
 

@@ -17,7 +17,7 @@ from tfgrpo.domains import math
 from tfgrpo.domains.base import Domain, Verdict
 from tfgrpo.domains.verifier import Verifier, check_golds
 
-ENDLESS = r"\boxed{9^{9^{9^{9}}}}"  # sympy sets out to compute it
+ENDLESS = r"\boxed{\sum_{n=1}^{99999999} \frac{1}{n^n+1}}"  # it is summed term by term
 
 linux = pytest.mark.skipif(not Path("/proc").is_dir(), reason="processes are looked up in /proc")
 

@@ -110,7 +110,7 @@ class Session:
 class SessionOptions:
     """How a session is opened beside its models: limits, money, tools, and who watches downloads.
 
-    `verifier_seconds` is what a verdict may take.
+    `verifier_seconds` is what a verdict may take, in one of `verifier_workers` processes.
     """
 
     limits: CallLimits = field(default_factory=CallLimits)
@@ -119,6 +119,7 @@ class SessionOptions:
     functions: Sequence[ToolFunction] = ()
     on_download: Download | None = None
     verifier_seconds: float = 10.0
+    verifier_workers: int = 2
 
 
 @asynccontextmanager
@@ -153,7 +154,9 @@ async def open_session(
     try:
         journal = Journal(store.port.writer())
         try:
-            with Verifier(seconds=options.verifier_seconds) as verifier:
+            with Verifier(
+                workers=options.verifier_workers, seconds=options.verifier_seconds
+            ) as verifier:
                 session = Session(
                     store,
                     journal,

@@ -39,8 +39,9 @@ USUAL = {
     "id": ("unique_id", "ID", "uid"),
 }
 """What others call our fields, in the order in which they are looked for."""
-FINAL = re.compile(r"\A.*####\s*", re.DOTALL)
-"""What stands before the answer where a solution is kept with it, as in GSM8K."""
+FINAL = re.compile(r"(?:\A|.*\n)[ \t]*####[ \t]*(?=\S[^\n]*\Z|\Z)", re.DOTALL)
+"""What stands before the answer where a solution is kept with it, as in GSM8K: `####` begins
+the last line."""
 MISSING = object()
 ROLES = ("system", "user", "assistant")
 
@@ -58,6 +59,14 @@ class Problem:
     answer: str = ""
     messages: tuple[Message, ...] = ()
     meta: Json = field(default_factory=dict, hash=False)
+
+    @property
+    def ground_truths(self) -> tuple[str, ...]:
+        """The answers that are right, at least one: `answer`, and the list `answers` of `meta`."""
+        listed = self.meta.get("answers")
+        more = [str(answer) for answer in listed] if isinstance(listed, list) else []
+        known = [answer for answer in (self.answer, *more) if answer]
+        return tuple(dict.fromkeys(known)) or ("",)
 
 
 def load(
@@ -84,8 +93,10 @@ def of_rows(
     `fields` maps our names (problem, answer, id, and those in `extra`) to the rows'; `a.b` is
     the field b of the object a. Where none is named and there is none of ours, a field that is
     usually called so is taken (question, gold, …). Fields named in `extra` go into `meta` where
-    a row has them. A problem is a text, or a list of chat messages; an answer that ends in
-    `#### 42` is 42. Rows without an id are called after their line, `line-7`. Raises
+    a row has them. A problem is a text, or a list of chat messages, of which the assistant's at
+    the end are left off: they are the answer where the row has no other. An answer whose last
+    line is `#### 42` is 42; a list of answers is a problem with several that are right.
+    Rows without an id are called after their line, `line-7`. Raises
     DatasetError at the first row that cannot be used; without `ground_truth` one may lack an
     answer.
     """
@@ -146,10 +157,13 @@ def _problem(
         candidates = [_field(row.fields, name) for name in (their_name, *usual.get(name, ()))]
         present = (value for value in candidates if value is not MISSING and value is not None)
         raw[name] = next(present, candidates[0])
-    messages = _messages(raw["problem"])
+    messages, reference = _without_reference(_messages(raw["problem"]))
+    answers = _listed_answers(raw["answer"]) or ([reference] if reference else [])
     values = {}
     for name in ("problem", "answer"):
-        value = raw[name]
+        value = (
+            answers[0] if name == "answer" and answers and not _as_text(raw[name]) else raw[name]
+        )
         if name == "problem" and messages:
             value = "\n\n".join(f"{role}: {content}" for role, content in messages)
             if len(messages) == 1 and messages[0][0] == "user":  # a question like any other
@@ -164,6 +178,9 @@ def _problem(
     meta = {
         name: value for name, value in raw.items() if name not in FIELDS and value is not MISSING
     }
+    if len(answers) > 1:
+        more = meta.get("answers")
+        meta["answers"] = [*answers, *(more if isinstance(more, list) else ())]
     for name, value in meta.items():
         try:
             json.dumps(value)
@@ -173,6 +190,26 @@ def _problem(
                 hint="the value must be representable in JSON",
             ) from None
     return Problem(id, values["problem"], values["answer"], messages, meta)
+
+
+def _listed_answers(value: object) -> list[str]:
+    """Returns the answers of a row that has several that are right; none for a single one."""
+    if not isinstance(value, list):
+        return []
+    texts = [_as_text(one) for one in value]
+    return texts if len(texts) > 1 and all(texts) else []
+
+
+def _without_reference(messages: tuple[Message, ...]) -> tuple[tuple[Message, ...], str]:
+    """Returns a conversation up to what the model is asked, and the answer that follows there.
+
+    Turns of the assistant at the end are the reference answer, which no model may be sent.
+    """
+    reference = ""
+    while messages and messages[-1][0] == "assistant":
+        *rest, (_, content) = messages
+        messages, reference = tuple(rest), reference or content
+    return messages, reference
 
 
 def _as_text(value: object) -> str:

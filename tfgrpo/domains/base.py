@@ -219,6 +219,7 @@ class Domain:
     it is kept with every evaluation. `reconcile` adds a stage to reflection: what one group taught
     is brought in line with the library before the batch is decided about. `foresee` and
     `judgements` tell an estimate what `rollout` and an asynchronous `verify` ask at most.
+    `configure` makes the domain anew from options, those of `NAME:OPTIONS`.
     """
 
     name: str
@@ -237,6 +238,7 @@ class Domain:
     reconcile: bool = False
     foresee: Foresee = plan_answer_once
     judgements: Judgements | None = None
+    configure: Callable[[str], Domain] | None = None
 
     def problems(self, source: str, fields: Mapping[str, str] | None = None) -> tuple[Problem, ...]:
         """Returns the problems of a dataset. Raises DatasetError."""

@@ -1,6 +1,7 @@
 """Domains by name: ours, those that packages install, and anything that can be imported.
 
     math                      one of ours, or of an entry point in the group tfgrpo.domains
+    math:digits=4             the same with options, for a domain that has some
     rubric:style.toml         the same with an argument, for a domain that is made from one
     my_module:DOMAIN          an object in a module of yours
 
@@ -60,6 +61,8 @@ def find(spec: str = DEFAULT, folders: Sequence[Path] = ()) -> Domain:
         if not argument:
             raise DomainError(f"domain {name} needs an argument", hint=f"write {name}:ARGUMENT")
         domain = domain(argument)
+    elif argument and isinstance(domain, Domain) and domain.configure is not None:
+        return domain.configure(argument)
     elif argument:
         raise DomainError(f"domain {name} takes no argument", hint=f"write {name}")
     if not isinstance(domain, Domain):

@@ -25,6 +25,8 @@ TRIES = 3
 """How often a function is run whose time was up while this process stood still, as by Ctrl-Z."""
 TICK, STANDSTILL = 0.5, 2.0
 """Seconds between two looks at the clock, and the gap between two that is a standstill."""
+MEMORY = 4 << 30
+"""Bytes that a worker may use, unless asked otherwise."""
 FEW = 500
 """Fewer ground truths than this are checked sooner by one worker than two are started."""
 
@@ -34,9 +36,20 @@ class Killed(Exception):
 
 
 class Verifier:
-    """Runs judges in `workers` processes, each within `seconds`. Close it when done."""
+    """Runs judges in `workers` processes, each within `seconds`. Close it when done.
 
-    def __init__(self, *, workers: int = 2, seconds: float = 10.0) -> None:
+    The time in which a worker starts does not count, nor, where it is `warm`, that in which it
+    loads what mathematics takes. One that asks for more than `memory` bytes gets a MemoryError.
+    """
+
+    def __init__(
+        self,
+        *,
+        workers: int = 2,
+        seconds: float = 10.0,
+        memory: int = MEMORY,
+        warm: bool = True,
+    ) -> None:
         from pebble import ProcessPool
 
         from tfgrpo.domains.worker_context import WorkerContext
@@ -46,6 +59,7 @@ class Verifier:
             max_workers=workers,
             context=WorkerContext(),
             initializer=_prepare_worker,
+            initargs=(memory, warm),
         )
 
     async def verdict(self, problem: Problem, response: str, verify: Verify) -> Verdict:
@@ -171,7 +185,7 @@ async def _objections(
     """Returns the problems that a check objects to, in order, each with the objection."""
     size = max(1, min(200, len(problems) // (4 * workers)))
     batches = [problems[i : i + size] for i in range(0, len(problems), size)]
-    with Verifier(workers=workers, seconds=seconds) as verifier:
+    with Verifier(workers=workers, seconds=seconds, warm=False) as verifier:
 
         async def objections(batch: Sequence[Problem]) -> list[str | None]:
             try:
@@ -191,15 +205,33 @@ def _check_batch(check: Check, batch: Sequence[Problem]) -> list[str | None]:
     return [check(problem) for problem in batch]
 
 
-def _prepare_worker() -> None:
+def _prepare_worker(memory: int, warm: bool) -> None:
     """Lets the event loop go first where cores are few: it is what keeps requests in flight.
 
     What a verifier prints goes to standard error, as our own output may be read by a program.
+    What mathematics takes is loaded here, so that no answer's time is spent on it.
     """
     sys.stdout.flush()
     os.dup2(2, 1)
+    _limit_memory(memory)
+    if warm:
+        from tfgrpo.domains.mathematics import parsing
+
+        parsing.warm_up()
     if hasattr(os, "nice"):
         os.nice(10)
+
+
+def _limit_memory(most: int) -> None:
+    """Caps what this process may allocate, where the system has such a cap."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    if hard != resource.RLIM_INFINITY:
+        most = min(most, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
 
 
 def _describe_error(error: Exception) -> str:

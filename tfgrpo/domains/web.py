@@ -112,9 +112,7 @@ def _says_something(c: str) -> bool:
 
 def ground_truths(problem: Problem) -> tuple[str, ...]:
     """Returns the answers that a problem has: one, or the field `answers` where it is a list."""
-    listed = problem.meta.get("answers")
-    more = [str(answer) for answer in listed] if isinstance(listed, list) else []
-    return tuple(dict.fromkeys(answer for answer in (problem.answer, *more) if answer))
+    return tuple(filter(None, problem.ground_truths))
 
 
 def check(problem: Problem) -> str | None:

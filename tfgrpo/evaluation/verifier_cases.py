@@ -16,7 +16,7 @@ from tfgrpo.data.problems import Problem, of_rows
 from tfgrpo.data.readers import DatasetError, Row, read
 from tfgrpo.domains.base import Context, Domain, Sampling, Trajectory, Verdict
 from tfgrpo.domains.mathematics.extract import bare
-from tfgrpo.domains.verifier import Verifier
+from tfgrpo.domains.verifier import Killed, Verifier
 from tfgrpo.model.client import Calls
 from tfgrpo.model.gather import gather_all
 from tfgrpo.rollout.attempt import checked_verdict, judge
@@ -27,12 +27,16 @@ ALIKE = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A response to judge. `known` says whether it is known what the verdict should be."""
+    """A response to judge. `known` says whether it is known what the verdict should be.
+
+    With `pattern`, a regular expression, the answer is what its first group found last in `pred`.
+    """
 
     problem: Problem
     pred: str
     known: bool = False
     expected: float | None = None
+    pattern: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +90,7 @@ def read_cases(
         raise DatasetError(
             f"there is no field {min(unknown)!r}", hint="map one of: " + ", ".join(FIELDS)
         )
-    compiled = _compiled(pattern)
+    _check_pattern(pattern)
     rows = list(read(path))
     problems = of_rows(
         map(_complete(names, domain.ground_truth), rows),
@@ -96,7 +100,7 @@ def read_cases(
         ground_truth=domain.ground_truth,
     )
     return tuple(
-        _case(row, problem, names, answers, compiled)
+        _case(row, problem, names, answers, pattern)
         for row, problem in zip(rows, problems, strict=True)
     )
 
@@ -110,14 +114,20 @@ async def judge_cases(
     """
 
     async def one(case: Case) -> JudgedCase:
+        response = case.pred
+        if case.pattern is not None:  # in a worker, for an expression may take for ever
+            try:
+                response = await verifier.run(by_pattern, case.pattern, case.pred)
+            except Killed as error:
+                return JudgedCase(case, Verdict(None, None, f"unverifiable: --pattern: {error}"))
         if domain.function is not None:
-            verdict = await verifier.verdict(case.problem, case.pred, domain.function)
+            verdict = await verifier.verdict(case.problem, response, domain.function)
             return JudgedCase(case, checked_verdict(domain, verdict))
         assert calls is not None, "checked: a domain that asks a model has calls"
         context = Context(
             case.problem, (), calls, calls, verifier, Sampling(), 0, ("verify", case.problem.id)
         )
-        return JudgedCase(case, await judge(domain, context, Trajectory(case.pred)))
+        return JudgedCase(case, await judge(domain, context, Trajectory(response)))
 
     try:
         return await gather_all(map(one, cases))
@@ -132,9 +142,16 @@ def agreement(judged: Iterable[JudgedCase]) -> tuple[int, int]:
     return sum(known), len(known)
 
 
-def _compiled(pattern: str | None) -> re.Pattern[str] | None:
+def by_pattern(pattern: str, text: str) -> str:
+    """Returns what a pattern's first group found last in a text, as a response with that answer."""
+    matches = list(re.finditer(pattern, text))
+    return f"\\boxed{{{matches[-1][1] or ''}}}" if matches else ""
+
+
+def _check_pattern(pattern: str | None) -> None:
+    """Raises DatasetError for what is no regular expression with a group."""
     if pattern is None:
-        return None
+        return
     try:
         compiled = re.compile(pattern)
     except re.error as error:
@@ -145,7 +162,6 @@ def _compiled(pattern: str | None) -> re.Pattern[str] | None:
         raise DatasetError(
             f"{pattern!r} has no group", hint="put the answer in parentheses: 'Answer: (.*)'"
         )
-    return compiled
 
 
 def _complete(names: Mapping[str, str], ground_truth: bool) -> Callable[[Row], Row]:
@@ -174,20 +190,17 @@ def _case(
     problem: Problem,
     names: Mapping[str, str],
     answers: bool,
-    pattern: re.Pattern[str] | None,
+    pattern: str | None,
 ) -> Case:
     pred = row.fields.get(names["pred"])
     if isinstance(pred, bool) or not isinstance(pred, str | int | float):
         raise _lacking(row, names, "pred")
     text = str(pred)
-    if pattern is not None:
-        matches = list(pattern.finditer(text))
-        text = f"\\boxed{{{matches[-1][1] or ''}}}" if matches else ""
-    elif answers:
+    if pattern is None and answers:
         text = bare(text)
     if names["expected"] not in row.fields:
-        return Case(problem, text)
-    return Case(problem, text, True, _expected(row.fields[names["expected"]]))
+        return Case(problem, text, pattern=pattern)
+    return Case(problem, text, True, _expected(row.fields[names["expected"]]), pattern)
 
 
 def _expected(value: object) -> float | None:

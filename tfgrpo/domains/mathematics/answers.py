@@ -1,23 +1,39 @@
-"""Judging answers to math problems: extraction first, then comparison by math-verify.
+"""Judging answers to math problems: extraction first, then comparison, kind by kind.
 
 What counts is the last `\\boxed{…}` or `<answer>…</answer>` of a response; a number that is
-merely mentioned earns nothing. Numbers are compared as numbers (`quantities.py`), lists whatever
-joins them (`lists.py`), everything else by math-verify (parsed to sympy, compared symbolically).
-Functions here may take seconds on hostile input and run in worker processes (`verify.py`), which
-are killed when they do; math-verify's own time-outs use signals and are switched off.
+merely mentioned earns nothing. Numbers are compared exactly (`quantities.py`), lists whatever
+joins them (`lists.py`), everything else is parsed whole (`parsing.py`) and compared by math-verify
+and with numbers (`expressions.py`). The reason of a verdict begins with the rule that decided:
+`number: 6 is not 5`. Functions here may take seconds on hostile input and run in worker processes
+(`verifier.py`), which are killed when they do; math-verify's own time-outs use signals and are
+switched off.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from typing import Any, TypeVar
 
 from tfgrpo.domains.base import Verdict
-from tfgrpo.domains.mathematics import lists
-from tfgrpo.domains.mathematics.extract import answers, listed
+from tfgrpo.domains.mathematics import expressions, lists, parsing, units
+from tfgrpo.domains.mathematics.extract import Ending, ending
 from tfgrpo.domains.mathematics.notation import plainly
-from tfgrpo.domains.mathematics.quantities import WRAPPING, based, clock, date, equal, hedged, plain
+from tfgrpo.domains.mathematics.parsing import READ
+from tfgrpo.domains.mathematics.quantities import (
+    USUAL,
+    WRAPPING,
+    Rules,
+    based,
+    clock,
+    date,
+    equal,
+    hedged,
+    plain,
+    quantity,
+    unit_factor,
+)
 
 T = TypeVar("T")
 SPELLED = re.compile(
@@ -33,30 +49,63 @@ CHOICE = re.compile(
 )
 SHOWN = 200
 INTEGER = re.compile(r"-?\d{1,15}\Z", re.ASCII)
-LISTED = re.compile(r"[()\[\],;]|\b(?:and|or)\b|\\pm\b")
-GLUED = re.compile(r"(\\q?quad)(?=[a-zA-Z])")
 WORDS = re.compile(r"[^\W\d_]{2,}(?:[ .,'-]+[^\W\d_]+)*\Z")
 SENTENCE = re.compile(r"[^\W\d_]+(?:[ .,'-]+[^\W\d_]+)+\Z")
 LONG = re.compile(r"[^\W\d_]{3,}")
-READ = re.compile(
-    r"and|or|sinh?|cosh?|tanh?|cot|sec|csc|arc(?:sin|cos|tan)|log|exp|sqrt|mod|gcd|lcm|max|min|det"
-    r"|inf(?:ty|inity)?|alpha|beta|gamma|delta|theta|lambda|sigma|omega|phi",
-    re.I,
+STATED = re.compile(r"final answer is:?\s*(\$[^$]+\$)", re.IGNORECASE)
+"""Where a whole solution says which of its formulas is the answer."""
+UNCLOSED = re.compile(r"\A\s*\\{1,2}boxed\{")
+GEOMETRY = re.compile(r"\\(?:angle|measuredangle|triangle|overrightarrow|widehat)(?![a-zA-Z])|[∠△]")
+"""Names of figures, in which the order of letters counts."""
+BOUND = re.compile(r"\b(?:or|at|than|not|more|less|fewer|least|most)\b", re.IGNORECASE)
+"""Words that make a bound of a number: `5 or more`."""
+DOUBT = re.compile(
+    r"\b(?:not|wrong|incorrect|mistake|scratch|error|wait|neither|nor)\b|n't\b", re.IGNORECASE
 )
-"""Words that a formula may be written in."""
+INEQUALITY = re.compile(r"[<>≤≥≠]|!=|\\(?:leq?|geq?|leqslant|geqslant|lt|gt|neq?|not)(?![a-zA-Z])")
+NOT_READ = "as a whole it is no number, formula, list or word"
+LONGEST = 10_000
+"""Characters of the longest answer that is read; a longer one is right only word for word."""
+WIDEST = 13_000
+"""Bits of the widest number that is written out in digits."""
 
 
-def judge(gold: str, response: str) -> Verdict:
-    """Judges a response against the ground truth. May be slow; raises nothing."""
-    found = answers(response)
-    if not found:
+def judge(gold: str, response: str, rules: Rules = USUAL, others: Sequence[str] = ()) -> Verdict:
+    """Judges a response against the ground truth, or against any of several.
+
+    May be slow; raises nothing.
+    """
+    answer = ending(response)
+    if answer.retracted:
+        return Verdict(0.0, None, f"box: {answer.retracted}")
+    if not answer.boxes:
         return Verdict(0.0, None, "no \\boxed{} answer")
-    gold = asked(gold)
-    verdict = compare(gold, found[-1])
-    if verdict.reward != 1.0 and len(found) > 1 and is_list(gold):
-        whole = compare(gold, listed(response))
-        return whole if whole.reward == 1.0 else verdict
+    verdict = _judge_one(gold, answer, rules)
+    for other in others:
+        if verdict.reward == 1.0:
+            break
+        another = _judge_one(other, answer, rules)
+        if another.reward == 1.0 or verdict.reward is None:
+            verdict = another
     return verdict
+
+
+def _judge_one(gold: str, answer: Ending, rules: Rules) -> Verdict:
+    """Compares what boxes that belong together hold with one ground truth.
+
+    Several are one answer: a list where one is asked for, and right elsewhere only if all are.
+    """
+    gold = ground_truth(gold)
+    if len(answer.boxes) == 1:
+        return compare(gold, answer.boxes[0][1], rules)
+    whole = compare(gold, answer.listed, rules)
+    if whole.reward == 1.0:
+        return whole
+    verdicts = [compare(gold, body, rules) for _, body in answer.boxes]
+    if any(verdict.reward != 1.0 for verdict in verdicts):
+        told = " and ".join(body for _, body in answer.boxes)
+        return Verdict(0.0, one_line(told), f"box: {differs(told, gold)}: several are one answer")
+    return verdicts[-1]
 
 
 def at_once(gold: str, response: str) -> Verdict | None:
@@ -69,57 +118,81 @@ def at_once(gold: str, response: str) -> Verdict | None:
         return None
     if "<" in response or "fbox" in response or "think]" in response.lower():
         return None
-    found = response[start + 7 : response.find("}", start)]
-    if not INTEGER.match(found):
+    end = response.find("}", start)
+    answer = response[start + 7 : end]
+    if not INTEGER.match(answer) or DOUBT.search(response, max(0, start - 40)):
         return None
-    if int(gold) == int(found):
-        return Verdict(1.0, str(int(gold)), "equal")
-    return Verdict(0.0, str(int(found)), differs(found, gold))
+    if int(gold) == int(answer):
+        rule = "text" if gold == answer else "number"
+        return Verdict(1.0, str(int(gold)), f"{rule}: equal")
+    return Verdict(0.0, str(int(answer)), f"number: {differs(answer, gold)}")
 
 
-def asked(gold: str) -> str:
+def ground_truth(gold: str) -> str:
     """Returns a ground truth as an answer: what its boxes hold, where it is a whole solution."""
-    return listed(gold) if answers(gold) else gold
+    boxed = ending(gold)
+    if boxed.boxes:
+        return boxed.listed
+    stated = STATED.findall(gold)
+    return stated[-1] if stated else UNCLOSED.sub("", gold)
 
 
-def compare(gold: str, found: str) -> Verdict:
+def compare(gold: str, answer: str, rules: Rules = USUAL) -> Verdict:
     """Compares an answer with the ground truth. May be slow; raises nothing."""
-    if written(gold) and written(gold) == written(found):
-        return Verdict(1.0, normal(gold), "equal")
-    gold, found = plainly(gold), plainly(found)
-    for same in (
-        equal,
-        _same_time,
-        _same(date),
-        _same(based),
-        _same_choice,
-        _same(choices),
-        _same(in_words),
+    if written(gold) and written(gold) == written(answer):
+        return Verdict(1.0, normal(gold), "text: equal")
+    if len(answer) > LONGEST:
+        return Verdict(0.0, one_line(answer[:SHOWN]), f"unread: {differs(answer, gold)}")
+    gold, answer = plainly(gold), plainly(answer)
+    for rule, same in (
+        ("number", lambda one, other: equal(one, other, rules)),
+        ("time", _same_time),
+        ("date", _same(date)),
+        ("base", _same_base),
+        ("ratio", _same_ratio),
+        ("choice", _same_choice),
+        ("choice", _same(choices)),
+        ("words", _same(in_words)),
     ):
-        right = same(gold, found)
+        right = same(gold, answer)
         if right is not None:
-            said = normal(gold) if right else normal(found)
-            return Verdict(float(right), said, "equal" if right else differs(found, gold))
-    if hedged(gold, found):
-        return Verdict(0.0, written(found), differs(found, gold))
-    if in_words(gold) is not None and SPELLED.search(gold) and plain(found) is not None:
-        return Verdict(None, found, f"unverifiable: {gold!r} spells a number out")
-    literal = (in_words(gold), clock(gold), date(gold), date(found), sentence(found))
+            return _verdict(rule, right, gold, answer)
+    if hedged(gold, answer):
+        return _verdict("words", False, gold, answer)
+    if in_words(gold) is not None and SPELLED.search(gold) and plain(answer) is not None:
+        return Verdict(None, answer, f"unverifiable: {gold!r} spells a number out")
+    literal = (in_words(gold), clock(gold), date(gold), date(answer), sentence(answer))
+    if GEOMETRY.search(gold) or GEOMETRY.search(answer):
+        right = written(gold).replace(" ", "") == written(answer).replace(" ", "")
+        return _verdict("text", right, gold, answer)
     if any(kind is not None for kind in literal):
-        return Verdict(0.0, in_words(found) or found, differs(found, gold))
+        return Verdict(0.0, in_words(answer) or answer, f"words: {differs(answer, gold)}")
     try:
-        return _solutions(gold, found) or _by_sympy(gold, found)
+        return _solutions(gold, answer, rules) or _by_sympy(gold, answer, rules)
     except Exception as error:  # sympy raises nearly anything; it is told, as unverifiable
-        return Verdict(None, found, f"unverifiable: {type(error).__name__}: {error}"[:200])
+        return Verdict(None, answer, f"unverifiable: {type(error).__name__}: {error}"[:200])
+
+
+def _verdict(rule: str, right: bool, gold: str, answer: str) -> Verdict:
+    if right:
+        return Verdict(1.0, normal(gold), f"{rule}: equal")
+    return Verdict(0.0, normal(answer), f"{rule}: {differs(answer, gold)}")
 
 
 def check_gold(gold: str) -> str | None:
     """Returns what is wrong with a ground truth, or None when answers can be compared with it."""
-    gold = plainly(asked(gold))
-    if any(kind(gold) is not None for kind in (plain, clock, date, choice, in_words)):
+    return judgeable(ground_truth(gold))
+
+
+def judgeable(gold: str) -> str | None:
+    """Returns what is wrong with a ground truth that holds no box, or None."""
+    gold = plainly(gold)
+    if any(kind(gold) is not None for kind in (quantity, clock, date, based, choice, in_words)):
+        return None
+    if choices(gold) is not None or quantity(BOUND.sub(" ", gold)) is not None:
         return None
     try:
-        return None if _parse(gold) else "it parses to nothing"
+        return None if parsed(gold) is not None else NOT_READ
     except Exception as error:
         return f"{type(error).__name__}: {error}"[:200]
 
@@ -128,7 +201,10 @@ def normal(gold: str) -> str:
     """Returns the form that all answers equal to a ground truth share, as one vote."""
     gold = plainly(gold)
     number, time, letter = plain(gold), clock(gold), choice(gold)
-    if number is not None:
+    if (
+        number is not None
+        and max(number.numerator.bit_length(), number.denominator.bit_length()) < WIDEST
+    ):
         return str(number)
     if time is not None:
         return f"{time.hour}:{time.minute}{time.half}"
@@ -145,23 +221,11 @@ def choice(text: str) -> str | None:
 
 def choices(text: str) -> tuple[str, ...] | None:
     """Returns the letters of several choices in order: `A, C`, `(A) and (C)`."""
-    found = [choice(part) for _, part in lists.parts(text)]
-    if len(found) < 2 or None in found:
+    letters = [choice(part) for _, part in lists.parts(text)]
+    if len(letters) < 2 or None in letters:
         return None
-    letters = sorted(filter(None, found))
-    return tuple(letter.upper() if "(" in text else letter for letter in letters)
-
-
-def is_list(gold: str) -> bool:
-    """Whether several answers are asked for: a joint outside of every bracket."""
-    if plain(gold) is not None:
-        return False
-    depth = 0
-    for part in LISTED.findall(gold):
-        depth += (part in "([") - (part in ")]")
-        if depth <= 0 and part not in "()[]":
-            return True
-    return False
+    chosen = sorted(filter(None, letters))
+    return tuple(letter.upper() if "(" in text else letter for letter in chosen)
 
 
 def written(text: str) -> str:
@@ -183,9 +247,9 @@ def in_words(text: str) -> str | None:
     return bare.casefold() if WORDS.match(bare) else None
 
 
-def differs(found: str, gold: str) -> str:
+def differs(answer: str, gold: str) -> str:
     """Returns in words that an answer is not the ground truth, in a line that can be read."""
-    shown = (text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…" for text in (found, gold))
+    shown = (text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…" for text in (answer, gold))
     return " is not ".join(shown)
 
 
@@ -199,52 +263,74 @@ def sentence(text: str) -> str | None:
 def _same(kind: Callable[[str], Any]) -> Callable[[str, str], bool | None]:
     """Returns what says whether two texts are the same of a kind; None where one is not of it."""
 
-    def compared(gold: str, found: str) -> bool | None:
-        want, have = kind(gold), kind(found)
+    def compared(gold: str, answer: str) -> bool | None:
+        want, have = kind(gold), kind(answer)
         return None if want is None or have is None else want == have
 
     return compared
 
 
-def _same_time(gold: str, found: str) -> bool | None:
-    want, have = clock(gold), clock(found)
+def _same_time(gold: str, answer: str) -> bool | None:
+    want, have = clock(gold), clock(answer)
     if want is None or have is None:
         return None
     return want[:2] == have[:2] and want.half in ("", have.half)
 
 
-def _same_choice(gold: str, found: str) -> bool | None:
-    want, have = choice(gold), choice(found)
+def _same_base(gold: str, answer: str) -> bool | None:
+    """Compares digits with their base; a number without one is in base ten."""
+    want, have = based(gold), based(answer)
+    if want is None and have is None:
+        return None
+    if want is None or have is None:
+        return False if plain(gold) is not None or plain(answer) is not None else None
+    return want == have
+
+
+def _same_ratio(gold: str, answer: str) -> bool | None:
+    """Compares ratios, `2:4` and `1:2`, part by part."""
+    sides = [text.strip("$ ").rpartition("=")[2].split(":") for text in (gold, answer)]
+    if any(len(side) < 2 for side in sides):
+        return None
+    want, have = ([plain(part.strip()) for part in side] for side in sides)
+    if None in want or None in have or not want[0] or not have[0]:
+        return None
+    if len(want) != len(have):
+        return False
+    pairs = list(zip(want, have, strict=True))
+    return all(a * have[0] == b * want[0] for a, b in pairs if a is not None and b is not None)
+
+
+def _same_choice(gold: str, answer: str) -> bool | None:
+    want, have = choice(gold), choice(answer)
     if want is None or have is None:
         return None
-    if len(gold.strip()) == len(found.strip()) == 1:  # b is not B, but (b) chooses B
+    if len(gold.strip()) == len(answer.strip()) == 1:  # b is not B, but (b) chooses B
         return want == have
     return want.casefold() == have.casefold()
 
 
-def _solutions(gold: str, found: str) -> Verdict | None:
+def _solutions(gold: str, answer: str, rules: Rules) -> Verdict | None:
     """Compares the solutions of a system, each with its own values; None where neither is one.
 
     Points, `(5, 2), (7, 2)`, are solutions in the order in which the unknowns are named. Groups
     without names, `1, 2; 3, 4`, are compared with groups.
     """
-    want, have = lists.system(gold), lists.system(found)
+
+    def right(gold: str, answer: str) -> bool:
+        return compare(gold, answer, rules).reward == 1.0
+
+    want, have = lists.system(gold), lists.system(answer)
     if want and have and set(want[0]) == set(have[0]):
-        right = _matched(want, have, lambda a, b: all(_right(a[name], b[name]) for name in a))
+        same = _matched(want, have, lambda a, b: all(right(a[name], b[name]) for name in a))
     elif want or have:
-        points = (lists.tuples(s) if s else text for s, text in ((want, gold), (have, found)))
-        return _by_sympy(*points)
-    elif lists.groups(gold) and lists.groups(found):
-        right = _matched(lists.groups(gold), lists.groups(found), _right)
+        points = (lists.tuples(s) if s else text for s, text in ((want, gold), (have, answer)))
+        return _by_sympy(*points, rules)
+    elif lists.groups(gold) and lists.groups(answer):
+        same = _matched(lists.groups(gold), lists.groups(answer), right)
     else:
         return None
-    if right:
-        return Verdict(1.0, normal(gold), "equal")
-    return Verdict(0.0, one_line(found), differs(found, gold))
-
-
-def _right(gold: str, found: str) -> bool:
-    return compare(gold, found).reward == 1.0
+    return _verdict("solutions", same, gold, answer)
 
 
 def _matched(want: Sequence[T], have: Sequence[T], same: Callable[[T, T], bool]) -> bool:
@@ -258,67 +344,60 @@ def _matched(want: Sequence[T], have: Sequence[T], same: Callable[[T, T], bool])
     return not left
 
 
-def _both_signs(text: str) -> str:
-    """Returns a list with `a ± b` in it written out as two answers, which math-verify cannot."""
-    parts, depth = [""], 0
-    for character in text:
-        depth += (character in "([{") - (character in ")]}")
-        if character == "," and depth == 0:
-            parts.append("")
-        else:
-            parts[-1] += character
-    signs = ("+", "-")
-    return ",".join(
-        part.replace("\\pm", sign)
-        for part in parts
-        for sign in (signs if "\\pm" in part else signs[:1])
-    )
+def parsed(text: str) -> Any | None:
+    """Returns the expression that a text is, its lists joined by commas, without its unit."""
+    return parsing.parse(units.split(lists.with_commas(text)).text)
 
 
-def _parse(text: str) -> list[Any]:
-    """Returns the expressions that a text may mean; none when it is no mathematics."""
-    import logging
-
-    from math_verify import parse
-
-    logging.getLogger("math_verify").setLevel(logging.ERROR)  # it warns that it has no time-out
-    text = GLUED.sub(r"\1 ", text)
-    bare = text.strip().strip("$").strip()
-    forms = [f"${bare}$", text]
-    if "\\pm" in bare:
-        forms.append(f"${_both_signs(bare)}$")
-    for form in forms:
-        found = [part for part in parse(form, parsing_timeout=None) if not isinstance(part, str)]
-        if found:
-            return found
-    return []
-
-
-def _by_sympy(gold: str, found: str) -> Verdict:
-    from math_verify import verify
-
-    want, have = _parse(lists.with_commas(gold)), _parse(lists.with_commas(found))
-    if not want:
-        return Verdict(None, found, f"unverifiable: cannot parse the ground truth {gold!r}")
-    if not have:
-        return Verdict(0.0, in_words(found) or found, differs(found, gold))
-    right = _same_region(gold, found)
+def _by_sympy(gold: str, answer: str, rules: Rules) -> Verdict:
+    if parsing.too_large(answer) != parsing.too_large(gold):
+        return Verdict(0.0, one_line(answer), f"number: {differs(answer, gold)}")
+    want = parsed(gold)
+    if want is None:
+        return Verdict(None, answer, f"unverifiable: cannot parse the ground truth {gold!r}")
+    have = parsed(answer)
+    if have is None:
+        return Verdict(0.0, in_words(answer) or answer, f"unread: {differs(answer, gold)}")
+    factor = unit_factor(units.split(gold).units, units.split(answer).units, rules)
+    if factor is None:
+        return Verdict(0.0, one_line(answer), f"unit: {differs(answer, gold)}")
+    if factor != 1:
+        have = have * _rational(factor)
+    right = _same_region(gold, answer)
+    rule = "set" if right is not None else "formula"
     if right is None:
-        right = verify(want, have, allow_set_relation_comp=True, timeout_seconds=None)
+        if _one_is_relation(gold, answer, want, have):
+            right = False
+        else:
+            right = expressions.same(want, have, (gold, answer), rules)
     if right:
-        return Verdict(1.0, normal(gold), "equal")
-    return Verdict(0.0, in_words(found) or str(have[0]), differs(found, gold))
+        return Verdict(1.0, normal(gold), f"{rule}: equal")
+    return Verdict(0.0, in_words(answer) or str(have), f"{rule}: {differs(answer, gold)}")
 
 
-def _same_region(gold: str, found: str) -> bool | None:
+def _one_is_relation(gold: str, answer: str, want: Any, have: Any) -> bool:
+    """Whether one side is an inequality and the other a plain value: `x > 5` is not 5."""
+    from sympy import Set
+
+    relation = bool(INEQUALITY.search(gold)), bool(INEQUALITY.search(answer))
+    return relation[0] != relation[1] and not isinstance(have if relation[0] else want, Set)
+
+
+def _rational(number: Fraction) -> Any:
+    from sympy import Rational
+
+    return Rational(number.numerator, number.denominator)
+
+
+def _same_region(gold: str, answer: str) -> bool | None:
     """Whether two texts describe one set of numbers, as inequalities or as intervals.
 
     None where one of them describes none.
     """
-    if not (lists.RELATION.search(gold) or lists.RELATION.search(found)):
+    if not (lists.RELATION.search(gold) or lists.RELATION.search(answer)):
         return None
-    want = lists.region(gold, _parse)
-    have = lists.region(found, _parse) if want is not None else None
+    want = lists.region(gold, parsing.parse)
+    have = lists.region(answer, parsing.parse) if want is not None else None
     if want is None or have is None:
         return None
     if len(want[1] | have[1]) > 1:

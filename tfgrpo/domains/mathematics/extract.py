@@ -8,6 +8,7 @@ no answer.
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 TAG = re.compile(r"<(/?)answer>", re.IGNORECASE)
 THOUGHT = re.compile(r"</(?:think|thinking|thought|reasoning)>|\[/THINK\]", re.IGNORECASE)
@@ -29,39 +30,66 @@ JOINED = re.compile(
     rf"|\bfor\s+part\s*\(?[a-zA-Z1-9]\b\)?|{NAMED})*"
 )
 """What may stand between boxes that together are one list: a name, a part, one word counted."""
+NEARBY = 400
+"""How far behind a box, in characters, words can take it back."""
 NAME = re.compile(NAMED + r"\s*\Z")
+
+
+RETRACTED = re.compile(
+    r"\b(?:that|this|it|which|the (?:answer|result)(?: above)?)(?:\s+(?:is|was)|'s)\s+"
+    r"(?:wrong|incorrect|not\s+(?:right|correct|true|the\s+answer)|a\s+mistake)\b"
+    r"|\A[\s$.,)\]]*(?:is|was)\s+(?:wrong|incorrect|not\b)"
+    r"|\bi\s+(?:made\s+(?:a\s+mistake|an\s+error)|was\s+wrong|misread)\b|\bscratch\s+that\b"
+    r"|\b(?:should|must)\s+(?:instead\s+)?(?:be|have\s+been)\s+[^.]{0,30}\binstead\b",
+    re.IGNORECASE,
+)
+"""Words after the last box that take it back."""
+NEGATED = re.compile(
+    r"\b(?:is|are|was)\s*(?:not|n't)\s*(?:equal\s+to\s*)?[\s$:({\[\\]*\Z|\bisn't[\s$:({\[\\]*\Z",
+    re.IGNORECASE,
+)
+"""Words before a box that deny it."""
+
+
+class Ending(NamedTuple):
+    """How a response ends: the boxes that are its answer, each with its name, if any.
+
+    `retracted` says how the response takes its answer back, in words; else it is empty.
+    """
+
+    boxes: tuple[tuple[str, str], ...]
+    retracted: str = ""
+
+    @property
+    def listed(self) -> str:
+        """The boxes as one answer: several with what names them (`y_1 =`) and commas."""
+        if len(self.boxes) == 1:
+            return self.boxes[0][1]
+        return ", ".join(name + body for name, body in self.boxes)
 
 
 def extract(response: str) -> str | None:
     """Returns the content of the last answer tag or `\\boxed{}`, whichever stands last."""
-    found = answers(response)
-    return found[-1] if found else None
+    boxes = ending(response).boxes
+    return boxes[-1][1] if boxes else None
 
 
-def answers(response: str) -> tuple[str, ...]:
+def ending(response: str) -> Ending:
     """Returns the boxes that end a response with nothing but commas and "and" between them.
 
-    The last of them is the answer, and all of them are where a list was asked for. An answer tag
-    that stands after them is the answer alone.
+    They are one answer; those that say the same are one box. An answer tag that stands after
+    them is the answer alone.
     """
-    return tuple(body for _, body in _ending(response))
-
-
-def listed(response: str) -> str:
-    """Returns those boxes as one answer: several with what names them (`y_1 =`) and commas."""
-    found = _ending(response)
-    return ", ".join(name + body for name, body in found) if len(found) > 1 else found[0][1]
-
-
-def _ending(response: str) -> list[tuple[str, str]]:
-    """Returns the name, if any, and the body of each box that ends a response."""
     response = spoken(response)
     tag = _tag(response)
     boxes = _boxes(response)
     if tag is not None and (not boxes or tag[0] > boxes[-1][0]):
         body = tag[1].strip()
-        return _ending(body) or ([("", body)] if body else [])  # <answer>\boxed{4}</answer>
-    found: list[tuple[str, str]] = []
+        within = ending(body)
+        if within.boxes:  # <answer>\boxed{4}</answer>
+            return within
+        return Ending((("", body),)) if body else Ending(())
+    chosen: list[tuple[str, str]] = []
     begun: int | None = None
     for start, end, body in reversed(boxes):
         if begun is not None and not JOINED.fullmatch(response, end, begun):
@@ -70,8 +98,19 @@ def _ending(response: str) -> list[tuple[str, str]]:
         if not body.strip():
             break
         name = NAME.search(response, max(0, start - 20), start)
-        found.insert(0, (name[0] if name else "", body.strip()))
-    return found
+        chosen.insert(0, (name[0] if name else "", body.strip()))
+    bodies = {body for _, body in chosen}
+    if len(bodies) == 1:
+        chosen = chosen[-1:]
+    return Ending(tuple(chosen), _retraction(response, *boxes[-1][:2]) if chosen else "")
+
+
+def _retraction(response: str, start: int, end: int) -> str:
+    """Returns the words that take a box back, which stands there in a response."""
+    after = RETRACTED.search(response[end : end + NEARBY])
+    if after is None:
+        after = NEGATED.search(response[max(0, start - 30) : start])
+    return f"taken back by {' '.join(after[0].split())!r}" if after else ""
 
 
 def spoken(response: str) -> str:
@@ -90,9 +129,9 @@ def bare(text: str) -> str:
     if extract(text) is not None:
         return text
     between = re.sub(r"\\\w+|\b(?:and|or)\b", " ", MATHS.sub(" ", text))
-    if re.search(r"[^\W\d_]{2,}.*\s", between, re.DOTALL):
+    if re.search(r"[^\W\d_]{2,}.*\s|[^\W\d_]:\s", between, re.DOTALL):
         tail = AFTERWARDS.split(FINAL.split(text)[-1])[0]
-        given = [next(filter(None, found)) for found in GIVEN.findall(tail)]
+        given = [next(filter(None, groups)) for groups in GIVEN.findall(tail)]
         text = given[-1] if given else text
     return f"\\boxed{{{text}}}"
 
@@ -100,13 +139,13 @@ def bare(text: str) -> str:
 def _tag(text: str) -> tuple[int, str] | None:
     """Returns the last answer tag that is closed: where it begins, and its body."""
     begun: re.Match[str] | None = None
-    found = None
+    last = None
     for match in TAG.finditer(text):
         if not match[1]:
             begun = match
         elif begun is not None:
-            found, begun = (begun.start(), text[begun.end() : match.start()]), None
-    return found
+            last, begun = (begun.start(), text[begun.end() : match.start()]), None
+    return last
 
 
 def _boxes(text: str) -> list[tuple[int, int, str]]:
@@ -115,7 +154,7 @@ def _boxes(text: str) -> list[tuple[int, int, str]]:
     An `\\fbox{…}` is one too. One pass over the braces, so that a long malformed text takes no
     longer than a good one.
     """
-    found: list[tuple[int, int, str]] = []
+    boxes: list[tuple[int, int, str]] = []
     opened: list[int] = []
     starts = {m.end() - 1: m.start() for m in re.finditer(r"\\(?:boxed|fbox)\s*\{", text)}
     for match in re.finditer(r"[{}]", text):
@@ -124,6 +163,6 @@ def _boxes(text: str) -> list[tuple[int, int, str]]:
             opened.append(at)
         elif opened:
             begin = opened.pop()
-            if begin in starts and (not found or found[-1][0] < begin):  # it holds no other
-                found.append((starts[begin], at + 1, text[begin + 1 : at]))
-    return found
+            if begin in starts and (not boxes or boxes[-1][0] < begin):  # it holds no other
+                boxes.append((starts[begin], at + 1, text[begin + 1 : at]))
+    return boxes

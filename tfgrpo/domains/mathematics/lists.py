@@ -102,12 +102,12 @@ def tuples(solutions: list[dict[str, str]]) -> str:
     return ", ".join(f"({', '.join(solution.values())})" for solution in solutions)
 
 
-def region(text: str, parse: Callable[[str], list[Any]]) -> tuple[Any, frozenset[Any]] | None:
+def region(text: str, parse: Callable[[str], Any | None]) -> tuple[Any, frozenset[Any]] | None:
     """Returns the set of numbers that inequalities or intervals describe, and its symbols.
 
     "or" unites and "and" intersects, unless nothing would be left; a comma unites, unless that
-    would be every number. `parse` gives a part's expressions. None for anything that is no such
-    set, or hard to find. May raise whatever sympy does.
+    would be every number. `parse` gives a part's expression, or None. None for anything that is
+    no such set, or hard to find. May raise whatever sympy does.
     """
     from sympy import Intersection, S, Union
 
@@ -115,11 +115,11 @@ def region(text: str, parse: Callable[[str], list[Any]]) -> tuple[Any, frozenset
     symbols: frozenset[Any] = frozenset()
     joints = parts(text, commas=RELATION.search(text) is not None)
     for joint, part in joints:
-        parsed = parse(part)
-        there = _set(parsed[0]) if parsed else None
-        if there is None:
+        expression = parse(part)
+        there = _set(expression) if expression is not None else None
+        if expression is None or there is None:
             return None
-        symbols |= parsed[0].free_symbols
+        symbols |= expression.free_symbols
         both = union[-1].intersect(there) if joint == "and" else S.EmptySet
         if both == S.EmptySet:
             union.append(there)

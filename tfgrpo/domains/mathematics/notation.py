@@ -49,6 +49,13 @@ ANGLE = re.compile(
     r"(?:°|\^\s*\{?\s*\\circ\s*\}?|\\degree)\s*(?:\\right)?([)}]?)"
 )
 TIMES_I = re.compile(r"(?<=[\d})])\s*\\cdot\s*i(?![a-zA-Z])")
+DOUBLED = re.compile(r"\\\\(?=[a-zA-Z])")
+CONSTANT = re.compile(
+    r"(?<![a-zA-Z\\])[a-zA-Z]\([a-z]\)\s*=\s*"
+    r"(?=-?\d+(?:\.\d+)?\s*(?:\Z|[,$]|(?:and|or)(?![a-z])|\\text))"
+)
+"""The name of a function that is a number everywhere: `W(n) = 1`."""
+JOINED = re.compile(r"(?<=\d)(and|or)(?=\s|-?\d|[a-zA-Z]\()")
 TURNED = re.compile(r"\A\s*(-?\d+(?:\.\d+)?)\s*=\s*([a-zA-Z])\s*\Z")
 
 
@@ -56,6 +63,8 @@ def plainly(text: str) -> str:
     """Returns an answer in the notation that is compared."""
     text = TRAILING.sub("", re.sub(r"(\s)\s+", r"\1", text.strip()))
     text = WHOLE.sub(r"\1", text)
+    if "\\begin" not in text:
+        text = CONSTANT.sub("", JOINED.sub(r" \1 ", DOUBLED.sub(r"\\", text)))
     if not text.isascii():
         text = _ascii(text)
     text = STRESS.sub(r"\2", EMPTY.sub(r"\\emptyset ", SIZE.sub("", text)))

@@ -1,80 +1,59 @@
 """Numbers as people write them: with separators, currencies, units, scales; times and dates.
 
-Numbers are compared exactly. A unit that stands on one side alone says nothing; two that measure
-the same are converted (`1 m`, `100 cm`), and 12 cm are not 12 mm.
+Two exact numbers are compared exactly. A decimal may stand for a number that has no end
+(`0.333333` for a third): `Rules.digits` says from how many digits on.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
-PLAIN = re.compile(r"[+-]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?\Z|[+-]?\.\d+\Z")
+from tfgrpo.domains.mathematics import arithmetic, units
+from tfgrpo.domains.mathematics.arithmetic import Extreme, Value
+
+PLAIN = re.compile(r"[+-]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?\Z|[+-]?\.\d+\Z")
 WRAPPING = re.compile(r"\\(?:text|mathrm|textbf|mathbf)\s*\{([^{}]*)\}")
-UNITS = (
-    "euros? dollars? cents? pounds? yen percent degrees? units? km cm mm m kg g mg lb lbs oz"
-    " litres? liters? ml miles? feet foot ft inch inches yards? meters? metres? hours? minutes?"
-    " seconds? days? weeks? months? years? people persons? students? items? pieces? times ways"
-    " points? mins? hrs? secs? mph"
-)
-POWER = r"(?:\^?\{?[23]\}?)"
-UNIT = re.compile(
-    rf"(?<=[\d\s])(?:(?:square|cubic)\s+)?(?:{UNITS.replace(' ', '|')}){POWER}?"
-    rf"(?:\s*/\s*\w+{POWER}?)?$",
-    re.I,
-)
-CURRENCY = re.compile(r"\A([+-]?)\s*(?:\\?[$€£¥]|(?:USD|EUR|GBP)\s)\s*(?=[\d.+-])")
 GROUPS = re.compile(r"(?<=\d)(?:\\,|\\ |\\!|~|\s)(?=\d{3}(?!\d))")
+THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d,])")
 LONGEST = 1000
 """A number of more digits than this is left to sympy, which is killed when it takes too long."""
-UNIT_TEXT = re.compile(
-    r"(?<=[\d\s~,])\\(?:text|mathrm|mbox|textrm)\s*\{\s*([^\W\d_][^{}\d]*)\}\s*\.?\$?\Z"
-)
-NO_UNIT = re.compile(
-    r"\b(?:hundred|[tmb]\w*illion|thousand|dozen|minus|plus|times|over|or|and|not|is|to)\b", re.I
-)
-"""Words after a number in `\\text{}` that are more than what is counted."""
 HEDGE = re.compile(
     r"(?<![a-zA-Z\\])(?:not|neither|nor|never|more|less|fewer|least|most|than|except|unless|wrong)"
     r"(?![a-zA-Z])",
     re.I,
 )
-SCALES = {"hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9}
+SCALES = {"hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9, "dozen": 12}
 SCALE = re.compile(rf"\s+({'|'.join(SCALES)})\Z", re.I)
-PERCENT = re.compile(r"(?:%|\bpercent)[\s.$}]*\Z", re.I)
+SCALE_TEXT = re.compile(rf"\s*\\text\{{\s*({'|'.join(SCALES)})\s*\}}\Z", re.I)
+PERCENT = re.compile(r"\s*(?:\\?%|\b(?:percent(?:age)?|pct))[\s.$}]*\Z", re.I)
 COMMA = re.compile(r"(?<=\d),(?=(?:\d{1,2}|\d{4,})(?!\d))")
 CLOCK = re.compile(r"(\d{1,2})(?:\s?(?::|\{:\})\s?(\d{2}))?(?:\s*([ap])\.?\s*m\.?)?\Z", re.I)
 DATE = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})\Z")
 BASED = re.compile(r"(\d[\dA-F]*)_(?:\{(?:\\text\s*\{)?(\d+|two|eight|ten)\}?\}|(\d))\Z", re.I)
-MEASURES: dict[str, tuple[str, Fraction]] = {
-    word: (kind, Fraction(size))
-    for kind, table in {
-        "length": {
-            "mm millimeter millimetre": "1/1000",
-            "cm centimeter centimetre": "1/100",
-            "m meter metre": "1",
-            "km kilometer kilometre": "1000",
-            "inch inche": "0.0254",
-            "ft foot feet": "0.3048",
-            "yard": "0.9144",
-            "mile": "1609.344",
-        },
-        "mass": {"mg milligram": "1/1000", "g gram": "1", "kg kilogram": "1000"},
-        "time": {
-            "second sec": "1",
-            "minute min": "60",
-            "hour hr": "3600",
-            "day": "86400",
-            "week": "604800",
-        },
-        "volume": {"ml milliliter millilitre": "1/1000", "liter litre": "1"},
-        "dollars": {"cent": "1/100", "dollar": "1"},
-    }.items()
-    for words, size in table.items()
-    for word in words.split()
-}
-MEASURE = re.compile(r"([a-zA-Z]{1,11}?)s?(?:\^?\{?([23])\}?)?[\s.$]*\Z")
+DECIMAL = re.compile(r"[+-]?(\d*)\.(\d+)(?:\s*(?:\\times|\\cdot)\s*10\s*\^\s*\{?[+-]?\d+\}?)?\Z")
+MOST_DIGITS = 12
+"""Digits of a decimal that are compared: what a program prints after them is noise."""
+
+UnitRule: TypeAlias = Literal["lenient", "strict"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How close is equal, and when units matter.
+
+    A decimal of at least `digits` significant digits stands for the number that it is when it is
+    rounded or cut off there. With `units` lenient a unit that stands on one side alone says
+    nothing; strict asks for one where the ground truth has one.
+    """
+
+    digits: int = 6
+    units: UnitRule = "lenient"
+
+
+USUAL = Rules()
 
 
 class Time(NamedTuple):
@@ -85,46 +64,110 @@ class Time(NamedTuple):
     half: str
 
 
-class MeasuredUnit(NamedTuple):
-    """A unit: what it measures, to which power, and its size."""
+class Quantity(NamedTuple):
+    """A number with its unit: the value, the decimal that it is written as, and its units.
 
-    kind: str
-    power: int
-    size: Fraction
+    `percent` says that it is written with a sign of per cent, `decimal` its significant digits
+    and how many of them stand after the point, or None where it is written exactly.
+    """
+
+    value: Value
+    decimal: int | None
+    units: tuple[units.Unit, ...]
+    percent: bool
+
+
+def quantity(text: str) -> Quantity | None:
+    """Returns the number that a text is: `1,250`, `$40`, `12.50`, `40 euros`, `2^{-100}`."""
+    measured = units.split(_unwrapped(text))
+    bare = measured.text.strip("$ ").rstrip(".")
+    percent = PERCENT.search(bare)
+    if percent is not None:
+        bare = bare[: percent.start()].strip()
+    scale = SCALE.search(bare)
+    if scale is not None:
+        bare = bare[: scale.start()]
+    value = _value(bare)
+    if value is None:
+        return None
+    if scale is not None and isinstance(value, Fraction):
+        value *= SCALES[scale[1].casefold()]
+    return Quantity(value, significant(bare), measured.units, percent is not None)
 
 
 def plain(text: str) -> Fraction | None:
-    """Returns the number that a text plainly is: `1,250`, `$40`, `12.50`, `40 euros`."""
-    text = _bare(text)
-    text = UNIT.sub("", text).rstrip("%€$£¥ \\")
-    scale = SCALE.search(text)
-    if scale is not None:
-        text = text[: scale.start()]
-    if len(text) > LONGEST or not PLAIN.match(text):
-        return None
-    number = Fraction(text.replace(",", ""))
-    return number * SCALES[scale[1].casefold()] if scale is not None else number
+    """Returns the exact value of a number of ordinary size; None for any other text."""
+    found = quantity(text)
+    return found.value if found is not None and isinstance(found.value, Fraction) else None
 
 
-def equal(gold: str, found: str) -> bool | None:
+def equal(gold: str, answer: str, rules: Rules = USUAL) -> bool | None:
     """Says whether two texts are the same number; None where one of them is none.
 
     An answer `1,5` is 1.5 where that is asked for, and 50 % are 0.5.
     """
-    want, have = plain(gold), plain(found)
-    if want is not None and have is None and "." in gold and found.count(",") == 1:
-        have = plain(COMMA.sub(".", found))
+    want, have = quantity(gold), quantity(answer)
+    if want is not None and have is None and "." in gold and answer.count(",") == 1:
+        have = quantity(COMMA.sub(".", answer))
     if want is None or have is None:
         return None
-    measured, other = _measure(gold), _measure(found)
-    if measured is not None and other is not None and measured.power == other.power:
-        return measured.kind == other.kind and want * measured.size == have * other.size
-    hundredths = PERCENT.search(_bare(gold)) is not None, PERCENT.search(_bare(found)) is not None
-    return (
-        want == have
-        or (hundredths == (True, False) and want == have * 100)
-        or (hundredths == (False, True) and want * 100 == have)
-    )
+    factor = unit_factor(want.units, have.units, rules)
+    if factor is None:
+        return False
+    if not isinstance(want.value, Fraction) or not isinstance(have.value, Fraction):
+        return _extremes(want.value, have.value)
+    scaled = have._replace(value=have.value * factor)
+    if _same(want, scaled, rules):
+        return True
+    if want.percent == have.percent:
+        return False
+    hundredth = Fraction(1, 100)
+    if want.percent:
+        want = want._replace(value=want.value * hundredth)  # type: ignore[operator]
+    else:
+        scaled = scaled._replace(value=scaled.value * hundredth)  # type: ignore[operator]
+    return _same(want, scaled, rules)
+
+
+def unit_factor(
+    want: tuple[units.Unit, ...], have: tuple[units.Unit, ...], rules: Rules
+) -> Fraction | None:
+    """Returns what an answer's number is multiplied with to be in the ground truth's unit.
+
+    None where the two do not measure the same.
+    """
+    if not want or not have:
+        return None if want and rules.units == "strict" else Fraction(1)
+    for one in want:
+        for other in have:
+            if one.convertible(other):
+                return other.size / one.size
+    return None
+
+
+def rounds_to(value: Fraction, decimal: Fraction, digits: int | None, rules: Rules) -> bool:
+    """Whether a decimal of so many significant digits is a value rounded or cut off there."""
+    if digits is None or digits < rules.digits or not value or not decimal:
+        return False
+    if (value < 0) != (decimal < 0):
+        return False
+    value, decimal = abs(value), abs(decimal)
+    if not Fraction(1, 2) < value / decimal < 2:
+        return False
+    exponent = _exponent(decimal)
+    unit = Fraction(10) ** (exponent - min(digits, MOST_DIGITS) + 1)
+    cut = value // unit
+    half_up = (value / unit + Fraction(1, 2)).__floor__()
+    shown = decimal / unit
+    if digits > MOST_DIGITS:
+        return abs(shown - value / unit) <= 1
+    return shown in (cut, half_up)
+
+
+def significant(text: str) -> int | None:
+    """Returns how many significant digits a decimal is written with; None for what is none."""
+    match = DECIMAL.match("".join(text.split()).replace(",", ""))
+    return len((match[1] + match[2]).lstrip("0")) if match else None
 
 
 def clock(text: str) -> Time | None:
@@ -142,7 +185,7 @@ def date(text: str) -> tuple[int, ...] | None:
 
 
 def based(text: str) -> tuple[str, str] | None:
-    """Returns the digits and the base of `101_2`, whose base math-verify reads over."""
+    """Returns the digits and the base of `101_2`, whose base would be read over."""
     match = BASED.match("".join(text.split()).strip("$."))
     if match is None:
         return None
@@ -150,41 +193,63 @@ def based(text: str) -> tuple[str, str] | None:
     return match[1].upper(), {"two": "2", "eight": "8", "ten": "10"}.get(base, base)
 
 
-def hedged(gold: str, found: str) -> bool:
-    """Whether words beside a number say something else, which math-verify would read over.
-
-    `5 or more` and "not 5" are not 5, and `5\\text{ thousand}` is another number.
-    """
-    for text in (gold, found):
-        match = UNIT_TEXT.search(text)
-        if match is not None and NO_UNIT.search(match[1]):
-            return True
-    return bool(HEDGE.search(gold)) != bool(HEDGE.search(found))
+def hedged(gold: str, answer: str) -> bool:
+    """Whether words beside a number say something else: `5 or more` and "not 5" are not 5."""
+    return bool(HEDGE.search(gold)) != bool(HEDGE.search(answer))
 
 
-def _bare(text: str) -> str:
-    """Returns a text without what stands around a number, but for its unit."""
-    text = UNIT_TEXT.sub(_without_unit, text)
-    text = WRAPPING.sub(r"\1", text).replace("{,}", ",")
-    text = GROUPS.sub("", text)
+def _same(want: Quantity, have: Quantity, rules: Rules) -> bool:
+    if want.value == have.value:
+        return True
+    return any(
+        decimal.decimal is not None
+        and not ends(exact.value)
+        and rounds_to(exact.value, decimal.value, decimal.decimal, rules)
+        for exact, decimal in ((want, have), (have, want))
+        if isinstance(exact.value, Fraction) and isinstance(decimal.value, Fraction)
+    )
+
+
+def ends(value: Fraction) -> bool:
+    """Whether a number can be written as a decimal with an end."""
+    below = value.denominator
+    for prime in (2, 5):
+        while below % prime == 0:
+            below //= prime
+    return below == 1
+
+
+def _extremes(want: Value, have: Value) -> bool | None:
+    """Tells an extreme number from any other; two of the same kind cannot be told apart."""
+    return None if want == have else False
+
+
+def _exponent(value: Fraction) -> int:
+    """Returns the decimal exponent of a positive number's first digit."""
+    guess = len(str(value.numerator)) - len(str(value.denominator))
+    return guess if value >= Fraction(10) ** guess else guess - 1
+
+
+def _value(text: str) -> Value | None:
+    if len(text) > LONGEST or DATE.match(text):
+        return None
+    if PLAIN.match(text):
+        return Fraction(text.replace(",", "").rstrip("."))
+    value: Fraction | Extreme | None = arithmetic.value(THOUSANDS.sub(_joined, text))
+    return value
+
+
+def _joined(match: re.Match[str]) -> str:
+    return match[0].replace(",", "")
+
+
+def _unwrapped(text: str) -> str:
+    """Returns a text without separators of digits and without what marks a number as text."""
+    text = re.sub(r"\A\s*\\(?:text|mathrm|textbf|mathbf|mbox)\s*\{([^{}]*)\}\s*\Z", r"\1", text)
+    text = SCALE_TEXT.sub(r" \1", text.strip())
+    if text.startswith("$") and text.endswith("$"):
+        text = text.strip("$")
+    text = GROUPS.sub("", text.replace("{,}", ",").replace(",\\!", ",").rstrip("."))
     for space in ("\\,", "\\!", "\\;", "\\ ", "~"):
         text = text.replace(space, " ")
-    text = CURRENCY.sub(r"\1", text.strip())
-    return CURRENCY.sub(r"\1", text.strip("$€£¥ ")).rstrip(".")
-
-
-def _measure(text: str) -> MeasuredUnit | None:
-    """Returns what the unit at the end of a text measures, and how large it is."""
-    match = MEASURE.search(WRAPPING.sub(r"\1", text))
-    if match is None:
-        return None
-    known = MEASURES.get(match[1]) or MEASURES.get(match[1].casefold())
-    if known is None:
-        return None
-    power = int(match[2] or 1)
-    return MeasuredUnit(known[0], power, known[1] ** power)
-
-
-def _without_unit(match: re.Match[str]) -> str:
-    """Returns nothing for a unit, and the words where they change the number."""
-    return f" {match[1]}" if NO_UNIT.search(match[1]) else ""
+    return text.strip()

@@ -1,0 +1,155 @@
+"""From a text to the one expression that it is: the whole of it, or nothing.
+
+A formula of which only a part can be read says nothing: a number inside it is not the answer.
+Functions here may take seconds on hostile input and run in worker processes that are killed.
+"""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from typing import Any
+
+from tfgrpo.domains.mathematics import arithmetic
+
+DELIMITERS = (("$$", "$$"), ("\\(", "\\)"), ("\\[", "\\]"), ("$", "$"))
+GLUED = re.compile(r"(\\q?quad)(?=[a-zA-Z])")
+ARGUMENT = r"(?:\\[a-zA-Z]+(?![a-zA-Z{])|[a-zA-Z0-9])"
+FRACTION = re.compile(
+    rf"(\\[dtc]?frac)\s*(?:({ARGUMENT})|(\{{(?:[^{{}}]|\{{[^{{}}]*\}})*\}}))\s*"
+    rf"(?:({ARGUMENT})|(?=\{{))"
+)
+ROOT = re.compile(rf"(\\sqrt(?:\[[^\]]*\])?)\s*({ARGUMENT})")
+EULER = re.compile(r"(?<![a-zA-Z\\])[Ee]_(?:\{(\w+)\}|(\w))")
+DOTS = re.compile(r"\\[lcd]?dots[bco]?(?![a-zA-Z])|\.\.\.|…")
+ARROW = re.compile(r"->|=>|→|⇒|\\(?:to|mapsto|rightarrow|Rightarrow|implies|leftarrow)(?![a-zA-Z])")
+APPROXIMATELY = re.compile(r"\A\s*(?:\\approx|≈|\\simeq|\\sim|=)\s*")
+APART = re.compile(r"(?<![\w.\\^_{])\d[\d.]*(?:\s|\\[ ,;:])+\d")
+WORDS = re.compile(
+    r"(?<![a-zA-Z\\\d)}{_^])[a-zA-Z]{2,}[\s~,.]+[a-zA-Z]{2,}(?![a-zA-Z(])"
+    r"|(?<![a-zA-Z\\\d)}{_^])[a-zA-Z]{4,}(?![a-zA-Z({^_])"
+)
+"""Prose, of which letters would be read as a product."""
+READ = re.compile(
+    r"and|or|a?sinh?|a?cosh?|a?tanh?|cot|sec|csc|arc(?:sin|cos|tan)|log|ln|exp|sqrt|mod|gcd|lcm"
+    r"|max|min|det|inf(?:ty|inity)?|alpha|beta|gamma|delta|theta|lambda|sigma|omega|phi|pct|percent",
+    re.I,
+)
+"""Words that a formula may be written in."""
+COMMAND_TEXT = re.compile(r"\\(?:text|mathrm|mbox|textrm|textbf|operatorname)\s*\{[^{}]*\}")
+RAISED = re.compile(r"(?<!\d)\d{1,40}\s?\^\s*(?:\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\}|\d)")
+NEGATED = re.compile(r"!=|\\not\s*=|≠")
+
+
+def parse(text: str) -> Any | None:
+    """Returns the sympy expression that a text is; None when it is no mathematics as a whole.
+
+    May raise whatever sympy does.
+    """
+    bare = undelimited(text)
+    if bare is None or unreadable(bare):
+        return None
+    for form in (bare, _both_signs(bare)) if "\\pm" in bare else (bare,):
+        expression = _read(form)
+        if expression is not None:
+            return expression
+    return None
+
+
+def undelimited(text: str) -> str | None:
+    """Returns a formula without what marks it as one; None where several stand in a text."""
+    text = text.strip().rstrip(".")
+    for opening, closing in DELIMITERS:
+        if text.startswith(opening) and text.endswith(closing) and len(text) > len(opening):
+            text = text[len(opening) : -len(closing)].strip()
+            break
+    text = text.replace("\\$", "")
+    return None if re.search(r"(?<!\\)\$|\\[()]", text) else text
+
+
+def unreadable(text: str) -> bool:
+    """Whether a text holds what a parser would drop, or read as something else."""
+    without = COMMAND_TEXT.sub(" ", text)
+    if DOTS.search(without) or ARROW.search(without) or "::" in without:
+        return True
+    if APART.search(without) and "matrix" not in text:
+        return True
+    return any(
+        any(not READ.fullmatch(word) for word in re.findall(r"[a-zA-Z]{2,}", match[0]))
+        for match in WORDS.finditer(without)
+    )
+
+
+def _read(text: str) -> Any | None:
+    from latex2sympy2_extended.latex2sympy2 import (  # type: ignore[import-untyped]
+        NormalizationConfig,
+        latex2sympy,
+        normalize_latex,
+    )
+    from math_verify.grader import should_treat_as_complex
+    from math_verify.parser import get_last_eq
+
+    configuration = NormalizationConfig(
+        basic_latex=True, units=False, malformed_operators=True, nits=True, boxed="none"
+    )
+    latex = normalize_latex(rewritten(text), configuration)
+    for form in dict.fromkeys((latex, get_last_eq(latex))):
+        try:
+            return latex2sympy(
+                form,
+                is_real=not should_treat_as_complex(form),
+                convert_degrees=False,
+                normalization_config=None,
+            )
+        except Exception:
+            continue
+    return None
+
+
+def rewritten(text: str) -> str:
+    """Returns a formula in the notation of the parser: `\\frac\\pi2` with braces, and so on."""
+    text = GLUED.sub(r"\1 ", APPROXIMATELY.sub("", text))
+    text = NEGATED.sub(r" \\neq ", text)
+    for _ in range(4):
+        text, changed = FRACTION.subn(_braced, text)
+        if not changed:
+            break
+    text = ROOT.sub(r"\1{\2}", text)
+    return EULER.sub(lambda match: f"\\Xi_{{{match[1] or match[2]}}}", text)
+
+
+def _braced(match: re.Match[str]) -> str:
+    above = match[3] or f"{{{match[2]}}}"
+    return f"{match[1]}{above}" + (f"{{{match[4]}}}" if match[4] else "")
+
+
+def warm_up() -> None:
+    """Loads what parsing and comparing take, which is seconds on a busy machine."""
+    import math_verify  # noqa: F401
+
+    parse("x^{2} + 1")
+
+
+def _both_signs(text: str) -> str:
+    """Returns a list with `a ± b` in it written out as two answers, which no parser does."""
+    parts, depth = [""], 0
+    for character in text:
+        depth += (character in "([{") - (character in ")]}")
+        if character == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    signs = ("+", "-")
+    return ",".join(
+        part.replace("\\pm", sign)
+        for part in parts
+        for sign in (signs if "\\pm" in part else signs[:1])
+    )
+
+
+def too_large(text: str) -> bool:
+    """Whether a formula holds a power that nobody can work out, as `10^{10^{10}} x` does."""
+    for match in RAISED.finditer(text):
+        if not isinstance(arithmetic.value(match[0]), Fraction | None):
+            return True
+    return False
