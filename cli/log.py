@@ -222,8 +222,10 @@ def scores(store: Store, version: Version) -> list[str]:
         line = f"{evaluation.dataset}: mean@{summary['samples']} {mean:.3f}"
         if low is not None:
             line += f" [{low:.3f}, {high:.3f}]"
-        line += f", {summary['problems']} problems, {config['model']}"
-        lines.append(f"{line}, temperature {config['temperature']:g}")
+        line += f", {summary['problems']} problems"
+        if summary.get("unscored"):
+            line += f" ({text.plural(summary['unscored'], 'sample')} could not be judged)"
+        lines.append(f"{line}, {config['model']}, temperature {config['temperature']:g}")
     return lines
 
 

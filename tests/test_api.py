@@ -34,9 +34,9 @@ SMALL = {"epochs": 1, "batch_size": 4, "group_size": 3, "model": "m"}
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Eight problems to learn from and four others, in the working folder."""
+    """Eight problems to learn from and six others, in the working folder."""
     write_problems(tmp_path / "problems.jsonl", 8)
-    write_problems(tmp_path / "heldout.jsonl", 4, start=20)
+    write_problems(tmp_path / "heldout.jsonl", 6, start=20)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -102,7 +102,7 @@ def test_libraries_are_compared_and_scores_are_a_table(
     frame = scores.to_pandas()
     assert isinstance(frame, pandas.DataFrame)
     assert set(frame.columns) == {"version", "problem", "sample", "reward", "answer"}
-    assert len(frame) == 2 * 4 * 4
+    assert len(frame) == 2 * 6 * 4
     with tfgrpo.Store.open(folder / ".tfgrpo/store.db") as store:
         rollouts = store.rollouts("problems")
         assert len(rollouts) == 8 * 3

@@ -89,9 +89,11 @@ def bench(tmp_path: Path, verifier: Verifier) -> Bench:
 def test_figures_are_those_of_the_scores(bench: Bench) -> None:
     with ScriptedEndpoint(teachable) as server:
         taught, empty = bench.evaluate(server, "v1", "v0")
-    assert taught.summary["mean"] == [1.0, 1.0, 1.0]
-    assert taught.summary["pass"] == {"1": [1.0] * 3, "2": [1.0] * 3, "4": [1.0] * 3}
-    assert taught.summary["maj"] == [1.0, 1.0, 1.0]
+    assert list(taught.summary["pass"]) == ["1", "2", "4"]
+    estimates = (*taught.summary["pass"].values(), taught.summary["mean"], taught.summary["maj"])
+    for mean, low, high in estimates:  # all right of six problems is no certainty
+        assert (mean, high) == (1.0, 1.0)
+        assert 0.0 < low < 1.0
     rows = bench.scores(empty)
     assert len(rows) == 6 * 4
     for row in rows:
@@ -208,7 +210,9 @@ def test_samples_that_could_not_be_judged_count_for_nothing(bench: Bench) -> Non
     assert len(missing) > 8
     assert len(scores) == 6 * 8
     assert found.summary["unscored"] == len(missing)
-    assert found.summary["mean"] == [1.0, 1.0, 1.0]
+    mean, low, high = found.summary["mean"]
+    assert (mean, high) == (1.0, 1.0)
+    assert 0.0 < low < 1.0
     assert found.summary["problems"] == 5
     assert "p1" not in rewards(scores)
 

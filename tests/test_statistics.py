@@ -8,7 +8,7 @@ from itertools import combinations, pairwise, product
 from statistics import NormalDist, fmean, stdev
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tfgrpo.evaluation.statistics import (
@@ -35,6 +35,7 @@ def by_problem(samples: st.SearchStrategy[float], least: int = 1) -> st.SearchSt
     )
 
 
+@settings(deadline=None)
 @given(by_problem(shares))
 def test_mean_at_k_is_the_mean_over_problems_of_their_means(rewards: dict) -> None:
     found = mean_at_k(rewards)
@@ -249,3 +250,37 @@ def test_a_difference_says_how_many_problems_would_show_it() -> None:
     assert found.p == 0.5  # two differ: both signs alike in half of the four ways
     assert found.problems_needed == problems_for(1 / 6, stdev(differences(a, b)))
     assert paired(a, a) == (interval([0.0] * 6), "inconclusive", 1.0, None)
+
+
+def simulated(mean: float, alike: float, dice: random.Random) -> dict[str, list[float]]:
+    """Returns 8 samples of each of 10 problems, whose rates are as much alike as `alike` says."""
+    weight = 1 / alike - 1
+    rates = [dice.betavariate(mean * weight, (1 - mean) * weight) for _ in range(10)]
+    return {str(n): [float(dice.random() < rate) for _ in range(8)] for n, rate in enumerate(rates)}
+
+
+@pytest.mark.parametrize("alike", [0.02, 0.3, 0.6])
+@pytest.mark.parametrize("mean", [0.02, 0.05, 0.2, 0.5, 0.9, 0.98])
+def test_the_interval_of_a_mean_covers_it_near_0_and_1_too(mean: float, alike: float) -> None:
+    dice = random.Random(f"{mean}/{alike}")
+    found = [mean_at_k(simulated(mean, alike, dice)) for _ in range(400)]
+    assert sum(one.low <= mean <= one.high for one in found) / len(found) >= 0.93
+
+
+def test_what_was_always_right_or_never_is_not_taken_for_certain() -> None:
+    for reward in (0.0, 1.0):
+        rewards = {str(n): [reward] * 8 for n in range(10)}
+        for found in (mean_at_k(rewards), pass_at_k(rewards, 8), pass_at_k(rewards, 1)):
+            assert found.mean == reward
+            assert 0.2 < found.high - found.low < 0.5
+    assert (mean_at_k({"a": [1.0] * 8}).low, mean_at_k({"a": [1.0] * 8}).high) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("problems", "verdict"), [(3, "inconclusive"), (5, "inconclusive"), (6, "better")]
+)
+def test_equal_gains_at_a_few_problems_are_not_better(problems: int, verdict: str) -> None:
+    before = {str(n): [0.0, 0.0, 1.0, 0.0] for n in range(problems)}
+    after = {str(n): [1.0, 0.0, 1.0, 0.0] for n in range(problems)}
+    assert paired(before, after).verdict == verdict
+    assert paired(after, before).verdict == verdict.replace("better", "worse")
