@@ -101,7 +101,8 @@ def _judge_one(gold: str, answer: Ending, rules: Rules) -> Verdict:
     whole = compare(gold, answer.listed, rules)
     if whole.reward == 1.0:
         return whole
-    verdicts = [compare(gold, body, rules) for _, body in answer.boxes]
+    bodies = dict.fromkeys(body for _, body in answer.boxes)
+    verdicts = [compare(gold, body, rules) for body in bodies]
     if any(verdict.reward != 1.0 for verdict in verdicts):
         told = " and ".join(body for _, body in answer.boxes)
         return Verdict(0.0, one_line(told), f"box: {differs(told, gold)}: several are one answer")

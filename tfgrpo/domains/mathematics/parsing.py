@@ -81,7 +81,7 @@ def unreadable(text: str) -> bool:
 
 
 def _read(text: str) -> Any | None:
-    from latex2sympy2_extended.latex2sympy2 import (  # type: ignore[import-untyped]
+    from latex2sympy2_extended.latex2sympy2 import (
         NormalizationConfig,
         latex2sympy,
         normalize_latex,

@@ -123,7 +123,7 @@ def equal(gold: str, answer: str, rules: Rules = USUAL) -> bool | None:
         return False
     hundredth = Fraction(1, 100)
     if want.percent:
-        want = want._replace(value=want.value * hundredth)  # type: ignore[operator]
+        want = want._replace(value=want.value * hundredth)
     else:
         scaled = scaled._replace(value=scaled.value * hundredth)  # type: ignore[operator]
     return _same(want, scaled, rules)
