@@ -7,8 +7,10 @@ made again, and makes indexes and triggers anew.
 from __future__ import annotations
 
 import json
+from bisect import bisect_right
 from collections.abc import Iterator
 from itertools import islice
+from operator import itemgetter
 from typing import NamedTuple
 
 from tfgrpo.store import redact, replay
@@ -18,6 +20,10 @@ from tfgrpo.store.checks import Defect, attempt
 from tfgrpo.store.port import ChainLink, EventRow, Port, lane_of, lane_start
 from tfgrpo.store.records import ROOT, Version
 from tfgrpo.store.store import Store
+
+FAR = 10_000
+"""Events to go back at most, where what is live at an earlier position is asked for."""
+NOT_REPLAYED = "is not what replay gives"
 
 
 class Checked(NamedTuple):
@@ -42,11 +48,12 @@ def _fsck(store: Store) -> Checked:
     problems: list[Defect] = []
     versions, events = 0, 0
     blank: set[int] = set()
+    snapshots = set(port.snapshot_positions())
 
     def chain() -> Iterator[Defect]:
         nonlocal versions, events
         digests: dict[int, bytes] = {}
-        live: dict[int, dict[str, tuple[int, int]]] = {}
+        lanes: dict[int, _Lane] = {}
         reader = _EventReader(port)
         versions = port.last_version() + 1
         after = 0
@@ -58,13 +65,17 @@ def _fsck(store: Store) -> Checked:
             events += len(rows)
             blank.update(row.row for row in rows if row.salt is None and row.seal is not None)
             yield from _version(link, rows, digests)
-            yield from _replay(port, version, rows, live)
+            yield from _replay(port, version, rows, lanes)
+            if version.position in snapshots:
+                snapshots.discard(version.position)
+                live = lanes[lane_of(version.position)].live
+                yield from _snapshot(port, version.position, live)
             digests[version.number] = version.digest
         yield from _strays(port, events)
 
     with replay.without_gc():
         problems += attempt("versions", chain)
-    problems += attempt("snapshots", lambda: _snapshots(port))
+    problems += [Defect(f"snapshot {at}", NOT_REPLAYED, derived=True) for at in sorted(snapshots)]
     problems += attempt("names", lambda: _names(store, versions))
     problems += attempt("redactions", lambda: _redactions(store, blank))
     problems += port.check_storage()
@@ -132,37 +143,67 @@ def _version(link: ChainLink, rows: list[EventRow], digests: dict[int, bytes]) -
         yield Defect(version.name, "is not what its digest says")
 
 
+class _Lane:
+    """What is live at the end of a lane so far, and how to go back from there."""
+
+    def __init__(self, live: dict[str, tuple[int, int]]) -> None:
+        self.live = live
+        self._before: list[tuple[int, str, tuple[int, int] | None]] = []
+
+    def set(self, row: int, experience: str, shaped_by: tuple[int, int] | None) -> None:
+        """Says what an event made of an experience; None: it is no more."""
+        self._before.append((row, experience, self.live.get(experience)))
+        _set(self.live, experience, shaped_by)
+
+    def at(self, position: int) -> dict[str, tuple[int, int]] | None:
+        """Returns what was live at an earlier position; None where that is too far back."""
+        back = len(self._before) - bisect_right(self._before, position, key=itemgetter(0))
+        if back > FAR:
+            return None
+        live = dict(self.live)
+        for _, experience, shaped_by in reversed(self._before[len(self._before) - back :]):
+            _set(live, experience, shaped_by)
+        return live
+
+
+def _set(
+    live: dict[str, tuple[int, int]], experience: str, shaped_by: tuple[int, int] | None
+) -> None:
+    if shaped_by is None:
+        live.pop(experience, None)
+    else:
+        live[experience] = shaped_by
+
+
 def _replay(
-    port: Port,
-    version: Version,
-    rows: list[EventRow],
-    live: dict[int, dict[str, tuple[int, int]]],
+    port: Port, version: Version, rows: list[EventRow], lanes: dict[int, _Lane]
 ) -> Iterator[Defect]:
     """Checks that events follow on what is live, keeping what is live at each lane's end."""
     lane = lane_of(version.position)
-    if lane not in live:
-        live[lane] = {} if lane == 0 else _live_at(port, port.lane_base(lane))
-    here = live[lane]
+    if lane not in lanes:
+        lanes[lane] = _Lane({} if lane == 0 else _live_at(port, port.lane_base(lane), lanes))
+    here = lanes[lane]
     for row in rows:
-        standing = here.get(row.experience)
+        standing = here.live.get(row.experience)
         if row.op == "ADD":
             if standing is not None:
                 yield Defect(
                     f"event {row.row}", f"of {version.name}: adds {row.experience}, which is there"
                 )
-            here[row.experience] = (row.row, row.birth or row.row)
-            continue
-        if standing is None or standing[0] != row.replaces:
+        elif standing is None or standing[0] != row.replaces:
             yield Defect(
                 f"event {row.row}", f"of {version.name}: does not follow on what it says it does"
             )
-        if row.op == "DELETE":
-            here.pop(row.experience, None)
-        elif row.op == "MODIFY":
-            here[row.experience] = (row.row, row.birth or row.row)
+        if row.op != "KEEP":
+            gone = row.op == "DELETE"
+            here.set(row.row, row.experience, None if gone else (row.row, row.birth or row.row))
 
 
-def _live_at(port: Port, position: int) -> dict[str, tuple[int, int]]:
+def _live_at(port: Port, position: int, lanes: dict[int, _Lane]) -> dict[str, tuple[int, int]]:
+    known = lanes.get(lane_of(position))
+    live = None if known is None else known.at(position)
+    if live is not None:
+        return live
     rows = port.events_at(replay.live_rows(port, position, snapshots=False))
     return {row.experience: (row.row, row.birth or row.row) for row in rows}
 
@@ -173,21 +214,11 @@ def _strays(port: Port, events: int) -> Iterator[Defect]:
         yield Defect("events", f"{there} are there, and versions account for {events}")
 
 
-def _snapshots(port: Port) -> Iterator[Defect]:
-    """Checks each snapshot against the one before it in its lane, and the events between."""
-    live: set[int] = set()
-    at = -1
-    for position in port.snapshot_positions():
-        lane = lane_of(position)
-        if at < lane_start(lane):
-            at = lane_start(lane)
-            base = 0 if lane == 0 else port.lane_base(lane)
-            live = replay.live_rows(port, base, snapshots=False) if lane else set()
-        replay.fold(live, port.steps(at, position))
-        at = position
-        snapshot = port.snapshot(position - 1, position)
-        if snapshot is None or set(snapshot[1]) != live:
-            yield Defect(f"snapshot {position}", "is not what replay gives", derived=True)
+def _snapshot(port: Port, position: int, live: dict[str, tuple[int, int]]) -> Iterator[Defect]:
+    """Checks the snapshot at a position against what is live there."""
+    snapshot = port.snapshot(position - 1, position)
+    if snapshot is None or set(snapshot[1]) != {row for row, _ in live.values()}:
+        yield Defect(f"snapshot {position}", NOT_REPLAYED, derived=True)
 
 
 def _names(store: Store, versions: int) -> Iterator[Defect]:

@@ -15,10 +15,15 @@ import pytest
 from conftest import environment
 from hypothesis import given
 from hypothesis import strategies as st
+from store_helpers import add
 
 from tfgrpo import interchange
 from tfgrpo.interchange import UnreadableLibrary
+from tfgrpo.store import Store
+from tfgrpo.store.fsck import fsck
 from tfgrpo.store.merge import merge_words
+from tfgrpo.store.transfer.pack import exported
+from tfgrpo.store.transfer.receive import receive
 from tfgrpo.store.word_diff import SMALL, hunks
 
 LIMIT = 60
@@ -146,3 +151,39 @@ def test_words_far_apart_still_merge_in_long_texts() -> None:
     ours, theirs = ["new", *base], [*base, "last"]
     merged = merge_words(" ".join(base), " ".join(ours), " ".join(theirs))
     assert merged == " ".join(["new", *base, "last"])
+
+
+def forked_everywhere(path: Path, versions: int) -> Store:
+    """A store in which every version has two children, each of which begins a lane."""
+    store = Store.init(path)
+    store.port.connection.execute("pragma synchronous = off")  # type: ignore[attr-defined]
+    with store.operation("grow"):
+        for n in range(versions):
+            store.create_branch(f"b{n}", "main")
+            store.commit("main", [add(f"left {n}")], message="m", tags=[f"t{n}"])
+            store.commit(f"b{n}", [add(f"right {n}")], message="m")
+            store.move_branch("main", f"b{n}")
+    return store
+
+
+def test_what_a_version_costs_does_not_grow_with_the_forks_before_it(tmp_path: Path) -> None:
+    fetching, checking = [], []
+    for versions in (40, 160):
+        with (
+            forked_everywhere(tmp_path / f"from-{versions}.db", versions) as source,
+            Store.init(tmp_path / f"to-{versions}.db") as target,
+        ):
+            asked: list[str] = []
+            target.port.connection.set_trace_callback(asked.append)  # type: ignore[attr-defined]
+            with target.port.transaction():
+                receive(target.port, exported(source.port, range(1, 2 * versions + 1)))
+            fetching.append(len(asked) / versions)
+            asked.clear()
+            assert fsck(target).problems == ()
+            checking.append(len(asked) / versions)
+            target.port.connection.set_trace_callback(None)  # type: ignore[attr-defined]
+            for number in (versions, 2 * versions):
+                digest = source.version(number).digest
+                assert target.library(digest.hex()[:12]) == source.library(f"v{number}")
+    assert fetching[1] < 1.5 * fetching[0], fetching
+    assert checking[1] < 1.5 * checking[0], checking

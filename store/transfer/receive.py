@@ -30,8 +30,18 @@ from tfgrpo.store.tip_state import TipState, grown, tip_state_at, with_lane
 from tfgrpo.store.transfer.pack import FSCK_THERE, PackedEvent, PackedVersion, find
 
 LANES_HELD = 32
+STEPS_HELD = 10_000
 OPTIONAL = (str, type(None))
 SEALS = (bytes, type(None))
+
+
+class LaneStep(NamedTuple):
+    """From one position of a lane to the next: where to, what its changes replaced, and what a
+    replay to the earlier one would read."""
+
+    to: int
+    before: Changes
+    cost: int
 
 
 class Received(NamedTuple):
@@ -64,6 +74,7 @@ class Receiver:
         self._port = port
         self._versions: dict[bytes, Version] = {}
         self._states: OrderedDict[int, TipState] = OrderedDict()  # by position
+        self._steps: OrderedDict[int, LaneStep] = OrderedDict()  # by the position before
         self._next = port.last_version() + 1
 
     def has(self, digest: bytes) -> bool:
@@ -85,6 +96,7 @@ class Receiver:
             state = with_lane(self._port, state)
             self._states.pop(state.position, None)  # it grows past it
         rows, changes = self._rows(packed, state)
+        before = {id: state.live.get(id) for id in changes}
         version = Version(
             number=self._next,
             digest=packed.digest,
@@ -104,6 +116,10 @@ class Receiver:
             if event.redactions:
                 self._port.append_redactions(row.row, event.redactions)
         self._keep(grown(self._port, state, version, rows, changes))
+        if rows:
+            self._steps[state.position] = LaneStep(version.position, before, state.cost)
+            if len(self._steps) > STEPS_HELD:
+                self._steps.popitem(last=False)
         return version
 
     def _rows(self, packed: PackedVersion, state: TipState) -> tuple[list[EventRow], Changes]:
@@ -133,9 +149,28 @@ class Receiver:
     def _state(self, parent: Version) -> TipState:
         state = self._states.get(parent.position)
         if state is None:
-            state = tip_state_at(self._port, parent, None)
+            state = self._earlier(parent) or tip_state_at(self._port, parent, None)
             self._keep(state)
         return state
+
+    def _earlier(self, version: Version) -> TipState | None:
+        """Returns the state at a version that others have just grown past, from theirs."""
+        steps: list[LaneStep] = []
+        position = version.position
+        while position not in self._states:
+            step = self._steps.get(position)
+            if step is None or len(steps) == LANES_HELD:
+                return None
+            steps.append(step)
+            position = step.to
+        live = dict(self._states[position].live)
+        for step in reversed(steps):
+            for id, shaped_by in step.before.items():
+                if shaped_by is None:
+                    live.pop(id, None)
+                else:
+                    live[id] = shaped_by
+        return TipState(version, version.position, live, steps[0].cost) if steps else None
 
     def _keep(self, state: TipState) -> None:
         self._states[state.position] = state
