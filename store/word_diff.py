@@ -41,9 +41,10 @@ def hunks(old: Sequence[str], new: Sequence[str]) -> list[Hunk]:
         from rapidfuzz.distance import LCSseq
 
         inside = []
-        for kind, i, j, k, m in LCSseq.opcodes(a, b):
-            if kind == "equal":
+        for step in LCSseq.opcodes(a, b):
+            if step.tag == "equal":
                 continue
+            i, j, k, m = step.src_start, step.src_end, step.dest_start, step.dest_end
             if inside and inside[-1][1] == i and inside[-1][3] == k:  # taken out and put in
                 i, k = inside[-1][0], inside.pop()[2]
             inside.append((i, j, k, m))

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from conftest import environment
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from store_helpers import add
 
@@ -124,6 +124,7 @@ def test_texts_are_compared_by_word_in_seconds(count: int, kinds: int) -> None:
     subprocess.run([sys.executable, "-c", DIFF, str(count), str(kinds)], check=True, timeout=LIMIT)
 
 
+@settings(deadline=None)  # the first of them loads a library
 @given(
     st.integers(0, 10**6),
     st.integers(0, 400),

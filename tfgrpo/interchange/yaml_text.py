@@ -12,7 +12,7 @@ def loaded(source: SourceFile, text: str, first: int = 1) -> dict[object, object
     """
     import yaml
 
-    class Loader(yaml.SafeLoader):  # a few aliases of aliases are gigabytes
+    class Loader(yaml.SafeLoader):  # type: ignore[misc]  # a few aliases of aliases are gigabytes
         def compose_node(self, parent: object, index: object) -> object:
             if self.check_event(yaml.AliasEvent):
                 mark = self.peek_event().start_mark

@@ -51,8 +51,8 @@ def read(source: SourceFile) -> Content:
             section = heading[1].strip().removesuffix(":").rstrip()
         elif line.strip() and items and not line.startswith("#"):
             texts[-1].append(line.strip())
-    pairs = zip(items, texts, strict=True)
-    return Content([item._replace(text="\n".join(lines)) for item, lines in pairs])
+    both = zip(items, texts, strict=True)
+    return Content([item._replace(text="\n".join(lines)) for item, lines in both])
 
 
 def write(out: Outgoing) -> Iterator[str]:
