@@ -251,7 +251,8 @@ class Calls:
                 counted += trouble.kind != "limit"
                 if late >= LATE_TRIES:
                     raise CallFailed(str(trouble)) from None
-                if counted >= self.throttle.tries and self.throttle.healthy:
+                answered = trouble.kind == "trouble" and trouble.paid is not None
+                if counted >= self.throttle.tries and (answered or self.throttle.healthy):
                     raise CallFailed(f"gave up after {call.number} tries: {trouble}") from None
                 if trouble.after is None:
                     await asyncio.sleep(self.throttle.pause(call.number))
