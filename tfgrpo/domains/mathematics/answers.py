@@ -325,8 +325,9 @@ def _solutions(gold: str, answer: str, rules: Rules) -> Verdict | None:
     if want and have and set(want[0]) == set(have[0]):
         same = _matched(want, have, lambda a, b: all(right(a[name], b[name]) for name in a))
     elif want or have:
-        points = (lists.tuples(s) if s else text for s, text in ((want, gold), (have, answer)))
-        return _by_sympy(*points, rules)
+        gold_points = lists.tuples(want) if want else gold
+        answer_points = lists.tuples(have) if have else answer
+        return _by_sympy(gold_points, answer_points, rules)
     elif lists.groups(gold) and lists.groups(answer):
         same = _matched(lists.groups(gold), lists.groups(answer), right)
     else:
