@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -86,7 +87,8 @@ def test_what_would_end_a_program_does_not_end_the_session(code: str) -> None:
 
 
 def test_libraries_of_the_environment_can_be_imported() -> None:
-    assert run("import sympy; str(sympy.sqrt(8))")[0].text == "'2*sqrt(2)'"
+    patient = replace(SHORT, seconds=30)  # it loads a few hundred files
+    assert run("import sympy; str(sympy.sqrt(8))", limits=patient)[0].text == "'2*sqrt(2)'"
 
 
 def test_files_can_be_written_in_the_scratch_folder_which_is_gone_afterwards() -> None:
