@@ -70,7 +70,7 @@ def status(app: App, as_json: bool) -> None:
     ):
         click.echo(line)
     if head.branch is None:
-        click.echo("  `tfgrpo checkout main` goes back to the branch main")
+        click.echo("  `tfgrpo checkout main` returns to the branch main")
     for run_name, found in accounts.items():
         if issue_counts(found):
             click.echo(

@@ -3,7 +3,8 @@
 python docs/console.py docs/for-git-users.md > new.md
 
 The commands of all ```console blocks (`$ …`) are run in their order in one empty folder. What a
-command printed stays as it is on the page when only ids, digests, times and sizes differ; so a
+command printed stays as it is on the page when only ids, digests, times, sizes and the sandbox that
+this machine has differ; so a
 page that is up to date comes out as it went in, and a test compares.
 """
 
@@ -22,6 +23,7 @@ VARIES = re.compile(
     r"(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d)"
     r"|(?P<age>\bjust now\b|\b\d+ (?:second|minute|hour|day)s? ago\b)"
     r"|(?P<size>\b\d+\.\d+ MB\b)"
+    r"|(?P<sandbox>(?<=sandbox for agents' Python: ).+)"
     r"|(?P<digest>\b(?:[0-9a-f]{64}|[0-9a-f]{8})\b)"
     r"|(?P<id>\b[0-9a-hjkmnp-tv-z]{12}\b)"
 )
