@@ -88,7 +88,7 @@ def log(
     with store.port.reading():  # and no longer: whoever reads a page may take all day
         versions, names = store.log(revision), refs(store)
     marked = select.marked(store, versions, filter)
-    view = View(store, names, oneline, filter if patch else None)
+    view = LogView(store, names, oneline, filter if patch else None)
     if graph:
         text.emit(app, view.drawn(marked, number))
         return
@@ -99,7 +99,7 @@ def log(
         text.emit(app, view.listed(shown))
 
 
-class View(NamedTuple):
+class LogView(NamedTuple):
     """How versions are shown. `patch` says which events are shown with them; None: none."""
 
     store: Store

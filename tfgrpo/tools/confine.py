@@ -249,7 +249,7 @@ class Plan(NamedTuple):
     links: dict[str, str]
 
 
-class Confinement(NamedTuple):
+class ConfinementGaps(NamedTuple):
     """What could not be done: `missing` is a hole in the wall, `lacks` leaves it standing."""
 
     missing: list[str]
@@ -260,7 +260,7 @@ NO_ROOT = "a root of its own: names, sizes and times of files outside can be rea
 NO_BOUND = "a bounded file system: files are counted while code runs"
 
 
-def confine(plan: Plan, readable: list[str]) -> Confinement:
+def confine(plan: Plan, readable: list[str]) -> ConfinementGaps:
     """Confines this process to a folder it may write to, and files and folders it may read.
 
     Missing may be: limits, privileges, network, files, system calls.
@@ -285,7 +285,7 @@ def confine(plan: Plan, readable: list[str]) -> Confinement:
         lacks += [NO_ROOT, NO_BOUND] if plan.visible else [NO_BOUND]
     if "system calls" not in missing and "network" in missing:
         missing.remove("network")  # no socket can be made, in whichever namespace
-    return Confinement(missing, lacks)
+    return ConfinementGaps(missing, lacks)
 
 
 def limit(memory: int, file_size: int) -> None:
