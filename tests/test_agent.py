@@ -150,7 +150,7 @@ def test_several_calls_of_one_turn_are_all_answered(tmp_path: Path) -> None:
     assert [m["cached"] for m in found.messages if m["role"] == "tool"] == [False, True]
 
 
-def test_a_turn_makes_no_more_than_eight_calls_and_a_result_is_cut_to_its_length(
+def test_a_turn_makes_no_more_than_eight_calls_and_a_long_name_is_quoted_in_part(
     tmp_path: Path,
 ) -> None:
     def script(request: dict[str, Any]) -> str | Reply:
@@ -167,7 +167,8 @@ def test_a_turn_makes_no_more_than_eight_calls_and_a_result_is_cut_to_its_length
     assert [m["tool_call_id"] for m in results] == [f"c{n}" for n in range(CALLS)]
     asked = next(m for m in requests[1]["messages"] if m["role"] == "assistant")
     assert len(asked["tool_calls"]) == CALLS == 8
-    assert {len(m["content"]) for m in results} == {8000}
+    assert {len(m["content"]) for m in results} == {290}
+    assert all(m["content"].startswith("there is no tool 'xxx") for m in results)
     assert found.response == "done"
 
 
