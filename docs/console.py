@@ -2,10 +2,9 @@
 
 python docs/console.py docs/for-git-users.md > new.md
 
-The commands of all ```console blocks (`$ …`) are run in their order in one empty folder. What a
-command printed stays as it is on the page when only ids, digests, times, sizes and the sandbox that
-this machine has differ; so a
-page that is up to date comes out as it went in, and a test compares.
+The commands of all ```console blocks (`$ …`) are run in order in one empty folder. What a command
+printed stays as it is on the page if only ids, digests, times, sizes and this machine's sandbox
+differ; so an up-to-date page comes out unchanged, and a test compares the two.
 """
 
 from __future__ import annotations

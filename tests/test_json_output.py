@@ -22,9 +22,10 @@ TIMES = {"time", "since", "opened"}
 @pytest.fixture
 def trained(tmp_path: Path, cli: Cli, endpoint: ScriptedEndpoint) -> Cli:
     (tmp_path / "problems.jsonl").write_text(problems(range(4)))
-    (tmp_path / "heldout.jsonl").write_text(problems(range(20, 26)))
+    (tmp_path / "heldout.jsonl").write_text(problems(range(20, 23)))
     model = ("--model", "m", "--base-url", endpoint.base_url)
-    cli("train", "problems.jsonl", "--epochs", "1", "--sealed", "heldout.jsonl", *model)
+    small = ("--epochs", "1", "--group-size", "2", "--heldout-samples", "1")
+    cli("train", "problems.jsonl", *small, "--sealed", "heldout.jsonl", *model)
     return cli
 
 
