@@ -291,7 +291,7 @@ def start(data: Path, *arguments: str, **popen: object) -> subprocess.Popen[str]
     )
 
 
-def wait_for(condition: object, seconds: float = 20) -> None:
+def wait_for(condition: object, seconds: float = 60) -> None:
     deadline = time.monotonic() + seconds
     while not condition():  # type: ignore[operator]
         assert time.monotonic() < deadline

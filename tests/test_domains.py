@@ -141,7 +141,7 @@ def test_a_verifier_that_no_worker_process_can_import_is_refused_when_it_is_made
 def test_records_of_the_default_domain_are_what_they_were_before_there_were_others() -> None:
     dataset = [Problem("a", "q", "1")]
     settings = build(EvalSettings, {"data": "d"})
-    assert "domain" not in build(TrainSettings, {"data": "d"}).model_dump(mode="json")
+    assert build(TrainSettings, {"data": "d"}).model_dump(mode="json")["domain"] == "math"
     assert set(conditions(dataset, settings)) == {
         *("dataset", "problems", "model", "prompt", "agent_objective"),
         *("samples", "temperature", "max_tokens", "seed"),
@@ -184,14 +184,15 @@ def test_a_domains_prompts_stand_between_the_users_and_ours(tmp_path: Path) -> N
 
 def test_extra_fields_go_into_meta_and_answers_may_be_missing(tmp_path: Path) -> None:
     file = tmp_path / "d.jsonl"
-    turns = [{"role": "user", "content": "Hello."}, {"role": "assistant", "content": "Yes?"}]
+    said = (("user", "Hello."), ("assistant", "Yes?"), ("user", "A pen."))
+    turns = [{"role": role, "content": content} for role, content in said]
     rows = [{"problem": turns, "who": "a clerk", "level": 3}, {"problem": "q", "answer": "5"}]
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     domain = Domain(name="x", verify=shouts, extra=("persona", "level"), ground_truth=False)
     talk, plain = domain.problems(str(file), {"persona": "who"})
     assert talk.meta == {"persona": "a clerk", "level": 3}
-    assert talk.messages == (("user", "Hello."), ("assistant", "Yes?"))
-    assert (talk.problem, talk.answer) == ("user: Hello.\n\nassistant: Yes?", "")
+    assert talk.messages == said
+    assert (talk.problem, talk.answer) == ("user: Hello.\n\nassistant: Yes?\n\nuser: A pen.", "")
     assert plain == Problem("line-2", "q", "5")
     system, *rest = problem_messages(load("rollout"), EMPTY, talk, "Be kind.")
     assert system[0] == "system"
@@ -388,7 +389,7 @@ def test_a_domain_of_ones_own_is_trained_and_evaluated(cli: Cli, tmp_path: Path)
         assert "twice_domain:DOMAIN" in json.dumps(record)
         done = cli("eval", "d.jsonl", "--samples", "2", "--json", "--base-url", server.base_url)
         (first, *_) = json.loads(done.stdout)["evaluations"]
-        assert first["mean"][0] == 0.625
+        assert first["mean"]["mean"] == 0.625
         assert (first["conditions"]["domain"], first["conditions"]["judge"]) == ("twice", "m")
         asked = len(server.requests)
         cli("eval", "d.jsonl", "--samples", "2", "--base-url", server.base_url)
