@@ -267,7 +267,7 @@ def test_a_run_under_way_is_not_redacted_behind_its_back(store: Store) -> None:
 
     with (
         lock.held(store.runs.lock_path(store.runs.get("R"))),
-        pytest.raises(InvalidOperation, match="under way"),
+        pytest.raises(InvalidOperation, match="in progress"),
     ):
         redact(store, BY_TEXT, reason="leaked")
 
