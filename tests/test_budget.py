@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scripted import Reply, ScriptedEndpoint, completion, opened_calls
 
@@ -131,6 +131,7 @@ def test_a_server_that_tells_no_usage_is_held_to_a_budget_all_the_same(tmp_path:
 
 
 @settings(deadline=None)  # what is imported at the first call takes a while
+@example(prices=(0, 0, 6522), limit=1, answers=[(0, 1), (53579, 0)])
 @given(
     prices=st.tuples(*(st.integers(0, 10**8) for _ in range(3))),
     limit=st.integers(1, 10**6),
@@ -155,6 +156,29 @@ def test_what_was_set_aside_comes_back_to_the_last_part_of_a_dollar(
 
     asyncio.run(run())
     assert budget._reserved == 0
+
+
+@given(
+    prices=st.tuples(*(st.floats(0, 1e4) for _ in range(3))),
+    tokens=st.tuples(*(st.integers(0, 10**9) for _ in range(3))),
+)
+def test_no_answer_costs_less_than_nothing_or_more_than_is_set_aside(
+    prices: tuple[float, float, float], tokens: tuple[int, int, int]
+) -> None:
+    """A cached price above the prompt's, and more cached tokens than the prompt has, included."""
+    budget, price = Budget(1.0), Price(*prices)
+    prompt, cached, answered = tokens
+    cost = budget.cost(Answer("", "", prompt, cached, answered), price)
+    assert 0 <= cost <= budget._amount(prompt, answered, price) * (1 + 1e-12) + 1
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_every_finite_amount_is_read_as_dollars(amount: float) -> None:
+    text = dollars(amount)
+    assert text.startswith("-$" if amount < 0 else "$")
+    assert float(text.lstrip("-$").replace(",", "")) == pytest.approx(
+        abs(amount), rel=0.05, abs=0.005 if abs(amount) >= 0.1 else 0
+    )
 
 
 def test_an_answer_that_the_budget_ended_is_asked_for_again_with_more(tmp_path: Path) -> None:

@@ -198,11 +198,15 @@ class Budget:
         return min(most_tokens(request), ceil(factor * prompt_tokens(request)) + PER_MESSAGE)
 
     def _amount(self, prompt: int, completion: int, price: Price | None) -> int:
-        return self.cost(Answer("", "", prompt, 0, completion), price)
+        """Returns what a call costs at most: cached tokens may be dearer than the others."""
+        cached = prompt if price and (price.cached or 0.0) > price.prompt else 0
+        return self.cost(Answer("", "", prompt, cached, completion), price)
 
 
 def dollars(amount: float) -> str:
-    """Returns US dollars as people read them: cents, or as many places as it takes."""
+    """Returns US dollars (finite) as people read them: cents, or as many places as it takes."""
+    if amount < 0:
+        return f"-{dollars(-amount)}"
     if amount == 0 or amount >= 0.1:
         return f"${amount:,.2f}"
     places = max(4, 1 - floor(log10(amount)))  # two digits of it at least

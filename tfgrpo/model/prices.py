@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from tfgrpo.model.endpoint import Answer
@@ -28,7 +29,7 @@ class PriceInvalid(TfgrpoError):
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """US dollars for a million tokens; `cached` ones of the prompt may cost less.
+    """US dollars for a million tokens; `cached` ones of the prompt cost less at most providers.
 
     Reasoning tokens are part of the completion and cost the same.
     """
@@ -42,8 +43,12 @@ class Price:
         return self.of(answer.prompt_tokens, answer.cached_tokens, answer.completion_tokens)
 
     def of(self, prompt_tokens: float, cached_tokens: float, completion_tokens: float) -> float:
-        """Returns what so many tokens cost, in US dollars; the prompt's hold the cached ones."""
+        """Returns what so many tokens cost, in US dollars; the prompt's hold the cached ones.
+
+        More cached tokens than the prompt has are no more than the prompt: no cost is negative.
+        """
         cached = self.prompt if self.cached is None else self.cached
+        cached_tokens = min(cached_tokens, prompt_tokens)
         parts = (prompt_tokens - cached_tokens) * self.prompt + cached_tokens * cached
         return (parts + completion_tokens * self.completion) / 1e6
 
@@ -64,7 +69,8 @@ def find(model: str, base_url: str | None, prices: Mapping[str, Any]) -> Price |
         return _catalogue(model, base_url)
     try:
         price = Price(**{name: float(value) for name, value in prices[model].items()})
-        if min(price.prompt, price.completion, price.cached or 0.0) >= 0:
+        amounts = (price.prompt, price.completion, price.cached or 0.0)
+        if all(0 <= amount < inf for amount in amounts):
             return price
     except (TypeError, ValueError, AttributeError):
         pass
