@@ -243,21 +243,32 @@ def test_an_emptied_file_changes_nothing(shop: Cli, editor: Editor, tmp_path: Pa
     assert json.loads(shop("status", "--json").stdout)["experiences"] == 3
 
 
-def test_a_branch_that_moved_on_meanwhile_keeps_the_edit(
+def test_an_edit_goes_on_from_what_somebody_else_added_meanwhile(
     shop: Cli, editor: Editor, tmp_path: Path
 ) -> None:
     script = f'echo "- Mine." >> "$1"; "{TFGRPO}" add "Theirs."'
-    done = shop("edit", env=editor(script), ok=False)
-    one_line_error(done, "has moved to", "saved")
-    (kept,) = left(tmp_path)
-    shop("checkout", "-b", "mine", "v1")
-    shop("edit", "--file", str(kept))
-    shop("switch", "main")
-    shop("merge", "mine")
+    assert "v3 on main: " in shop("edit", env=editor(script)).stdout
+    assert left(tmp_path) == []
     assert shop("export", "--format", "prompt").stdout.splitlines()[-2:] == [
         "[G3] Theirs.",
         "[G4] Mine.",
     ]
+
+
+def test_an_edit_of_what_somebody_else_edited_meanwhile_is_kept_and_merged_later(
+    shop: Cli, editor: Editor, tmp_path: Path
+) -> None:
+    script = f'sed -i "s/whole hours/half hours/" "$1"; "{TFGRPO}" modify G2 "Use full hours."'
+    done = shop("edit", env=editor(script), ok=False)
+    one_line_error(done, "main has moved on to v2", "diff v1 v2", "saved")
+    assert json.loads(shop("status", "--json").stdout)["head"] == "v2"
+    (kept,) = left(tmp_path)
+    shop("checkout", "-b", "mine", "v1")
+    shop("edit", "--file", str(kept))
+    shop("switch", "main")
+    one_line_error(shop("merge", "mine", ok=False), "changed on both sides")
+    shop("merge", "mine", "--theirs")
+    assert "Use half hours." in shop("export", "--format", "prompt").stdout
 
 
 def test_it_works_without_a_standard_input(shop: Cli, editor: Editor, tmp_path: Path) -> None:
