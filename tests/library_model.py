@@ -26,10 +26,15 @@ class Conflicts(Refused):
 
 
 class Known(NamedTuple):
-    """A version: what it changed, every id ever added in its first-parent history, what is live."""
+    """A version: what it changed, every id ever added in its first-parent history, what is live.
+
+    `source` is the version that its changes were brought over from by a merge, a cherry-pick or a
+    revert.
+    """
 
     parent: int | None
     merged: int | None
+    source: int | None
     operations: tuple[tuple[str, str, str | None], ...]
     order: tuple[str, ...]
     live: Mapping[str, str]
@@ -43,7 +48,7 @@ class Model:
     """Versions are never forgotten; names are, and every state they were in can be gone back to."""
 
     def __init__(self) -> None:
-        self.versions = [Known(None, None, (), (), {})]
+        self.versions = [Known(None, None, None, (), (), {})]
         self.past: list[Refs] = []
         self.refs: Refs = {"HEAD": ("branch", "main"), "heads/main": ("version", 0)}
         self.future: list[Refs] = []
@@ -111,16 +116,43 @@ class Model:
             if about == id
         ]
 
-    def shaped(self, version: int, id: str) -> tuple[int, int]:
-        """The version that last shaped a live experience, and the KEEPs since."""
-        keeps = 0
+    def blame(self, version: int, id: str) -> tuple[int, int]:
+        """The version that first gave a live experience its text, and the KEEPs of that text.
+
+        What a version brought over from another is followed to where it came from.
+        """
+        at = self.last_change(version, id)
+        assert at is not None, f"{id} is live at v{version} and was never added"
+        chain = [at]
+        while (source := self.versions[at[0]].source) is not None:
+            repeated = self.last_change(source, id)
+            if repeated is None or not self.repeats(at, repeated):
+                break
+            chain.append(at := repeated)
+        keeps = sum(
+            self.last_change(number, id, index) in chain
+            for number in self.ancestors(version)
+            for index, (op, about, _) in enumerate(self.versions[number].operations)
+            if (op, about) == ("KEEP", id)
+        )
+        return chain[-1][0], keeps
+
+    def repeats(self, at: tuple[int, int], earlier: tuple[int, int]) -> bool:
+        """Whether a change leaves an experience as an earlier one did."""
+        (op, _, text), (before, _, old) = (self.versions[n].operations[i] for n, i in (at, earlier))
+        return (op == "DELETE") == (before == "DELETE") and text == old
+
+    def last_change(
+        self, version: int, id: str, before: int | None = None
+    ) -> tuple[int, int] | None:
+        """Where an experience last changed in a version's first-parent history."""
         for number in self.line(version):
-            for op, about, _ in reversed(self.versions[number].operations):
-                if about == id and op == "KEEP":
-                    keeps += 1
-                elif about == id:
-                    return number, keeps
-        raise AssertionError(f"{id} is live at v{version} and was never added")
+            operations = self.versions[number].operations
+            for index in reversed(range(len(operations))[: before if number == version else None]):
+                op, about, _ = operations[index]
+                if about == id and op != "KEEP":
+                    return number, index
+        return None
 
     # names:
 
@@ -175,6 +207,7 @@ class Model:
         *,
         tags: Sequence[str] = (),
         merged: int | None = None,
+        source: int | None = None,
     ) -> int:
         tip = self.tip(branch)
         order, live = self.versions[tip].order, dict(self.versions[tip].live)
@@ -193,7 +226,9 @@ class Model:
                 assert text is not None
                 live[id] = text
         number = len(self.versions)
-        self.versions.append(Known(tip, merged, tuple(operations), order, live))
+        self.versions.append(
+            Known(tip, merged, merged if source is None else source, tuple(operations), order, live)
+        )
         moved = [f"heads/{branch}", *(f"tags/{tag}" for tag in tags)]
         self.move(**dict.fromkeys(moved, ("version", number)))
         return number
@@ -215,7 +250,7 @@ class Model:
         found = self.three_way(base, self.tip(branch), theirs, side)
         if not found:
             raise Refused("nothing left to change")
-        return self.commit(branch, found)
+        return self.commit(branch, found, source=max(base, theirs))
 
     def three_way(
         self, base: int, ours: int, theirs: int, side: str | None

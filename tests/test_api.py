@@ -169,7 +169,7 @@ def test_a_plain_function_judges(folder: Path, endpoint: ScriptedEndpoint) -> No
     assert scores.mean == 1.0
     with pytest.raises(tfgrpo.TfgrpoError, match="ends_right is a Python object") as refused:
         tfgrpo.train_sync(resume="problems", store=folder)
-    assert "give it again" in str(refused.value.hint)
+    assert "pass it again" in str(refused.value.hint)
 
 
 def test_a_function_that_fails_is_unverifiable_and_never_wrong(

@@ -205,9 +205,9 @@ def test_an_embedding_model_is_one_at_an_endpoint() -> None:
         build(TrainSettings, {"data": "d", "embedding_model": "local:qwen2.5-coder-1.5b"})
 
 
-def test_records_say_nothing_of_embeddings_where_there_are_none() -> None:
+def test_records_name_the_embedding_model() -> None:
     plain = build(TrainSettings, {"data": "d"}).model_dump(mode="json")
-    assert not [name for name in plain["models"] if name.startswith("embedding")]
+    assert plain["models"]["embedding_model"] is None
     named = build(TrainSettings, {"data": "d", "embedding_model": "e"}).model_dump(mode="json")
     assert named["models"]["embedding_model"] == "e"
 

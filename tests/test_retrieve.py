@@ -128,14 +128,14 @@ def test_a_run_injects_what_fits_and_its_record_and_evaluations_say_so(
     assert rollout_labels(endpoint) == {("G0", "G1", "G2", "G3", "G4")}
 
 
-def test_records_of_runs_that_inject_all_say_nothing_of_it(
+def test_records_of_runs_that_inject_all_hold_every_setting_of_it(
     cli: Cli, tmp_path: Path, endpoint: ScriptedEndpoint
 ) -> None:
     prepared(cli, tmp_path)
     where = ("--base-url", endpoint.base_url, "--model", "m")
     cli("train", "problems.jsonl", "--epochs", "1", *where, "--inject", "all")
     config = json.loads(cli("runs", "problems", "--json").stdout)["config"]
-    assert not {"inject", "top_k", "library_tokens"} & set(config)
+    assert (config["inject"], config["top_k"], config["library_tokens"]) == ("all", 8, None)
 
 
 def test_leaving_out_at_random_is_for_whole_libraries(

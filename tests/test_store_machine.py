@@ -336,10 +336,10 @@ class StoreMachine(RuleBasedStateMachine):
             assert some == sorted(above - self.model.ancestors(a), reverse=True)
 
     @invariant()
-    def blame_names_who_last_shaped_each(self) -> None:
+    def blame_names_who_gave_each_its_text(self) -> None:
         head = self.model.head[1]
         for found in blame(self.store, self.store.version(head)):
-            expected = self.model.shaped(head, found.experience.id)
+            expected = self.model.blame(head, found.experience.id)
             assert (found.version.number, found.keeps) == expected
 
     def check_library(self, number: int) -> None:
