@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
+import gzip
+import io
 import json
 import subprocess
 import sys
+import zipfile
+from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +20,7 @@ from conftest import Cli, environment, one_line_error
 from conftest import problems as lines
 from scripted import ScriptedEndpoint
 
-from tfgrpo.data import datasets
+from tfgrpo.data import contents, datasets
 from tfgrpo.data.datasets import KNOWN, DatasetSpec, Known, load, parse, stem
 from tfgrpo.data.problems import Problem
 from tfgrpo.data.readers import DatasetError
@@ -77,7 +83,7 @@ def test_csv_may_have_commas_quotes_and_line_ends_in_a_field(tmp_path: Path) -> 
     [
         ("d.csv", "problem,answer\nq\n", "as many fields"),
         ("d.csv", "problem,answer\nq,1,2\n", "as many fields"),
-        ("d.csv", 'problem,answer\n"q,1\n', "d.csv:1: unexpected end"),
+        ("d.csv", 'problem,answer\n"q,1\n', "d.csv:2: unexpected end"),
         ("d.json", "5", "d.json"),
         ("d.json", '["q"]', "not an object"),
         ("d.parquet", "not parquet", "cannot read"),
@@ -251,3 +257,184 @@ def test_the_names_are_those_that_the_documentation_tells(tmp_path: Path) -> Non
     for name, known in datasets.KNOWN.items():
         assert f"`{name}`" in page
         assert known.repository in page
+
+
+# as other programs write them:
+
+
+QUESTIONS = [{"problem": "Is 1 < 2?", "answer": "yes"}, {"problem": "a; b, c", "answer": "é"}]
+AS_TEXTS = [("Is 1 < 2?", "yes"), ("a; b, c", "é")]
+SEMICOLONS = 'problem;answer;;\r\nIs 1 < 2?;yes;;\r\n"a; b, c";é;;\r\n;;;\r\n'
+WRITTEN: dict[str, Callable[[], bytes]] = {
+    "excel.csv": lambda: ("\ufeff" + SEMICOLONS).encode(),
+    "separator.csv": lambda: ("sep=;\r\n" + SEMICOLONS).encode(),
+    "unicode.csv": lambda: SEMICOLONS.replace(";", "\t").replace("a\t b", "a; b").encode("utf-16"),
+    "big.csv": lambda: codecs.BOM_UTF16_BE + SEMICOLONS.encode("utf-16-be"),
+    "packed.csv.gz": lambda: gzip.compress(SEMICOLONS.encode()),
+    "packed.jsonl.gz": lambda: gzip.compress(as_lines(QUESTIONS).encode()),
+    "packed.zip": lambda: zipped({"__MACOSX/._x": b"", "in/d.csv": SEMICOLONS.encode()}),
+    "lines.zip": lambda: zipped({"d.jsonl": as_lines(QUESTIONS).encode()}),
+    "book.xlsx": lambda: workbook([["problem", "answer"], *map(list, AS_TEXTS)]),
+}
+
+
+def as_lines(rows: list[dict[str, Any]]) -> str:
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def zipped(members: dict[str, bytes]) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    return file.getvalue()
+
+
+def workbook(*sheets: list[list[Any]]) -> bytes:
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    for number, rows in enumerate(sheets):
+        sheet = book.active if not number else book.create_sheet()
+        for row in rows:
+            sheet.append(row)
+    file = io.BytesIO()
+    book.save(file)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_a_file_is_read_as_other_programs_write_and_pack_it(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(WRITTEN[name]())
+    assert texts(load(str(tmp_path / name))) == AS_TEXTS
+
+
+def test_cells_of_a_workbook_read_as_they_are_seen(tmp_path: Path) -> None:
+    rows = [["Question", "Answer", None], ["q", 3.0], ["r", True], ["s", date(2026, 2, 1)], [None]]
+    (tmp_path / "d.xlsx").write_bytes(workbook(rows, []))
+    assert texts(load(str(tmp_path / "d.xlsx"))) == [("q", "3"), ("r", "true"), ("s", "2026-02-01")]
+
+
+def test_a_folder_that_datasets_saved_is_read_by_split(tmp_path: Path) -> None:
+    saved = pytest.importorskip("datasets")
+    dataset = saved.Dataset.from_list(QUESTIONS)
+    dataset.save_to_disk(tmp_path / "one")
+    saved.DatasetDict({"train": dataset, "test": dataset}).save_to_disk(tmp_path / "both")
+    assert texts(load(str(tmp_path / "one"))) == AS_TEXTS
+    assert texts(load(str(tmp_path / "both" / "train") + ":1")) == AS_TEXTS[:1]
+    with pytest.raises(DatasetError, match="has the splits train, test") as caught:
+        load(str(tmp_path / "both"))
+    assert "both/train" in str(caught.value.hint)
+
+
+TURNS = [
+    {"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]},
+    {"conversations": [{"from": "human", "value": "q"}, {"from": "gpt", "value": "a"}]},
+    {"messages": [{"role": "user", "content": [{"type": "text", "text": "q"}]}], "label": "a"},
+    {"input": [{"role": "user", "content": "q"}], "ideal": ["a"]},
+    {"prompt": "q", "ideal": "a"},
+]
+
+
+@pytest.mark.parametrize("row", TURNS, ids=lambda row: next(iter(row)))
+def test_conversations_of_every_kind_are_problems(tmp_path: Path, row: dict[str, Any]) -> None:
+    file = str(write(tmp_path / "d.jsonl", [row]))
+    (found,) = load(file, {"answer": "label"} if "label" in row else None)
+    assert (found.problem, found.answer, found.messages) == ("q", "a", ())
+
+
+def test_a_list_of_ideals_is_several_ground_truths_and_true_is_one(tmp_path: Path) -> None:
+    rows = [{"problem": "q", "ideal": ["Paris", "paris, France"]}, {"problem": "r", "answer": True}]
+    first, second = load(str(write(tmp_path / "d.jsonl", rows)))
+    assert first.ground_truths == ("Paris", "paris, France")
+    assert second.ground_truths == ("true",)
+
+
+REFUSED: dict[str, tuple[Callable[[], bytes], str]] = {
+    "latin.csv": (
+        lambda: "problem;answer\nq;é\n".encode("latin-1"),
+        r"latin.csv: line 2: byte 0xe9 is not UTF-8",
+    ),
+    "twice.csv": (lambda: b"problem,answer,answer\nq,1,2\n", "twice.csv:1: two columns .*'answer'"),
+    "nameless.csv": (lambda: b"problem,,answer\nq,x,2\n", "nameless.csv:2: column 2 .*'x'"),
+    "short.csv": (
+        lambda: b"problem;answer\nq;1\nq\n",
+        r"short.csv:3: has 1 values, not as many fields as the first line \(2: problem, answer",
+    ),
+    "two.zip": (lambda: zipped({"a.csv": b"", "b.csv": b""}), r"two.zip holds 2 files \(a.csv, b"),
+    "no.zip": (lambda: b"PK", "cannot read .*no.zip"),
+    "cut.csv.gz": (lambda: gzip.compress(b"problem,answer\n")[:-6], "cannot read .*cut.csv.gz"),
+    "no.xlsx": (lambda: b"PK", "cannot read .*no.xlsx"),
+    "old.xls": (lambda: b"\xd0\xcf", "old.xls is a workbook of Excel's old kind"),
+    "sheets.xlsx": (lambda: workbook([["a"]], [["b"]]), "rows in 2 sheets"),
+    "list.jsonl": (lambda: b'["q"]\n', "list.jsonl:1: not an object but a list"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_read_is_told_by_its_cause(tmp_path: Path, name: str) -> None:
+    content, said = REFUSED[name]
+    (tmp_path / name).write_bytes(content())
+    with pytest.raises(DatasetError, match=said) as caught:
+        load(str(tmp_path / name))
+    assert caught.value.hint
+
+
+def test_nothing_unpacks_beyond_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contents, "LARGEST", 1_000_000)
+    bomb = b"problem,answer\n" + b"a" * 5_000_000
+    book = zipped({"xl/workbook.xml": bomb})
+    for name, data in (
+        ("d.csv.gz", gzip.compress(bomb)),
+        ("d.zip", zipped({"d.csv": bomb})),
+        ("d.xlsx", book),
+    ):
+        assert len(data) < 20_000
+        (tmp_path / name).write_bytes(data)
+        with pytest.raises(DatasetError, match="unpacks to") as caught:
+            load(str(tmp_path / name))
+        assert caught.value.hint
+
+
+def test_without_openpyxl_the_error_names_the_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "d.xlsx").write_bytes(b"")
+    monkeypatch.setitem(sys.modules, "openpyxl", None)
+    with pytest.raises(DatasetError, match="openpyxl is not installed") as caught:
+        load(str(tmp_path / "d.xlsx"))
+    assert caught.value.hint == "pip install 'tfgrpo[excel]'"
+
+
+# as others call them:
+
+
+@pytest.mark.parametrize(
+    ("name", "ours"),
+    [
+        ("AIME24", "aime24"),
+        ("AIME2025", "aime25"),
+        ("HuggingFaceH4/aime_2024", "aime24"),
+        ("DAPO-Math-17k:100", "dapo-math-17k:100"),
+        ("DAPO_Math_17K:100@seed1", "dapo-math-17k:100@seed1"),
+        ("BytedTsinghua-SIA/DAPO-Math-17k", "dapo-math-17k"),
+        ("open-r1/DAPO-Math-17k-Processed/train", "dapo-math-17k/train"),
+        ("AFM_web_RL", "afm-web"),
+        ("WebWalkerQA", "webwalkerqa"),
+        ("GSM8K/train", "gsm8k/train"),
+    ],
+)
+def test_datasets_go_by_the_names_that_others_give_them(name: str, ours: str) -> None:
+    spec = parse(name)
+    assert spec.on_hub
+    assert spec.source + spec.sample == ours
+    assert stem(name) == stem(ours)
+
+
+def test_a_file_wins_over_another_spelling_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "AIME24", ROWS)
+    assert len(load("AIME24:3")) == 3
+    assert datasets.known("aime") is None
+    assert datasets.known("/aime24") is None

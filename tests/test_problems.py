@@ -75,8 +75,10 @@ BAD_ROWS = {
     "no answer": '{"problem": "q"}',
     "blank answer": '{"problem": "q", "answer": "  "}',
     "null answer": '{"problem": "q", "answer": null}',
-    "answer true": '{"problem": "q", "answer": true}',
-    "answer a list": '{"problem": "q", "answer": ["1"]}',
+    "answer an empty list": '{"problem": "q", "answer": []}',
+    "answer a list of objects": '{"problem": "q", "answer": [{"text": "1"}]}',
+    "answer a list with a blank": '{"problem": "q", "answer": ["1", " "]}',
+    "an image": '{"problem": [{"role": "user", "content": [{"type": "image_url"}]}], "answer": 1}',
     "problem an object": '{"problem": {"text": "q"}, "answer": "1"}',
     "empty object": "{}",
     "a number without end": '{"problem": "q", "answer": ' + "1" * 5000 + "}",
@@ -107,9 +109,17 @@ def test_the_hint_for_a_missing_field_names_the_fields_that_are_there(file: Path
     ("row", "words"),
     [
         ('{"problem": "q", "answer": NaN}', "'answer' cannot be used: nan"),
-        ('{"problem": "q", "answer": false}', "'answer' cannot be used: False"),
+        ('{"problem": "q", "answer": []}', r"'answer' cannot be used: \[\]"),
         ('{"problem": "q", "answer": "#### "}', "'answer' cannot be used"),
-        ('{"problem": [{"role": "tool", "content": "x"}], "answer": 1}', "'problem' cannot be"),
+        (
+            '{"problem": [{"role": "tool", "content": "x"}], "answer": 1}',
+            r"'problem' cannot be used \(message 1 has the role 'tool'\)",
+        ),
+        (
+            '{"messages": [{"role": "user", "content": "a"}, {"role": "user", "content": '
+            '[{"type": "image_url", "image_url": {}}]}], "answer": 1}',
+            "message 2 has a part of the type 'image_url', which is no text",
+        ),
     ],
 )
 def test_a_field_that_is_there_and_cannot_be_used_is_told_so(

@@ -1,11 +1,12 @@
 """Datasets by name or file, and samples of them.
 
-    problems.jsonl  data.csv  rows.parquet      a file: JSONL, JSON, CSV, TSV or parquet
+    problems.jsonl  data.csv.gz  rows.xlsx      a file: JSONL, JSON, CSV, TSV, Excel or parquet
     aime24  gsm8k/train                         one of the Hugging Face hub's, and a split of it
     gsm8k:100  data.jsonl:100@seed42            the first 100, or 100 drawn with a seed
 
-A file wins over a name. The hub is asked through the `datasets` package, which comes with
-`pip install 'tfgrpo[hub]'`, as does pyarrow.
+A file wins over a name. A name may be spelled as others spell it (`AIME24`, `DAPO-Math-17k`, the
+repository's own); it is called by ours from then on. The hub is asked through the
+`datasets` package, which comes with `pip install 'tfgrpo[hub]'`, as does pyarrow.
 """
 
 from __future__ import annotations
@@ -43,6 +44,40 @@ KNOWN = {
     "webwalkerqa": Known("callanwu/WebWalkerQA", None, "main"),
 }
 
+ALSO = {
+    "afmwebrl": "afm-web",
+    "aime2024": "aime24",
+    "aime2025": "aime25",
+    "bytedtsinghuasia/dapomath17k": "dapo-math-17k",
+    "dapo": "dapo-math-17k",
+    "dapomath": "dapo-math-17k",
+    "dapomath17kprocessed": "dapo-math-17k",
+    "huggingfaceh4/math500": "math-500",
+    "maxwelljia/aime2024": "aime24",
+    "opencompass/aime2025": "aime25",
+    "webwalker": "webwalkerqa",
+}
+"""What else they are called, without case, hyphens and the like."""
+
+
+def known(source: str) -> str | None:
+    """Returns what a dataset of the hub is called here, `dapo-math-17k` or `gsm8k/train`, by any
+    name that is used for it: ours, the reference implementation's, its repository's.
+
+    None for what is none of them.
+    """
+    names = {_plain(name): name for name in KNOWN}
+    names |= {_plain(place.repository): name for name, place in KNOWN.items()} | ALSO
+    if _plain(source) in names:
+        return names[_plain(source)]
+    name, slash, split = source.rpartition("/")
+    short = names.get(_plain(name)) if slash and split else None
+    return short and f"{short}/{split}"
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[-_. ]", "", name).casefold()
+
 
 @dataclass(frozen=True, slots=True)
 class DatasetSpec:
@@ -61,17 +96,22 @@ class DatasetSpec:
     @property
     def on_hub(self) -> bool:
         """Whether it names a dataset of the hub: there is no such file."""
-        return self.source.partition("/")[0] in KNOWN and not Path(self.source).exists()
+        return known(self.source) is not None and not Path(self.source).exists()
 
 
 def parse(name: str) -> DatasetSpec:
-    """Takes a dataset's name apart; a file whose name has a colon is a file."""
+    """Takes a dataset's name apart; a file whose name has a colon is a file.
+
+    A dataset of the hub gets its name here, whatever it was called.
+    """
     match = SPEC.match(name)
     if match is None or Path(name).exists():
         return DatasetSpec(name)
-    count, seed = match["count"], match["seed"]
+    source, count, seed = match["source"], match["count"], match["seed"]
+    if not Path(source).exists():
+        source = known(source) or source
     return DatasetSpec(
-        match["source"], None if count is None else int(count), None if seed is None else int(seed)
+        source, None if count is None else int(count), None if seed is None else int(seed)
     )
 
 
@@ -126,7 +166,7 @@ def hub_rows(name: str) -> Iterator[Row]:
     except ImportError:
         raise DatasetError(
             f"{name} is on the Hugging Face hub, which needs the datasets package",
-            hint=f"{EXTRA}, or use a file",
+            hint=f"{EXTRA} ([hub] is the extra that downloads datasets), or use a file",
         ) from None
     datasets.disable_progress_bars()
     try:
@@ -135,7 +175,8 @@ def hub_rows(name: str) -> Iterator[Row]:
         message = " ".join(str(error).split())[:200]
         raise DatasetError(
             f"cannot get {name} ({repository}) from the Hugging Face hub: {message}",
-            hint="without a network, use a file: JSONL, JSON, CSV or Parquet",
+            hint="without a network, use a file: JSONL, JSON, CSV, Excel or Parquet, or a folder "
+            "that `datasets` saved",
         ) from error
     for number, row in enumerate(rows, 1):
         yield Row(number, f"{name}:{number}", row)
@@ -146,7 +187,7 @@ def _file_rows(source: str) -> Iterator[Row]:
     if not path.exists() and not path.suffix and "/" not in source:
         import difflib
 
-        near = difflib.get_close_matches(source, KNOWN, n=1)
+        near = difflib.get_close_matches(source.casefold(), KNOWN, n=1)
         raise DatasetError(
             f"there is no file or known dataset called {source}"
             + (f"; did you mean {near[0]}?" if near else ""),

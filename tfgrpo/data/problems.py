@@ -23,7 +23,10 @@ from tfgrpo.store.records import Json
 
 FIELDS = ("problem", "answer", "id")
 USUAL = {
-    "problem": ("question", "prompt", "Problem", "Question", "query", "extra_info.question"),
+    "problem": (
+        *("question", "prompt", "Problem", "Question", "query", "extra_info.question"),
+        *("messages", "conversations", "conversation", "input"),
+    ),
     "answer": (
         *(
             "final_answer",
@@ -34,7 +37,7 @@ USUAL = {
             "Answer",
             "groundtruth",
         ),
-        *("reward_model.ground_truth", "extra_info.answer", "solution"),
+        *("reward_model.ground_truth", "extra_info.answer", "solution", "ideal"),
     ),
     "id": ("unique_id", "ID", "uid"),
 }
@@ -44,6 +47,12 @@ FINAL = re.compile(r"(?:\A|.*\n)[ \t]*####[ \t]*(?=\S[^\n]*\Z|\Z)", re.DOTALL)
 the last line."""
 MISSING = object()
 ROLES = ("system", "user", "assistant")
+SHAREGPT = {
+    "system": "system",
+    **dict.fromkeys(("human", "user"), "user"),
+    **dict.fromkeys(("gpt", "assistant", "chatgpt", "bard", "model", "bot"), "assistant"),
+}
+"""Who speaks in ShareGPT's conversations, `{"from": "human", "value": "…"}`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +104,8 @@ def of_rows(
     usually called so is taken (question, gold, …). Fields named in `extra` go into `meta` where
     a row has them. A problem is a text, or a list of chat messages, of which the assistant's at
     the end are left off: they are the answer where the row has no other. An answer whose last
-    line is `#### 42` is 42; a list of answers is a problem with several that are right.
+    line is `#### 42` is 42; a list of answers is a problem with several that are right; true and
+    false are answers like any other.
     Rows without an id are called after their line, `line-7`. Raises
     DatasetError at the first row that cannot be used; without `ground_truth` one may lack an
     answer.
@@ -193,11 +203,11 @@ def _problem(
 
 
 def _listed_answers(value: object) -> list[str]:
-    """Returns the answers of a row that has several that are right; none for a single one."""
+    """Returns the answers of a row that has a list of those that are right; else none."""
     if not isinstance(value, list):
         return []
     texts = [_as_text(one) for one in value]
-    return texts if len(texts) > 1 and all(texts) else []
+    return texts if all(texts) else []
 
 
 def _without_reference(messages: tuple[Message, ...]) -> tuple[tuple[Message, ...], str]:
@@ -213,12 +223,12 @@ def _without_reference(messages: tuple[Message, ...]) -> tuple[tuple[Message, ..
 
 
 def _as_text(value: object) -> str:
-    """Returns a text, or a number as text; nothing for what is neither."""
+    """Returns a text, or a number, true or false as text; nothing for what is none of them."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
     if isinstance(value, float) and not math.isfinite(value):
         return ""  # what tables of numbers have where there is none
-    if isinstance(value, bool) or not isinstance(value, str | int | float | Decimal):
-        return ""
-    return str(value).strip()
+    return str(value).strip() if isinstance(value, str | int | float | Decimal) else ""
 
 
 def _missing_field(row: Row, name: str, their_name: str, value: object) -> DatasetError:
@@ -229,8 +239,11 @@ def _missing_field(row: Row, name: str, their_name: str, value: object) -> Datas
             f"map one with --field {name}=NAME",
         )
     messages = f", or chat messages whose role is {', '.join(ROLES)}" if name == "problem" else ""
+    cause = ""
+    if name == "problem" and isinstance(value, list):
+        cause = f" ({_not_a_conversation(value)})"
     return DatasetError(
-        f"{row.where}: {their_name!r} cannot be used: {value!r}"[:200],
+        f"{row.where}: {their_name!r} cannot be used{cause}: {value!r}"[:250],
         hint=f"expected text or a number{messages}",
     )
 
@@ -245,14 +258,49 @@ def _field(fields: Mapping[str, Any], name: str) -> Any:
 
 
 def _messages(value: object) -> tuple[Message, ...]:
-    """Returns the turns that a problem consists of; none when it is no conversation."""
+    """Returns the turns that a problem consists of; none when it is no conversation.
+
+    A turn is `{"role": …, "content": …}`, or ShareGPT's `{"from": …, "value": …}`. A content may
+    be a list of parts, `{"type": "text", "text": …}`.
+    """
     if not isinstance(value, list):
         return ()
     turns = []
     for turn in value:
-        if not isinstance(turn, dict) or turn.get("role") not in ROLES:
+        if not isinstance(turn, dict):
             return ()
-        if not isinstance(turn.get("content"), str) or not turn["content"].strip():
+        role, content = turn.get("role"), _content(turn.get("content"))
+        if "from" in turn and "value" in turn:
+            role, content = SHAREGPT.get(str(turn["from"])), _content(turn["value"])
+        if role not in ROLES or not content.strip():
             return ()
-        turns.append((str(turn["role"]), str(turn["content"])))
+        turns.append((str(role), content))
     return tuple(turns)
+
+
+def _content(value: object) -> str:
+    """Returns what a turn says; nothing where a part of it is no text."""
+    if not isinstance(value, list):
+        return value if isinstance(value, str) else ""
+    texts = [part.get("text") if isinstance(part, dict) else part for part in value]
+    return "\n".join(map(str, texts)) if all(isinstance(text, str) for text in texts) else ""
+
+
+def _not_a_conversation(value: list[object]) -> str:
+    """Returns what is wrong with the first turn that is none, in words."""
+    for number, turn in enumerate(value, 1):
+        if _messages([turn]):
+            continue
+        if not isinstance(turn, dict):
+            return f"entry {number} is no message"
+        role, spoken = turn.get("role", turn.get("from")), turn.get("content", turn.get("value"))
+        if role not in (*ROLES, *SHAREGPT):
+            return f"message {number} has the role {role!r}"
+        parts = spoken if isinstance(spoken, list) else []
+        kinds = [
+            part.get("type") for part in parts if isinstance(part, dict) and "text" not in part
+        ]
+        if kinds:
+            return f"message {number} has a part of the type {kinds[0]!r}, which is no text"
+        return f"message {number} says nothing"
+    return "an empty list"

@@ -1,29 +1,30 @@
-"""Rows of a file of any usual kind: JSONL, JSON, CSV, TSV or parquet.
+"""Rows of a file of any usual kind: JSONL, JSON, CSV, TSV, parquet, a workbook of Excel, a folder
+that `datasets` saved; any file of these may be packed as `.gz` or `.zip`.
 
-A row comes with where it stands (`data.csv:7`, counted as an editor counts lines; for parquet and
-JSON the row's number from 1), so that whatever is wrong with it can be told by file and line.
+A row comes with where it stands (`data.csv:7`, counted as an editor counts lines; for parquet,
+Arrow and JSON the row's number from 1), so that whatever is wrong with it can be told by file and
+line.
 """
 
 from __future__ import annotations
 
 import csv
-import importlib
 import io
+import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from tfgrpo.store.errors import TfgrpoError
+from tfgrpo.data import contents, tables
+from tfgrpo.data.contents import Contents, DatasetError
+from tfgrpo.data.tables import EXTRA as EXTRA
 
-EXTRA = "pip install 'tfgrpo[hub]'"
-"""What brings pyarrow and datasets."""
 LONGEST_FIELD = 10_000_000
-
-
-class DatasetError(TfgrpoError):
-    """A dataset that cannot be used; the message names the file and the line."""
-
+SEPARATORS = (",", ";", "\t", "|")
+"""What stands between the values of a line, the likeliest first."""
+LOOKED_AT = 50
+"""Records that are read to tell which of them it is."""
 
 Fields: TypeAlias = dict[str, Any]
 
@@ -39,93 +40,148 @@ class Row(NamedTuple):
 def read(path: Path) -> Iterator[Row]:
     """Yields the rows of a file; what kind it is its name's ending says, and JSONL is the rest.
 
-    Raises DatasetError at the first row that cannot be read.
+    The file is opened when the first row is asked for. Raises DatasetError at the first row that
+    cannot be read.
     """
+    yield from _rows(path)
+
+
+def _rows(path: Path) -> Iterator[Row]:
     if path.is_dir():
-        raise DatasetError(f"{path} is a folder", hint="give a file of problems")
-    ending = path.suffix.lower()
-    if ending == ".parquet":
-        return _parquet(path)
-    if ending in (".csv", ".tsv"):
-        return _csv(path, "\t" if ending == ".tsv" else ",")
-    if ending == ".json":
-        return _json(path)
-    return _jsonl(path)
-
-
-def text(path: Path) -> str:
-    """Returns a text file, without its byte order mark. Raises DatasetError."""
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except FileNotFoundError:
+        return _numbered(str(path), tables.saved_folder(path))
+    content = contents.contents(path)
+    if content.ending == ".parquet":
+        return _numbered(content.name, tables.parquet(content))
+    if content.ending in (".xlsx", ".xlsm"):
+        return _table(content.name, tables.workbook(content))
+    if content.ending == ".xls":
         raise DatasetError(
-            f"no file {path}", hint="give a file of problems, such as JSONL"
-        ) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise DatasetError(f"cannot read {path}: {error}", hint="the file must be UTF-8") from None
+            f"{path} is a workbook of Excel's old kind", hint="save it as .xlsx or CSV UTF-8"
+        )
+    if content.ending in (".csv", ".tsv"):
+        return _csv(content)
+    return _json(content) if content.ending == ".json" else _jsonl(content)
 
 
-def _jsonl(path: Path, content: str | None = None) -> Iterator[Row]:
-    lines = (text(path) if content is None else content).split("\n")  # at nothing but newlines
+def _numbered(name: str, rows: Iterable[Fields]) -> Iterator[Row]:
+    for number, row in enumerate(rows, 1):
+        yield Row(number, f"{name}:{number}", row)
+
+
+def _jsonl(content: Contents) -> Iterator[Row]:
+    lines = contents.text(content).split("\n")  # at nothing but newlines
     for number, line in enumerate(lines, 1):
         if line.strip():
-            where = f"{path}:{number}"
+            where = f"{content.name}:{number}"
             yield Row(number, where, _object(_parsed(line, where), where))
 
 
-def _json(path: Path) -> Iterator[Row]:
-    content = text(path)
+def _json(content: Contents) -> Iterator[Row]:
     try:
-        rows = json.loads(content)
+        rows = json.loads(contents.text(content))
     except (ValueError, RecursionError):
-        yield from _jsonl(path, content)  # many a file of lines is called .json
+        yield from _jsonl(content)  # many a file of lines is called .json
         return
     if isinstance(rows, dict):
         lists = [value for value in rows.values() if isinstance(value, list)]
         rows = lists[0] if len(lists) == 1 else [rows]
     if not isinstance(rows, list):
-        raise DatasetError(f"{path} is not a list of objects", hint='write [{"problem": …}, …]')
+        raise DatasetError(
+            f"{content.name} is not a list of objects", hint='write [{"problem": …}, …]'
+        )
     for number, row in enumerate(rows, 1):
-        where = f"{path}:{number}"
+        where = f"{content.name}:{number}"
         yield Row(number, where, _object(_whole(row, where), where))
 
 
-def _csv(path: Path, separator: str) -> Iterator[Row]:
+def _csv(content: Contents) -> Iterator[Row]:
     csv.field_size_limit(LONGEST_FIELD)
-    reader = csv.DictReader(io.StringIO(text(path), newline=""), delimiter=separator, strict=True)
+    whole = contents.text(content)
+    first, newline, rest = whole.partition("\n")
+    skipped = 0
+    if first.strip().lower().startswith("sep=") and len(first.strip()) == 5:  # Excel's own line
+        separator, whole, skipped = first.strip()[4], rest, len(newline)
+    else:
+        separator = "\t" if content.ending == ".tsv" else _separator(whole)
+    return _table(content.name, _records(content.name, whole, separator, skipped))
+
+
+def _records(
+    name: str, whole: str, separator: str, skipped: int
+) -> Iterator[tuple[int, list[object]]]:
+    reader = csv.reader(io.StringIO(whole, newline=""), delimiter=separator, strict=True)
+    start = 1 + skipped
     try:
-        for row in reader:
-            where = f"{path}:{reader.line_num}"
-            if None in row or None in row.values():
-                raise DatasetError(
-                    f"{where}: does not have as many fields as the first line",
-                    hint="the first line gives the field names; quote values that contain commas",
-                )
-            yield Row(reader.line_num, where, dict(row))
+        for record in reader:
+            yield reader.line_num + skipped, list(record)
+            start = reader.line_num + skipped + 1
     except csv.Error as error:
         raise DatasetError(
-            f"{path}:{reader.line_num}: {error}", hint="the file must be CSV"
+            f"{name}:{start}: {error}",
+            hint="the file must be CSV: is a quotation mark that this row opens never closed?",
         ) from None
 
 
-def _parquet(path: Path) -> Iterator[Row]:
-    try:
-        parquet = importlib.import_module("pyarrow.parquet")
-    except ImportError:
-        raise DatasetError(f"cannot read {path}: pyarrow is not installed", hint=EXTRA) from None
-    number = 0
-    try:
-        with parquet.ParquetFile(path) as file:
-            for batch in file.iter_batches(1000):
-                for row in batch.to_pylist():
-                    number += 1
-                    yield Row(number, f"{path}:{number}", row)
-    except FileNotFoundError:
-        raise DatasetError(f"no file {path}", hint="give a file of problems") from None
-    except (OSError, ValueError) as error:  # pyarrow's own errors are ValueErrors and OSErrors
+def _separator(whole: str) -> str:
+    """Returns what separates the values: what gives most columns, in every record looked at."""
+
+    def columns(separator: str) -> tuple[bool, int]:
+        reader = csv.reader(io.StringIO(whole, newline=""), delimiter=separator)
+        try:
+            widths = [len(record) for record in itertools.islice(reader, LOOKED_AT) if record]
+        except csv.Error:
+            return False, 0
+        return len(set(widths)) == 1 and widths[0] > 1, widths[0] if widths else 0
+
+    return max(SEPARATORS, key=columns)  # the first of equals
+
+
+def _table(name: str, records: Iterator[tuple[int, list[object]]]) -> Iterator[Row]:
+    """Yields the rows of records whose first says what the columns are called.
+
+    Columns without a name and records without a value, as spreadsheets leave them at the end, are
+    passed over. Raises DatasetError.
+    """
+    head: list[str] = []
+    for number, cells in records:
+        where = f"{name}:{number}"
+        if not any(_filled(cell) for cell in cells):
+            continue
+        if not head:
+            head = _head(where, cells)
+            continue
+        while len(cells) > len(head) and not _filled(cells[-1]):
+            cells.pop()
+        if len(cells) != len(head):
+            raise DatasetError(
+                f"{where}: has {len(cells)} values, not as many fields as the first line "
+                f"({len(head)}: {', '.join(filter(None, head))})"[:300],
+                hint="the first line gives the field names; quote values that contain the "
+                "separator",
+            )
+        for column, (key, cell) in enumerate(zip(head, cells, strict=True), 1):
+            if not key and _filled(cell):
+                raise DatasetError(
+                    f"{where}: column {column} has the value {str(cell)[:40]!r} and no name",
+                    hint="the first line gives the field names: name that column",
+                )
+        yield Row(number, where, {k: cell for k, cell in zip(head, cells, strict=True) if k})
+
+
+def _head(where: str, cells: Sequence[object]) -> list[str]:
+    head = ["" if cell is None else str(cell).strip() for cell in cells]
+    while not head[-1]:
+        head.pop()
+    twice = next((key for n, key in enumerate(head) if key and key in head[:n]), None)
+    if twice is not None:
         raise DatasetError(
-            f"cannot read {path}: {error}", hint="the file must be Parquet"
-        ) from None
+            f"{where}: two columns are called {twice!r}", hint="give each its own name"
+        )
+    return head
+
+
+def _filled(cell: object) -> bool:
+    return cell is not None and (not isinstance(cell, str) or bool(cell.strip()))
 
 
 def _parsed(line: str, where: str) -> object:
@@ -151,5 +207,9 @@ def _whole(row: object, where: str) -> object:
 
 def _object(row: object, where: str) -> Fields:
     if not isinstance(row, dict):
-        raise DatasetError(f"{where}: not an object", hint='write {"problem": …, "answer": …}')
+        kind = {list: "a list", str: "a text", bool: "true or false"}.get(type(row), "a number")
+        raise DatasetError(
+            f"{where}: not an object but {'null' if row is None else kind}",
+            hint='write {"problem": …, "answer": …}',
+        )
     return row

@@ -1,0 +1,107 @@
+"""What is in a file of data: unpacked, and decoded to text.
+
+`.gz` and `.zip` are unpacked in memory up to `LARGEST` bytes, whatever they claim to hold, so that
+a few kilobytes cannot fill a machine. A zip has to hold one file of data. Text is UTF-8, or
+UTF-16 with a byte order mark, as spreadsheets write "Unicode text"; nothing else is guessed.
+"""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import io
+import os
+import zipfile
+import zlib
+from pathlib import Path
+from typing import IO, NamedTuple
+
+from tfgrpo.store.errors import TfgrpoError
+
+LARGEST = 1_000_000_000
+"""Bytes that a packed file is unpacked to at most."""
+CHUNK = 1_000_000
+MARKS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+GIVE = "give a file of problems, such as JSONL"
+
+
+class DatasetError(TfgrpoError):
+    """A dataset that cannot be used; the message names the file and the line."""
+
+
+class Contents(NamedTuple):
+    """The bytes of a file, what it is called in messages, and the ending that says its kind."""
+
+    name: str
+    ending: str
+    data: bytes
+
+
+def contents(path: Path) -> Contents:
+    """Returns what is in a file, unpacked where it is packed. Raises DatasetError."""
+    try:
+        ending = path.suffix.lower()
+        if ending == ".gz":
+            with gzip.open(path) as file:
+                return Contents(str(path), Path(path.stem).suffix.lower(), _limited(file, path))
+        if ending == ".zip":
+            return _zipped(path)
+        return Contents(str(path), ending, path.read_bytes())
+    except FileNotFoundError:
+        raise DatasetError(f"no file {path}", hint=GIVE) from None
+    except (OSError, EOFError, zlib.error, zipfile.BadZipFile, RuntimeError) as error:
+        raise DatasetError(
+            f"cannot read {path}: {error}", hint="is the file complete, and without a password?"
+        ) from None
+
+
+def _zipped(path: Path) -> Contents:
+    with zipfile.ZipFile(path) as archive:
+        members = [
+            info
+            for info in archive.infolist()
+            if not info.is_dir()
+            and not info.filename.startswith("__MACOSX/")
+            and not os.path.basename(info.filename).startswith(".")
+        ]
+        if len(members) != 1:
+            names = ", ".join(info.filename for info in members[:5]) or "none"
+            raise DatasetError(
+                f"{path} holds {len(members)} files ({names}), where one is expected",
+                hint="unpack it and give the file that is meant",
+            )
+        with archive.open(members[0]) as file:
+            data = _limited(file, path)
+        return Contents(str(path), Path(members[0].filename).suffix.lower(), data)
+
+
+def _limited(file: IO[bytes] | gzip.GzipFile, path: Path) -> bytes:
+    pieces = io.BytesIO()
+    while piece := file.read(CHUNK):
+        pieces.write(piece)
+        if pieces.tell() > LARGEST:
+            raise DatasetError(
+                f"{path} unpacks to more than {LARGEST / 1e6:,.0f} MB",
+                hint="unpack it yourself if that is meant, and give the file",
+            )
+    return pieces.getvalue()
+
+
+def text(content: Contents) -> str:
+    """Returns a text file's text, without its byte order mark. Raises DatasetError."""
+    data = content.data
+    coding = next((name for mark, name in MARKS if data.startswith(mark)), "utf-8")
+    try:
+        return data.decode(coding)
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        what = f"byte 0x{data[error.start]:02x} is not {'UTF-16' if '16' in coding else 'UTF-8'}"
+        raise DatasetError(
+            f"cannot read {content.name}: line {line}: {what}",
+            hint="the file must be UTF-8, or UTF-16 with a byte order mark; "
+            'from Excel, save as "CSV UTF-8"',
+        ) from None
