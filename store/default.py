@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["is_store", "open_port"]
 
 
-def open_port(path: Path | str, *, create: bool = False) -> Port:
-    """Opens the storage at `path`, or makes it with `create`. Raises StoreError."""
-    return SqlitePort(path, create=create)
+def open_port(path: Path | str, *, create: bool = False, watching: bool = False) -> Port:
+    """Opens the storage at `path`, or makes it with `create`; `watching` is for one who serves
+    what is there (`Store.open` says what that means). Raises StoreError."""
+    return SqlitePort(path, create=create, watching=watching)

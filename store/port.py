@@ -112,6 +112,12 @@ class Port(Protocol):
         transaction, joins it.
         """
 
+    def changes(self) -> int | bytes:
+        """Returns what is something else after anybody else has committed.
+
+        Asked before every request of an application: it costs microseconds.
+        """
+
     # versions and events:
 
     def last_version(self) -> int:

@@ -131,14 +131,16 @@ class Store:
         *,
         author: str = "unknown",
         now: Callable[[], int] | None = None,
+        watching: bool = False,
     ) -> Store:
         """Opens the store file at `path`; without one, the nearest at or above the working folder.
 
         `author` signs the versions that are committed without one of their own; `now` gives
-        microseconds since 1970. Raises StoreError.
+        microseconds since 1970. `watching` is for a server that reads: threads may take turns with
+        the store, and what is locked is an error at once. Raises StoreError.
         """
         path = path or find_file(os.getcwd())
-        port = open_port(path)
+        port = open_port(path, watching=watching)
         if port.last_version() < 0:
             port.close()
             raise StoreError(f"{path} was never completed", hint="run `tfgrpo init` to finish it")

@@ -49,6 +49,7 @@ class Memory:
 
     def __init__(self) -> None:
         self.state = State()
+        self.commits = 0
         self.turn = threading.Lock()
 
 
@@ -70,6 +71,9 @@ class MemoryPort:
     def close(self) -> None:
         pass
 
+    def changes(self) -> int:
+        return self.memory.commits
+
     @contextmanager
     def transaction(self) -> Iterator[None]:
         assert self._seen is None, "nothing is written while one state is read"
@@ -81,6 +85,7 @@ class MemoryPort:
             try:
                 yield
                 self.memory.state = self._mine
+                self.memory.commits += 1
             finally:
                 self._mine = None
 

@@ -52,6 +52,15 @@ class PortContract(RecordsContract):
         assert other.ref("heads/main") == port.ref("heads/main")
         other.close()
 
+    def test_changes_tells_that_another_has_committed(self, port: Port, another: Another) -> None:
+        other = another()
+        before = port.changes()
+        assert port.changes() == before
+        with other.transaction():
+            other.append_version(version(0, 1, 1), [event(1)])
+        assert port.changes() != before
+        other.close()
+
     @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
     def test_a_transaction_that_fails_leaves_nothing(
         self, port: Port, error: type[BaseException]

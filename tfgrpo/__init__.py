@@ -23,9 +23,10 @@ if TYPE_CHECKING:
     from tfgrpo.api import evaluate_sync as evaluate_sync
     from tfgrpo.api import train as train
     from tfgrpo.api import train_sync as train_sync
-    from tfgrpo.domains import prompt_library
+    from tfgrpo.domains import live_library, prompt_library
 
     library = prompt_library.read_library
+    live = live_library.live
     from tfgrpo.session import Session as Session
     from tfgrpo.session import open_session as open_session
     from tfgrpo.store import Operation as Operation
@@ -42,12 +43,18 @@ HOMES = {
     **dict.fromkeys(("Operation", "Store", "TfgrpoError"), "tfgrpo.store"),
 }
 """Where each name is defined; it is loaded when it is first used."""
-__all__ = sorted([*HOMES, "__version__", "library"])
+FUNCTIONS = {
+    "library": ("tfgrpo.domains.prompt_library", "read_library"),
+    "live": ("tfgrpo.domains.live_library", "live"),
+}
+"""Those that need the standard library alone, and have another name at home."""
+__all__ = sorted([*HOMES, *FUNCTIONS, "__version__"])
 
 
 def __getattr__(name: str) -> Any:
-    if name == "library":
-        return import_module("tfgrpo.domains.prompt_library").read_library
+    if name in FUNCTIONS:
+        module, function = FUNCTIONS[name]
+        return getattr(import_module(module), function)
     if name in HOMES:
         return getattr(import_module(HOMES[name]), name)
     raise AttributeError(f"module 'tfgrpo' has no attribute {name!r}")

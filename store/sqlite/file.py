@@ -23,11 +23,14 @@ if TYPE_CHECKING:
 FAILURES = (sqlite3.Error, UnicodeError)  # the latter for a text that no SQL can hold
 
 
-def connect(path: Path | str, *, create: bool = False) -> sqlite3.Connection:
+def connect(
+    path: Path | str, *, create: bool = False, watching: bool = False
+) -> sqlite3.Connection:
     """Opens a store file, making or migrating its schema when that is needed.
 
-    Returns a connection in autocommit mode. Raises StoreError for a file that is missing, not
-    a store, or made by a newer tfgrpo.
+    Returns a connection in autocommit mode. With `watching`, threads may take turns with it, it
+    waits for no lock, and an older schema is an error. Raises StoreError for a file that is
+    missing, not a store, or made by a newer tfgrpo.
     """
     if not create and not os.path.isfile(path):
         raise StoreError(f"no store at {path}", hint="create one with `tfgrpo init`")
@@ -35,7 +38,12 @@ def connect(path: Path | str, *, create: bool = False) -> sqlite3.Connection:
     try:
         if create:
             _create(path)
-        connection = sqlite3.connect(path, isolation_level=None, timeout=60)
+        connection = sqlite3.connect(
+            path,
+            isolation_level=None,
+            timeout=0 if watching else 60,
+            check_same_thread=not watching,
+        )
         connection.execute("pragma trusted_schema = off")
         (schema,) = connection.execute("pragma user_version").fetchone()
         (application,) = connection.execute("pragma application_id").fetchone()
@@ -50,9 +58,15 @@ def connect(path: Path | str, *, create: bool = False) -> sqlite3.Connection:
                 f"{path} has schema {schema}; this tfgrpo reads {SCHEMA}",
                 hint="upgrade tfgrpo: `pip install -U tfgrpo`",
             )
+        if schema < SCHEMA and watching:
+            raise StoreError(
+                f"{path} has the older schema {schema}",
+                hint="any command, such as `tfgrpo log`, brings it up to date",
+            )
         if schema < SCHEMA:
             migrate(connection)
-        use_wal(connection)
+        if not watching:  # who writes has seen to it, and asking may have to wait
+            use_wal(connection)
         connection.execute("pragma synchronous = full")
         connection.execute("pragma foreign_keys = on")
     except sqlite3.Error as error:

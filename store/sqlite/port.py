@@ -27,6 +27,7 @@ from tfgrpo.store.records import OPS, Op, RefMove, Version
 from tfgrpo.store.row_checks import check_row, check_rows, damage_error, parse_json
 from tfgrpo.store.sqlite import file
 from tfgrpo.store.sqlite.file import FAILURES, connect, translated, writing
+from tfgrpo.store.sqlite.wal_index import HEADER, header_of
 from tfgrpo.store.sqlite.writer_queue import WriterQueue
 
 if TYPE_CHECKING:
@@ -47,11 +48,12 @@ REF_COLUMNS = "row, batch, name, version, symbol, previous, previous_symbol, aut
 class SqlitePort:
     """The port over one SQLite file. One instance belongs to one thread."""
 
-    def __init__(self, path: Path | str, *, create: bool = False) -> None:
+    def __init__(self, path: Path | str, *, create: bool = False, watching: bool = False) -> None:
         self.path = path
-        self.connection = connect(path, create=create)
+        self.connection = connect(path, create=create, watching=watching)
         self._queue = WriterQueue(path)
         self._reading = False
+        self._index = header_of(path) if watching else None
 
     def close(self) -> None:
         self.connection.close()
@@ -89,6 +91,17 @@ class SqlitePort:
             if self.connection.in_transaction:  # a disk that fails ends it
                 with self.translating():
                     self.connection.execute("commit")
+
+    def changes(self) -> int | bytes:
+        if self._index is not None:
+            return self._index[:HEADER]
+        try:
+            (number,) = self.connection.execute("pragma data_version").fetchone()
+        except FAILURES as error:
+            if "locked" in str(error):  # by whom is a search of milliseconds
+                raise StoreError(f"{self.path} is locked", hint="wait for its writer") from error
+            raise translated(error, self.path) from error
+        return int(number)
 
     def rows(self, query: str, values: Values = ()) -> list[Any]:
         """Returns a query's rows."""

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tfgrpo.data.problems import Problem
-from tfgrpo.domains.base import Domain, problem_messages
-from tfgrpo.domains.lookup import find
 from tfgrpo.rendering import templates
 from tfgrpo.rendering.origin import trained_with
 from tfgrpo.rendering.render import AGENT_OBJECTIVE, prompt_text
 from tfgrpo.rendering.retrieve import relevant
 from tfgrpo.store.find import located, project_root
-from tfgrpo.store.records import Library
+from tfgrpo.store.records import Library, Version
 from tfgrpo.store.store import Store
+
+if TYPE_CHECKING:
+    from tfgrpo.data.problems import Problem
+    from tfgrpo.domains.base import Domain
 
 
 class PromptLibrary(Library):
     """A library that can put itself into a prompt."""
 
-    __slots__ = ("_domain", "_prompts", "agent_objective")
+    __slots__ = ("_folders", "_prompts", "agent_objective", "domain")
 
     def __init__(
         self,
@@ -27,12 +30,15 @@ class PromptLibrary(Library):
         *,
         agent_objective: str = AGENT_OBJECTIVE,
         prompts: Path | None = None,
-        domain: Domain | None = None,
+        domain: Domain | str | None = None,
+        folders: Sequence[Path] = (),
     ) -> None:
         super().__init__(stored.version, tuple(stored))
         self.agent_objective = agent_objective
+        self.domain = domain
+        """Who renders problems, or its name: it is looked for, in `folders` too, when one is."""
+        self._folders = folders
         self._prompts = prompts
-        self._domain = domain
 
     def prompt(self, problem: str = "", *, top_k: int | None = None) -> str:
         """Returns the library as prompt text: a line `[G0] …` for each experience.
@@ -45,14 +51,20 @@ class PromptLibrary(Library):
     def render(self, problem: str | Problem, *, top_k: int | None = None) -> list[dict[str, str]]:
         """Returns the chat messages for a problem, as the `openai` client takes them.
 
-        The whole library is in them, or the `top_k` experiences that fit the problem best.
+        The whole library is in them, or the `top_k` experiences that fit the problem best. Raises
+        DomainError for a domain that is not to be found here.
         """
+        from tfgrpo.data.problems import Problem
+        from tfgrpo.domains.base import problem_messages
+        from tfgrpo.domains.lookup import find
+
         if isinstance(problem, str):
             problem = Problem("", problem)
-        template = templates.load(
-            "rollout", self._prompts, self._domain.prompts if self._domain else None
-        )
-        render = self._domain.render if self._domain else problem_messages
+        if isinstance(self.domain, str):
+            self.domain = find(self.domain, self._folders)
+        domain = self.domain
+        template = templates.load("rollout", self._prompts, domain.prompts if domain else None)
+        render = domain.render if domain else problem_messages
         return [
             {"role": role, "content": content}
             for role, content in render(
@@ -70,15 +82,23 @@ def read_library(revision: str = "HEAD", *, store: Path | str | None = None) -> 
     """
     path = None if store is None else located(Path(store))
     with Store.open(path) as opened:
-        version = opened.resolve(revision)
-        config = trained_with(opened, version)
-        root = project_root(opened.path)
-        spec = config.get("domain")
-        if isinstance(spec, str) and spec.startswith("object:"):
-            spec = None  # a Python object judges; attempts are rendered as usual
-        return PromptLibrary(
-            opened.library(version),
-            agent_objective=str(config.get("agent_objective", AGENT_OBJECTIVE)),
-            prompts=root / config["prompts"] if config.get("prompts") else None,
-            domain=find(spec, (root,)) if spec else None,
-        )
+        return prompt_library(opened, opened.resolve(revision))
+
+
+def prompt_library(store: Store, version: Version) -> PromptLibrary:
+    """Returns the library at a version with the objective, prompts and domain of its training.
+
+    Raises StoreError.
+    """
+    config = trained_with(store, version)
+    root = project_root(store.path)
+    spec = config.get("domain")
+    if isinstance(spec, str) and spec.startswith("object:"):
+        spec = None  # a Python object judges; attempts are rendered as usual
+    return PromptLibrary(
+        store.library(version),
+        agent_objective=str(config.get("agent_objective", AGENT_OBJECTIVE)),
+        prompts=root / config["prompts"] if config.get("prompts") else None,
+        domain=spec or None,
+        folders=(root,),
+    )
