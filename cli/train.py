@@ -38,7 +38,7 @@ GROUPS = {
         *("--summarise-over", "--controller-sees-credit", "--direct"),
     ),
     "Gate and evaluation": (
-        *("--gate", "--gate-samples", "--gate-problems"),
+        *("--gate", "--gate-samples", "--gate-problems", "--gate-rule"),
         *("--heldout", "--heldout-samples", "--heldout-problems", "--sealed"),
     ),
     "Cost": ("--estimate", "--json", "--budget"),
@@ -125,9 +125,15 @@ GROUPS = {
 @click.option("--heldout", help="Data to compare with the empty library on, at the end.")
 @click.option("--heldout-samples", type=int, help="Attempts per held-out problem.  [2]")
 @click.option("--heldout-problems", type=int, help="Use only the first N held-out problems.")
-@click.option("--gate", help="Data on which each step's library must not be worse, to be kept.")
+@click.option("--gate", help="Data on which each step's library must be better, to be kept.")
 @click.option("--gate-samples", type=int, help="Attempts per gate problem.  [4]")
 @click.option("--gate-problems", type=int, help="Use only the first N gate problems.")
+@click.option(
+    "--gate-rule",
+    type=click.Choice(["one-se", "above-zero", "significant", "not-worse"]),
+    help="What a candidate must show: a gain of more than one standard error, any gain, a "
+    "significant one, or no significant loss.  [one-se]",
+)
 @click.option("--sealed", help="Data to compare on once, after the last step; recorded.")
 @click.option("--estimate", is_flag=True, help="Print the estimated calls and cost, then exit.")
 @click.option("--json", "as_json", is_flag=True, help="With --estimate: output JSON.")

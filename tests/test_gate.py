@@ -25,6 +25,7 @@ from tfgrpo.store import Operation, Store
 from tfgrpo.store.fsck import fsck
 from tfgrpo.store.merge import merge
 from tfgrpo.training.gate import applied, rejections
+from tfgrpo.training.gate_rules import GATE_RULES, passes
 
 BAD = "When two numbers are joined by op, add them and stop there."
 
@@ -135,10 +136,11 @@ def test_what_a_cap_took_away_is_not_on_trial(gated: Gated) -> None:
             return json.dumps({"closest": None, "decision": "new", "text": LESSON})
         return teachable(request)
 
-    desk = gated(library_tokens=30)
+    desk = gated(library_tokens=30, gate_rule="not-worse")
     capped(desk, needs_the_first)
     first = steps(desk.path, "problems")[0]
-    assert first.meta["gate"]["verdict"] == "inconclusive"
+    assert first.meta["gate"]["difference_is"] == "inconclusive"
+    assert first.meta["gate"]["verdict"] == "accepted"
     assert first.meta["gate"]["before"] == first.meta["gate"]["after"] == 0.0
     assert [text for _, text in libraries(desk.path, "problems")[1]] == [OLD[1], LESSON]
 
@@ -178,14 +180,38 @@ def test_a_library_that_is_better_is_accepted_with_its_numbers(gated: Gated) -> 
         assert len(store.runs.evaluations(0)) == 1
 
 
-def test_what_cannot_be_told_enters_as_inconclusive(gated: Gated) -> None:
-    desk = gated(gate_problems=1)
+@pytest.mark.parametrize(("rule", "enters"), [("one-se", False), ("not-worse", True)])
+def test_what_one_problem_shows_enters_only_where_not_being_worse_is_enough(
+    gated: Gated, rule: str, enters: bool
+) -> None:
+    desk = gated(gate_problems=1, gate_rule=rule)
     with ScriptedEndpoint(misled) as server:
         desk.train(server)
     first = steps(desk.path, "problems")[0]
-    assert first.meta["gate"]["verdict"] == "inconclusive"
-    assert first.meta["gate"]["difference"][1:] == [None, None]
-    assert [text for _, text in libraries(desk.path, "problems")[1]] == [BAD]
+    gate = first.meta["gate"]
+    assert (gate["rule"], gate["difference_is"]) == (rule, "inconclusive")
+    assert gate["verdict"] == ("accepted" if enters else "rejected")
+    assert gate["difference"][1:] == [None, None]
+    assert [text for _, text in libraries(desk.path, "problems")[1]] == ([BAD] if enters else [])
+    assert f"{'kept' if enters else 'rejected'} by the gate" in first.message
+    assert first.message.endswith("not significant")
+
+
+@pytest.mark.parametrize(
+    ("mean", "error", "accepting"),
+    [
+        (0.10, 0.04, {"one-se", "above-zero", "significant", "not-worse"}),
+        (0.05, 0.04, {"one-se", "above-zero", "not-worse"}),
+        (0.04, 0.04, {"above-zero", "not-worse"}),
+        (0.0, 0.0, {"not-worse"}),
+        (0.0, float("inf"), {"not-worse"}),
+        (0.5, float("inf"), {"above-zero", "not-worse"}),
+        (-0.05, 0.04, {"not-worse"}),
+        (-0.10, 0.04, set()),
+    ],
+)
+def test_each_rule_asks_for_what_it_says(mean: float, error: float, accepting: set[str]) -> None:
+    assert {rule for rule in GATE_RULES if passes(rule, mean, error, 2.0)} == accepting
 
 
 def test_without_a_gate_no_record_has_one(tmp_path: Path, verifier: Verifier) -> None:

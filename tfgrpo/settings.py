@@ -37,6 +37,7 @@ Rollouts: TypeAlias = Literal["fixed", "adaptive", "branch"]
 ROLLOUTS: tuple[Rollouts, ...] = get_args(Rollouts)
 Mode: TypeAlias = Literal["prompt", "agent"]
 Reward: TypeAlias = Literal["verifier", "majority"]
+GateRule: TypeAlias = Literal["one-se", "above-zero", "significant", "not-worse"]
 Inject: TypeAlias = Literal["all", "top-k"]
 TOP_K = 8
 
@@ -121,6 +122,7 @@ class TrainSettings(Settings):
     gate: str | None = None
     gate_digest: str = ""
     gate_samples: int = Field(default=4, ge=1)
+    gate_rule: GateRule = "one-se"
     gate_problems: int | None = Field(default=None, ge=1)
     sealed: str | None = None
     sealed_digest: str = ""

@@ -1,10 +1,9 @@
-"""The gate: a candidate library grows the branch only if held-out problems do not speak against it.
+"""The gate: a candidate library grows the branch only if held-out problems speak for it.
 
 The library in force and the candidate are put to the same held-out problems, sample by sample
-side by side, and compared by problem. The candidate is *rejected* when the 95 % interval of the
-difference lies below 0, *accepted* when it lies above, else *inconclusive*. An inconclusive
-candidate enters: the gate keeps out what is worse, and what has shown nothing yet may still be
-built on.
+side by side, and compared by problem. The run's rule (gate_rules.py) decides from the mean
+difference and its standard error whether the candidate is *accepted* or *rejected*; beside that
+the record says whether the difference is significant, since a rule may go by less.
 
 A candidate is judged before it is a version, from answers that are in the journal. So a run
 that is killed in between asks for nothing twice and comes to the same verdict, and the verdict
@@ -27,16 +26,17 @@ from tfgrpo.evaluation import evaluate, statistics
 from tfgrpo.evaluation.evaluate import EvalProgress, EvalTask
 from tfgrpo.evaluation.statistics import Difference
 from tfgrpo.session import Session
+from tfgrpo.settings import GateRule
 from tfgrpo.store.errors import UnknownRevision
 from tfgrpo.store.history import first_parents
 from tfgrpo.store.records import Json, Library, Operation, Version
 from tfgrpo.store.runs import Run, Score
 from tfgrpo.store.store import Store
 from tfgrpo.training.draft import Draft
+from tfgrpo.training.gate_rules import passes
 from tfgrpo.training.pruning import is_initial_prune
 
-Verdict: TypeAlias = Literal["accepted", "rejected", "inconclusive"]
-VERDICTS: dict[str, Verdict] = {"better": "accepted", "worse": "rejected"}
+Verdict: TypeAlias = Literal["accepted", "rejected"]
 TOLD = 5
 """The most rejected candidates that the controller is told of, newest first."""
 
@@ -51,18 +51,22 @@ class Trial:
     scores: tuple[Score, ...]
     candidate_scores: tuple[Score, ...]
     difference: Difference
+    rule: GateRule
 
     @property
     def verdict(self) -> Verdict:
-        """Rejected when worse, accepted when better, else inconclusive."""
-        return VERDICTS.get(self.difference.verdict, "inconclusive")
+        """Accepted when the difference passes the rule."""
+        mean, _, high, n = self.difference.estimate
+        quantile = statistics.t_quantile(0.975, n - 1) if n > 1 else 1.0
+        error = (high - mean) / quantile
+        return "accepted" if passes(self.rule, mean, error, quantile) else "rejected"
 
 
 class Gate:
     """Tries candidates of one run on its held-out problems."""
 
-    def __init__(self, session: Session, run: Run, task: EvalTask) -> None:
-        self._session, self._run, self._task = session, run, task
+    def __init__(self, session: Session, run: Run, task: EvalTask, rule: GateRule) -> None:
+        self._session, self._run, self._task, self._rule = session, run, task, rule
 
     async def trial(self, library: Library, operations: Sequence[Operation]) -> Trial | None:
         """Returns how the library fares with these operations; None where they change no text
@@ -85,10 +89,10 @@ class Gate:
         rewards = evaluate.rewards(scores), evaluate.rewards(after)
         if rewards[0].keys() & rewards[1].keys():
             difference = statistics.paired(*rewards)
-        else:  # no problem could be judged under both: nothing speaks against it
+        else:  # no problem could be judged under both: nothing is known
             none = statistics.Estimate(0.0, float("-inf"), float("inf"), 0)
             difference = Difference(none, "inconclusive")
-        return Trial(library, candidate, tuple(scores), tuple(after), difference)
+        return Trial(library, candidate, tuple(scores), tuple(after), difference, self._rule)
 
     def record(self, trial: Trial) -> Json:
         """Returns a trial as it stands in a version's record."""
@@ -96,6 +100,8 @@ class Gate:
         bounds = [estimate.mean, estimate.low, estimate.high]
         return {
             "verdict": trial.verdict,
+            "rule": trial.rule,
+            "difference_is": trial.difference.verdict,
             "dataset": self._task.settings.data,
             "digest": problems.digest(self._task.problems),
             "problems": estimate.problems,
@@ -157,10 +163,11 @@ def rejections(store: Store, version: Version) -> list[str]:
 
 
 def words(gate: Json) -> str:
-    """Returns a record's numbers: `0.812 → 0.604, -0.208 [-0.301, -0.115]`."""
+    """Returns a record's numbers: `0.350 → 0.440, +0.090 [-0.010, +0.190], not significant`."""
     mean, low, high = gate["difference"]
     bounds = "" if low is None else f" [{low:+.3f}, {high:+.3f}]"
-    return f"{gate['before']:.3f} → {gate['after']:.3f}, {mean:+.3f}{bounds}"
+    open_ = ", not significant" if gate["difference_is"] == "inconclusive" else ""
+    return f"{gate['before']:.3f} → {gate['after']:.3f}, {mean:+.3f}{bounds}{open_}"
 
 
 def _changes(store: Store, candidate: Version) -> Iterator[str]:

@@ -128,7 +128,7 @@ class Training:
             how = EvalSettings.of_run(self.settings, "gate", self.settings.gate_samples)
             how = how.model_copy(update={"prompts": str(prompts) if prompts else None})
             held = data.gate[: self.settings.gate_problems]
-            self._gate = Gate(session, run, EvalTask(held, how, domain))
+            self._gate = Gate(session, run, EvalTask(held, how, domain), self.settings.gate_rule)
         self._policy, self._reflector = session.model_calls(run.uid, run)
         self._calls, self._embeddings = [self._policy, self._reflector], None
         if session.endpoints.embedding is not None:
@@ -351,7 +351,8 @@ class Training:
             message = _message(step, len(self.steps), groups, operations)
             if trial is not None and self._gate is not None:
                 meta["gate"] = self._gate.record(trial)
-                message += f"; {trial.verdict} by the gate, {gate_words(meta['gate'])}"
+                done = "kept" if trial.verdict == "accepted" else "rejected"
+                message += f"; {done} by the gate, {gate_words(meta['gate'])}"
             author = f"tfgrpo ({self._reflector.endpoint.model})"
             try:
                 with store.operation(f"commit: {message}"):

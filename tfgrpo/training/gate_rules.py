@@ -1,0 +1,37 @@
+"""What a candidate has to show on held-out problems to enter: the rules of the gate.
+
+A rule looks at one estimate, the mean difference over problems with its standard error. Which one
+is the default follows from a simulation, `python -m benchmarks.gates`: a rule that lets in
+whatever is not shown to be worse is close to no gate at all, because a trial that can be paid for
+seldom shows anything, and one that asks for significance keeps out most of what helps.
+"""
+
+from __future__ import annotations
+
+from typing import get_args
+
+from tfgrpo.settings import GateRule
+
+GATE_RULES: tuple[GateRule, ...] = get_args(GateRule)
+
+
+def passes(rule: GateRule, mean: float, error: float, quantile: float) -> bool:
+    """Returns whether an effect passes a rule.
+
+    `mean` is the effect in reward, `error` its standard error (infinite where it is not known),
+    `quantile` how many standard errors a 95 % interval reaches. Works elementwise on arrays.
+
+    - one-se: better by more than one standard error;
+    - above-zero: better at all;
+    - significant: the interval lies above zero;
+    - not-worse: the interval does not lie below zero.
+    """
+    match rule:
+        case "one-se":
+            return mean > error
+        case "above-zero":
+            return mean > 0.0
+        case "significant":
+            return mean > quantile * error
+        case "not-worse":
+            return mean >= -quantile * error
