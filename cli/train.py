@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 GROUPS = {
-    "Run": ("--run", "--resume", "--new", "--branch", "--force", "--config", "--seed"),
+    "Run": ("--run", "--resume", "--new", "--branch", "--force", "--config", "--preset", "--seed"),
     "Problems": ("--field", "--skip-unverifiable", "--domain"),
     "Model": (
         *("--model", "--base-url", "--api-key-env", "--temperature", "--max-tokens"),
@@ -135,6 +135,11 @@ GROUPS = {
     "significant one, or no significant loss.  [one-se]",
 )
 @click.option("--sealed", help="Data to compare on once, after the last step; recorded.")
+@click.option(
+    "--preset",
+    type=click.Choice(["fit", "paper"]),
+    help="Defaults that fit the data and the model, or the paper's.  [fit]",
+)
 @click.option("--estimate", is_flag=True, help="Print the estimated calls and cost, then exit.")
 @click.option("--json", "as_json", is_flag=True, help="With --estimate: output JSON.")
 @click.option(
@@ -186,6 +191,8 @@ def train(
     if estimate:
         plan = plan_run(app.store, project, given)
         text.warn(plan.warnings)
+        if plan.chosen:
+            click.echo(plan.chosen, err=True)
         run_budget(app.store, project, budget, plan.prices)
         cost.print_estimate(app, plan, as_json)
         return

@@ -23,7 +23,9 @@ SHOWN = 28
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option(
-    "--domain", help="Domain whose verifier to use: a name or package.module:object.  [math]"
+    "--domain",
+    help="Domain whose verifier to use: a name or package.module:object; by default that in "
+    "[train] of tfgrpo.toml, else math.",
 )
 @click.option(
     "--field",
@@ -91,12 +93,16 @@ def verify(
       tfgrpo verify cases.jsonl
       tfgrpo verify cases.jsonl --answers --all --json
     """
+    from tfgrpo.domains.lookup import with_data
     from tfgrpo.evaluation.verifier_cases import agreement, read_cases
     from tfgrpo.session import SessionOptions
 
-    judging_domain = options.open_project(app, config).domain(domain)
+    project = options.open_project(app, config)
+    spec = domain or project.table("train").get("domain")
+    judging_domain = project.domain(spec)
     named = options.read_flags({"fields": fields}).get("fields")
     cases = read_cases(file, judging_domain, named, answers=answers, pattern=pattern)
+    judging_domain, _ = with_data(judging_domain, str(spec), [case.problem for case in cases])
     limits = SessionOptions(verifier_seconds=timeout, verifier_workers=workers)
     judged = _judged(app, cases, judging_domain, limits, config, model)
     right, known = agreement(judged)

@@ -116,7 +116,7 @@ def test_a_package_installs_a_domain_by_an_entry_point(tmp_path: Path, module: s
         ("nothing.there:DOMAIN", "nothing"),
         ("shouting_case:NOT", "NOT"),
         ("shouting_case:CASE", "not a domain"),
-        ("json:decoder", "not a domain"),
+        ("os:path", "not a domain"),
         (":", "cannot load"),
         ("math:5", "takes no argument"),
     ],

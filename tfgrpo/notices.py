@@ -62,6 +62,16 @@ class RunStarted:
 
 
 @dataclass(frozen=True, slots=True)
+class SettingsChosen:
+    """Settings that nobody named were chosen to fit the data and the model; they are on record."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
 class StepFinished:
     """A step has made a version."""
 
@@ -82,8 +92,8 @@ class ScoresReady:
 
 
 Notice: TypeAlias = (
-    "WarningNotice | DownloadProgress | RunStarted | StepFinished | ScoresReady | Progress"
-    " | EvalProgress"
+    "WarningNotice | DownloadProgress | RunStarted | SettingsChosen | StepFinished | ScoresReady"
+    " | Progress | EvalProgress"
 )
 OnProgress: TypeAlias = Callable[[Notice], None]
 

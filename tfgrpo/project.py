@@ -64,7 +64,7 @@ class Project:
         name, colon, argument = (spec or domains.DEFAULT).partition(":")
         if argument and name in domains.names() and not os.path.exists(argument):
             beside = self.root / argument
-            argument = str(beside) if beside.exists() else argument
+            argument = str(beside) if os.path.exists(beside) else argument
         return domains.find(name + colon + argument, (Path.cwd(), self.root))
 
     def record_domain(self, spec: str) -> str:
@@ -134,7 +134,7 @@ def open_project(
             if isinstance(table.get(key), str) and not datasets.parse(table[key]).on_hub:
                 table[key] = str(path.parent / table[key])
         name, colon, argument = str(table.get("domain", "")).partition(":")
-        if colon and (path.parent / argument).is_file():
+        if colon and os.path.isfile(path.parent / argument):
             table["domain"] = f"{name}:{path.parent / argument}"
     return Project(root, tables, objects or {}, functions)
 

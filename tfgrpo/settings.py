@@ -25,6 +25,7 @@ from pydantic import (
 
 from tfgrpo import domains
 from tfgrpo.domains.base import Domain
+from tfgrpo.model.prices import LOCAL
 from tfgrpo.model.settings import ModelSettings
 from tfgrpo.model.throttle import PATIENCE
 from tfgrpo.rendering.render import AGENT_OBJECTIVE, LEARNING_OBJECTIVE
@@ -39,7 +40,13 @@ Mode: TypeAlias = Literal["prompt", "agent"]
 Reward: TypeAlias = Literal["verifier", "majority"]
 GateRule: TypeAlias = Literal["one-se", "above-zero", "significant", "not-worse"]
 Inject: TypeAlias = Literal["all", "top-k"]
+Preset: TypeAlias = Literal["fit", "paper"]
 TOP_K = 8
+SHORT_ANSWERS = {"choice": 128, "exact": 256, "json": 512}
+"""The kinds of problems with short answers, and the tokens that a local model needs for one."""
+SHORT_TOKENS, LOCAL_TOKENS = 4096, 1024
+"""The most tokens of a short answer elsewhere, where a model may think first, and of any other
+answer of a local model, whose whole context is 4,096."""
 
 S = TypeVar("S", bound="Settings")
 
@@ -129,6 +136,7 @@ class TrainSettings(Settings):
     controller_sees_credit: bool = False
     reward: Reward = "verifier"
     direct: int = Field(default=0, ge=0, le=100)
+    preset: Preset = "paper"
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -147,6 +155,15 @@ class TrainSettings(Settings):
         if self.reward == "majority" and self.controller_sees_credit:
             raise ValueError("credit is counted in the verifier's rewards, which votes replace")
         return self
+
+
+def fitting_tokens(settings: Settings) -> int | None:
+    """Returns the most tokens of an answer that fit the kind of problems and the model; None where
+    the paper's do."""
+    kind = settings.domain.partition(":")[0]
+    if settings.models.model.startswith(LOCAL):
+        return SHORT_ANSWERS.get(kind, LOCAL_TOKENS)
+    return SHORT_TOKENS if kind in SHORT_ANSWERS else None
 
 
 class EvalSettings(Settings):
@@ -189,6 +206,11 @@ def read_toml(path: Path) -> dict[str, dict[str, Any]]:
                 hint="settings go in " + ", ".join(f"[{t}]" for t in TABLES),
             )
     return found
+
+
+def named(*layers: Mapping[str, Any]) -> set[str]:
+    """Returns the settings that any of some layers gives a value."""
+    return {k.replace("-", "_") for layer in layers for k, v in layer.items() if v is not None}
 
 
 def build(

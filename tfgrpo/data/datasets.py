@@ -127,15 +127,18 @@ def load(
     *,
     extra: Sequence[str] = (),
     ground_truth: bool = True,
+    as_json: bool = False,
 ) -> tuple[Problem, ...]:
     """Returns the problems of a dataset, named as the module says.
 
-    `fields`, `extra` and `ground_truth` are those of `problems.of_rows`. Everything is read and
-    checked before a sample is taken. Raises DatasetError.
+    `fields`, `extra`, `ground_truth` and `as_json` are those of `problems.of_rows`. Everything is
+    read and checked before a sample is taken. Raises DatasetError.
     """
     spec = parse(name)
     rows = hub_rows(spec.source) if spec.on_hub else _file_rows(spec.source)
-    loaded = problems.of_rows(rows, spec.source, fields, extra=extra, ground_truth=ground_truth)
+    loaded = problems.of_rows(
+        rows, spec.source, fields, extra=extra, ground_truth=ground_truth, as_json=as_json
+    )
     return sample(loaded, spec)
 
 

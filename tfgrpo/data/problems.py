@@ -25,7 +25,7 @@ FIELDS = ("problem", "answer", "id")
 USUAL = {
     "problem": (
         *("question", "prompt", "Problem", "Question", "query", "extra_info.question"),
-        *("messages", "conversations", "conversation", "input"),
+        *("messages", "conversations", "conversation", "input", "text"),
     ),
     "answer": (
         *(
@@ -38,6 +38,7 @@ USUAL = {
             "groundtruth",
         ),
         *("reward_model.ground_truth", "extra_info.answer", "solution", "ideal"),
+        *("label", "output"),
     ),
     "id": ("unique_id", "ID", "uid"),
 }
@@ -96,6 +97,7 @@ def of_rows(
     *,
     extra: Sequence[str] = (),
     ground_truth: bool = True,
+    as_json: bool = False,
 ) -> tuple[Problem, ...]:
     """Returns the problems that rows are.
 
@@ -108,7 +110,7 @@ def of_rows(
     false are answers like any other.
     Rows without an id are called after their line, `line-7`. Raises
     DatasetError at the first row that cannot be used; without `ground_truth` one may lack an
-    answer.
+    answer. With `as_json` an answer that is an object is the same as JSON text.
     """
     ours = (*FIELDS, *extra)
     names = {name: name for name in ours} | dict(fields or {})
@@ -120,6 +122,8 @@ def of_rows(
     usual = {name: aliases for name, aliases in USUAL.items() if name not in (fields or {})}
     problems: dict[str, Problem] = {}
     for row in rows:
+        if as_json:
+            row = _with_json(row, (names["answer"], *usual.get("answer", ())))
         problem = _problem(row, names, usual, ground_truth)
         if problem.id in problems:
             raise DatasetError(
@@ -200,6 +204,16 @@ def _problem(
                 hint="the value must be representable in JSON",
             ) from None
     return Problem(id, values["problem"], values["answer"], messages, meta)
+
+
+def _with_json(row: Row, names: Iterable[str]) -> Row:
+    """Returns a row whose answer, where it is an object, is JSON text."""
+    objects = {
+        name: json.dumps(row.fields[name], ensure_ascii=False, default=float)
+        for name in names
+        if isinstance(row.fields.get(name), dict)
+    }
+    return row._replace(fields={**row.fields, **objects})
 
 
 def _listed_answers(value: object) -> list[str]:

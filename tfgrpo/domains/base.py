@@ -219,7 +219,8 @@ class Domain:
     it is kept with every evaluation. `reconcile` adds a stage to reflection: what one group taught
     is brought in line with the library before the batch is decided about. `foresee` and
     `judgements` tell an estimate what `rollout` and an asynchronous `verify` ask at most.
-    `configure` makes the domain anew from options, those of `NAME:OPTIONS`.
+    `configure` makes the domain anew from options, those of `NAME:OPTIONS`, and `options_from`
+    reads off the data those that it needs and nobody wrote, such as its labels.
     """
 
     name: str
@@ -239,6 +240,7 @@ class Domain:
     foresee: Foresee = plan_answer_once
     judgements: Judgements | None = None
     configure: Callable[[str], Domain] | None = None
+    options_from: Callable[[Sequence[Problem]], str] | None = None
 
     def problems(self, source: str, fields: Mapping[str, str] | None = None) -> tuple[Problem, ...]:
         """Returns the problems of a dataset. Raises DatasetError."""

@@ -18,11 +18,15 @@ from contextlib import redirect_stdout
 from importlib.metadata import entry_points
 from pathlib import Path
 
+from tfgrpo.data.problems import Problem
 from tfgrpo.domains.base import Domain, DomainError
 
 DEFAULT = "math"
 GROUP = "tfgrpo.domains"
 BUILT_IN = {
+    "choice": "tfgrpo.domains.choice:DOMAIN",
+    "exact": "tfgrpo.domains.exact:DOMAIN",
+    "json": "tfgrpo.domains.json_fields:DOMAIN",
     "judge": "tfgrpo.domains.judge:make_domain",
     "math": "tfgrpo.domains.math:DOMAIN",
     "rubric": "tfgrpo.domains.rubric:make_domain",
@@ -71,6 +75,17 @@ def find(spec: str = DEFAULT, folders: Sequence[Path] = ()) -> Domain:
             hint="see docs/domains.md for how to write one",
         )
     return domain
+
+
+def with_data(domain: Domain, spec: str, problems: Sequence[Problem]) -> tuple[Domain, str]:
+    """Returns a domain with the options that it reads off the data, and the name of that.
+
+    It is the same domain and name where it reads none, or they were written. Raises DomainError.
+    """
+    if domain.options_from is None or domain.configure is None:
+        return domain, spec
+    options = domain.options_from(problems)
+    return domain.configure(options), f"{spec.partition(':')[0]}:{options}"
 
 
 def _imported(place: str, spec: str) -> object:

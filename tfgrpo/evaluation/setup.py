@@ -10,6 +10,7 @@ from tfgrpo.connect import CallLimits
 from tfgrpo.data import leakage, problems
 from tfgrpo.data.problems import Problem
 from tfgrpo.data.readers import DatasetError
+from tfgrpo.domains.lookup import with_data
 from tfgrpo.domains.verifier import check_golds, verifiable
 from tfgrpo.evaluation.evaluate import EvalProgress, EvalTask, evaluate
 from tfgrpo.evaluation.scores import Scores, read_scores
@@ -20,7 +21,14 @@ from tfgrpo.project import Project
 from tfgrpo.rendering.origin import trained_with
 from tfgrpo.rollout.agent import sandbox_warnings
 from tfgrpo.session import SessionOptions, ToolFunction, open_session
-from tfgrpo.settings import EvalSettings, SettingsError, TrainSettings, build
+from tfgrpo.settings import (
+    EvalSettings,
+    SettingsError,
+    TrainSettings,
+    build,
+    fitting_tokens,
+    named,
+)
 from tfgrpo.store.records import Version
 from tfgrpo.store.revisions import run_of_history
 from tfgrpo.store.store import Store
@@ -76,6 +84,8 @@ def plan_evaluation(
     warnings = sandbox_warnings(settings)
     dataset = domain.problems(name, settings.fields)[:count]
     recorded: dict[str, Any] = {"data": project.record_path(name)}
+    domain, spec = with_data(domain, settings.domain, dataset)
+    recorded["domain"] = spec
     if settings.skip_unverifiable:
         dataset, skipped = verifiable(dataset, name, domain, warnings, skip=True)
         recorded["skipped"] = {"data": skipped} if skipped else {}
@@ -115,7 +125,9 @@ def eval_settings(
     given = dict(given)
     tools = project.tool_layer(given)
     layers = [given, tools, evaluation, trained, project.table("model"), {"data": ""}]
-    return build(EvalSettings, *layers, find_domain=project.domain)
+    settings = build(EvalSettings, *layers, find_domain=project.domain)
+    tokens = None if "max_tokens" in named(*layers) else fitting_tokens(settings)
+    return settings if tokens is None else settings.model_copy(update={"max_tokens": tokens})
 
 
 def leak_warnings(

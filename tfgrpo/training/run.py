@@ -20,6 +20,7 @@ from tfgrpo.notices import (
     OnProgress,
     RunStarted,
     ScoresReady,
+    SettingsChosen,
     WarningNotice,
     ignore,
 )
@@ -116,6 +117,8 @@ async def run_to_end(
                 settings.models.model,
             )
         )
+        if plan.chosen and not ready.resumed:
+            on_progress(SettingsChosen(plan.chosen))
         options = SessionOptions(
             CallLimits(settings.concurrency, settings.task_timeout, settings.patience),
             plan.prices,

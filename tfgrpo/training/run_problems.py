@@ -46,6 +46,11 @@ class RunProblems:
         chosen: tuple[Problem, ...] = getattr(self, kind)
         return chosen
 
+    @property
+    def all(self) -> tuple[Problem, ...]:
+        """The problems of every kind."""
+        return (*self.train, *self.heldout, *self.gate, *self.sealed)
+
     def digests(self) -> dict[str, Any]:
         """Returns the settings that hold a run to these very problems."""
         digests = {

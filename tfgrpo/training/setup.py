@@ -13,24 +13,27 @@ from typing import Any
 from tfgrpo.connect import check_endpoints
 from tfgrpo.data import datasets
 from tfgrpo.domains.base import Domain
+from tfgrpo.domains.lookup import with_data
 from tfgrpo.model import budget as budgets
 from tfgrpo.model import costs
 from tfgrpo.model.budget import Budget
 from tfgrpo.model.prices import ModelPrices
 from tfgrpo.project import PATHS, Project
 from tfgrpo.rollout.agent import sandbox_warnings
-from tfgrpo.settings import SettingsError, TrainSettings, build
+from tfgrpo.settings import SettingsError, TrainSettings, build, named
 from tfgrpo.store.errors import InvalidOperation
 from tfgrpo.store.protection import check_branch
 from tfgrpo.store.runs import Run
 from tfgrpo.store.store import Store
+from tfgrpo.training.fitting import fit
 from tfgrpo.training.run_problems import RunProblems, load_problems, reload_problems
 
 
 @dataclass(frozen=True, slots=True)
 class RunPlan:
     """What a run is to do. `settings` are as they go on record, but for `prompts`, which is a
-    folder as seen from here. `stem` is what a run without a name is called after."""
+    folder as seen from here. `stem` is what a run without a name is called after, and `chosen`
+    says which settings were chosen to fit the data and the model."""
 
     settings: TrainSettings
     prompts: Path | None
@@ -39,6 +42,7 @@ class RunPlan:
     prices: ModelPrices
     stem: str | None = None
     warnings: tuple[str, ...] = ()
+    chosen: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +80,7 @@ def plan_run(store: Store, project: Project, given: Mapping[str, Any]) -> RunPla
     settings = build(
         TrainSettings,
         *layers,
-        {"data": "", "branch": store.head.branch},
+        {"data": "", "branch": store.head.branch, "preset": "fit"},
         find_domain=project.domain,
     )
     if not settings.data:
@@ -90,6 +94,9 @@ def plan_run(store: Store, project: Project, given: Mapping[str, Any]) -> RunPla
             hint="switch to one with `tfgrpo checkout main`, or use --branch NAME",
         )
     problems, warnings = load_problems(store, settings, domain)
+    domain, spec = with_data(domain, settings.domain, problems.all)
+    settings = settings.model_copy(update={"domain": spec})
+    settings, chosen = fit(settings, problems, named(*layers))
     recorded = {
         key: project.record_path(getattr(settings, key)) for key in PATHS if getattr(settings, key)
     }
@@ -102,6 +109,7 @@ def plan_run(store: Store, project: Project, given: Mapping[str, Any]) -> RunPla
         project.prices(settings.models),
         stem,
         (*sandbox_warnings(settings), *warnings),
+        chosen,
     )
 
 

@@ -1,0 +1,209 @@
+"""Choice: one label of a known set. `--domain choice`
+
+choice                    the labels are those in the data, and go into the run's record
+choice:labels.txt         the labels in a file, one a line
+choice:["no","yes"]       the labels themselves, as a JSON list
+
+The labels are told to the model in the prompt. The answer is a label that stands in the last box
+or `<answer>`, alone on the last line or after `Label:`, or in a JSON object; case, `_`, `-` and
+spaces do not matter where labels stay apart without them. Naming several labels, mentioning one
+in a sentence, or taking it back is no answer.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+from tfgrpo.data.problems import Problem
+from tfgrpo.domains.base import Domain, DomainError, Verdict, problem_messages
+from tfgrpo.domains.mathematics.extract import spoken
+from tfgrpo.domains.reading import (
+    FENCE,
+    NoAnswer,
+    find_answer,
+    parse_json,
+    show,
+    unwrap_latex,
+    variants,
+)
+from tfgrpo.rendering.templates import Message, Template
+from tfgrpo.store.canonical import digest
+from tfgrpo.store.records import Library
+
+AGENT_OBJECTIVE = (
+    "Say which label fits. Think in one short sentence, then write the label alone on the last "
+    "line, as `Label: NAME`."
+)
+LEARNING_OBJECTIVE = "Rules that tell apart labels which are easily confused: which fits when."
+KEYS = (
+    *("label", "answer", "category", "class", "intent", "output", "prediction"),
+    "classification",
+)
+"""What the field of a JSON object is called that holds a label."""
+HINT = 'write choice, choice:labels.txt (a label a line), or choice:["no","yes"]'
+
+
+@dataclass(frozen=True)
+class Labels:
+    """The labels that there are, and which of them a text is."""
+
+    names: tuple[str, ...] = ()
+
+    @cached_property
+    def _known(self) -> dict[str, str | None]:
+        """Every way to write a label, with the label, or None where two are written so."""
+        known: dict[str, str | None] = {}
+        for write in (_exactly, fold, lambda name: fold(name.rstrip(".!?"))):
+            ways: dict[str, set[str]] = {}
+            for name in self.names:
+                ways.setdefault(write(name), set()).add(name)
+            for way, names in ways.items():
+                if way:
+                    known.setdefault(way, min(names) if len(names) == 1 else None)
+        return known
+
+    def label_of(self, text: str) -> str | None:
+        """Returns the label that a text is, markup and words like `Label:` apart; None for what
+        is no label, or could be two."""
+        for variant in variants(unwrap_latex(text)):
+            for way in (_exactly(variant), fold(variant)):
+                if way in self._known:
+                    return self._known[way]
+        return None
+
+    def with_golds(self, problem: Problem) -> Labels:
+        """Returns these labels, or the ground truths of a problem where none are known."""
+        return self if self.names else Labels(tuple(problem.ground_truths))
+
+
+def _exactly(text: str) -> str:
+    return "=" + " ".join(unicodedata.normalize("NFC", text).split())
+
+
+def fold(text: str) -> str:
+    """Returns a label without what does not tell labels apart: case, `_`, `-`, runs of spaces."""
+    text = unicodedata.normalize("NFKC", text).casefold()
+    return " ".join(re.sub(r"[\s_\-‐-―]+", " ", text).split())
+
+
+def verify(problem: Problem, response: str, labels: Labels) -> Verdict:
+    """Judges a response. Takes microseconds; raises nothing."""
+    labels = labels.with_golds(problem)
+    golds = [labels.label_of(gold) or gold for gold in problem.ground_truths]
+    given = _in_json(response, labels) or _in_words(response, labels)
+    if isinstance(given, NoAnswer):
+        return Verdict(0.0, None, given.reason)
+    label, place = given
+    if label in golds:
+        return Verdict(1.0, label, f"{place}: equal")
+    return Verdict(0.0, label, f"{place}: {show(label)} is not {show(golds[0])}")
+
+
+def _in_words(response: str, labels: Labels) -> tuple[str, str] | NoAnswer:
+    """Returns the label that a response gives in words, and where; or why it gives none."""
+    given = find_answer(response)
+    if isinstance(given, NoAnswer):
+        return given
+    label = labels.label_of(given.text)
+    if label is None:
+        return NoAnswer(f"no label: {given.place}: {show(given.text)} is none of the labels")
+    other = labels.label_of(given.after_box or given.line_before)
+    if other is not None and other != label:
+        return NoAnswer(f"{given.place}: {show(label)} and {show(other)}: several are no answer")
+    return label, given.place
+
+
+def _in_json(response: str, labels: Labels) -> tuple[str, str] | NoAnswer | None:
+    """Returns the label that a response gives as JSON; None where it is no JSON."""
+    text = spoken(response).strip()
+    if text.endswith("```") and (blocks := FENCE.findall(text)):
+        text = blocks[-1].strip()
+    lines = text.splitlines()
+    if not text.startswith(("{", "[", '"')) and lines and lines[-1].strip().startswith("{"):
+        text = lines[-1].strip()
+    if not text.startswith(("{", "[", '"')):
+        return None
+    try:
+        found: Any = parse_json(text)
+    except ValueError as error:
+        return NoAnswer(f"JSON: {error}") if text.startswith("{") else None
+    values = [found]
+    if isinstance(found, dict):
+        named = [found[key] for key in found if key.casefold() in KEYS]
+        values = named or (list(found.values()) if len(found) == 1 else [])
+    flat = [one for value in values for one in (value if isinstance(value, list) else [value])]
+    texts = {value for value in flat if isinstance(value, str)}
+    if len(texts) != 1 or len(flat) != len(values):
+        return NoAnswer(f"JSON: {show(text)} names no label, or several")
+    label = labels.label_of(texts.pop())
+    if label is None:
+        return NoAnswer(f"no label: JSON: {show(text)} is none of the labels")
+    return label, "JSON"
+
+
+def check(problem: Problem, labels: Labels) -> str | None:
+    """Returns what is wrong with the ground truth, or None."""
+    if not any(gold.strip() for gold in problem.ground_truths):
+        return "there is none"
+    unknown = [gold for gold in problem.ground_truths if labels.names and not labels.label_of(gold)]
+    return f"it is none of the {len(labels.names)} labels" if unknown else None
+
+
+def render(
+    template: Template, library: Library, problem: Problem, agent_objective: str, labels: Labels
+) -> tuple[Message, ...]:
+    """Returns the messages of a rollout: the labels follow the objective."""
+    told = "\n".join(f"- {name}" for name in labels.names)
+    objective = f"{agent_objective}\n\nThe labels are:\n{told}" if told else agent_objective
+    return problem_messages(template, library, problem, objective)
+
+
+def labels_in(problems: Sequence[Problem]) -> str:
+    """Returns the labels of some problems as the domain's options, in the order of the alphabet."""
+    names = sorted({gold for problem in problems for gold in problem.ground_truths if gold})
+    return json.dumps(names, ensure_ascii=False)
+
+
+def with_options(options: str) -> Domain:
+    """Returns the domain of some labels: a JSON list, or a file of them. Raises DomainError."""
+    if options.lstrip().startswith("["):
+        try:
+            names = json.loads(options)
+        except ValueError as error:
+            raise DomainError(f"the labels are no JSON list: {error}", hint=HINT) from None
+    else:
+        try:
+            lines = Path(options).read_text(encoding="utf-8-sig").splitlines()
+        except (OSError, UnicodeDecodeError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or "it is no UTF-8 text"
+            raise DomainError(f"cannot read the labels in {options}: {reason}", hint=HINT) from None
+        names = [line.strip() for line in lines if line.strip()]
+    if not names or not all(isinstance(name, str) and name.strip() for name in names):
+        raise DomainError(f"there are no labels in {options[:80]}", hint=HINT)
+    return _domain(Labels(tuple(dict.fromkeys(name.strip() for name in names))))
+
+
+def _domain(labels: Labels) -> Domain:
+    judge = partial(verify, labels=labels)
+    return Domain(
+        name="choice",
+        verify=judge,
+        at_once=judge,
+        check=partial(check, labels=labels),
+        render=partial(render, labels=labels),
+        agent_objective=AGENT_OBJECTIVE,
+        learning_objective=LEARNING_OBJECTIVE,
+        identity=digest(["labels", list(labels.names)]).hex()[:16] if labels.names else "",
+        configure=with_options,
+        options_from=None if labels.names else labels_in,
+    )
+
+
+DOMAIN = _domain(Labels())

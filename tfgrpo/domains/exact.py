@@ -1,0 +1,143 @@
+"""Exact: answers that are a text, compared with the ground truth letter by letter.
+
+exact                                    spaces apart, and a full stop or quotes around the answer
+exact:case=ignore,punctuation=ignore     other things that do not matter
+
+The answer is what the last box or `<answer>` holds, or the last line, alone or after `Answer:`;
+a ground truth of several lines is compared with the whole response.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal, TypeAlias
+
+from tfgrpo.data.problems import Problem
+from tfgrpo.domains.base import Domain, Verdict
+from tfgrpo.domains.mathematics.extract import spoken
+from tfgrpo.domains.options import read_options
+from tfgrpo.domains.reading import NoAnswer, find_answer, is_declared, show, variants
+
+AGENT_OBJECTIVE = (
+    "Answer the question. Think briefly, then write the answer alone on the last line, "
+    "as `Answer: …`."
+)
+LEARNING_OBJECTIVE = "Rules that make answers to questions like these come out exactly right."
+Kept: TypeAlias = Literal["keep", "ignore"]
+Read: TypeAlias = Literal["answer", "response"]
+CHOICES = {
+    "case": ("keep", "ignore"),
+    "accents": ("keep", "ignore"),
+    "punctuation": ("keep", "ignore"),
+    "space": ("keep", "ignore"),
+    "read": ("answer", "response"),
+}
+"""The options, each with its values, the usual one first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Normalisation:
+    """What matters when texts are compared. Runs of spaces are always one space.
+
+    With `space` ignored there are none at all; `read` says what is compared: the answer that a
+    response gives, or the whole response.
+    """
+
+    case: Kept = "keep"
+    accents: Kept = "keep"
+    punctuation: Kept = "keep"
+    space: Kept = "keep"
+    read: Read = "answer"
+
+    def apply(self, text: str) -> str:
+        """Returns a text in its normal form, which equal answers share."""
+        text = unicodedata.normalize("NFC", text)
+        if self.accents == "ignore":
+            decomposed = unicodedata.normalize("NFD", text)
+            text = "".join(c for c in decomposed if unicodedata.category(c) != "Mn")
+        if self.case == "ignore":
+            text = text.casefold()
+        if self.punctuation == "ignore":
+            marks = (" " if unicodedata.category(c)[0] in "PS" else c for c in text)
+            text = "".join(marks)
+        return re.sub(r"\s+", "" if self.space == "ignore" else " ", text).strip()
+
+
+USUAL = Normalisation()
+
+
+def verify(problem: Problem, response: str, rules: Normalisation = USUAL) -> Verdict:
+    """Judges a response. Takes microseconds; raises nothing."""
+    golds = problem.ground_truths
+    whole = spoken(response).strip()
+    if rules.read == "response" or any("\n" in gold.strip() for gold in golds):
+        place, texts, shown = "whole response", list(variants(whole)), whole
+    else:
+        given = find_answer(response)
+        if isinstance(given, NoAnswer):
+            return Verdict(0.0, None, given.reason)
+        place, texts, shown = given.place, list(variants(given.text)), given.text
+        if given.after_box and is_declared(given.after_box):
+            others = list(variants(given.after_box))
+            if not _matching(texts, others, rules):
+                reason = f"{show(shown)} in a box and {show(given.after_box)} are two answers"
+                return Verdict(0.0, None, f"box: {reason}")
+    right = next((gold for gold in golds if _matching(texts, [gold], rules)), None)
+    normal = rules.apply(texts[-1] if texts else "")
+    if not normal and right is None:
+        return Verdict(0.0, None, f"{place}: there is no text")
+    if right is not None:
+        return Verdict(1.0, rules.apply(right), f"{place}: equal")
+    return Verdict(
+        0.0, normal, f"{place}: {show(shown)} is not {show(golds[0])}{_near(texts, golds, rules)}"
+    )
+
+
+def _matching(texts: Sequence[str], golds: Sequence[str], rules: Normalisation) -> bool:
+    """Returns whether any of some texts is one of others, in normal form, and says something."""
+    known = {rules.apply(gold) for gold in golds} - {""}
+    return any(rules.apply(text) in known for text in texts)
+
+
+def _near(texts: Sequence[str], golds: Sequence[str], rules: Normalisation) -> str:
+    """Returns which option would call the answer right, where one alone would."""
+    for name in ("case", "punctuation", "accents", "space"):
+        values = {key: getattr(rules, key) for key in CHOICES} | {name: "ignore"}
+        if getattr(rules, name) == "keep" and _matching(texts, golds, Normalisation(**values)):
+            return f" ({name} alone differs: exact:{name}=ignore)"
+    return ""
+
+
+def check(problem: Problem) -> str | None:
+    """Returns what is wrong with the ground truth, or None."""
+    return None if any(gold.strip() for gold in problem.ground_truths) else "there is none"
+
+
+def with_options(options: str) -> Domain:
+    """Returns the domain under other rules, `case=ignore,space=ignore`. Raises DomainError."""
+    rules = Normalisation(**read_options("exact", options, CHOICES))
+    if rules == USUAL:
+        return DOMAIN
+    identity = ",".join(f"{name}={getattr(rules, name)}" for name in CHOICES)
+    return _domain(rules, identity)
+
+
+def _domain(rules: Normalisation, identity: str) -> Domain:
+    judge = partial(verify, rules=rules)
+    return Domain(
+        name="exact",
+        verify=judge,
+        at_once=judge,
+        check=check,
+        agent_objective=AGENT_OBJECTIVE,
+        learning_objective=LEARNING_OBJECTIVE,
+        identity=identity,
+        configure=with_options,
+    )
+
+
+DOMAIN = _domain(USUAL, "")

@@ -1,0 +1,231 @@
+"""Which text of a response is its answer, for answers that are words: labels, exact texts, JSON.
+
+An answer is what the last `\\boxed{…}` or `<answer>` holds, or else the last line, alone or after
+words such as `Answer:`. A text that is merely mentioned is no answer, nor is one of several, nor
+one that is taken back. What a model thought (`<think>…</think>`) is left out.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from tfgrpo.domains.mathematics.extract import ending, spoken
+
+SHOWN = 80
+FENCE = re.compile(r"```[\w-]*[ \t]*\n(.*?)\n?[ \t]*```", re.DOTALL)
+LEAD = re.compile(
+    r"(?:(?:so|thus|therefore|hence),?\s+)?(?:(?:the|my)\s+)?"
+    r"(?:(?:final|correct|right|best|most\s+(?:likely|fitting|appropriate|suitable))\s+)*"
+    r"(?:answer|label|category|class|intent|output|result|prediction|classification)"
+    r"\s*(?:is\s*:?|[:=]|->|→)\s*",
+    re.IGNORECASE,
+)
+"""Words that say that an answer follows."""
+MARKUP = re.compile(r"\A(?:[-*•>]\s+|#{1,6}\s+|\d{1,2}[.)]\s+)")
+WRAPPED = (("**", "**"), ("__", "__"), ("`", "`"), ('"', '"'), ("'", "'"), ("“", "”"), ("*", "*"))
+WRAPPED_IN_BRACKETS = (("(", ")"), ("[", "]"), ("<", ">"))
+LATEX = re.compile(r"\A\\(?:text(?:bf|rm|tt|it)?|mathrm|mathbf|texttt)\s*\{(.*)\}\Z", re.DOTALL)
+DOUBT = re.compile(
+    r"\b(?:not|wrong|incorrect|except|neither|nor|unlikely|rather\s+than|instead\s+of|ruled?\s+out"
+    r"|mistake)\b|n't\b",
+    re.IGNORECASE,
+)
+"""Words that take back what the line after them says."""
+LONGEST = 200_000
+"""Characters of a response in which JSON is looked for."""
+MOST_TRIES = 2_000
+
+
+class GivenAnswer(NamedTuple):
+    """An answer that a response gives: its text, and the place that decided: box or last line.
+
+    `line_before` is the line before it, and `after_box` the last line where that is not the
+    box's: another answer there makes two of them.
+    """
+
+    text: str
+    place: str
+    line_before: str = ""
+    after_box: str = ""
+
+
+class NoAnswer(NamedTuple):
+    """A response that gives no answer; `reason` begins with the rule that says so."""
+
+    reason: str
+
+
+def find_answer(response: str) -> GivenAnswer | NoAnswer:
+    """Returns the answer that a response gives in words, or why it gives none."""
+    response = spoken(response).strip()
+    if not response:
+        return NoAnswer("no answer: the response is empty, but for what was thought")
+    end = ending(response)
+    lines = [line.strip() for line in _unfenced(response).split("\n") if line.strip()]
+    if not lines:
+        return NoAnswer("no answer: the response is empty")
+    if end.retracted:
+        return NoAnswer(f"box: {end.retracted}")
+    if end.boxes:
+        bodies = list(dict.fromkeys(unwrap_latex(body) for _, body in end.boxes))
+        if len(bodies) > 1:
+            return NoAnswer(f"box: {' and '.join(map(show, bodies))}: several are no answer")
+        last = "" if re.search(r"boxed|fbox|</answer>", lines[-1], re.I) else lines[-1]
+        return GivenAnswer(bodies[0], "box", "", last)
+    before = lines[-2] if len(lines) > 1 else ""
+    if before.endswith(":") and DOUBT.search(before):
+        return NoAnswer(f"last line: taken back by {show(before)}")
+    return GivenAnswer(lines[-1], "last line", before)
+
+
+def variants(text: str) -> Iterator[str]:
+    """Yields a text as it stands, then without markup, the words before an answer, and a full
+    stop at its end. All of them are the same answer."""
+    yield from dict.fromkeys(_variants(text.strip()))
+
+
+def _variants(text: str) -> Iterator[str]:
+    yield text
+    plain = MARKUP.sub("", text, count=1).strip()
+    for candidate in (plain, plain.replace("**", "")):
+        lead = LEAD.match(candidate)
+        for part in (candidate, candidate[lead.end() :] if lead else ""):
+            yield from _unwrapped(part.strip())
+
+
+def _unwrapped(text: str) -> Iterator[str]:
+    """Yields a text, and what is within its quotes and marks, with and without a full stop."""
+    for _ in range(4):
+        if not text:
+            return
+        yield text
+        within = _within(text)
+        if within is None and text[-1] in ".!" and len(text) > 1:
+            within = text[:-1].rstrip()
+        if within is None:
+            return
+        text = within
+
+
+def _within(text: str) -> str | None:
+    for opened, closed in (*WRAPPED, *WRAPPED_IN_BRACKETS):
+        size = len(opened) + len(closed)
+        if len(text) > size and text.startswith(opened) and text.endswith(closed):
+            inner = text[len(opened) : -len(closed)]
+            if opened not in inner and closed not in inner:
+                return inner.strip()
+    return None
+
+
+def unwrap_latex(text: str) -> str:
+    """Returns what a box holds as plain text: `\\text{card\\_lost}` is `card_lost`."""
+    text = text.strip()
+    while (match := LATEX.match(text)) is not None:
+        text = match[1].strip()
+    return re.sub(r"\\([_&%#$ ])", r"\1", text)
+
+
+def is_declared(line: str) -> bool:
+    """Returns whether a line says that an answer follows: `Label: …`."""
+    return LEAD.match(MARKUP.sub("", line.replace("**", ""), count=1).strip()) is not None
+
+
+def show(text: str) -> str:
+    """Returns a text in quotes, on one line, shortened for a reason."""
+    line = " ".join(text.split())
+    return repr(line if len(line) <= SHOWN else line[: SHOWN - 1] + "…")
+
+
+def _unfenced(text: str) -> str:
+    """Returns a text without the marks of code around its blocks."""
+    return FENCE.sub(lambda match: match[1], text)
+
+
+# JSON in a response:
+
+
+class RepeatedKey(ValueError):
+    """An object has a key twice, so nobody knows what it says."""
+
+
+def parse_json(text: str) -> Any:
+    """Returns JSON. Raises ValueError for what is none, for NaN, and for a key that is twice."""
+    try:
+        return _DECODER.decode(text.strip())
+    except RecursionError:
+        raise ValueError("it is too deep") from None
+
+
+def last_json(response: str) -> tuple[Any, str] | NoAnswer:
+    """Returns the last JSON object (or other JSON, where it is all there is) and its place.
+
+    That is the whole response, what a box or `<answer>` holds, the last block of code, or the
+    last object in the text. Two that differ with nothing between them are no answer.
+    """
+    response = spoken(response).strip()
+    if not response:
+        return NoAnswer("no answer: the response is empty, but for what was thought")
+    end = ending(response)
+    tagged = end.boxes[-1][1] if end.boxes and "{" in end.boxes[-1][1] else None
+    blocks = FENCE.findall(response[-LONGEST:])
+    problem = ""
+    for place, text in (
+        ("whole response", response),
+        ("answer tag", tagged),
+        ("code block", blocks[-1] if blocks else None),
+    ):
+        if text is None:
+            continue
+        try:
+            return parse_json(text), place
+        except RepeatedKey as error:
+            return NoAnswer(f"{place}: {error}")
+        except ValueError as error:
+            problem = problem or str(error)
+    objects = list(_objects(response[-LONGEST:]))
+    if not objects:
+        return NoAnswer(f"no JSON: {problem[:100]}")
+    if isinstance(objects[-1][2], RepeatedKey):
+        return NoAnswer(f"last object: {objects[-1][2]}")
+    if len(objects) > 1:
+        (_, before, one), (start, _, other) = objects[-2:]
+        between = response[-LONGEST:][before:start]
+        if not re.sub(r"[\s,;]|\b(?:or|and)\b", "", between) and one != other:
+            return NoAnswer("last object: another one stands right before it, and they differ")
+    return objects[-1][2], "last object"
+
+
+def _objects(text: str) -> Iterator[tuple[int, int, Any]]:
+    """Yields the outermost JSON objects in a text: where each begins and ends, and its value."""
+    at = text.find("{")
+    for _ in range(MOST_TRIES):
+        if at < 0:
+            return
+        try:
+            value, end = _DECODER.raw_decode(text, at)
+        except RepeatedKey as error:
+            value, end = error, at + 1
+        except (ValueError, RecursionError):
+            at = text.find("{", at + 1)
+            continue
+        yield at, end, value
+        at = text.find("{", end)
+
+
+def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise RepeatedKey(f"the key {key!r} is there twice")
+        found[key] = value
+    return found
+
+
+def _constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_pairs, parse_constant=_constant)

@@ -1,0 +1,91 @@
+"""Defaults that fit the data and the model, where nobody named a setting.
+
+The paper's own (arXiv 2510.08191: 3 epochs, batches of 100, groups of 5, 16,384 tokens) are for
+mathematics and a fast endpoint. For a local model, and for answers of a line, they would take a
+day or leave a limit that limits nothing. `--preset paper` keeps them all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from tfgrpo.model.prices import LOCAL
+from tfgrpo.settings import SHORT_ANSWERS, TrainSettings, fitting_tokens
+from tfgrpo.training.run_problems import RunProblems
+
+BATCH = 100
+"""Problems of a step at most, as in the paper."""
+SUMMARISE_OVER = 400
+"""Characters up to which an attempt of a kind with short answers is compared as it is."""
+LOCAL_BATCH = 16
+LOCAL_VALUES: dict[str, Any] = {
+    "epochs": 2,
+    "group_size": 4,
+    "gate_samples": 2,
+    "gate_problems": 16,
+    "heldout_problems": 24,
+}
+"""What a model on this machine gets through in an hour: it writes some ten tokens a second."""
+
+
+def fitting_values(settings: TrainSettings, problems: RunProblems) -> dict[str, Any]:
+    """Returns the settings that fit these problems and this model, by name."""
+    count = len(problems.train)
+    local = settings.models.model.startswith(LOCAL)
+    values: dict[str, Any] = dict(LOCAL_VALUES) if local else {}
+    most = LOCAL_BATCH if local else BATCH
+    if count > most or local:  # in steps of one size
+        steps = -(-count // most)
+        values["batch_size"] = -(-count // steps)
+    tokens = fitting_tokens(settings)
+    if tokens is not None:
+        values["max_tokens"] = tokens
+    if settings.domain.partition(":")[0] in SHORT_ANSWERS:
+        values["summarise_over"] = SUMMARISE_OVER
+    return values
+
+
+def fit(
+    settings: TrainSettings, problems: RunProblems, named: Collection[str]
+) -> tuple[TrainSettings, str]:
+    """Returns settings in which all that is not `named` fits, and what was chosen, in one line.
+
+    The line is empty where that comes to the paper's. Raises nothing.
+    """
+    if settings.preset == "paper":
+        return settings, ""
+    values = {k: v for k, v in fitting_values(settings, problems).items() if k not in named}
+    if settings.hints and "group_size" in values:  # hints take the place of some of a group
+        del values["group_size"]
+    fitted = settings.model_copy(update=values)
+    parts = [
+        text for name, text in _told(fitted, problems).items() if _tells(name, settings, fitted)
+    ]
+    if not parts:
+        return fitted, ""
+    model = "a local model" if settings.models.model.startswith(LOCAL) else settings.models.model
+    return fitted, (
+        f"chosen for {len(problems.train):,} problems and {model}: {', '.join(parts)} "
+        "(a flag or tfgrpo.toml wins; --preset paper takes the paper's)"
+    )
+
+
+def _told(settings: TrainSettings, problems: RunProblems) -> dict[str, str]:
+    """Returns what each setting that may be fitted comes to, in words."""
+    told = {
+        "batch_size": f"batches of {settings.batch_size}",
+        "group_size": f"{settings.group_size} attempts at each",
+        "epochs": f"{settings.epochs} epochs",
+        "max_tokens": f"at most {settings.max_tokens:,} tokens an answer",
+    }
+    if problems.gate:
+        told["gate_problems"] = f"{settings.gate_problems} gate problems"
+        told["gate_samples"] = f"{settings.gate_samples} attempts at a gate problem"
+    if problems.heldout:
+        told["heldout_problems"] = f"{settings.heldout_problems} held-out problems"
+    return told
+
+
+def _tells(name: str, before: TrainSettings, after: TrainSettings) -> bool:
+    return bool(getattr(before, name) != getattr(after, name))
