@@ -235,7 +235,7 @@ def _mark_line(mark: Mark) -> str:
 
 def _view(app: App, search: BisectSearch, progress: BisectProgress) -> Iterator[str]:
     """Yields the good versions and the suspects, newest first, each with what is known of it."""
-    names = log.refs(app.store)
+    names = log.StandingNames(app.store)
     for number in sorted({*progress.suspects, *search.good}, reverse=True):
         known = "next" if number == progress.next else "?"
         if number in search.good:
@@ -258,7 +258,7 @@ def _print_state(app: App, search: BisectSearch) -> None:
     if progress.first_bad is not None:
         version = store.version(progress.first_bad)
         click.echo(click.style(f"{version.name} is the first bad version", bold=True))
-        for line in log.heading(store, version, log.refs(store)):
+        for line in log.heading(store, version, log.StandingNames(store)):
             click.echo(line)
         events = store.events(version)
         texts = store.texts_before(events)

@@ -86,7 +86,7 @@ def log(
         until=None if until is None else parse_time(until, now=now, end=True),
     )
     with store.port.reading():  # and no longer: whoever reads a page may take all day
-        versions, names = store.log(revision), refs(store)
+        versions, names = store.log(revision), StandingNames(store)
     marked = select.marked(store, versions, filter)
     view = LogView(store, names, oneline, filter if patch else None)
     if graph:
@@ -103,7 +103,7 @@ class LogView(NamedTuple):
     """How versions are shown. `patch` says which events are shown with them; None: none."""
 
     store: Store
-    names: dict[int, list[str]]
+    names: StandingNames
     oneline: bool
     patch: select.Filter | None
 
@@ -169,27 +169,36 @@ class LogView(NamedTuple):
         return [e for e in self.store.events(version) if self.patch.fits_event(e)]
 
 
-def refs(store: Store) -> dict[int, list[str]]:
-    """Returns version number → the names that stand there: HEAD, branches, remotes', tags."""
-    head = store.head
-    names: dict[int, list[str]] = {}
-    for branch, number in store.branches().items():
-        names.setdefault(number, []).append(
-            f"HEAD -> {branch}" if branch == head.branch else branch
-        )
-    for name, number in (store.remote_branches() | store.tags()).items():
-        names.setdefault(number, []).append(name)
-    if head.branch is None:
-        names.setdefault(head.version.number, []).insert(0, "HEAD")
-    for there in names.values():
-        there.sort(key=lambda name: not name.startswith("HEAD"))
-    return names
+class StandingNames:
+    """The names that stand at each version: HEAD, branches, remotes', tags.
+
+    They are those of the moment in which this was made, whoever moves one afterwards. Tags are
+    read where they are asked for: a long run makes many, and a page of a log shows few.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._port = store.port
+        self._upto = store.port.last_move()
+        self._branches: dict[int, list[str]] = {}
+        head = store.head
+        for branch, number in store.branches().items():
+            name = f"HEAD -> {branch}" if branch == head.branch else branch
+            self._branches.setdefault(number, []).append(name)
+        if head.branch is None:
+            self._branches.setdefault(head.version.number, []).insert(0, "HEAD")
+        for there in self._branches.values():
+            there.sort(key=lambda name: not name.startswith("HEAD"))
+
+    def __getitem__(self, number: int) -> list[str]:
+        """Returns the names at a version, HEAD first."""
+        marks = self._port.marks_at(number, self._upto)
+        return self._branches.get(number, []) + [m.partition("/")[2] for m in marks]
 
 
-def heading(store: Store, version: Version, names: dict[int, list[str]]) -> list[str]:
+def heading(store: Store, version: Version, names: StandingNames) -> list[str]:
     """Returns a version's lines: name and counts, who and when, message, evaluations."""
     first = [text.Word(version.name, fg="yellow", bold=True)]
-    first += _named(names.get(version.number, []))
+    first += _named(names[version.number])
     first += text.counts(store.counts(version))
     lines = text.wrap(first, indent=2)
     if version.parent is not None:
@@ -201,12 +210,12 @@ def heading(store: Store, version: Version, names: dict[int, list[str]]) -> list
     return lines
 
 
-def one_line(store: Store, version: Version, names: dict[int, list[str]]) -> str:
+def one_line(store: Store, version: Version, names: StandingNames) -> str:
     """Returns a version as one line, cut to the terminal."""
     digest = version.digest.hex()[:8]
     line = [text.Word(version.name, fg="yellow"), text.Word(digest, dim=True)]
     line += text.counts(store.counts(version))
-    line += _named(names.get(version.number, []))
+    line += _named(names[version.number])
     line += text.words(version.message)
     with text.inset(2):  # for the mark of a cut
         lines = text.wrap(line)
@@ -229,7 +238,7 @@ def scores(store: Store, version: Version) -> list[str]:
     return lines
 
 
-def as_object(store: Store, version: Version, names: dict[int, list[str]]) -> dict[str, Any]:
+def as_object(store: Store, version: Version, names: StandingNames) -> dict[str, Any]:
     """Returns a version as JSON for programs."""
     from tfgrpo.evaluation.figures import summary_object
 
@@ -238,7 +247,7 @@ def as_object(store: Store, version: Version, names: dict[int, list[str]]) -> di
         "version": version.name,
         "digest": version.digest.hex(),
         "parents": [f"v{p}" for p in version.parents],
-        "names": names.get(version.number, []),
+        "names": names[version.number],
         "author": version.author,
         "time": datetime.isoformat(version.when),
         "message": version.message,

@@ -44,7 +44,7 @@ def show(app: App, what: str, as_json: bool) -> None:
         return
     library = store.library(version)
     if as_json:
-        fields = log.as_object(store, version, log.refs(store))
+        fields = log.as_object(store, version, log.StandingNames(store))
         origins = Origins(store)
         fields["events"] = [
             event_object(event, origins.of(event, version)) for event in store.events(version)
@@ -65,7 +65,7 @@ def show_experience(app: App, store: Store, experience: str, as_json: bool) -> N
 
 
 def _version_lines(store: Store, version: Version, library: Library) -> Iterator[str]:
-    names = log.refs(store)
+    names = log.StandingNames(store)
     yield from log.heading(store, version, names)
     yield click.style(f"  {version.digest.hex()}", dim=True)
     before = _before(store, version)

@@ -232,6 +232,18 @@ def m002_remotes(db: Database) -> None:
     db.execute("pragma user_version = 2")
 
 
+INDEXES = """
+create index reflog_standing on reflog (version) where name > 'heads0';
+"""
+
+
+@migrations()
+def m003_indexes(db: Database) -> None:
+    """Which tags stand at a version, without reading all of them."""
+    run_script(db, INDEXES)
+    db.execute("pragma user_version = 3")
+
+
 def run_script(db: Database, script: str) -> None:
     """Runs a script statement by statement: `executescript` would end the transaction."""
     statement = ""

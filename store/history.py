@@ -73,6 +73,12 @@ def ancestors(
         yield version
 
 
+def with_ancestors(versions: Versions, version: Version) -> Iterator[Version]:
+    """Yields a version, which is read already, and its ancestors, newest first."""
+    yield version
+    yield from ancestors(versions, version.parents)
+
+
 def ancestor_numbers(
     parents: Parents, tips: Iterable[int], without: Iterable[int] = ()
 ) -> Iterator[int]:

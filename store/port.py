@@ -228,6 +228,16 @@ class Port(Protocol):
     def refs(self, prefix: str) -> list[RefMove]:
         """Returns the latest move of each name that begins with `prefix`, names ascending."""
 
+    def last_move(self) -> int:
+        """Returns the row of the newest move; 0 where there is none."""
+
+    def marks_at(self, number: int, upto: int) -> list[str]:
+        """Returns the tags and remote branches (whole names, ascending) that stood at a version
+        right after the move in row `upto`."""
+
+    def standing(self, name: str) -> Version | None:
+        """Returns the version that a name stands at now."""
+
     def ref_log(self, name: str | None) -> Iterator[RefMove]:
         """Yields the moves of a name (None: of all names), newest first."""
 

@@ -72,6 +72,8 @@ def parse(revision: str) -> Parsed:
 
 def resolve(store: Store, revision: str) -> Version:
     """Returns the version a revision names. Raises UnknownRevision or AmbiguousRevision."""
+    if revision == "HEAD":  # what most ask for
+        return store.head.version
     if ".." in revision:
         raise UnknownRevision(
             f"{revision!r} is a range; a single version is needed here",

@@ -24,6 +24,8 @@ TYPES: dict[str, frozenset[type]] = {
     "r": frozenset({float}),
     "R": frozenset({float, type(None)}),
 }
+_fitting: dict[tuple[str, tuple[type, ...]], list[int]] = {}
+"""The types of columns that were found to fit a shape, and which of those are times."""
 LATEST = 253_402_300_800_000_000
 
 
@@ -53,9 +55,11 @@ def check_rows(rows: list[Any], shape: str, what: str) -> list[Any]:
 def check_row(row: Sequence[object] | None, shape: str, what: str) -> Any:
     """Returns a row, or None where there is none, checked as `check_rows` does."""
     if row is not None:
-        for letter, value in zip(shape, row, strict=True):
-            if type(value) not in TYPES[letter] or (letter == "t" and not 0 <= value < LATEST):  # type: ignore[operator]
-                check_rows([row], shape, what)  # which says what is wrong
+        types = tuple(map(type, row))
+        times = _fitting.get((shape, types))
+        if times is None or not all(0 <= row[at] < LATEST for at in times):  # type: ignore[operator]
+            check_rows([row], shape, what)  # which says what is wrong
+            _fitting[shape, types] = [at for at, letter in enumerate(shape) if letter == "t"]
     return row
 
 

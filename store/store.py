@@ -16,7 +16,7 @@ import time as clock
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
 from tfgrpo.store import history, protection, replay, revisions
 from tfgrpo.store.default import open_port
@@ -38,7 +38,6 @@ from tfgrpo.store.records import (
     Change,
     Event,
     Head,
-    Json,
     Library,
     Op,
     Operation,
@@ -52,31 +51,12 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Unpack
 
+    from tfgrpo.store.commit_details import CommitDetails
     from tfgrpo.store.runs import Rollouts, Runs
     from tfgrpo.store.tip_state import TipState
 
 DEFAULT_BRANCH = "main"
 LIBRARIES_HELD = 4
-
-
-class CommitDetails(TypedDict, total=False):
-    """What `Store.commit` can be told beside the operations and the message.
-
-    `author` signs the version, in place of the store's. `meta` is kept in the version and its
-    digest. With `expected`, the branch must still stand at that version. With `onto`, the
-    operations were made for that version, and apply to wherever the branch stands if no
-    experience that they change has been changed since. With neither they are applied to wherever
-    it stands. `merged` is the second parent. `tags` are put on the
-    version. `also` is called inside the transaction, for records that must land with the version.
-    """
-
-    author: str | None
-    meta: Json | None
-    expected: str | Version | None
-    onto: Version | None
-    merged: Version | None
-    tags: Sequence[str]
-    also: Callable[[Version], None] | None
 
 
 class Store:
@@ -236,7 +216,9 @@ class Store:
             if isinstance(revision, Version)
             else revisions.resolve_range(self, revision)
         )
-        return history.ancestors(self, [high.number], [] if low is None else [low.number])
+        if low is None:
+            return history.with_ancestors(self, high)
+        return history.ancestors(self, [high.number], [low.number])
 
     def events(self, version: Version) -> tuple[Event, ...]:
         """Returns the events of one version, in order."""
@@ -329,12 +311,15 @@ class Store:
 
     def tip(self, branch: str) -> Version:
         """Returns the version a branch stands at. Raises UnknownRevision."""
+        tip = self.port.standing(BRANCH + branch)
+        if tip is not None:
+            return tip
         move = self.port.ref(BRANCH + branch)
         if move is None or move.version is None:
             raise UnknownRevision(
                 f"there is no branch {branch!r}", hint="`tfgrpo branch` lists them"
             )
-        return self.version(move.version)
+        return self.version(move.version)  # which says what is wrong
 
     def branches(self) -> dict[str, int]:
         """Returns branch → version number."""

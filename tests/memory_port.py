@@ -240,6 +240,18 @@ class MemoryPort:
         latest = {m.name: m for m in self._state.refs if m.name.startswith(prefix)}
         return [latest[name] for name in sorted(latest)]
 
+    def last_move(self) -> int:
+        return len(self._state.refs)
+
+    def marks_at(self, number: int, upto: int) -> list[str]:
+        latest = {m.name: m.version for m in self._state.refs[:upto]}
+        marks = [name for name in latest if name.startswith(("tags/", "remotes/"))]
+        return sorted(name for name in marks if latest[name] == number)
+
+    def standing(self, name: str) -> Version | None:
+        move = self.ref(name)
+        return None if move is None or move.version is None else self.version(move.version)
+
     def ref_log(self, name: str | None) -> Iterator[RefMove]:
         return (m for m in reversed(self._state.refs) if name in (None, m.name))
 

@@ -446,6 +446,40 @@ class PortContract(RecordsContract):
         assert port.refs("tags/a")[0] == port.ref("tags/a")
         assert port.refs("nothing") == []
 
+    def test_the_tags_at_a_version_are_those_that_stood_there_after_a_move(
+        self, port: Port
+    ) -> None:
+        for number in range(3):
+            record(port, number, [])
+        moves = [
+            move("heads/main", 1),
+            move("tags/b", 1),
+            move("remotes/o/main", 1),
+            move("protected/tags/b", 1),
+            move("tags/a", 2),
+        ]
+        with port.transaction():
+            port.append_refs(moves)
+        then = port.last_move()
+        with port.transaction():
+            port.append_refs([move("tags/b", 2), move("tags/a", None), move("tags/c", 1)])
+        assert port.marks_at(1, then) == ["remotes/o/main", "tags/b"]
+        assert port.marks_at(2, then) == ["tags/a"]
+        assert port.marks_at(1, port.last_move()) == ["remotes/o/main", "tags/c"]
+        assert port.marks_at(2, port.last_move()) == ["tags/b"]
+        assert port.marks_at(0, then) == port.marks_at(1, 0) == []
+
+    def test_the_version_that_a_name_stands_at_is_that_of_its_last_move(self, port: Port) -> None:
+        assert port.last_move() == 0
+        for number in range(2):
+            record(port, number, [])
+        with port.transaction():
+            port.append_refs([move("heads/main", 0), move("tags/a", 0)])
+            port.append_refs([move("heads/main", 1), move("tags/a", None)])
+        assert port.standing("heads/main") == version(1, 0, 0)
+        assert port.standing("tags/a") is None
+        assert port.standing("heads/mai") is None
+
     def test_the_ref_log_keeps_every_move_newest_first_in_batches(self, port: Port) -> None:
         record(port, 0, [])
         batches = [["HEAD", "heads/main"], ["heads/main"], ["tags/a", "tags/b", "HEAD"]]

@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 from store_helpers import add, child, killed
 
-from tfgrpo.cli.log import refs
+from tfgrpo.cli.log import StandingNames
 from tfgrpo.mirror import mirror
 from tfgrpo.store import Store
 from tfgrpo.store.fsck import fsck
@@ -107,7 +107,7 @@ def test_stats_counts_the_versions_and_events_of_one_state(disturbed: Store) -> 
 
 def test_a_log_begins_in_the_state_whose_names_it_shows(disturbed: Store) -> None:
     with disturbed.port.reading():
-        versions, names = disturbed.log("HEAD"), refs(disturbed)
+        versions, names = disturbed.log("HEAD"), StandingNames(disturbed)
     first = next(versions)
     assert names[first.number] == ["HEAD -> main", f"t{first.number}"]
 

@@ -370,6 +370,32 @@ class SqlitePort:
         )
         return _moves(rows)
 
+    def last_move(self) -> int:
+        (last,) = self.row("select max(row) from reflog")
+        return last or 0
+
+    def marks_at(self, number: int, upto: int) -> list[str]:
+        rows = self.rows(
+            """
+            select distinct name from reflog r
+            where version = ? and name > 'heads0' and name not glob 'protected/*' and row <= ?
+                and not exists (
+                    select 1 from reflog l where l.name = r.name and l.row > r.row and l.row <= ?
+                )
+            order by name
+            """,
+            (number, upto, upto),
+        )
+        return [name for (name,) in check_rows(rows, "s", "moves of names")]
+
+    def standing(self, name: str) -> Version | None:
+        row = self.row(
+            f"select {VERSION_COLUMNS} from versions where number ="
+            " (select version from reflog where name = ? order by row desc limit 1)",
+            (name,),
+        )
+        return None if row is None else _version(row)
+
     def ref_log(self, name: str | None) -> Iterator[RefMove]:
         where, values = ("", ()) if name is None else ("where name = ?", (name,))
         query = f"select {REF_COLUMNS} from reflog {where} order by row desc"
@@ -378,8 +404,7 @@ class SqlitePort:
                 yield from _moves([row])
 
     def append_refs(self, moves: Sequence[RefMove], batch: int | None = None) -> int:
-        (last,) = self.row("select max(row) from reflog")
-        first = (last or 0) + 1
+        first = self.last_move() + 1
         batch = batch or first
         self.connection.executemany(
             f"insert into reflog ({REF_COLUMNS}) values (?,?,?,?,?,?,?,?,?,?)",
