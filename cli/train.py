@@ -38,7 +38,7 @@ GROUPS = {
         *("--summarise-over", "--controller-sees-credit", "--direct"),
     ),
     "Gate and evaluation": (
-        *("--gate", "--gate-samples", "--gate-problems", "--gate-rule"),
+        *("--gate", "--gate-samples", "--gate-problems", "--gate-rule", "--deploy"),
         *("--heldout", "--heldout-samples", "--heldout-problems", "--sealed"),
     ),
     "Cost": ("--estimate", "--json", "--budget"),
@@ -133,6 +133,12 @@ GROUPS = {
     type=click.Choice(["one-se", "above-zero", "significant", "not-worse"]),
     help="What a candidate must show: a gain of more than one standard error, any gain, a "
     "significant one, or no significant loss.  [one-se]",
+)
+@click.option(
+    "--deploy",
+    type=click.Choice(["best", "last"]),
+    help="With --gate: end at the library that is best on fresh attempts at its problems, or at "
+    "the last.  [best]",
 )
 @click.option("--sealed", help="Data to compare on once, after the last step; recorded.")
 @click.option(
@@ -251,18 +257,22 @@ def _tell(app: App, result: TrainResult) -> None:
     """Says what came of a run, and writes the library for inference."""
     from tfgrpo.cli import runs
     from tfgrpo.cli.live import span
+    from tfgrpo.training.choice import best_tag, final_version
 
     store, run = app.store, result.run
     done = _steps_done(store, run)
+    if result.chosen is not None:  # first of all: it may be worse than none
+        click.echo(str(result.chosen))
     issues = runs.issue_counts(result.report)
     if issues:
         click.echo(f"{issues}; `tfgrpo runs {run.name}` lists them")
-    first, last = f"{run.name}/step_0", f"{run.name}/step_{done}"
-    added = sum(change.op == "ADD" for change in store.diff(first, last))
+    final = final_version(store, run)
+    name = "best" if best_tag(run) in store.tags() else f"step_{done}"
+    added = sum(change.op == "ADD" for change in store.diff(f"{run.name}/step_0", final.name))
     learned = f"learned {text.plural(added, 'experience')} in {text.plural(done, 'version')}"
-    if store.head.branch == run.branch and store.head.version.number == store.tags()[last]:
+    if store.head.branch == run.branch and store.head.version.number == final.number:
         path = checkout.materialise(app)
-        click.echo(f"{learned}; step_{done} is checked out ({span(result.seconds)})")
+        click.echo(f"{learned}; {name} is checked out ({span(result.seconds)})")
         click.echo(f"wrote {path}")
     else:
         click.echo(f"{learned}, on branch {run.branch} ({span(result.seconds)})")

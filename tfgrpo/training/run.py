@@ -31,6 +31,7 @@ from tfgrpo.store.errors import InvalidOperation, StoreError
 from tfgrpo.store.records import Library, Version
 from tfgrpo.store.runs import Run
 from tfgrpo.store.store import Store
+from tfgrpo.training.choice import Choice, choose_version, final_version, read_choice
 from tfgrpo.training.loop import Training, plan_steps
 from tfgrpo.training.run_report import report, versions_of
 from tfgrpo.training.setup import ReadyRun
@@ -50,13 +51,15 @@ class TrainResult(Viewed):
     """What came of a run: its versions, oldest first, scores on held-out and on sealed problems
     where it has them, what it cost over all its sessions, and what went wrong on the way.
 
-    `comparison` says whether the last version is better than the empty library on the held-out
-    problems. `seconds` is the time of this session.
+    `library` is the one that the run leaves in force: of the version that was `chosen` on the
+    gate's problems, where there was a choice, else of the last. `comparison` says whether it is
+    better than the empty one on the held-out problems. `seconds` is the time of this session.
     """
 
     run: Run
     versions: tuple[Version, ...]
     library: Library
+    chosen: Choice | None
     heldout: Scores | None
     sealed: Scores | None
     comparison: Comparison | None
@@ -70,8 +73,7 @@ class TrainResult(Viewed):
         rows = [(version.name, version.message) for version in self.versions]
         notes = [f"{len(self.library)} experiences"]
         notes += [f"[{label}] {self.library.by_id[id].text}" for label, id in self.labels.items()]
-        if self.comparison is not None:
-            notes.append(str(self.comparison))
+        notes += [str(one) for one in (self.chosen, self.comparison) if one is not None]
         return View(title, ("version", "message"), rows, notes)
 
     @property
@@ -139,6 +141,8 @@ async def run_to_end(
 
             async def work() -> None:
                 await training.run(finish=False)
+                if settings.gate and settings.deploy == "best":
+                    await choose_version(session, run, _choice_task(ready), on_progress=on_progress)
                 for kind in _compared_kinds(settings):
                     await _compare_at_end(session, ready, kind, on_progress)
                 store.runs.note(run, "finished")
@@ -180,16 +184,18 @@ def _result(store: Store, project: Project, ready: ReadyRun, started: float) -> 
     """Returns what came of a finished run, from its record."""
     run = ready.run
     versions = tuple(versions_of(store, run))
+    final, settings = final_version(store, run), ready.plan.settings
+    is_chosen = settings.gate and settings.deploy == "best"
     tasks = {kind: _end_task(ready, kind) for kind in _compared_kinds(ready.plan.settings)}
     scores = {
-        kind: read_scores(store, [versions[-1], store.version(0)], task)
-        for kind, task in tasks.items()
+        kind: read_scores(store, [final, store.version(0)], task) for kind, task in tasks.items()
     }
     heldout = scores.get("heldout")
     return TrainResult(
         run,
         versions,
-        store.library(versions[-1]),
+        store.library(final),
+        read_choice(store, run, _choice_task(ready)) if is_chosen else None,
         heldout,
         scores.get("sealed"),
         None if heldout is None else heldout_comparison(store, heldout),
@@ -221,6 +227,16 @@ def _end_task(ready: ReadyRun, kind: str) -> EvalTask:
     return EvalTask(problems, asked, ready.plan.domain)
 
 
+def _choice_task(ready: ReadyRun) -> EvalTask:
+    """Returns what a run's libraries are chosen by: the gate's problems, with a seed that makes
+    the attempts other ones than the gate's."""
+    settings, prompts = ready.plan.settings, ready.plan.prompts
+    asked = EvalSettings.of_run(settings, "gate", settings.gate_samples)
+    changes = {"prompts": str(prompts) if prompts else None, "seed": settings.seed + 1}
+    held = ready.plan.problems.gate[: settings.gate_problems]
+    return EvalTask(held, asked.model_copy(update=changes), ready.plan.domain)
+
+
 async def _compare_at_end(
     session: Session, ready: ReadyRun, kind: str, on_progress: OnProgress
 ) -> None:
@@ -228,7 +244,7 @@ async def _compare_at_end(
     store = session.store
     if kind == "sealed":
         unseal(store, ready.run)
-    versions = [versions_of(store, ready.run)[-1], store.version(0)]
+    versions = [final_version(store, ready.run), store.version(0)]
     task = _end_task(ready, kind)
     progress = EvalProgress(0, on_change=None if on_progress is ignore else on_progress)
     on_progress(progress)

@@ -1,0 +1,143 @@
+"""A run ends at its best library, by fresh attempts, and says when none of them helps."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Cli
+from scripted import LESSON, ScriptedEndpoint, stage, teachable, write_problems
+from test_gate import BAD
+
+import tfgrpo
+from tfgrpo.evaluation.evaluate import EvalProgress
+from tfgrpo.notices import Notice
+from tfgrpo.store.fsck import fsck
+
+RUN = {"epochs": 1, "batch_size": 4, "group_size": 3, "model": "m", "gate": "gate.jsonl"}
+LAX = {"gate_rule": "not-worse", "gate_problems": 1}
+"""A gate that lets everything in: of one problem nothing is known."""
+
+
+def spoiling(request: dict[str, Any]) -> str:
+    """A model that draws a lesson that helps, and then one that harms."""
+    system, user = request["messages"][0]["content"], request["messages"][-1]["content"]
+    match stage(request):
+        case "rollout" if BAD in system:
+            return "\\boxed{0}"
+        case "rollout" if LESSON in system and "What is 7" not in user:
+            return teachable({**request, "messages": [{"content": ""}, request["messages"][-1]]})
+        case "comparison":
+            text = BAD if LESSON in user else LESSON
+            lessons = [{"reason": "It looked so.", "text": text}]
+            return json.dumps({"right_did": "a", "wrong_did": "b", "lessons": lessons})
+        case "controller":
+            text = BAD if BAD in user else LESSON
+            return json.dumps({"closest": None, "decision": "new", "text": text})
+    return teachable(request)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    write_problems(tmp_path / "problems.jsonl", 8)
+    write_problems(tmp_path / "gate.jsonl", 3, start=700)
+    write_problems(tmp_path / "heldout.jsonl", 3, start=790)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def train(endpoint: ScriptedEndpoint, **more: Any) -> tfgrpo.TrainResult:
+    return tfgrpo.train_sync(
+        "problems.jsonl", **{**RUN, **LAX, "base_url": endpoint.base_url, "store": ".", **more}
+    )
+
+
+def test_a_run_ends_at_the_version_that_is_best_on_fresh_attempts(folder: Path, cli: Cli) -> None:
+    with ScriptedEndpoint(spoiling) as endpoint:
+        result = train(endpoint, heldout="heldout.jsonl")
+        asked = len(endpoint.requests)
+        again = tfgrpo.train_sync(resume="problems", store=".")
+        assert len(endpoint.requests) == asked
+    first, last = result.versions
+    assert [e.text for e in result.library] == [e.text for e in again.library] == [LESSON]
+    assert result.chosen is not None
+    assert again.chosen is not None
+    assert str(result.chosen) == str(again.chosen)
+    assert (result.chosen.version.name, result.chosen.last.name) == (first.name, last.name)
+    assert result.chosen.scores.mean == 1.0
+    assert f"{first.name}, not the last (1.000; the empty one" in str(result)
+    assert result.heldout is not None
+    assert result.heldout.libraries[0].version.name == first.name
+    with tfgrpo.Store.open(folder / ".tfgrpo/store.db") as store:
+        assert store.tip("main").number == store.tags()["problems/best"] == first.number
+        assert [e.text for e in store.library(last)] == [LESSON, BAD]
+        assert fsck(store).problems == ()
+    assert "choose v1 as the best of problems" in cli("undo").stdout
+    assert json.loads(cli("status", "--json").stdout)["experiences"] == 2
+
+
+def test_a_run_that_is_stopped_while_it_chooses_asks_for_nothing_twice(folder: Path) -> None:
+    def stop(notice: Notice) -> None:
+        if isinstance(notice, EvalProgress) and notice.done == 3:
+            task.cancel()
+
+    with ScriptedEndpoint(spoiling) as endpoint:
+
+        async def cell() -> None:
+            nonlocal task
+            task = asyncio.create_task(
+                tfgrpo.train(
+                    "problems.jsonl",
+                    **{**RUN, **LAX, "base_url": endpoint.base_url, "store": "."},
+                    concurrency=1,
+                    on_progress=stop,
+                )
+            )
+            await asyncio.gather(task, return_exceptions=True)
+            assert task.cancelled()
+
+        task: asyncio.Task[Any]
+        asyncio.run(cell())
+        before = len(endpoint.requests)
+        result = tfgrpo.train_sync(resume="problems", store=".")
+        bodies = [json.dumps(request, sort_keys=True) for request in endpoint.requests]
+    assert [e.text for e in result.library] == [LESSON]
+    assert len(bodies) > before
+    assert len(set(bodies)) == len(bodies)
+
+
+def test_the_last_version_stays_where_that_is_asked_for(folder: Path) -> None:
+    with ScriptedEndpoint(spoiling) as endpoint:
+        result = train(endpoint, deploy="last")
+    assert [e.text for e in result.library] == [LESSON, BAD]
+    assert result.chosen is None
+
+
+def test_nothing_is_asked_where_there_is_nothing_to_choose(folder: Path) -> None:
+    with ScriptedEndpoint(lambda request: "\\boxed{0}") as endpoint:
+        result = train(endpoint)
+        assert set(endpoint.stages) == {"rollout"}
+        assert endpoint.stages["rollout"] == 8 * 3
+    assert result.chosen is None
+    with tfgrpo.Store.open(folder / ".tfgrpo/store.db") as store:
+        assert store.tags()["problems/best"] == store.tip("main").number
+
+
+def test_a_best_library_that_is_worse_than_none_is_said_first(folder: Path, cli: Cli) -> None:
+    def misled_at_the_gate(request: dict[str, Any]) -> str:
+        system, user = request["messages"][0]["content"], request["messages"][-1]["content"]
+        if stage(request) == "controller":
+            return json.dumps({"closest": None, "decision": "new", "text": LESSON})
+        return "\\boxed{0}" if BAD in system and "What is 7" in user else teachable(request)
+
+    cli("init")
+    cli("add", BAD)
+    gate = ("--gate", "gate.jsonl", "--gate-rule", "not-worse")
+    with ScriptedEndpoint(misled_at_the_gate) as endpoint:
+        where = ("--base-url", endpoint.base_url, "--model", "m", "--epochs", "1")
+        done = cli("train", "problems.jsonl", *where, *gate)
+    _, first, *_ = done.stdout.splitlines()
+    assert first.startswith("warning: the best library of the run, v2, scored below the empty one")
