@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -146,11 +147,16 @@ def _judged(
         workers, seconds = limits.verifier_workers, limits.verifier_seconds
         with Verifier(workers=workers, seconds=seconds) as verifier:
             return asyncio.run(judge_cases(cases, domain, verifier))
+    from tfgrpo.connect import named_models
     from tfgrpo.session import open_session
     from tfgrpo.settings import Settings, build
 
     project = options.open_project(app, config)
-    settings = build(Settings, model, project.table("model"))
+    layers = [model, project.table("model")]
+    named, notes = named_models(layers, os.environ)
+    for note in notes:
+        click.echo(f"note: {note}", err=True)
+    settings = build(Settings, named, *layers)
     session_options = replace(limits, prices=project.prices(settings.models))
 
     async def judge() -> list[JudgedCase]:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 if TYPE_CHECKING:
+    from tfgrpo.store.records import Json
     from tfgrpo.store.runs import Call, Evaluation, RolloutRow, Run, RunState, Score, Spent, Usage
 
 CallValues: TypeAlias = tuple[
@@ -53,6 +54,10 @@ class Records(Protocol):
 
     def estimated(self, run: int | None) -> int:
         """Returns how many calls have an answer whose `estimated` is true."""
+
+    def sent(self, run: int) -> list[tuple[str, Json]]:
+        """Returns the model of a run's calls and what their answers have as `sent`, where they
+        have that: each pair once, in the order of the first such call."""
 
     def evaluations(
         self, version: int | None = None, digest: str | None = None

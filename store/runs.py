@@ -255,6 +255,11 @@ class Runs:
         none."""
         return self._records.estimated(run.id if run else None)
 
+    def sent(self, run: Run) -> list[tuple[str, Json]]:
+        """Returns how requests of a run's calls were sent beside what they ask: each way once,
+        with the model."""
+        return self._records.sent(run.id)
+
     # evaluations:
 
     def put_evaluation(

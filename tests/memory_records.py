@@ -12,7 +12,7 @@ from tfgrpo.store.canonical import canonical
 from tfgrpo.store.errors import RowRefused, StoreError
 from tfgrpo.store.occurrences import Occurrence, clean_json, mark_redacted
 from tfgrpo.store.port_records import CallValues, RolloutValues
-from tfgrpo.store.records import REDACTED
+from tfgrpo.store.records import REDACTED, Json
 from tfgrpo.store.runs import Call, Evaluation, RolloutRow, Run, RunState, Score, Spent, Usage
 
 if TYPE_CHECKING:
@@ -82,6 +82,14 @@ class MemoryRecords:
     def estimated(self, run: int | None) -> int:
         calls = [c for c in self._kept.calls.values() if run in (None, c.run)]
         return sum(c.answer.get("estimated") is True for c in calls)
+
+    def sent(self, run: int) -> list[tuple[str, Json]]:
+        found: list[tuple[str, Json]] = []
+        for call in self._kept.calls.values():
+            pair = (call.model, call.answer.get("sent"))
+            if call.run == run and isinstance(pair[1], dict) and pair not in found:
+                found.append(pair)
+        return found
 
     def evaluations(
         self, version: int | None = None, digest: str | None = None

@@ -282,6 +282,18 @@ class RecordsContract:
         write(port, [call("d", one, answer=counted), call("e", answer=counted)])
         assert (port.records.estimated(one), port.records.estimated(None)) == (1, 2)
 
+    def test_how_requests_were_sent_is_known_of_each_model_of_a_run(self, port: Port) -> None:
+        record(port, 0, [])
+        one, two = made(port, run("R")).id, made(port, run("S")).id
+        quoted = {"content": '{"sent":{"room":1}}', "finish_reason": "stop"}
+        roomy = {**quoted, "sent": {"room": 2048}}
+        write(port, [call("a", one), call("b", one, answer=quoted)])
+        assert port.records.sent(one) == []
+        write(port, [call("c", one, answer=roomy), call("d", one, answer=roomy)])
+        write(port, [call("e", two, answer={**quoted, "sent": {"room": 1}})])
+        write(port, [call("f", one, answer={**quoted, "sent": {"schema": "prompt"}})])
+        assert port.records.sent(one) == [("m", {"room": 2048}), ("m", {"schema": "prompt"})]
+
     # texts:
 
     def test_a_text_is_found_wherever_it_is_and_replaced_where_no_digest_covers_it(

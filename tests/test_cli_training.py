@@ -245,6 +245,8 @@ def test_a_refused_key_is_told_without_the_key(cli: Cli, data: Path) -> None:
             *SMALL,
             "--base-url",
             endpoint.base_url,
+            "--api-key-env",
+            "OPENAI_API_KEY",
             ok=False,
             env={"OPENAI_API_KEY": secret},
         )

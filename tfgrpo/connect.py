@@ -2,31 +2,34 @@
 
 `local:NAME` fetches the weights when they are missing, serves them from a child process on
 loopback, and ends it when the work is done. Any other name is asked for at `base_url`, or at
-the `openai` client's own default address.
+the `openai` client's own default address. Which key goes where is in `tfgrpo/model/keys.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from tfgrpo.model.connection import Connection, host_of, only_model_at
 from tfgrpo.model.embeddings import EmbeddingEndpoint
-from tfgrpo.model.endpoint import Endpoint, EndpointError
+from tfgrpo.model.endpoint import Endpoint, EndpointOptions
+from tfgrpo.model.keys import OPENAI_ADDRESS, key_for, unsent_key
 from tfgrpo.model.prices import LOCAL
+from tfgrpo.model.settings import FROM_ENVIRONMENT, ModelSettings
 from tfgrpo.model.throttle import PATIENCE
 
 if TYPE_CHECKING:
     from tfgrpo.local.cache import ModelCache
-    from tfgrpo.model.settings import ModelSettings
 
 SLOTS = 8
 CONTEXT = 4096
-KEYS = ("TFGRPO_API_KEY", "OPENAI_API_KEY")
 MODELS_FOLDER = "TFGRPO_MODELS"
 
+Address: TypeAlias = tuple[str, str | None, str | None]
+"""A model, the base URL where it is asked, and the variable that holds its key."""
 Download = Callable[[str, int, int], None]
 """Called while weights are fetched: the model's name, bytes so far, bytes in all."""
 
@@ -77,22 +80,67 @@ def open_endpoints(
     with ExitStack() as stack:
         local: dict[str, Endpoint] = {}
 
-        def endpoint(model: str, base_url: str | None, key_env: str | None) -> Endpoint:
+        def endpoint(address: Address, manner: Mapping[str, Any]) -> Endpoint:
+            model, base_url, key_env = address
             if not model.startswith(LOCAL):
-                key = api_key(environment, key_env, needed=base_url is None)
-                return Endpoint(model, base_url, key, limits.timeout)
+                key = key_for(base_url, key_env, environment)
+                options = _options(manner, environment)
+                return Endpoint(model, base_url, key, limits.timeout, options)
             if model not in local:
                 server = _local_endpoint(model, limits, environment, on_download)
                 local[model] = stack.enter_context(server)
             return local[model]
 
-        policy = endpoint(models.model, models.base_url, models.api_key_env)
+        policy_address = (models.model, models.base_url, models.api_key_env)
+        policy = endpoint(policy_address, models.manner())
         reflection = policy
-        if models.reflection_model or models.reflection_base_url:
-            reflection = endpoint(*_reflection_address(models))
+        if models.reflects_apart:
+            reflection = endpoint(_reflection_address(models), models.manner(reflection=True))
         if local:
             limits = replace(limits, concurrency=min(limits.concurrency, SLOTS))
         yield Endpoints(policy, reflection, limits, _embedding(models, limits, environment))
+
+
+def named_models(
+    layers: Iterable[Mapping[str, Any]], environment: Mapping[str, str]
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Returns what settings leave to be found out of which models are asked where, as settings
+    that win over `layers` (the first that has a value wins), and what to say of it.
+
+    An address that is given without a model of its own is asked which model it serves.
+    `OPENAI_BASE_URL` becomes the address of models that have none. Raises ModelsUnknown where an
+    address does not say, or serves several, and EndpointError for a key that is not there.
+    """
+    ordered = [{k.replace("-", "_"): v for k, v in x.items() if v is not None} for x in layers]
+
+    def first(name: str) -> tuple[int, Any]:
+        found = ((place, one[name]) for place, one in enumerate(ordered) if one.get(name))
+        return next(found, (len(ordered), None))
+
+    (at, base_url), (model_at, model) = first("base_url"), first("model")
+    if base_url is not None and (model is None or (at < model_at and model.startswith(LOCAL))):
+        headers = first("extra_headers")[1]
+        checked = ModelSettings(model="any", base_url=base_url, extra_headers=headers)
+        options = _options(checked.manner(), environment)
+        key = key_for(base_url, first("api_key_env")[1], environment)
+        model = only_model_at(Connection(base_url, key, options.extra_headers))
+        return {"model": model}, (f"{base_url} serves one model, which is taken: {model}",)
+    address = environment.get(OPENAI_ADDRESS)
+    found: dict[str, Any] = {}
+    if address and base_url is None:
+        remote = {
+            prefix: str(name)
+            for prefix in ("", "reflection_", "embedding_")
+            if (name := first(f"{prefix}model")[1]) and not str(name).startswith(LOCAL)
+        }
+        prefixes = [""] if "" in remote else list(remote)
+        wanted = [f"{prefix}base_url" for prefix in prefixes]
+        found = {name: address for name in wanted if first(name)[1] is None}
+    notes = [f"{OPENAI_ADDRESS} is set: requests go to {address}"] if found else []
+    asked = found.get("base_url", base_url)
+    if model and not model.startswith(LOCAL) and first("api_key_env")[1] is None:
+        notes += filter(None, [unsent_key(asked, environment)])
+    return found, tuple(notes)
 
 
 def check_endpoints(models: ModelSettings, environment: Mapping[str, str]) -> None:
@@ -104,18 +152,34 @@ def check_endpoints(models: ModelSettings, environment: Mapping[str, str]) -> No
         if model.startswith(LOCAL):
             find(model[len(LOCAL) :])
         else:
-            api_key(environment, key_env, needed=base_url is None)
+            key_for(base_url, key_env, environment)
+    for manner in (models.manner(), models.manner(reflection=True)):
+        _options(manner, environment)
     if models.embedding_model:
         _embedding_key(models, environment)
 
 
-def _reflection_address(models: ModelSettings) -> tuple[str, str | None, str | None]:
-    """Returns the reflection model, its address and its key's variable."""
-    return (
-        models.reflection_model or models.model,
-        models.reflection_base_url or models.base_url,
-        models.reflection_api_key_env or models.api_key_env,
-    )
+def _reflection_address(models: ModelSettings) -> Address:
+    """Returns the reflection model, its address and its key's variable: the attempts' own where
+    they are asked at the same host."""
+    name = models.reflection_api_key_env
+    if name is None and host_of(models.reflection_address) == host_of(models.base_url):
+        name = models.api_key_env
+    return models.reflection_model or models.model, models.reflection_address, name
+
+
+def _options(manner: Mapping[str, Any], environment: Mapping[str, str]) -> EndpointOptions:
+    """Returns how an endpoint is asked, with the headers that the environment has.
+
+    Raises EndpointError where a variable is not set.
+    """
+    headers, secrets = dict(manner.get("extra_headers", {})), []
+    for header, value in headers.items():
+        if value.startswith(FROM_ENVIRONMENT):
+            name = value[len(FROM_ENVIRONMENT) :]
+            headers[header] = key_for(None, name, environment) or ""
+            secrets.append(headers[header])
+    return EndpointOptions(**{**manner, "extra_headers": headers, "secrets": tuple(secrets)})
 
 
 def _embedding(
@@ -130,29 +194,10 @@ def _embedding(
 
 def _embedding_key(models: ModelSettings, environment: Mapping[str, str]) -> str | None:
     address = models.embedding_base_url or models.base_url
-    name = models.embedding_api_key_env or models.api_key_env
-    return api_key(environment, name, needed=address is None)
-
-
-def api_key(environment: Mapping[str, str], name: str | None, *, needed: bool) -> str | None:
-    """Returns the key from the named variable, or from the usual ones.
-
-    Raises EndpointError when it is needed and not there.
-    """
-    if name is not None:
-        if not environment.get(name):
-            raise EndpointError(f"environment variable {name} is not set", hint=f"export {name}=…")
-        return environment[name]
-    for usual in KEYS:
-        if environment.get(usual):
-            return environment[usual]
-    if needed:
-        raise EndpointError(
-            "no API key",
-            hint="set OPENAI_API_KEY or TFGRPO_API_KEY, use a server with --base-url, "
-            "or use a local model: --model local:qwen2.5-coder-1.5b",
-        )
-    return None
+    name = models.embedding_api_key_env
+    if name is None and host_of(address) == host_of(models.base_url):
+        name = models.api_key_env
+    return key_for(address, name, environment)
 
 
 def model_cache(environment: Mapping[str, str]) -> ModelCache:

@@ -77,6 +77,10 @@ class Session:
         }[role]
         if endpoint is None:
             raise ValueError("no embedding model is named")
+        if run is not None:  # what the run had found out of it before
+            for model, sent in self.store.runs.sent(run):
+                if model == endpoint.model:
+                    endpoint.adaptation.restore(sent)
         return Calls(
             endpoint,
             self.journal,
@@ -110,7 +114,8 @@ class Session:
 class SessionOptions:
     """How a session is opened beside its models: limits, money, tools, and who watches downloads.
 
-    `verifier_seconds` is what a verdict may take, in one of `verifier_workers` processes.
+    `on_note` is told what is found out of an endpoint, in a line. `verifier_seconds` is what a
+    verdict may take, in one of `verifier_workers` processes.
     """
 
     limits: CallLimits = field(default_factory=CallLimits)
@@ -118,6 +123,7 @@ class SessionOptions:
     budget: Budget | None = None
     functions: Sequence[ToolFunction] = ()
     on_download: Download | None = None
+    on_note: Callable[[str], None] | None = None
     verifier_seconds: float = 10.0
     verifier_workers: int = 2
 
@@ -152,6 +158,15 @@ async def open_session(
             await asyncio.to_thread(opening.__exit__, None, None, None)
         raise
     try:
+        noted: set[str] = set()
+
+        def note(text: str) -> None:
+            if options.on_note is not None and text not in noted:
+                noted.add(text)
+                options.on_note(text)
+
+        for endpoint in (endpoints.policy, endpoints.reflection):
+            endpoint.adaptation.on_note = note
         journal = Journal(store.port.writer())
         try:
             with Verifier(

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from tfgrpo.store.canonical import canonical
+from tfgrpo.store.records import Json
 from tfgrpo.store.row_checks import check_row, check_rows, parse_json
 from tfgrpo.store.runs import Call, Evaluation, RolloutRow, Run, RunState, Score, Spent, Usage
 
@@ -97,6 +98,15 @@ class SqliteRecords:
             f"select count(*) from journal {where} {'and' if where else 'where'} {told}", values
         )
         return int(count[0])
+
+    def sent(self, run: int) -> list[tuple[str, Json]]:
+        rows = self._port.rows(
+            "select model, json_extract(answer, '$.sent') how from journal where run = ?"
+            " and answer like '%\"sent\":%' and json_valid(answer)"
+            " and json_type(answer, '$.sent') = 'object' group by model, how order by min(id)",
+            (run,),
+        )
+        return [(model, parse_json(how, "a call's answer")) for model, how in rows]
 
     # Evaluations:
 

@@ -177,7 +177,7 @@ async def answer_once(context: Context) -> Trajectory:
     """The plainest rollout: the prompt is asked once, and what comes is the response."""
     recorded = await context.ask(context.messages)
     answer = recorded.answer
-    return Trajectory(answer.content, (recorded.key,), answer.truncated)
+    return Trajectory(answer.visible, (recorded.key,), answer.truncated)
 
 
 def plan_answer_once(ahead: PlannedAttempt) -> PlannedCalls:

@@ -91,6 +91,10 @@ def conditions(
         found |= {"mode": settings.mode, "tools": tools, "turns": settings.turns}
     if settings.injected is not None:
         found |= {"inject": settings.inject, "top_k": settings.top_k}
+    manner = settings.models.manner()
+    asked = {name: manner[name] for name in ("reasoning_effort", "extra_body") if name in manner}
+    if asked:
+        found |= {"asked": asked}
     if settings.skipped:
         found |= {"skipped": list(settings.skipped["data"])}
     return found | {

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tfgrpo.connect import CallLimits
+from tfgrpo.connect import CallLimits, named_models
 from tfgrpo.data import leakage, problems
 from tfgrpo.data.problems import Problem
 from tfgrpo.data.readers import DatasetError
@@ -77,11 +78,11 @@ def plan_evaluation(
     """
     given = dict(given)
     count, amount = given.pop("problems", None), given.pop("budget", None)
-    settings = eval_settings(store, project, trained or versions, given)
+    settings, notes = eval_settings(store, project, trained or versions, given)
     if not settings.data:
         raise SettingsError("no data was given", hint="use `tfgrpo eval DATA`")
     domain, name = project.domain(settings.domain), settings.data
-    warnings = sandbox_warnings(settings)
+    warnings = [*notes, *sandbox_warnings(settings)]
     dataset = domain.problems(name, settings.fields)[:count]
     recorded: dict[str, Any] = {"data": project.record_path(name)}
     domain, spec = with_data(domain, settings.domain, dataset)
@@ -104,8 +105,10 @@ def plan_evaluation(
 
 def eval_settings(
     store: Store, project: Project, versions: Sequence[Version], given: Mapping[str, Any]
-) -> EvalSettings:
-    """Returns the settings of an evaluation: what is given, then [eval] in tfgrpo.toml, then what
+) -> tuple[EvalSettings, tuple[str, ...]]:
+    """Returns the settings of an evaluation, and what to say of its models.
+
+    The settings are what is given, then [eval] in tfgrpo.toml, then what
     the first of these versions that a run made, or else HEAD's, was trained with; [train] in
     tfgrpo.toml where no run has been. Raises SettingsError."""
     frozen: Mapping[str, Any] = {}
@@ -125,9 +128,11 @@ def eval_settings(
     given = dict(given)
     tools = project.tool_layer(given)
     layers = [given, tools, evaluation, trained, project.table("model"), {"data": ""}]
-    settings = build(EvalSettings, *layers, find_domain=project.domain)
+    models, notes = named_models(layers, os.environ)
+    settings = build(EvalSettings, models, *layers, find_domain=project.domain)
     tokens = None if "max_tokens" in named(*layers) else fitting_tokens(settings)
-    return settings if tokens is None else settings.model_copy(update={"max_tokens": tokens})
+    fitted = settings if tokens is None else settings.model_copy(update={"max_tokens": tokens})
+    return fitted, notes
 
 
 def leak_warnings(
@@ -175,6 +180,7 @@ async def score(
             plan.budget,
             functions,
             lambda *at: on_progress(DownloadProgress(*at)),
+            lambda text: on_progress(WarningNotice(text)),
         )
         async with open_session(store, settings.models, options) as session:
             progress = EvalProgress(0, on_change=None if on_progress is ignore else on_progress)

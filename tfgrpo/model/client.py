@@ -19,8 +19,17 @@ from collections.abc import Coroutine
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, TypeVar
 
+from tfgrpo.model.adaptation import used_up
 from tfgrpo.model.budget import Budget, Reservation
-from tfgrpo.model.endpoint import Answer, CallFailed, Endpoint, Request, Transient, late
+from tfgrpo.model.endpoint import (
+    Answer,
+    CallFailed,
+    Endpoint,
+    LimitRefused,
+    Request,
+    Transient,
+    late,
+)
 from tfgrpo.model.prices import Price
 from tfgrpo.model.throttle import PATIENCE, TRIES, Throttle
 from tfgrpo.store.canonical import canonical, digest
@@ -115,7 +124,8 @@ class CallConditions:
 class _Attempts:
     """A call on its way: how often it was tried, and what tries have cost that gave no answer.
 
-    `least` is how many tokens its answer needs as far as is known.
+    `least` is how many tokens its answer needs as far as is known, `most` how many fit beside its
+    prompt where the server has refused more.
     """
 
     key: bytes
@@ -123,11 +133,13 @@ class _Attempts:
     step: int | None
     number: int = 0
     least: int = 0
+    most: int | None = None
     wasted: list[Answer] = field(default_factory=list)
 
 
 class _CutShort(Exception):
-    """An answer that ended where the budget made it end, not where the request would have."""
+    """An answer that ended where the budget made it end, or thinking, and not where the request
+    would have: it is asked for again with more tokens."""
 
 
 def _paid(call: Call, answer: Answer) -> Answer:
@@ -183,6 +195,7 @@ class Calls:
                     f"the answer of this {request.stage} call was redacted",
                     hint="start a new run to ask again",
                 )
+            self.endpoint.adaptation.restore(answer.sent)
             self.meter.replayed += 1
             self.meter.count(request.stage, _paid(call, answer), self._price)
         else:
@@ -236,16 +249,19 @@ class Calls:
         counted, late = 0, 0
         while True:
             call.number += 1
+            request = self._widened(call)
             entered = await self.throttle.enter(again=call.number > 1)
             try:
-                reserved = await self._reserve(call)
+                reserved = await self._reserve(call, request)
             except BaseException:
                 self.throttle.leave()
                 raise
             try:  # whoever asks may be gone: the answer is kept
-                return await asyncio.shield(self._start(self._send(call, entered, reserved)))
+                return await asyncio.shield(
+                    self._start(self._send(call, request, entered, reserved))
+                )
             except _CutShort:
-                pass  # by the budget, which sets aside more for the next try
+                pass  # the next try gets more
             except Transient as trouble:
                 late += trouble.kind == "late"
                 counted += trouble.kind != "limit"
@@ -259,11 +275,20 @@ class Calls:
                 elif trouble.kind != "limit":  # for which the gate is closed
                     await asyncio.sleep(min(trouble.after, self._patience))
 
-    async def _reserve(self, call: _Attempts) -> Reservation:
+    def _widened(self, call: _Attempts) -> Request:
+        """Returns a call's request as it is sent: with room for the thinking that its model is
+        known to need, within what fits."""
+        endpoint, request = self.endpoint, call.request
+        tokens = endpoint.adaptation.limit(request, endpoint.options.max_completion_tokens)
+        if call.most is not None:
+            tokens = max(request.max_tokens, min(tokens, call.most))
+        return request if tokens == request.max_tokens else replace(request, max_tokens=tokens)
+
+    async def _reserve(self, call: _Attempts, request: Request) -> Reservation:
         """Sets aside what a call could cost. Raises BudgetReached."""
         if self._budget is None:
-            return Reservation(0, call.request.max_tokens)
-        return await self._budget.reserve(call.request, self._price, least=call.least)
+            return Reservation(0, request.max_tokens)
+        return await self._budget.reserve(request, self._price, least=call.least)
 
     def _start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Starts what goes on when whoever asked is gone."""
@@ -277,11 +302,13 @@ class Calls:
         if not task.cancelled():
             task.exception()  # whoever asked may be gone: nobody else will look at it
 
-    async def _send(self, call: _Attempts, entered: float, reserved: Reservation) -> Answer:
+    async def _send(
+        self, call: _Attempts, widened: Request, entered: float, reserved: Reservation
+    ) -> Answer:
         """Sends a request once and journals its answer."""
         self.meter.in_flight += 1
         cost = 0
-        request = call.request
+        request = widened
         if reserved.max_tokens < request.max_tokens:
             request = replace(request, max_tokens=reserved.max_tokens)
         try:
@@ -290,10 +317,18 @@ class Calls:
                 cost = self._budget.cost(answer, self._price)
                 self._budget.learn(call.request, answer)
             self.throttle.answered(entered)
-            if answer.truncated and request.max_tokens < call.request.max_tokens:
+            if answer.truncated and request.max_tokens < widened.max_tokens:
                 call.least = 2 * request.max_tokens
                 self._waste(call, answer)
                 raise _CutShort
+            if used_up(answer, call.request) and self._widen(call, widened):
+                self._waste(call, answer)
+                raise _CutShort
+        except LimitRefused:
+            if widened.max_tokens <= call.request.max_tokens:
+                raise
+            call.most = max(call.request.max_tokens, widened.max_tokens // 2)
+            raise _CutShort from None
         except Transient as trouble:
             self.meter.retries += 1
             self.meter.trouble = str(trouble)
@@ -311,6 +346,13 @@ class Calls:
                 self._budget.settle(reserved, cost)
         await self._journal.append(self._row(call, call.key, answer))
         return answer
+
+    def _widen(self, call: _Attempts, widened: Request) -> bool:
+        """Makes more room for thinking; returns whether the call gets more than it had."""
+        endpoint = self.endpoint
+        ceiling = endpoint.options.max_completion_tokens
+        more = endpoint.adaptation.widen(call.request, widened.max_tokens, ceiling)
+        return more and self._widened(call).max_tokens > widened.max_tokens
 
     def _waste(self, call: _Attempts, paid: Answer) -> None:
         """Takes note of what a try has cost that gave no answer."""

@@ -12,13 +12,15 @@ are answers, where it is long enough to be no word of theirs.
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
-from urllib.parse import urlsplit
 
 from tfgrpo.model import response as responses
+from tfgrpo.model.adaptation import Adaptation
+from tfgrpo.model.connection import CONNECT, Connection, open_client
 from tfgrpo.model.response import UnusableBody, UnusableResponse
 from tfgrpo.rendering.templates import Message
 from tfgrpo.store.errors import TfgrpoError
@@ -27,13 +29,24 @@ from tfgrpo.store.records import Json
 if TYPE_CHECKING:
     import openai
 
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 TRANSIENT = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 LIMITS = frozenset({429, 503, 529})
+MOST_SAID = 4_000
+"""Characters of an error's body that are looked at."""
 SECRET = 12
 """Characters from which on a key in an answer is the key: that of a local server may be `x`."""
-CONNECT = 20.0
-"""Seconds within which a connection has to stand."""
+LIMIT_NAMES = ("max_tokens", "max_completion_tokens")
+MOST_OUTPUT = (
+    re.compile(r"supports at most (\d[\d,]*) completion tokens"),  # OpenAI, Azure
+    re.compile(r"range of max_tokens is \[\d+, *(\d[\d,]*)\]"),  # DeepSeek, Qwen
+    re.compile(r"max_tokens: \d+ > (\d+), which is the maximum"),  # Anthropic
+    re.compile(
+        r"max_?output_?tokens\D{0,80}?from 1 \D{0,20}to (\d[\d,]*)", re.IGNORECASE
+    ),  # Gemini
+    re.compile(r"exceeds the model limit of (\d[\d,]*)"),  # Bedrock
+)
+TOO_LONG = ("max_tokens", "max_completion_tokens", "maximum context", "context length")
+"""What providers say, word for word, of the most tokens that a model's answers may have."""
 
 
 class EndpointError(TfgrpoError):
@@ -65,6 +78,10 @@ class Transient(Exception):
         self.paid = paid
 
 
+class LimitRefused(CallFailed):
+    """The request's limit of tokens is more than fits beside its prompt."""
+
+
 class NoTools(CallFailed):
     """The endpoint takes no tools; they can be described in the prompt instead."""
 
@@ -75,6 +92,7 @@ class Request:
 
     `turns` are chat messages that followed the prompt, as the API has them: answers with tool
     calls, and results. `tools` may be called; `top_logprobs` asks how certain the answer is.
+    `in_words` puts the schema into the prompt as well: the same request, said more clearly.
     """
 
     stage: str
@@ -86,11 +104,12 @@ class Request:
     turns: tuple[Json, ...] = ()
     tools: tuple[Json, ...] = ()
     top_logprobs: int = 0
+    in_words: bool = False
 
     def key_fields(self) -> dict[str, object]:
         """Returns the fields that tell requests apart: later ones only where they are used."""
         later = ("turns", "tools", "top_logprobs")
-        fields = {name: getattr(self, name) for name in self.__slots__}
+        fields = {name: getattr(self, name) for name in self.__slots__ if name != "in_words"}
         return {name: value for name, value in fields.items() if value or name not in later}
 
 
@@ -100,7 +119,8 @@ class Answer:
 
     `tool_calls` are as the API gave them; `uncertainty` is the mean entropy of the first
     tokens in nats, where it was asked for and is known. `estimated` says that the server told no
-    usage, and tokens were counted here.
+    usage, and tokens were counted here. `sent` is what the request was sent with beside what it
+    asks (`Adaptation.sent`).
     """
 
     content: str
@@ -113,10 +133,11 @@ class Answer:
     tool_calls: Sequence[Json] = ()
     uncertainty: float | None = None
     estimated: bool = False
+    sent: Json = field(default_factory=dict, hash=False)
 
     def journal_fields(self) -> dict[str, object]:
         """Returns the answer as the journal keeps it: later fields where they say something."""
-        later = ("tool_calls", "uncertainty", "estimated")
+        later = ("tool_calls", "uncertainty", "estimated", "sent")
         fields = {name: getattr(self, name) for name in self.__slots__}
         return {name: value for name, value in fields.items() if value or name not in later}
 
@@ -124,6 +145,27 @@ class Answer:
     def truncated(self) -> bool:
         """Whether it was cut off at the token limit."""
         return self.finish_reason == "length"
+
+    @property
+    def visible(self) -> str:
+        """The answer without thinking that a server left before it."""
+        return responses.visible(self.content)
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointOptions:
+    """What goes with every request to an endpoint, whatever it asks.
+
+    `max_completion_tokens` bounds an answer with the thinking before it. `extra_body` are fields
+    of the request's JSON, `extra_headers` HTTP headers, of which `secrets` are values that came
+    from the environment.
+    """
+
+    reasoning_effort: str | None = None
+    max_completion_tokens: int | None = None
+    extra_body: Json = field(default_factory=dict, hash=False)
+    extra_headers: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
+    secrets: tuple[str, ...] = field(default=(), repr=False)
 
 
 @dataclass(slots=True)
@@ -134,9 +176,13 @@ class Endpoint:
     base_url: str | None = None
     api_key: str | None = field(default=None, repr=False)
     timeout: float = 1800.0
+    options: EndpointOptions = EndpointOptions()
+    adaptation: Adaptation = field(init=False, repr=False)
     _client: openai.AsyncOpenAI | None = field(default=None, repr=False)
-    _refused: set[str] = field(default_factory=set, repr=False)
     _path: ClassVar[str] = "/chat/completions"
+
+    def __post_init__(self) -> None:
+        self.adaptation = Adaptation(self.model)
 
     async def ask(self, request: Request) -> Answer:
         """Makes one request, once.
@@ -148,16 +194,19 @@ class Endpoint:
 
         client = self._open()
         started = time.monotonic()
+        adaptation = self.adaptation
         trying: set[str] = set()
         while True:
-            arguments = self._arguments(request, self._refused | trying)
+            arguments = self._arguments(request, adaptation.refused | trying)
             try:
                 # The plain verb: the typed one spends much time on what is checked here anyway.
                 response = await client.post(self._path, cast_to=object, body=arguments)
                 break
             except openai.APIStatusError as error:
-                if request.tools and "tool" in error.message.lower() and error.status_code != 429:
+                if request.tools and "tool" in _said(error).lower() and error.status_code != 429:
                     raise NoTools(f"{self._address} takes no tools") from None
+                if self._learn_limit(error, arguments):
+                    continue
                 refused = self._refusal(error, arguments)
                 if refused is None:
                     raise self._status_error(error) from None
@@ -173,6 +222,8 @@ class Endpoint:
                 if isinstance(error.__cause__, UnusableBody):  # some versions wrap it
                     raise self._unusable(error.__cause__, request) from None
                 reason = self.scrub(f"cannot reach {self._address}: {_cause(error)}")
+                if "CERTIFICATE_VERIFY" in reason:
+                    reason += "; a company's own authority is named by SSL_CERT_FILE"
                 raise Transient(reason, kind="away") from None
             except (
                 openai.APIError,
@@ -184,7 +235,7 @@ class Endpoint:
                 arrived = getattr(error, "doc", "")  # a JSONDecodeError's
                 body = UnusableBody(f"unreadable answer: {error}"[:300], 200, b"")
                 raise self._unusable(body, request, str(arrived)) from None
-        self._refused |= trying  # what was refused is left out from now on, since that helped
+        self._leave_out(trying)
         try:
             return self._read(response, request, time.monotonic() - started)
         except UnusableResponse as error:
@@ -192,10 +243,33 @@ class Endpoint:
             paid = _unusable_answer(request, response, arrived)
             raise Transient(self.scrub(str(error)), paid=paid) from None
 
+    def _leave_out(self, refused: set[str]) -> None:
+        """Leaves out from now on what was refused, since that has helped."""
+        adaptation = self.adaptation
+        if dropped := sorted(refused - adaptation.refused - {"max_tokens", "response_format"}):
+            adaptation.note(f"does not take {', '.join(dropped)}: left out")
+        adaptation.refused |= refused
+
+    def _learn_limit(self, error: openai.APIStatusError, arguments: Mapping[str, Any]) -> bool:
+        """Takes note of the most tokens that the model's answers may have, where that is what the
+        server complains of; returns whether the request asked for more."""
+        if error.status_code not in (400, 422):
+            return False
+        found = next(filter(None, (words.search(_said(error)) for words in MOST_OUTPUT)), None)
+        if found is None:
+            return False
+        most = int(found[1].replace(",", ""))
+        asked = max(arguments.get(name, 0) for name in LIMIT_NAMES)
+        if not 0 < most < asked:
+            return False
+        self.adaptation.most = min(most, self.adaptation.most or most)
+        self.adaptation.note(f"gives answers of at most {most:,} tokens: limits are kept to that")
+        return True
+
     def _read(self, response: object, request: Request, seconds: float) -> Answer:
         """Returns the answer that a response holds. Raises UnusableResponse."""
-        answer = _answer(response, request, seconds)
-        if self.api_key is None or len(self.api_key) < SECRET:
+        answer = replace(_answer(response, request, seconds), sent=self.adaptation.sent())
+        if not any(len(secret) >= SECRET for secret in self._secrets):
             return answer
         calls = json.loads(self.scrub(json.dumps(answer.tool_calls)))
         return replace(
@@ -219,8 +293,16 @@ class Endpoint:
             self._client = None
 
     def scrub(self, text: str) -> str:
-        """Returns a text without the key in it."""
-        return text.replace(self.api_key, "***") if self.api_key else text
+        """Returns a text without the key, or what else is secret, in it."""
+        for secret in self._secrets:
+            text = text.replace(secret, "***")
+        return text
+
+    @property
+    def _secrets(self) -> list[str]:
+        """The key and the headers that came from the environment, the longest first."""
+        found = {self.api_key or "", *self.options.secrets} - {""}
+        return sorted(found, key=len, reverse=True)
 
     @property
     def _address(self) -> str:
@@ -228,31 +310,13 @@ class Endpoint:
 
     def _open(self) -> openai.AsyncOpenAI:
         if self._client is None:
-            import openai
-
             if self.api_key and not (self.api_key.isascii() and self.api_key.isprintable()):
                 raise EndpointError(
                     "the API key contains invalid characters",
                     hint="set it again, without a trailing line break",
                 )
-
-            here = urlsplit(self.base_url or "").hostname in LOOPBACK
-            timeout = openai.Timeout(self.timeout, connect=min(CONNECT, self.timeout))
-            self._client = openai.AsyncOpenAI(
-                api_key=self.api_key or "none",
-                base_url=self.base_url,
-                max_retries=0,
-                timeout=timeout,
-                # A connection that is kept may hold what answers no request of ours: the next
-                # request on it would take that for its answer.
-                default_headers={"Connection": "close"},
-                http_client=openai.DefaultAsyncHttpxClient(
-                    # A proxy from the environment has no way to this machine's own loopback.
-                    trust_env=not here,
-                    timeout=timeout,
-                    event_hooks={"response": [responses.read_body]},
-                ),
-            )
+            where = Connection(self.base_url, self.api_key, self.options.extra_headers)
+            self._client = open_client(where, self.timeout)
         return self._client
 
     def _arguments(self, request: Request, refused: set[str]) -> dict[str, Any]:
@@ -262,14 +326,18 @@ class Endpoint:
         messages += map(dict, request.turns)
         arguments: dict[str, Any] = {"model": self.model, "messages": messages}
         limit = "max_completion_tokens" if "max_tokens" in refused else "max_tokens"
-        arguments[limit] = request.max_tokens
+        most = self.adaptation.most
+        arguments[limit] = min(request.max_tokens, most or request.max_tokens)
         arguments["temperature"] = request.temperature
+        if self.options.reasoning_effort is not None:
+            arguments["reasoning_effort"] = self.options.reasoning_effort
         if request.seed is not None:
             arguments["seed"] = request.seed
         if request.schema is not None:
-            if "response_format" in refused:
+            in_words = "response_format" in refused or request.in_words or self.adaptation.in_words
+            if in_words and isinstance(messages[-1].get("content"), str):
                 messages[-1]["content"] += schema_instruction(request.schema)
-            else:
+            if "response_format" not in refused:
                 arguments["response_format"] = {
                     "type": "json_schema",
                     "json_schema": {
@@ -286,31 +354,34 @@ class Endpoint:
                 del arguments["top_logprobs"]
         for name in refused - {"max_tokens"}:
             arguments.pop(name, None)
-        return arguments
+        return {**arguments, **self.options.extra_body}
 
     def _refusal(self, error: openai.APIStatusError, arguments: Mapping[str, Any]) -> str | None:
         """Returns the parameter that the server will not take, if that is what it complains of."""
         if error.status_code not in (400, 422):
             return None
-        text = f"{getattr(error, 'param', '')} {error.message}".lower()
+        text = f"{getattr(error, 'param', '')} {_said(error)}".lower()
         for name, words in (
             ("response_format", ("response_format", "json_schema", "grammar", "guided")),
             ("max_tokens", ("max_tokens",)),
+            ("reasoning_effort", ("reasoning_effort", "reasoning.effort")),
             ("seed", ("seed",)),
             ("temperature", ("temperature",)),
             ("logprobs", ("logprobs",)),
         ):
-            if name in arguments and any(word in text for word in words):
+            sent = name in arguments and name not in self.options.extra_body
+            if sent and any(word in text for word in words):
                 return name
         return None
 
     def _status_error(self, error: openai.APIStatusError) -> Exception:
         status = error.status_code
-        text = self.scrub(responses.as_text(" ".join(error.message.split())))[:300]
+        text = self.scrub(responses.as_text(" ".join(_said(error).split())))[:300]
         if status in (401, 403):
             return EndpointError(
                 f"{self._address} refused the key: {text}",
-                hint="set OPENAI_API_KEY or TFGRPO_API_KEY, or name the variable: --api-key-env",
+                hint="name the variable with its key: --api-key-env NAME, or set TFGRPO_API_KEY "
+                "(OPENAI_API_KEY alone goes only to OpenAI)",
             )
         if status == 404:
             return EndpointError(
@@ -325,14 +396,22 @@ class Endpoint:
                 hint="check the account's credit",
             )
         if status in TRANSIENT or status >= 500:
-            kind: Literal["limit", "trouble"] = "limit" if status in LIMITS else "trouble"
-            return Transient(f"{status}: {text}", after, kind)
-        return CallFailed(f"{self._address} refused the request: {status}: {text}")
+            trouble: Literal["limit", "trouble"] = "limit" if status in LIMITS else "trouble"
+            return Transient(f"{status}: {text}", after, trouble)
+        kind = LimitRefused if any(words in text.lower() for words in TOO_LONG) else CallFailed
+        return kind(f"{self._address} refused the request: {status}: {text}")
 
 
 def schema_instruction(schema: Json) -> str:
     """Returns how a schema is asked for in words, where an endpoint takes none."""
     return f"\n\nAnswer with JSON alone that follows this schema:\n{json.dumps(schema)}"
+
+
+def _said(error: openai.APIStatusError) -> str:
+    """Returns what a server says is wrong: some say it in no field that the client knows."""
+    body = error.response.text[:MOST_SAID]
+    plain = isinstance(error.body, dict) and isinstance(error.body.get("message"), str)
+    return error.message if plain or not body else f"{error.message} {body}"
 
 
 def _cause(error: BaseException) -> str:
@@ -356,7 +435,8 @@ def _answer(response: object, request: Request, seconds: float) -> Answer:
         content = responses.content_of(message)
         calls = tuple(responses.tool_calls_of(message))
         written = content + "".join(call["function"]["arguments"] for call in calls)
-        usage = responses.usage_of(response, prompt_tokens(request), written)
+        thought = responses.thinking_of(message)
+        usage = responses.usage_of(response, prompt_tokens(request), written, thought)
         reason = responses.field(choice, "finish_reason") or "stop"
         return Answer(
             content=content,

@@ -102,6 +102,48 @@ def content_of(message: Mapping[str, Any]) -> str:
     return as_text("".join(map(_part, content)))
 
 
+THOUGHT = re.compile(r".*?</(?:think|thinking|reasoning)>\s*", re.DOTALL)
+"""Thinking that stands before an answer; some templates open it in the prompt."""
+OPENED = re.compile(r"\s*<(?:think|thinking|reasoning)>")
+OPENER = re.compile(r"<(?:think|thinking|reasoning)>")
+
+
+def visible(content: str) -> str:
+    """Returns an answer without the thinking before it, which some servers leave in: nothing
+    where the thinking has no end."""
+    thought = _thought_before(content)
+    return content[len(thought) :].strip() if thought else content
+
+
+def _thought_before(content: str) -> str:
+    """Returns the thinking that a text begins with; all of it where the thinking has no end."""
+    found = THOUGHT.match(content)
+    if OPENED.match(content):
+        return found[0] if found else content
+    return found[0] if found and not OPENER.search(found[0]) else ""
+
+
+def thinking_of(message: Mapping[str, Any]) -> str:
+    """Returns what a message tells of the thinking before it, wherever it stands: in a field of
+    its own (`reasoning_content`, `reasoning`), in parts of the content, or before it."""
+    for name in ("reasoning_content", "reasoning"):
+        if isinstance(message.get(name), str) and message[name]:
+            return as_text(message[name])
+    content = message.get("content")
+    if isinstance(content, str):
+        return _thought_before(content)
+    parts = content if isinstance(content, list) else ()
+    return as_text("".join(map(_thought, parts)))
+
+
+def _thought(part: object) -> str:
+    """Returns the thinking that a part holds: a text, or a list of parts as Mistral has it."""
+    inner = field(part, "thinking")
+    if isinstance(inner, list):
+        return "".join(map(_part, filter(lambda one: isinstance(one, dict), inner)))
+    return inner if isinstance(inner, str) else ""
+
+
 def _part(part: object) -> str:
     """Returns the text of a part; one that holds none (thinking, an image) has none."""
     if isinstance(part, str):
@@ -129,18 +171,25 @@ def tool_calls_of(message: Mapping[str, Any]) -> Iterator[Json]:
             }
 
 
-def usage_of(response: object, prompt: int, answer: str) -> Tokens:
+def usage_of(response: object, prompt: int, answer: str, thought: str = "") -> Tokens:
     """Returns the tokens that a response says it took.
 
     Where it says none, or more than there can be, `prompt` is taken for the prompt's, and the
-    answer's are counted.
+    answer's are counted; so is the thinking before it that can be read (`thought`).
     """
     usage = field(response, "usage")
     told = _count(usage, "prompt_tokens"), _count(usage, "completion_tokens")
-    missing = not told[0] or (not told[1] and bool(answer))
-    prompts, completion = told[0] or prompt, told[1] or count_tokens(answer)
+    written = count_tokens(answer) + (0 if thought in answer else count_tokens(thought))
+    missing = not told[0] or (not told[1] and bool(written))
+    prompts, completion = told[0] or prompt, told[1] or written
     cached = _count(field(usage, "prompt_tokens_details"), "cached_tokens")
+    cached = cached or _count(usage, "prompt_cache_hit_tokens")  # DeepSeek's own name
     reasoning = _count(field(usage, "completion_tokens_details"), "reasoning_tokens")
+    beyond = _count(usage, "total_tokens") - prompts - completion
+    if not reasoning and beyond > 0 and told[0] and told[1]:  # Gemini counts its thinking apart
+        reasoning, completion = beyond, completion + beyond
+    elif not reasoning and thought:
+        reasoning = min(count_tokens(thought), completion)
     return Tokens(prompts, min(cached, prompts), completion, reasoning, missing)
 
 

@@ -1,15 +1,35 @@
-"""Which models are asked, and where: the part of the settings that endpoints are opened from."""
+"""Which models are asked, where and how: the settings that endpoints are opened from."""
 
 from __future__ import annotations
 
 import re
-from urllib.parse import urlsplit, urlunsplit
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
-from pydantic import BaseModel, ConfigDict, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+)
 
+from tfgrpo.model.connection import API_VERSION
 from tfgrpo.model.prices import LOCAL
 
 DEFAULT_MODEL = "local:qwen2.5-coder-1.5b"
+FROM_ENVIRONMENT = "env:"
+"""What a header's value begins with that is the name of an environment variable."""
+MANNER = ("reasoning_effort", "max_completion_tokens", "extra_body", "extra_headers")
+"""How a model is asked: each for attempts, and with `reflection_` before it for reflection."""
+LATER = (*MANNER, *(f"reflection_{name}" for name in MANNER))
+"""Settings that stand in a record only where they are set: older records have none of them."""
+SECRET_HEADER = re.compile(r"authorization|cookie|key|token|secret|password", re.IGNORECASE)
+HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+OURS = frozenset({"messages", "model", "stream", "n", "tools", "response_format"})
+"""Fields of a request that are what it asks, and no manner of asking."""
 
 
 class ModelSettings(BaseModel):
@@ -18,6 +38,11 @@ class ModelSettings(BaseModel):
     `model` attempts problems; `reflection_model` summarises, compares and controls, and is the
     same unless it is named. `local:NAME` is a local model. `embedding_model`, where one is
     named, tells which experiences are close in meaning.
+
+    `reasoning_effort`, `extra_body` (fields of the request) and `extra_headers` go with every
+    request of an attempt, and `max_completion_tokens` bounds an answer with the thinking before
+    it. The settings of those names with `reflection_` before them are for reflection, which takes
+    those of attempts where it has none of its own and is asked at the same address.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -31,6 +56,63 @@ class ModelSettings(BaseModel):
     embedding_model: str | None = None
     embedding_base_url: str | None = None
     embedding_api_key_env: str | None = None
+    reasoning_effort: str | None = Field(default=None, min_length=1, max_length=40)
+    max_completion_tokens: int | None = Field(default=None, ge=1)
+    extra_body: dict[str, Any] | None = None
+    extra_headers: dict[str, str] | None = None
+    reflection_reasoning_effort: str | None = Field(default=None, min_length=1, max_length=40)
+    reflection_max_completion_tokens: int | None = Field(default=None, ge=1)
+    reflection_extra_body: dict[str, Any] | None = None
+    reflection_extra_headers: dict[str, str] | None = None
+
+    @property
+    def reflects_apart(self) -> bool:
+        """Whether reflection asks another model than attempts, elsewhere or in another way."""
+        own = (f"reflection_{name}" for name in ("model", "base_url", *MANNER))
+        return any(getattr(self, name) is not None for name in own)
+
+    @property
+    def reflection_address(self) -> str | None:
+        """Where the reflection model is asked."""
+        return self.reflection_base_url or self.base_url
+
+    def manner(self, *, reflection: bool = False) -> dict[str, Any]:
+        """Returns what is set of how attempts, or reflection, ask, by the names of `MANNER`."""
+        shared = not reflection or self.reflection_address == self.base_url
+        found = {name: getattr(self, name) for name in MANNER} if shared else {}
+        if reflection:
+            own = {name: getattr(self, f"reflection_{name}") for name in MANNER}
+            found |= {name: value for name, value in own.items() if value is not None}
+        return {name: value for name, value in found.items() if value is not None}
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        values: dict[str, Any] = handler(self)
+        return {k: v for k, v in values.items() if v is not None or k not in LATER}
+
+    @field_validator("extra_body", "reflection_extra_body")
+    @classmethod
+    def _no_request(cls, body: dict[str, Any] | None) -> dict[str, Any] | None:
+        for name in sorted(OURS & set(body or {})):
+            raise ValueError(f"{name} is made here and cannot be given")
+        return body
+
+    @field_validator("extra_headers", "reflection_extra_headers")
+    @classmethod
+    def _no_secret_headers(cls, headers: dict[str, str] | None) -> dict[str, str] | None:
+        """A header's value goes on record: one that could be a secret is named, not given."""
+        for name, value in (headers or {}).items():
+            if not HEADER_NAME.fullmatch(name) or not (value.isascii() and value.isprintable()):
+                raise ValueError(f"{name!r} is no header that can be sent")
+            if value.startswith(FROM_ENVIRONMENT):
+                if not VARIABLE.fullmatch(value[len(FROM_ENVIRONMENT) :]):
+                    raise ValueError(f"{name}: env: takes the name of an environment variable")
+            elif SECRET_HEADER.search(name):
+                raise ValueError(
+                    f"the value of {name} would be kept in the store: "
+                    f'write {name} = "env:NAME" and set the variable NAME'
+                )
+        return headers
 
     @field_validator("embedding_model")
     @classmethod
@@ -42,11 +124,13 @@ class ModelSettings(BaseModel):
     @field_validator("base_url", "reflection_base_url", "embedding_base_url")
     @classmethod
     def _without_secrets(cls, url: str | None) -> str | None:
-        """A user name, password or query in an address could be a secret: it is not kept."""
+        """A user name, password or query in an address could be a secret: it is not kept. The
+        version of Azure's interface is none."""
         if url is None:
             return None
         parts = urlsplit(url)
-        if parts.username or parts.password or parts.query or parts.fragment:
+        query = {name for name, _ in parse_qsl(parts.query, keep_blank_values=True)}
+        if parts.username or parts.password or query - {API_VERSION} or parts.fragment:
             raise ValueError("an address with a password or a query would be kept in the store")
         if parts.scheme not in ("http", "https") or not parts.netloc:
             raise ValueError("an address begins with http:// or https://")

@@ -1,9 +1,10 @@
 """Answers that have to be of a shape: asked for, checked, asked for again, repaired, or failed.
 
 An answer is decoded under its JSON schema where the endpoint can do that. What does not parse
-or check is sent back with the error; if that does not help either, `json-repair` has a last
-try, and the result says that it was repaired. Where an answer lists several things and some of
-them are out of shape to the end, the others count, and the result says what was lost. What is
+or check is sent back with the error, and with the schema in words where it was out of shape, for
+some servers ignore the schema that they are sent; if that does not help either, `json-repair`
+has a last try, and the result says that it was repaired. Where an answer lists several things and
+some of them are out of shape to the end, the others count, and the result says what was lost. What is
 still unreadable raises `Unreadable`, which the caller puts on record. Nothing is dropped in
 silence.
 
@@ -23,7 +24,7 @@ from typing import Annotated, Any, Generic, TypeAlias, TypeVar
 from pydantic import AfterValidator, BaseModel, Field, ValidationError, ValidationInfo
 
 from tfgrpo.model.client import CallPath, Calls
-from tfgrpo.model.endpoint import CallFailed, Request
+from tfgrpo.model.endpoint import Answer, CallFailed, Request
 from tfgrpo.model.repair import check_encodable, load_repaired
 from tfgrpo.store.records import Json
 
@@ -136,13 +137,24 @@ async def ask(
     that is a `CheckedText`. The model is asked once to mend its answer. Raises Unreadable,
     CallFailed, EndpointError.
     """
+    adaptation = calls.endpoint.adaptation
     current = request
-    problem = ""
+    problem, missed = "", False
     for turn in range(2):
+        in_words = adaptation.in_words or current.in_words
         recorded = await calls.ask(current, call_path=(*call_path, turn) if turn else call_path)
-        text = recorded.answer.content
+        text = recorded.answer.visible
+        said = bool(text.strip())
         value, problem = read(text, shape, text_check)
-        if value is None and recorded.answer.truncated:
+        shaped = value is not None or read(text, shape)[0] is not None
+        if shaped and missed:
+            adaptation.schema_missed()
+        elif shaped:
+            adaptation.schema_followed(asked_in_words=in_words)
+        missed = not shaped and not in_words and said
+        if value is None and not said:
+            problem = why_empty(recorded.answer)
+        elif value is None and recorded.answer.truncated:
             problem = f"it was cut off at {request.max_tokens} tokens; be brief"
         if value is not None:
             problem = check(value) or ""
@@ -152,6 +164,7 @@ async def ask(
         current = replace(
             request,
             messages=(*request.messages, ("assistant", shortened(text)), ("user", complaint)),
+            in_words=not shaped,
         )
     cut = recorded.answer.truncated
     value = await asyncio.to_thread(repair, text, shape, text_check, cut=cut)
@@ -161,6 +174,17 @@ async def ask(
     if value is not None and check(value) is None:
         return Typed(value, recorded.key, repaired=True, lost=lost)
     raise Unreadable(f"{request.stage}: {problem}")
+
+
+def why_empty(answer: Answer) -> str:
+    """Returns what is wrong with an answer of which nothing can be seen."""
+    if answer.truncated:
+        thought = answer.reasoning_tokens or answer.completion_tokens
+        return (
+            f"it is empty: {thought:,} tokens of thinking took all that it may have "
+            "(max_completion_tokens in [model] allows more, a lower reasoning_effort takes less)"
+        )
+    return f"it is empty (finish_reason {answer.finish_reason})"
 
 
 def shortened(text: str) -> str:

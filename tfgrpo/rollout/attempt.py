@@ -11,6 +11,7 @@ from typing import Any
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains.base import Context, Domain, DomainError, Trajectory, Verdict
 from tfgrpo.model.endpoint import CallFailed
+from tfgrpo.model.response import visible
 from tfgrpo.rollout.branching import BranchPoint
 from tfgrpo.store.canonical import canonical
 from tfgrpo.store.records import Json
@@ -128,6 +129,14 @@ async def attempt(domain: Domain, context: Context) -> Rollout:
         outcome = "unverifiable"
     else:
         outcome = "truncated" if trajectory.truncated else "answered"
+    reason = verdict.reason
+    if not (visible(trajectory.response).strip() or trajectory.messages):
+        ended = "cut off at the token limit" if trajectory.truncated else "the model said nothing"
+        reason = f"the answer is empty ({ended})"
+        context.calls.endpoint.adaptation.note(
+            "gave an attempt whose answer is empty: "
+            + (f"{ended}; raise max_completion_tokens" if trajectory.truncated else ended)
+        )
     return Rollout(
         problem=problem,
         sample=sample,
@@ -135,7 +144,7 @@ async def attempt(domain: Domain, context: Context) -> Rollout:
         outcome=outcome,
         reward=verdict.reward,
         answer=verdict.answer,
-        reason=verdict.reason,
+        reason=reason,
         calls=trajectory.calls,
         details=verdict.details,
         messages=tuple(as_recorded(list(trajectory.messages))),

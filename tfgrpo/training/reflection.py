@@ -298,6 +298,8 @@ def lessons_of(
 async def summarise(
     calls: Calls, reflection: Reflection, rollout: Rollout, step: int
 ) -> str | Failure:
+    """Returns what an attempt did, in the reflection model's words: never nothing, for an empty
+    answer is asked for once more and then a failure."""
     if len(rollout.transcript) <= reflection.summarise_over:
         return " ".join(rollout.transcript.split())
     call_path = (step, rollout.problem.id)
@@ -313,11 +315,19 @@ async def summarise(
         seed=("summary", *call_path, rollout.sample),
     )
     request = reflection.request(question)
-    try:
-        recorded = await calls.ask(request, call_path=call_path, sample=rollout.sample)
-    except CallFailed as error:
-        return Failure("summary", rollout.problem.id, str(error))
-    return recorded.answer.content.strip() or rollout.transcript[:600]
+    for turn in range(2):
+        path = (*call_path, turn) if turn else call_path
+        try:
+            recorded = await calls.ask(request, call_path=path, sample=rollout.sample)
+        except CallFailed as error:
+            return Failure("summary", rollout.problem.id, str(error))
+        if text := recorded.answer.visible.strip():
+            return text
+        if recorded.answer.truncated:  # it had all the room there is
+            break
+    problem = structured.why_empty(recorded.answer)
+    calls.endpoint.adaptation.note(f"gave no summary: {problem}")
+    return Failure("summary", rollout.problem.id, problem)
 
 
 def verdict_words(rollout: Rollout) -> str:

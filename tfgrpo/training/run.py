@@ -127,6 +127,7 @@ async def run_to_end(
             ready.budget,
             functions,
             lambda *at: on_progress(DownloadProgress(*at)),
+            lambda text: on_progress(WarningNotice(text)),
         )
         async with open_session(store, settings.models, options) as session:
             training = Training(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tfgrpo.connect import check_endpoints
+from tfgrpo.connect import check_endpoints, named_models
 from tfgrpo.data import datasets
 from tfgrpo.domains.base import Domain
 from tfgrpo.domains.lookup import with_data
@@ -77,8 +77,10 @@ def plan_run(store: Store, project: Project, given: Mapping[str, Any]) -> RunPla
     tools = project.tool_layer(given)
     layers = [given, train, project.table("model"), tools]
     domain = project.domain(next((x["domain"] for x in layers if x.get("domain")), None))
+    models, notes = named_models(layers, os.environ)
     settings = build(
         TrainSettings,
+        models,
         *layers,
         {"data": "", "branch": store.head.branch, "preset": "fit"},
         find_domain=project.domain,
@@ -108,7 +110,7 @@ def plan_run(store: Store, project: Project, given: Mapping[str, Any]) -> RunPla
         problems,
         project.prices(settings.models),
         stem,
-        (*sandbox_warnings(settings), *warnings),
+        (*notes, *sandbox_warnings(settings), *warnings),
         chosen,
     )
 

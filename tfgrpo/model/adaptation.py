@@ -1,0 +1,131 @@
+"""What requests to one endpoint have turned out to need, remembered for as long as it is open.
+
+**Room for thinking.** A request's limit of tokens is for the answer that can be seen. A reasoning
+model spends the same limit on its thinking, and says nothing when that has used it up. An answer
+that was cut off so is asked for again with more room, up to `MOST_ROOM` tokens, and every request
+after it has that room from the start.
+
+**Schemas that are ignored.** A server that takes no `response_format` says so; one that ignores
+it (Anthropic's compatible endpoint) answers in prose. Where answers stay out of shape more often
+than not until the schema is put into words, it is put into the words of every prompt.
+
+What a request was sent with beside what it asks stands in the record of its answer (`sent`), so
+that a run that is resumed goes on with what it had found out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tfgrpo.store.records import Json
+
+if TYPE_CHECKING:
+    from tfgrpo.model.endpoint import Answer, Request
+
+FIRST_ROOM = 2048
+STEP = 4
+"""By how much the room grows each time that it was not enough."""
+MOST_ROOM = 32_768
+"""The most tokens for thinking, unless `max_completion_tokens` says otherwise."""
+
+
+@dataclass(slots=True)
+class Adaptation:
+    """What requests to an endpoint need beside what they ask.
+
+    `room` are the tokens for thinking that are added to a request's own limit, `most` the most
+    tokens of an answer that the model takes, where it has said so, and `refused` what it takes
+    none of. `on_note` is told in a line what was found out, once.
+    """
+
+    name: str
+    room: int = 0
+    most: int | None = None
+    refused: set[str] = field(default_factory=set)
+    hits: int = 0
+    misses: int = 0
+    in_words: bool = False
+    on_note: Callable[[str], None] | None = None
+    _noted: set[str] = field(default_factory=set)
+
+    def note(self, text: str) -> None:
+        """Tells something about this endpoint, unless it was told before."""
+        if text not in self._noted:
+            self._noted.add(text)
+            if self.on_note is not None:
+                self.on_note(f"{self.name} {text}")
+
+    def sent(self) -> Json:
+        """Returns how requests differ from what they ask, for the record; empty where they do
+        not."""
+        found: Json = {}
+        if self.room:
+            found["room"] = self.room
+        if self.in_words:
+            found["schema"] = "prompt"
+        if self.refused:
+            found["without"] = sorted(self.refused)
+        return found
+
+    def restore(self, sent: Json) -> None:
+        """Goes on with what a record says was found out before."""
+        self.room = max(self.room, min(int(sent.get("room", 0)), 1 << 30))
+        self.in_words |= sent.get("schema") == "prompt"
+        self.refused |= {str(name) for name in sent.get("without", ())}
+
+    # room for thinking:
+
+    def limit(self, request: Request, ceiling: int | None) -> int:
+        """Returns the tokens that a request is sent with: its own, and the room for thinking.
+
+        `ceiling` is the most that the settings allow, None for no word of it.
+        """
+        known = [limit for limit in (self.most, ceiling) if limit is not None]
+        return min([request.max_tokens + self.room, *known])
+
+    def widen(self, request: Request, limit: int, ceiling: int | None) -> bool:
+        """Makes more room after an answer within `limit` tokens that thinking used up.
+
+        Returns whether there is more than that request had.
+        """
+        had = limit - request.max_tokens
+        if self.room <= had:
+            most = MOST_ROOM if ceiling is None else max(0, ceiling - request.max_tokens)
+            room = min(most, max(FIRST_ROOM, STEP * had))
+            if room > self.room:
+                self.room = room
+                self.note(
+                    f"thinks before it answers, and used up the limit of a {request.stage} call: "
+                    f"limits are raised by {room:,} tokens for thinking"
+                )
+        return self.limit(request, ceiling) > limit
+
+    # schemas:
+
+    def schema_followed(self, *, asked_in_words: bool) -> None:
+        """Takes note of an answer that has the shape it was asked for."""
+        if not asked_in_words:
+            self.hits += 1
+
+    def schema_missed(self) -> None:
+        """Takes note of an answer that was out of shape until the schema was said in words."""
+        self.misses += 1
+        if self.misses > self.hits and not self.in_words:
+            self.in_words = True
+            self.note("does not keep to response_format: schemas are said in its prompts")
+
+
+def used_up(answer: Answer, request: Request) -> bool:
+    """Returns whether thinking took what a request allows for the answer that can be seen.
+
+    A request for the first tokens' probabilities is meant to be cut off. An answer without a sign
+    of thinking that is cut off is as long as it was allowed to be.
+    """
+    if not answer.truncated or answer.tool_calls or request.top_logprobs:
+        return False
+    if not answer.visible.strip():
+        return True
+    seen = answer.completion_tokens - answer.reasoning_tokens
+    return answer.reasoning_tokens > 0 and seen < request.max_tokens
