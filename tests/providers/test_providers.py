@@ -68,4 +68,3 @@ def test_a_small_run_learns_the_same_library_everywhere(
     assert server.served.hosts == (set() if is_local(provider) else {host})
     told = [str(notice) for notice in notices if isinstance(notice, WarningNotice)]
     assert (server.key or "sk-") not in json.dumps(told)
-    print(provider.id, len(server.served.bodies), dict(server.served.refused), told)
