@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
 import click
 
-from tfgrpo.cli import checkout, text
+from tfgrpo.cli import checkout
 from tfgrpo.cli.context import EXPERIENCE, App, force_option, pass_app
 from tfgrpo.cli.events import event_lines
 from tfgrpo.store.errors import InvalidOperation, StaleVersion
-from tfgrpo.store.records import Library, Operation, Version
+from tfgrpo.store.records import Operation, Version
+from tfgrpo.store.subject import by_hand
 
 message_option = click.option("-m", "--message", help="Message for the new version.")
 reason_option = click.option("-r", "--reason", help="Why; recorded with each event.")
@@ -25,17 +27,19 @@ reason_option = click.option("-r", "--reason", help="Why; recorded with each eve
 def add(app: App, texts: tuple[str, ...], message: str | None, reason: str | None) -> None:
     """Add experiences by hand, as one version on HEAD's branch.
 
-    A text that is already in the library is recorded as a confirmation.
+    A text that is already in the library is recorded as a confirmation. - reads texts from
+    standard input, one a line.
 
     \b
     Examples:
       tfgrpo add "Count both the first and the last day of a hire."
       tfgrpo add "Round up to whole euros." -r "the shop's own rule"
+      printf '%s\n' "Charge both days." "Round up." | tfgrpo add -
     """
     from tfgrpo.rendering.render import one_line
 
-    lines = list(dict.fromkeys(map(one_line, texts)))
-    message = message or f"add {text.plural(len(lines), 'experience')}"
+    given = [line for words in texts for line in (_typed() if words == "-" else (words,))]
+    lines = list(dict.fromkeys(map(one_line, given)))
     while True:
         library = app.store.library("HEAD")
         ids = {e.text: e.id for e in library}
@@ -81,7 +85,6 @@ def modify(
             f"{experience} already says that", hint=f"`tfgrpo keep {experience}` confirms it"
         )
     operations = [Operation("MODIFY", id, new_text, reason)]
-    message = message or f"modify {_called(library, id)}"
     commit(app, operations, message, onto=library.version)
 
 
@@ -124,27 +127,32 @@ def _each(
 ) -> None:
     library = app.store.library("HEAD")
     ids = list(dict.fromkeys(app.store.experience_id(e, library.version) for e in experiences))
-    named = ", ".join(_called(library, id) for id in ids)
     kind = "DELETE" if op == "DELETE" else "KEEP"
     operations = [Operation(kind, id, reason=reason) for id in ids]  # type: ignore[arg-type]
-    commit(app, operations, message or f"{op.lower()} {named}", onto=library.version)
+    commit(app, operations, message, onto=library.version)
 
 
-def _called(library: Library, id: str) -> str:
-    label = library.label_of.get(id)
-    return f"{id} ({label})" if label else id
+def _typed() -> list[str]:
+    """Returns the lines of standard input that say something. Raises InvalidOperation for none."""
+    lines = [line for line in sys.stdin if line.strip()]
+    if not lines:
+        raise InvalidOperation(
+            "standard input is empty: nothing was added", hint="write one experience a line"
+        )
+    return lines
 
 
 def commit(
     app: App,
     operations: Sequence[Operation],
-    message: str,
+    message: str | None,
     *,
     onto: Version | None = None,
     expected: Version | None = None,
 ) -> None:
     """Appends a version to HEAD's branch, reports it, and rewrites the library for inference.
 
+    Without a message it says which kind of work it was (`subject.by_hand`).
     `onto` is the version that the operations were made for; with `expected` instead, the branch
     must still stand there. Raises StaleVersion, as `Store.commit` does.
     """
@@ -156,6 +164,7 @@ def commit(
             hint="`tfgrpo checkout main` switches to one, "
             "`tfgrpo checkout -b NAME HEAD` creates one",
         )
+    message = message or by_hand(operations)
     version = store.commit(head.branch, operations, message=message, onto=onto, expected=expected)
     checkout.materialise(app)
     click.echo(f"{version.name} on {head.branch}: {message}")

@@ -33,7 +33,8 @@ def checkout(app: App, revision: str, branch: str | None, format_: str, output: 
     """Move HEAD to REVISION and write its library to a file for inference.
 
     The library is written to .tfgrpo/experiences.json (or .md, .txt) unless --output is given.
-    On a branch, later versions are added to it; any other revision detaches HEAD.
+    On a branch, later versions are added to it; any other revision detaches HEAD. - is the branch
+    that HEAD was on before.
 
     \b
     Examples:
@@ -41,6 +42,10 @@ def checkout(app: App, revision: str, branch: str | None, format_: str, output: 
       tfgrpo checkout main --format prompt -o -
     """
     store = app.store
+    if revision == "-":
+        from tfgrpo.store.undo import previous_branch
+
+        revision = previous_branch(store)
     if branch is not None:
         store.create_branch(branch, revision)
         revision = branch

@@ -3,28 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from functools import cache, wraps
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from tfgrpo.cli import checkout, text
-from tfgrpo.cli.context import REVISION, App, force_option, pass_app
+from tfgrpo.cli.context import RANGE, REVISION, App, force_option, pass_app
 from tfgrpo.cli.events import event_lines
 from tfgrpo.store import merge as merges
 from tfgrpo.store.errors import InvalidOperation, StaleVersion
 from tfgrpo.store.merge import Conflict, MergeConflict, Resolve
 from tfgrpo.store.records import Version
 
+T = TypeVar("T")
+
 if TYPE_CHECKING:
     from tfgrpo.training.near_duplicates import NearDuplicate
 
+
+def _one_side(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    """Notes the side that is taken; two at once are an error, not the last of them."""
+    if not value:
+        return
+    taken = ctx.meta.setdefault(TAKEN, param.name)
+    if taken != param.name:
+        raise click.UsageError(f"give only one of --{taken} and --{param.name}")
+
+
+def sides(*flags: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Adds flags that decide conflicts; the command gets the one that was given as `take`."""
+    meaning = {
+        "ours": "take HEAD's text.",
+        "theirs": "take the other text.",
+        "edit": "write each text in $EDITOR.",
+    }
+
+    def added(command: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(command)
+        def called(*args: Any, **kwargs: Any) -> Any:
+            taken = click.get_current_context().meta.get(TAKEN)
+            return command(*args, take=taken, **kwargs)
+
+        for flag in reversed(flags):
+            help = f"On conflict, {meaning[flag]}"
+            called = click.option(
+                f"--{flag}", is_flag=True, expose_value=False, callback=_one_side, help=help
+            )(called)
+        return called
+
+    return added
+
+
+TAKEN = "tfgrpo.taken"
 resolutions = (
-    click.option("--ours", "take", flag_value="ours", help="On conflict, take HEAD's text."),
-    click.option("--theirs", "take", flag_value="theirs", help="On conflict, take the other text."),
-    click.option(
-        "--edit", "take", flag_value="edit", help="On conflict, write each text in $EDITOR."
-    ),
+    sides("ours", "theirs", "edit"),
     click.option("-m", "--message", help="Message for the new version."),
     click.option("--json", "as_json", is_flag=True, help="Output JSON."),
     force_option,
@@ -78,30 +111,37 @@ def merge(app: App, revision: str, take: str | None, message: str | None, as_jso
 
 
 @click.command("cherry-pick")
-@click.argument("revision", type=REVISION)
+@click.argument("revisions", nargs=-1, required=True, type=RANGE, metavar="REVISION...")
 @resolving
 @pass_app
 def cherry_pick(
-    app: App, revision: str, take: str | None, message: str | None, as_json: bool
+    app: App, revisions: tuple[str, ...], take: str | None, message: str | None, as_json: bool
 ) -> None:
-    """Apply the changes of one version to HEAD's branch, as a new version.
+    """Apply the changes of versions to HEAD's branch, each as a new version.
+
+    They are applied in the order given, those of A..B oldest first, as one operation: one `undo`
+    takes them all back, and a conflict in one of them records none.
 
     \b
     Examples:
       tfgrpo cherry-pick web
-      tfgrpo cherry-pick web --ours
+      tfgrpo cherry-pick web~1 web --ours
     """
     store = app.store
     branch, before = _branch(app)
-    picked = store.resolve(revision)
-    message_text = message or f"cherry-pick {picked.name}: {picked.message}"
-    version = _trying(
-        lambda: merges.cherry_pick(
-            store, branch, picked, message=message_text, resolve=_resolve(take)
-        ),
+    resolve = _resolve(take)
+    if take == "edit" and len(revisions) > 1:  # nobody else could write while the editor is open
+        raise click.UsageError("--edit decides one version at a time")
+    picked = [version for one in revisions for version in merges.picked(store, one)]
+    made = _trying(
+        lambda: merges.cherry_pick_all(store, branch, picked, message=message, resolve=resolve),
         as_json,
     )
-    print_version(app, version, branch, before if as_json else None)
+    if as_json:
+        _emit(app, made[-1], branch, before)
+        return
+    for version in made:
+        print_version(app, version, branch)
 
 
 @click.command()
@@ -141,7 +181,7 @@ def _branch(app: App) -> tuple[str, Version]:
     return head.branch, head.version
 
 
-def _trying(work: Callable[[], Version], as_json: bool) -> Version:
+def _trying(work: Callable[[], T], as_json: bool) -> T:
     try:
         while True:
             try:

@@ -61,13 +61,17 @@ class App:
         """The folder the store belongs to: where `tfgrpo.toml` is looked for."""
         return project_root(self.path)
 
+    def author(self) -> str:
+        """Returns who signs what is recorded; asked for only by what records something."""
+        return default_author(str(self.root))
+
     @property
     def store(self) -> Store:
         """The store, opened. Raises StoreError."""
         if self._store is None:
             from tfgrpo.store.store import Store
 
-            self.adopt(Store.open(self.file, author=default_author()))
+            self.adopt(Store.open(self.file, author=self.author))
         assert self._store is not None
         return self._store
 

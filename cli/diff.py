@@ -14,7 +14,7 @@ from tfgrpo.store.revisions import resolve_range
 
 
 @click.command()
-@click.argument("a", type=RANGE)
+@click.argument("a", required=False, type=RANGE)
 @click.argument("b", required=False, type=REVISION)
 @click.option("--stat", is_flag=True, help="Only count the changes.")
 @click.option("--name-only", is_flag=True, help="Only list the ids of changed experiences.")
@@ -23,7 +23,7 @@ from tfgrpo.store.revisions import resolve_range
 @pass_app
 def diff(
     app: App,
-    a: str,
+    a: str | None,
     b: str | None,
     stat: bool,
     name_only: bool,
@@ -32,16 +32,22 @@ def diff(
 ) -> None:
     """Show what changed from A to B (by default HEAD), experience by experience.
 
-    A..B means the same as A B. Within a changed text, removed and added words are marked.
+    A..B means the same as A B, and A...B what B has changed since the two parted. Without any,
+    what the last version changed: nothing is ever uncommitted, so that is the nearest to git's.
+    Within a changed text, removed and added words are marked.
 
     \b
     Examples:
       tfgrpo diff v1 v3
       tfgrpo diff v1..HEAD --stat
+      tfgrpo diff
     """
     store = app.store
     with store.port.reading():
-        if b is None and ".." in a:
+        if a is None:
+            after = store.head.version
+            before = after if after.parent is None else store.version(after.parent)
+        elif b is None and ".." in a:
             low, high = resolve_range(store, a)
             before, after = low or high, high
         else:

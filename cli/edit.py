@@ -111,8 +111,7 @@ def _apply(
     edit = edited(library, content)
     if edit.operations:
         operations = [operation._replace(reason=reason) for operation in edit.operations]
-        message_text = message or f"edit {text.plural(len(operations), 'experience')}"
-        change.commit(app, operations, message_text, onto=library.version)
+        change.commit(app, operations, message, onto=library.version)
     else:
         click.echo("nothing changed")
     if edit.moved:

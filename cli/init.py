@@ -25,7 +25,7 @@ def init(app: App) -> None:
 
     path = app.new_path
     there = path.exists()
-    store = Store.init(path, author=default_author())
+    store = Store.init(path, author=default_author)
     app.adopt(store)
     head = store.head
     if there:

@@ -13,16 +13,19 @@ import click
 from tfgrpo.cli import graph as graphs
 from tfgrpo.cli import text
 from tfgrpo.cli.context import EXPERIENCE, RANGE, RUN, App, pass_app
+from tfgrpo.cli.counted import CountedCommand
 from tfgrpo.cli.events import event_lines, event_object
 from tfgrpo.store import select
 from tfgrpo.store.records import OPS, Event, Op, Version
 from tfgrpo.store.store import Store
+from tfgrpo.store.subject import subject
 from tfgrpo.store.time_spec import parse_time
 
 
-@click.command()
-@click.argument("revision", default="HEAD", type=RANGE)
-@click.option("-n", "--number", type=click.IntRange(1), help="Show at most this many.")
+@click.command(cls=CountedCommand)
+@click.argument("revision", required=False, type=RANGE)
+@click.option("-n", "--number", type=click.IntRange(1), help="Show at most this many; or just -3.")
+@click.option("--all", "all_", is_flag=True, help="Every version that a branch or tag stands on.")
 @click.option("--oneline", is_flag=True, help="One line per version.")
 @click.option("--graph", is_flag=True, help="Draw the branch and merge graph.")
 @click.option("-p", "--patch", is_flag=True, help="Show each version's events with word diffs.")
@@ -38,14 +41,16 @@ from tfgrpo.store.time_spec import parse_time
     help="Only versions with such an event; repeatable.",
 )
 @click.option("--grep", "words", metavar="TEXT", help="Only versions that contain this text.")
+@click.option("--author", metavar="NAME", help="Only versions whose author's name has this in it.")
 @click.option("--since", metavar="TIME", help="Only versions since this time.")
 @click.option("--until", metavar="TIME", help="Only versions until this time.")
 @click.option("--json", "as_json", is_flag=True, help="Output JSON Lines.")
 @pass_app
 def log(
     app: App,
-    revision: str,
+    revision: str | None,
     number: int | None,
+    all_: bool,
     oneline: bool,
     graph: bool,
     patch: bool,
@@ -53,6 +58,7 @@ def log(
     experience: str | None,
     ops: tuple[Op, ...],
     words: str | None,
+    author: str | None,
     since: str | None,
     until: str | None,
     as_json: bool,
@@ -62,6 +68,8 @@ def log(
     +2 ~1 -1 =3 counts the events of a version: experiences added, modified, deleted, and kept
     (confirmed by another group that came to the same lesson).
 
+    Work by hand without a message of its own is shown by the first words of its text.
+
     --grep searches messages and the texts and reasons of events, ignoring case. With --experience
     or --op it searches only matching events, and -p shows only those. TIME is 2026-11-20,
     2026-11-20T18:30, or an age: 30m, 2h, 3d, 1w, '2 days ago'. An --until day is included.
@@ -70,23 +78,28 @@ def log(
     Examples:
       tfgrpo log --graph --oneline
       tfgrpo log v1..main -p --since 3d
+      tfgrpo log --all -3
     """
     if graph and as_json:
         raise click.UsageError(
             "--graph cannot be combined with --json, which has each version's parents"
         )
+    if all_ and revision is not None:
+        raise click.UsageError(f"--all shows every history, so what is {revision} for?")
     store = app.store
     now = time.time_ns() // 1000
     filter = select.Filter(
         run=run,
         experience=None if experience is None else store.experience_id(experience),
         words=words,
+        author=author,
         ops=frozenset(ops),
         since=None if since is None else parse_time(since, now=now),
         until=None if until is None else parse_time(until, now=now, end=True),
     )
     with store.port.reading():  # and no longer: whoever reads a page may take all day
-        versions, names = store.log(revision), StandingNames(store)
+        versions = store.log(None if all_ else revision or "HEAD")
+        names = StandingNames(store)
     marked = select.marked(store, versions, filter)
     view = LogView(store, names, oneline, filter if patch else None)
     if graph:
@@ -204,7 +217,7 @@ def heading(store: Store, version: Version, names: StandingNames) -> list[str]:
     if version.parent is not None:
         who = f"{text.when(version.time)} ({text.age(version.time)}) by {version.author}"
         lines += text.wrap(text.words(who, dim=True), first="  ", indent=2)
-    lines += text.wrap(text.words(version.message), first="  ", indent=2)
+    lines += text.wrap(text.words(subject(store, version)), first="  ", indent=2)
     for line in scores(store, version):
         lines += text.wrap(text.words(line, fg="magenta"), first="  ", indent=4)
     return lines
@@ -216,7 +229,7 @@ def one_line(store: Store, version: Version, names: StandingNames) -> str:
     line = [text.Word(version.name, fg="yellow"), text.Word(digest, dim=True)]
     line += text.counts(store.counts(version))
     line += _named(names[version.number])
-    line += text.words(version.message)
+    line += text.words(subject(store, version))
     with text.inset(2):  # for the mark of a cut
         lines = text.wrap(line)
     return lines[0] + (" …" if len(lines) > 1 else "")
@@ -251,6 +264,7 @@ def as_object(store: Store, version: Version, names: StandingNames) -> dict[str,
         "author": version.author,
         "time": datetime.isoformat(version.when),
         "message": version.message,
+        "subject": subject(store, version),
         "counts": {op: counts.get(op, 0) for op in OPS},
         "meta": version.meta,
         "evaluations": [

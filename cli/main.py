@@ -63,6 +63,7 @@ COMMANDS = {
     "serve": ("serve", "answer a fetch or push over standard input"),
     "model": ("model", "local models: list, get, serve, rm"),
     "completion": ("completion", "print a shell completion script"),
+    "help": ("help", "the help of a command"),
 }
 SECTIONS = (
     (
@@ -82,7 +83,7 @@ SECTIONS = (
             *("export", "import", "mirror"),
         ),
     ),
-    ("Maintain", ("redact", "fsck", "model", "serve", "completion")),
+    ("Maintain", ("redact", "fsck", "model", "serve", "completion", "help")),
 )
 
 
@@ -100,7 +101,9 @@ class Verbs(SuggestingGroup):
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(f"tfgrpo.cli.{COMMANDS[cmd_name][0]}")
-        name = cmd_name + "_" if cmd_name in ("import", "eval") else cmd_name.replace("-", "_")
+        name = (
+            cmd_name + "_" if cmd_name in ("import", "eval", "help") else cmd_name.replace("-", "_")
+        )
         command = getattr(module, name)
         assert isinstance(command, click.Command)
         return command
@@ -155,6 +158,9 @@ def main() -> None:
         sys.exit(code if isinstance(code, int) else 0)
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)
+    except click.exceptions.NoArgsIsHelpError as asked_nothing:
+        click.echo(asked_nothing.format_message())
+        sys.exit(0)
     except click.UsageError as error:
         asked = f"`{error.ctx.command_path} --help` shows how" if error.ctx else None
         complain(error.format_message(), asked)

@@ -9,6 +9,7 @@ import click
 from tfgrpo.cli import checkout, text
 from tfgrpo.cli.context import BRANCH as BRANCH_NAME
 from tfgrpo.cli.context import NAME, REVISION, App, force_option, pass_app
+from tfgrpo.cli.counted import CountedCommand
 from tfgrpo.store import undo as undos
 from tfgrpo.store.errors import InvalidOperation, UnknownRevision
 from tfgrpo.store.protection import PROTECTED
@@ -18,19 +19,29 @@ from tfgrpo.store.revisions import BRANCH, HEAD, REMOTE, TAG, moves_of
 
 @click.command()
 @click.argument("branch", type=BRANCH_NAME)
-@click.option("-c", "--create", is_flag=True, help="Create the branch at HEAD first.")
+@click.argument("revision", required=False, type=REVISION)
+@click.option("-c", "--create", is_flag=True, help="Create the branch first, at REVISION or HEAD.")
 @pass_app
-def switch(app: App, branch: str, create: bool) -> None:
+def switch(app: App, branch: str, revision: str | None, create: bool) -> None:
     """Switch to a branch; later versions are added to it.
+
+    - is the branch that HEAD was on before. REVISION, only with -c, is where the new branch begins.
 
     \b
     Examples:
       tfgrpo switch main
-      tfgrpo switch -c draft
+      tfgrpo switch -c draft v1
+      tfgrpo switch -
     """
     store = app.store
+    if revision is not None and not create:
+        raise click.UsageError(
+            f"only a new branch begins at {revision}: `tfgrpo switch -c {branch} {revision}`"
+        )
+    if branch == "-":
+        branch = undos.previous_branch(store)
     if create:
-        store.create_branch(branch)
+        store.create_branch(branch, revision or "HEAD")
     elif branch not in store.branches():
         raise UnknownRevision(
             f"there is no branch {branch!r}",
@@ -42,12 +53,28 @@ def switch(app: App, branch: str, create: bool) -> None:
     click.echo(f"on branch {branch}, at {head.version.name}, {size}")
 
 
-@click.command()
+class _ResetCommand(click.Command):
+    """A command that explains why it has none of the modes of git's reset."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Reads arguments. Raises UsageError for a mode."""
+        for mode in ("--hard", "--mixed", "--soft", "--keep"):
+            if mode in args:
+                raise click.UsageError(
+                    f"{mode} is not needed: there is no working tree that a reset could lose. "
+                    "`tfgrpo reset REVISION` moves the branch, and `tfgrpo undo` reverses it",
+                    ctx,
+                )
+        return super().parse_args(ctx, args)
+
+
+@click.command(cls=_ResetCommand)
 @click.argument("revision", type=REVISION)
 @force_option
 @pass_app
 def reset(app: App, revision: str) -> None:
-    """Move HEAD's branch to REVISION, forwards or backwards. Nothing is deleted.
+    """Move HEAD's branch to REVISION, forwards or backwards. Nothing is deleted, so there is no
+    --hard: there is no working tree to overwrite.
 
     \b
     Examples:
@@ -118,7 +145,7 @@ def _print_moves(app: App, verb: str, moves: Sequence[RefMove]) -> None:
     click.echo(f"HEAD is {where}, at {head.version.name}")
 
 
-@click.command()
+@click.command(cls=CountedCommand)
 @click.argument("name", required=False, type=NAME)
 @click.option("-n", "--number", type=click.IntRange(1), help="Show at most this many.")
 @click.option("--json", "as_json", is_flag=True, help="Output JSON Lines.")

@@ -11,18 +11,22 @@ from tfgrpo.cli import checkout, text
 from tfgrpo.cli.context import BRANCH, REVISION, TAG, App, pass_app
 from tfgrpo.store import protection
 from tfgrpo.store.protection import NameKind
+from tfgrpo.store.subject import subject, why_named
 
 
-def naming(type: click.ParamType[str]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Adds the parameters that branches and tags share; names complete as `type` does."""
+def naming(
+    type: click.ParamType[str], *rename: str
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Adds the parameters that branches and tags share; names complete as `type` does, and
+    `rename` are the flags that rename."""
     parameters = (
         click.argument("name", required=False, type=type),
-        click.argument("revision", default="HEAD", type=REVISION),
+        click.argument("revision", required=False, type=REVISION),
         click.option("-f", "--force", is_flag=True, help="Move an existing or protected one."),
         click.option(
             "-d", "--delete", "delete_", is_flag=True, help="Delete the name; versions are kept."
         ),
-        click.option("--rename", type=type, nargs=2, metavar="OLD NEW", help="Rename OLD to NEW."),
+        click.option(*rename, "rename", is_flag=True, help="Rename OLD (a branch: HEAD's) to NEW."),
         click.option("--protect", type=type, help="Refuse to move it without --force."),
         click.option("--unprotect", type=type, help="Allow it to move again."),
         click.option("--json", "as_json", is_flag=True, help="Output JSON."),
@@ -37,7 +41,7 @@ def naming(type: click.ParamType[str]) -> Callable[[Callable[..., Any]], Callabl
 
 
 @click.command()
-@naming(BRANCH)
+@naming(BRANCH, "-m", "--rename")
 @pass_app
 def branch(app: App, /, **flags: Any) -> None:
     """List branches, or create, move, rename, protect or delete one.
@@ -49,13 +53,15 @@ def branch(app: App, /, **flags: Any) -> None:
     \b
     Examples:
       tfgrpo branch draft v1
+      tfgrpo branch -m trunk
       tfgrpo branch --protect main
     """
     _work(app, "branch", NameFlags(**flags))
 
 
 @click.command()
-@naming(TAG)
+@naming(TAG, "--rename")
+@click.option("-m", "--message", help="Why; recorded in the reflog, and listed.")
 @pass_app
 def tag(app: App, /, **flags: Any) -> None:
     """List tags, or create, move, rename, protect or delete one.
@@ -64,7 +70,7 @@ def tag(app: App, /, **flags: Any) -> None:
 
     \b
     Examples:
-      tfgrpo tag approved v1
+      tfgrpo tag approved v1 -m "read by both of us"
       tfgrpo tag approved v1 && tfgrpo tag --protect approved
     """
     _work(app, "tag", NameFlags(**flags))
@@ -74,31 +80,36 @@ class NameFlags(NamedTuple):
     """What `branch` or `tag` was asked to do."""
 
     name: str | None
-    revision: str
+    revision: str | None
     force: bool
     delete_: bool
-    rename: tuple[str, str] | None
+    rename: bool
     protect: str | None
     unprotect: str | None
     as_json: bool
+    message: str | None = None
 
 
 def _work(app: App, kind: NameKind, flags: NameFlags) -> None:
-    name, revision, force, delete_, rename, protect, unprotect, as_json = flags
-    actions = [rename is not None, protect is not None, unprotect is not None]
-    if sum(actions) > 1 or (any(actions) and (name is not None or delete_)):
+    name, revision, force, delete_, rename, protect, unprotect, as_json, message = flags
+    actions = [rename, protect is not None, unprotect is not None, delete_]
+    if sum(actions) > 1 or (not rename and not delete_ and any(actions) and name is not None):
         raise click.UsageError("give only one of NAME, --rename, --protect and --unprotect")
-    if delete_ and name is None:
-        raise click.UsageError("--delete needs a name")
+    if (delete_ or rename or message) and name is None:
+        flag = "--delete" if delete_ else "--rename" if rename else "--message"
+        raise click.UsageError(f"{flag} needs a name")
+    if delete_ and revision is not None:
+        raise click.UsageError(f"--delete takes one name: what is {revision}?")
     if force:
         app.force()
     store = app.store
-    if rename is not None:
-        protection.rename(store, kind, *rename)
-        click.echo(f"renamed {kind} {rename[0]} to {rename[1]}")
+    if rename:
+        old, new = _renaming(app, kind, str(name), revision)
+        protection.rename(store, kind, old, new)
+        click.echo(f"renamed {kind} {old} to {new}")
     elif protect is not None:
-        new = protection.protect(store, kind, protect)
-        click.echo(f"{kind} {protect} is {'now' if new else 'already'} protected")
+        new_ = protection.protect(store, kind, protect)
+        click.echo(f"{kind} {protect} is {'now' if new_ else 'already'} protected")
     elif unprotect is not None:
         was = protection.unprotect(store, kind, unprotect)
         click.echo(f"{kind} {unprotect} is {'no longer' if was else 'not'} protected")
@@ -108,19 +119,29 @@ def _work(app: App, kind: NameKind, flags: NameFlags) -> None:
         version = store.delete_branch(name) if kind == "branch" else store.delete_tag(name)
         click.echo(f"deleted {kind} {name} (was {version.name}); the version is kept")
     elif kind == "tag":
-        version = store.create_tag(name, revision, force=force)
+        version = store.create_tag(name, revision or "HEAD", force=force, why=message or "")
         click.echo(f"tagged {version.name} as {name}")
     elif force and name in store.branches():
         was_at = store.tip(name)
-        version = store.move_branch(name, revision)
+        version = store.move_branch(name, revision or "HEAD")
         click.echo(f"moved branch {name} from {was_at.name} to {version.name}")
         if store.head.branch == name:
             checkout.materialise(app)
     else:
-        version = store.create_branch(name, revision)
+        version = store.create_branch(name, revision or "HEAD")
         click.echo(
             f"created branch {name} at {version.name}; `tfgrpo switch {name}` switches to it"
         )
+
+
+def _renaming(app: App, kind: NameKind, first: str, second: str | None) -> tuple[str, str]:
+    """Returns the old and the new name: `OLD NEW`, or NEW alone for the branch HEAD is on."""
+    if second is not None:
+        return first, second
+    here = app.store.head.branch if kind == "branch" else None
+    if here is None:
+        raise click.UsageError(f"--rename needs two names: the {kind}'s, and {first}")
+    return here, first
 
 
 def _list(app: App, kind: NameKind, as_json: bool) -> None:
@@ -138,7 +159,8 @@ def _list(app: App, kind: NameKind, as_json: bool) -> None:
         (
             ("* " if n == here else mark) + n,
             f"v{v}",
-            ("(protected) " if n in protected else "") + store.version(v).message,
+            ("(protected) " if n in protected else "")
+            + (why_named(store, kind, n) or subject(store, store.version(v))),
         )
         for n, v in names.items()
     ]

@@ -37,7 +37,7 @@ def serve(app: App) -> None:
     def open_(path: str | None) -> Store:
         alone = path is None or app.named is not None
         at = app.path if alone else located(Path(path or ".").expanduser())
-        opened.append(Store.open(at, author=default_author()))
+        opened.append(Store.open(at, author=default_author))
         return opened[-1]
 
     try:

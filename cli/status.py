@@ -9,6 +9,8 @@ from tfgrpo.cli.context import App, pass_app
 from tfgrpo.cli.runs import issue_counts
 from tfgrpo.store.protection import protected
 from tfgrpo.store.revisions import run_of_history
+from tfgrpo.store.subject import subject
+from tfgrpo.store.transfer.remotes import Apart, apart_from_remote
 from tfgrpo.tools.sandbox import strength
 from tfgrpo.training.run_report import report
 
@@ -17,8 +19,9 @@ from tfgrpo.training.run_report import report
 @click.option("--json", "as_json", is_flag=True, help="Output JSON.")
 @pass_app
 def status(app: App, as_json: bool) -> None:
-    """Show where HEAD is, whether its branch is protected, the size of the library, what an agent's
-    Python runs in here, and any running or unfinished runs.
+    """Show where HEAD is, whether its branch is protected, how far it is from its remote's branch
+    as of the last fetch, the size of the library, what an agent's Python runs in here, and any
+    running or unfinished runs.
 
     \b
     Examples:
@@ -35,6 +38,7 @@ def status(app: App, as_json: bool) -> None:
     accounts = {run.name: report(store, run) for run in shown}
     unfinished = [(run, state) for run, state in runs if state != "finished"]
     kept = protected(store, "branch")
+    apart = apart_from_remote(store, head.branch) if head.branch else None
     sandbox = strength("off")
     if as_json:
         text.emit_json(
@@ -43,6 +47,7 @@ def status(app: App, as_json: bool) -> None:
                 "head": head.version.name,
                 "branch": head.branch,
                 "protected": head.branch in kept,
+                "remote": apart and apart._asdict(),
                 "experiences": len(library),
                 "versions": store.port.last_version() + 1,
                 "bytes": app.path.stat().st_size,
@@ -59,8 +64,10 @@ def status(app: App, as_json: bool) -> None:
     where = f"on branch {head.branch}" if head.branch else "HEAD is detached"
     told = ", protected: it moves only with --force" if head.branch in kept else ""
     click.echo(f"{where}, at {click.style(head.version.name, fg='yellow')}{told}")
-    for line in text.wrap(text.words(head.version.message), first="  ", indent=2):
+    for line in text.wrap(text.words(subject(store, head.version)), first="  ", indent=2):
         click.echo(line)
+    if apart is not None:
+        click.echo(f"  {_apart(apart)}")
     size = text.plural(len(library), "experience")
     letters = sum(len(e.text) for e in library)
     click.echo(f"  {size}, {letters} characters; {text.plural(len(runs), 'run')}")
@@ -84,3 +91,18 @@ def status(app: App, as_json: bool) -> None:
         if states and states[-1].detail:
             click.echo(f"  {states[-1].detail}")
         click.echo(f"  resume it with `tfgrpo train --resume {run.name}`")
+
+
+def _apart(apart: Apart) -> str:
+    """Returns how a branch and its remote's compare, and what brings them together."""
+    ahead, behind = apart.ahead, apart.behind
+    if not ahead and not behind:
+        return f"the same as {apart.name} when last fetched"
+    if not behind:
+        return f"{text.plural(ahead, 'version')} ahead of {apart.name}: `tfgrpo push` sends them"
+    if not ahead:
+        return f"{text.plural(behind, 'version')} behind {apart.name}: `tfgrpo pull` brings them"
+    return (
+        f"{text.plural(ahead, 'version')} ahead of {apart.name} and {behind} behind: `tfgrpo pull` "
+        "merges them"
+    )

@@ -92,7 +92,7 @@ def fetch(app: App, remote: str | None, branches: tuple[str, ...]) -> None:
             f"{other.called} is not a remote, so its branches have no names here",
             hint=f"`tfgrpo remote add NAME {other.called}`, or `tfgrpo pull {other.called}`",
         )
-    with locations.source(other.location, author=default_author(), ssh=ssh()) as source:
+    with locations.source(other.location, author=app.store.author, ssh=ssh()) as source:
         done = sync.fetch(app.store, source, other.name, branches=branches or None)
     click.echo(f"fetched {amount(done)} from {other.called}")
     for line in moved(done):
@@ -102,8 +102,7 @@ def fetch(app: App, remote: str | None, branches: tuple[str, ...]) -> None:
 @click.command()
 @click.argument("remote", required=False, type=REMOTE)
 @click.argument("branch", required=False, type=BRANCH)
-@click.option("--ours", "take", flag_value="ours", help="On conflict, take HEAD's text.")
-@click.option("--theirs", "take", flag_value="theirs", help="On conflict, take the other text.")
+@combine.sides("ours", "theirs")
 @click.option("-m", "--message", help="Message for a merge version.")
 @force_option
 @pass_app
@@ -133,7 +132,7 @@ def pull(
     other = find(app, remote)
     theirs = branch or into
     resolve = merges.side("ours" if take == "ours" else "theirs") if take else None
-    with locations.source(other.location, author=default_author(), ssh=ssh()) as source:
+    with locations.source(other.location, author=app.store.author, ssh=ssh()) as source:
         try:
             done = sync.pull(
                 store,
@@ -205,7 +204,7 @@ def push(
                 hint="name one: `tfgrpo push origin main`",
             )
         chosen = [branch]
-    with locations.peer(other.location, author=default_author(), ssh=ssh()) as peer:
+    with locations.peer(other.location, author=app.store.author, ssh=ssh()) as peer:
         done = sync.push(store, peer, chosen, remote=other.name, force=force, delete=delete_)
     if not done.moved:
         click.echo(f"already up to date: {other.called} has {', '.join(chosen)}")

@@ -218,7 +218,7 @@ def _need_store(app: App, estimate: bool) -> None:
     if not there and estimate:
         app.pretend()
     elif not there:
-        app.adopt(Store.init(app.new_path, author=default_author()))
+        app.adopt(Store.init(app.new_path, author=default_author))
         click.echo(f"made an empty library at {app.new_path}")
 
 

@@ -40,7 +40,8 @@ def export(
 ) -> None:
     """Write the library at REVISION to a file, without moving HEAD.
 
-    Formats: ace is an ACE playbook; agent a Youtu-Agent YAML configuration; events every event of
+    Formats: ace is an ACE playbook; agent a Youtu-Agent YAML configuration; csv a table with id,
+    label and text; events every event of
     the history as JSON Lines; json Youtu-Agent's experiences.json; md Markdown to edit and read
     back; prompt the lines of a prompt; rows JSON Lines, one experience per line; skill a SKILL.md.
 
@@ -49,7 +50,13 @@ def export(
       tfgrpo export HEAD --format md
       tfgrpo export v1 -o experiences.json
     """
-    chosen = format_ or interchange.by_file_name(Path(output).name) or "json"
+    chosen = format_ or interchange.by_file_name(Path(output).name)
+    if chosen is None and output != "-" and Path(output).suffix:
+        raise click.UsageError(
+            f"no format goes by the ending {Path(output).suffix}: choose one with --format "
+            f"({', '.join(interchange.written())})"
+        )
+    chosen = chosen or "json"
     version = app.store.resolve(revision)
     if output == "-":
         for piece in interchange.export(

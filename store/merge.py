@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Literal, NamedTuple, TypeAlias
 
 from tfgrpo.store import word_diff
-from tfgrpo.store.errors import InvalidOperation, TfgrpoError
+from tfgrpo.store.errors import InvalidOperation, TfgrpoError, UnknownRevision
 from tfgrpo.store.history import common_ancestor
 from tfgrpo.store.records import Library, Operation, Version
 from tfgrpo.store.store import Store
@@ -161,6 +161,38 @@ def cherry_pick(
     """Applies what one version changed to a branch, as a new version. Raises MergeConflict."""
     sides = Sides(_parent(store, version), store.tip(branch), version)
     return _apply(store, branch, sides, message, resolve)
+
+
+def picked(store: Store, revision: str) -> list[Version]:
+    """Returns the version of a revision, or those of a range, oldest first. Raises
+    UnknownRevision for an empty range."""
+    if ".." not in revision:
+        return [store.resolve(revision)]
+    versions = list(store.log(revision))[::-1]
+    if not versions:
+        raise UnknownRevision(f"{revision} holds no version", hint="`tfgrpo log` shows a range")
+    return versions
+
+
+def cherry_pick_all(
+    store: Store,
+    branch: str,
+    versions: Sequence[Version],
+    *,
+    message: str | None = None,
+    resolve: Resolve | None = None,
+) -> list[Version]:
+    """Applies what each of these versions changed, each as a new version, as one operation.
+
+    Without a message, each names the version that it applies. Raises MergeConflict, and then
+    nothing at all was recorded.
+    """
+    messages = [message or f"cherry-pick {v.name}: {v.message}" for v in versions]
+    work = zip(versions, messages, strict=True)
+    if len(versions) == 1:
+        return [cherry_pick(store, branch, v, message=m, resolve=resolve) for v, m in work]
+    with store.operation(f"cherry-pick {', '.join(version.name for version in versions)}"):
+        return [cherry_pick(store, branch, v, message=m, resolve=resolve) for v, m in work]
 
 
 def revert(

@@ -7,6 +7,7 @@
               | ^[<n>]        the n-th parent
               | @{<n>}        where the name stood n moves ago (directly after a name)
     range    := [revision] .. [revision]        either side defaults to HEAD
+              | [revision] ... [revision]       since the two parted: a log shows both sides
 
 `step_<n>` alone belongs to the run that HEAD's history comes from: the nearest version on
 HEAD's first-parent history that a run made. A base that fits several things is an error that
@@ -19,11 +20,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from heapq import merge
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfgrpo.store.errors import AmbiguousRevision, InvalidName, UnknownRevision
-from tfgrpo.store.history import first_parents
+from tfgrpo.store.history import ancestors, common_ancestor, first_parents, with_ancestors
 from tfgrpo.store.records import RefMove, Version
 
 if TYPE_CHECKING:
@@ -91,12 +93,33 @@ def resolve(store: Store, revision: str) -> Version:
 
 
 def resolve_range(store: Store, text: str) -> tuple[Version | None, Version]:
-    """Returns the two ends of `a..b`; for a plain revision the first is None."""
+    """Returns the two ends of `a..b`; for a plain revision the first is None.
+
+    `a...b` begins where the two parted: at the newest version that both have in their history.
+    """
     if ".." not in text:
         return None, resolve(store, text)
-    low, _, high = text.partition("..")
+    low, dots, high = text.partition("...") if "..." in text else text.partition("..")
     with store.port.reading():
+        if dots == "...":
+            mine, theirs = resolve(store, low or "HEAD"), resolve(store, high or "HEAD")
+            return common_ancestor(store, mine, theirs), theirs
         return resolve(store, low or "HEAD"), resolve(store, high or "HEAD")
+
+
+def walk(store: Store, text: str) -> Iterator[Version]:
+    """Returns the versions in a history, `a..b` or `a...b`, newest first. The revisions are
+    resolved when this is called."""
+    if "..." not in text:
+        low, high = resolve_range(store, text)
+        if low is None:
+            return with_ancestors(store, high)
+        return ancestors(store, [high.number], [low.number])
+    left, _, right = text.partition("...")
+    with store.port.reading():
+        a, b = resolve(store, left or "HEAD").number, resolve(store, right or "HEAD").number
+    sides = (ancestors(store, [a], [b]), ancestors(store, [b], [a]))
+    return merge(*sides, key=lambda version: -version.number)
 
 
 def check_name(kind: str, name: str) -> None:

@@ -18,12 +18,13 @@ class Filter(NamedTuple):
 
     A version fits when its run and time do and, where `experience` or `ops` ask for some, it has
     such an event. `words` are looked for in the message and in the texts and reasons of those
-    events, whatever their case.
+    events, and `author` in the name of who signed the version, whatever their case.
     """
 
     run: str | None = None
     experience: str | None = None
     words: str | None = None
+    author: str | None = None
     ops: frozenset[Op] = frozenset()
     since: int | None = None
     until: int | None = None
@@ -74,6 +75,8 @@ def _fits(store: Store, version: Version, filter: Filter, holding: set[int] | No
     if filter.until is not None and version.time > filter.until:
         return False
     if filter.run is not None and version.meta.get("run") != filter.run:
+        return False
+    if filter.author is not None and filter.author.casefold() not in version.author.casefold():
         return False
     if holding is not None and version.number not in holding:
         return False

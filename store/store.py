@@ -16,22 +16,13 @@ import time as clock
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from tfgrpo.store import history, protection, replay, revisions
 from tfgrpo.store.default import open_port
-from tfgrpo.store.errors import (
-    InvalidName,
-    StaleVersion,
-    StoreError,
-    UnknownRevision,
-)
+from tfgrpo.store.errors import InvalidName, StaleVersion, StoreError, UnknownRevision
 from tfgrpo.store.find import find_file
-from tfgrpo.store.port import (
-    VERSION_SCHEMA,
-    EventRow,
-    Port,
-)
+from tfgrpo.store.port import VERSION_SCHEMA, EventRow, Port
 from tfgrpo.store.records import (
     REDACTED,
     ROOT,
@@ -56,6 +47,7 @@ if TYPE_CHECKING:
     from tfgrpo.store.tip_state import TipState
 
 DEFAULT_BRANCH = "main"
+Author: TypeAlias = str | Callable[[], str]
 LIBRARIES_HELD = 4
 
 
@@ -63,11 +55,11 @@ class Store:
     """Libraries as an append-only history in one file."""
 
     def __init__(
-        self, port: Port, path: Path | str, *, author: str, now: Callable[[], int]
+        self, port: Port, path: Path | str, *, author: Author, now: Callable[[], int]
     ) -> None:
         self.port = port
         self._path = path
-        self.author = author
+        self._author = author
         self.now = now
         self._tip_state: TipState | None = None  # after the last commit
         self._replayed: dict[bytes, tuple[int, replay.Replayed]] = {}  # digest → when, what
@@ -82,6 +74,11 @@ class Store:
         from pathlib import Path
 
         return Path(self._path)
+
+    @cached_property
+    def author(self) -> str:
+        """Who signs versions that are committed without an author of their own."""
+        return self._author if isinstance(self._author, str) else self._author()
 
     @property
     def evaluated(self) -> bool:
@@ -109,19 +106,19 @@ class Store:
         cls,
         path: Path | str | None = None,
         *,
-        author: str = "unknown",
+        author: Author = "unknown",
         now: Callable[[], int] | None = None,
         watching: bool = False,
     ) -> Store:
         """Opens the store file at `path`; without one, the nearest at or above the working folder.
 
-        `author` signs the versions that are committed without one of their own; `now` gives
-        microseconds since 1970. `watching` is for a server that reads: threads may take turns with
-        the store, and what is locked is an error at once. Raises StoreError.
+        `author` signs the versions that are committed without one of their own, and is asked for
+        when it is first needed; `now` gives microseconds since 1970. `watching` is for a server
+        that reads: threads may take turns with the store, and what is locked is an error at once.
+        Raises StoreError.
         """
         path = path or find_file(os.getcwd())
-        port = open_port(path, watching=watching)
-        if port.last_version() < 0:
+        if (port := open_port(path, watching=watching)).last_version() < 0:
             port.close()
             raise StoreError(f"{path} was never completed", hint="run `tfgrpo init` to finish it")
         return cls(port, path, author=author, now=now or _microseconds)
@@ -131,7 +128,7 @@ class Store:
         cls,
         path: Path | str,
         *,
-        author: str = "unknown",
+        author: Author = "unknown",
         now: Callable[[], int] | None = None,
     ) -> Store:
         """Makes a store file with an empty library on the branch `main`, or opens the one there."""
@@ -139,9 +136,8 @@ class Store:
         try:
             os.makedirs(folder, mode=0o700, exist_ok=True)
         except OSError as error:
-            raise StoreError(
-                f"cannot make {folder}: {error.strerror}", hint="check the permissions"
-            ) from error
+            why = f"cannot make {folder}: {error.strerror}"
+            raise StoreError(why, hint="check the permissions") from error
         port = open_port(path, create=True)
         store = cls(port, path, author=author, now=now or _microseconds)
         if port.last_version() < 0:
@@ -204,21 +200,20 @@ class Store:
         with self.port.reading():
             return replay.diff(self.port, self.resolve(a), self.resolve(b))
 
-    def log(self, revision: str | Version = "HEAD") -> Iterator[Version]:
+    def log(self, revision: str | Version | None = "HEAD") -> Iterator[Version]:
         """Yields versions newest first: the history of a revision, or the versions in `a..b`.
 
-        A range holds what `b` has in its history and `a` has not. The revision is resolved when
-        this is called; versions are read one by one, so the first comes at once however long
+        A range holds what `b` has in its history and `a` has not, `a...b` what one of them has
+        and the other has not; None asks for all that a name stands on. The revision is resolved
+        when this is called; versions are read one by one, so the first comes at once however long
         the history is.
         """
-        low, high = (
-            (None, revision)
-            if isinstance(revision, Version)
-            else revisions.resolve_range(self, revision)
-        )
-        if low is None:
-            return history.with_ancestors(self, high)
-        return history.ancestors(self, [high.number], [low.number])
+        if revision is None:
+            named = self.branches() | self.remote_branches() | self.tags()
+            return history.ancestors(self, {self.head.version.number, *named.values()})
+        if isinstance(revision, Version):
+            return history.with_ancestors(self, revision)
+        return revisions.walk(self, revision)
 
     def events(self, version: Version) -> tuple[Event, ...]:
         """Returns the events of one version, in order."""
@@ -355,9 +350,12 @@ class Store:
         """Makes a branch at a revision. Raises InvalidName when it exists or cannot be a name."""
         return self._name(BRANCH, "branch", name, at, force=False)
 
-    def create_tag(self, name: str, at: str | Version = "HEAD", *, force: bool = False) -> Version:
-        """Tags a revision. An existing tag moves only with `force`; the ref log keeps both."""
-        return self._name(TAG, "tag", name, at, force=force)
+    def create_tag(
+        self, name: str, at: str | Version = "HEAD", *, force: bool = False, why: str = ""
+    ) -> Version:
+        """Tags a revision, with what the ref log says of it. An existing tag moves only with
+        `force`; the ref log keeps both."""
+        return self._name(TAG, "tag", name, at, force=force, why=why)
 
     def move_branch(
         self, name: str, to: str | Version, *, expected: Version | None = None
@@ -373,8 +371,7 @@ class Store:
     def _check_tip(self, branch: str, tip: Version, expected: str | Version | None) -> None:
         if expected is not None and self.resolve(expected).number != tip.number:
             raise StaleVersion(
-                f"{branch} has moved to {tip.name}",
-                hint="read the new library and try again",
+                f"{branch} has moved to {tip.name}", hint="read the new library and try again"
             )
 
     def _check_untouched(
@@ -419,7 +416,7 @@ class Store:
         return self.head
 
     def _name(
-        self, prefix: str, kind: str, name: str, at: str | Version, *, force: bool
+        self, prefix: str, kind: str, name: str, at: str | Version, *, force: bool, why: str = ""
     ) -> Version:
         version = self.resolve(at)
         with self.port.transaction():
@@ -433,6 +430,7 @@ class Store:
                 )
             new = there is None or there.version is None
             action = f"{kind} {name}" if new else f"move {kind} {name}"
+            action += f": {why}" if why else ""
             self._move([(prefix + name, version.number, None)], action)
         return version
 

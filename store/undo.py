@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import groupby
 
-from tfgrpo.store.errors import InvalidOperation, TfgrpoError
+from tfgrpo.store.errors import InvalidOperation, TfgrpoError, UnknownRevision
 from tfgrpo.store.records import RefMove
+from tfgrpo.store.revisions import BRANCH, HEAD
 from tfgrpo.store.store import Store
 
 UNDO, REDO, CLONE = "undo: ", "redo: ", "clone "
@@ -49,7 +50,7 @@ def redo(store: Store) -> list[RefMove]:
 
 
 def undoable(store: Store) -> list[RefMove] | None:
-    """Returns the batch that an undo would take back, if any."""
+    """Returns the operation that an undo would take back, if any, with one move for a name."""
     taken_back = 0
     for batch in batches(store):
         action = batch[0].action
@@ -58,7 +59,7 @@ def undoable(store: Store) -> list[RefMove] | None:
         elif action.startswith(REDO) or taken_back > 0:
             taken_back -= 1
         else:
-            return None if action == "init" or action.startswith(CLONE) else batch
+            return None if action == "init" or action.startswith(CLONE) else _whole(batch)
     return None
 
 
@@ -86,14 +87,39 @@ def redoable(store: Store) -> list[RefMove] | None:
         elif put_back > 0:
             put_back -= 1
         else:
-            return batch
+            return _whole(batch)
     return None
+
+
+def previous_branch(store: Store) -> str:
+    """Returns the branch that HEAD was on before the one it is on, and that is still there.
+
+    Raises UnknownRevision where HEAD was never on another.
+    """
+    branches, here = store.branches(), store.head.branch
+    for move in store.port.ref_log(HEAD):
+        branch = (move.previous_symbol or "").removeprefix(BRANCH)
+        if branch in branches and branch != here:
+            return branch
+    raise UnknownRevision("HEAD was on no other branch", hint="`tfgrpo branch` lists the branches")
 
 
 def batches(store: Store) -> Iterator[list[RefMove]]:
     """Yields the operations on names, newest first, each as its moves in order."""
     for _, moves in groupby(store.port.ref_log(None), key=lambda move: move.batch):
         yield list(moves)[::-1]
+
+
+def _whole(batch: list[RefMove]) -> list[RefMove]:
+    """Returns one move for each name of an operation, which may have moved it more than once:
+    from where it stood before to where it stood after."""
+    moves: dict[str, RefMove] = {}
+    for move in batch:
+        first = moves.get(move.name, move)
+        moves[move.name] = move._replace(
+            previous=first.previous, previous_symbol=first.previous_symbol
+        )
+    return list(moves.values())
 
 
 def _move_back(store: Store, batch: list[RefMove], action: str) -> None:

@@ -34,7 +34,7 @@ def test_every_parameter_that_names_something_completes() -> None:
 def test_every_verb_that_reads_has_json() -> None:
     changes = "init train checkout add modify delete keep edit import switch reset undo redo"
     changes += " clone fetch pull push mirror"
-    other = "export completion serve"  # export's format is json, serve's replies are
+    other = "export completion serve help"  # export's format is json, serve's replies are
     groups = "bisect bundle model remote"  # the subcommands that read have it
     bare = [
         name.removeprefix("tfgrpo ")

@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -26,7 +27,7 @@ from tfgrpo.session import ToolFunction
 from tfgrpo.settings import SettingsError
 from tfgrpo.store.errors import StoreError
 from tfgrpo.store.find import find, project_root, store_path
-from tfgrpo.store.store import Store
+from tfgrpo.store.store import Author, Store
 from tfgrpo.training.estimate import RunEstimate
 from tfgrpo.training.run import TrainResult, run_to_end
 from tfgrpo.training.run_estimate import estimate_run
@@ -270,10 +271,9 @@ class _Request:
         return tuple(getattr(function, "__name__", "tool") for function in self.functions)
 
 
-def _locate(store: StoreLike, make: bool) -> tuple[Path, str]:
+def _locate(store: StoreLike, make: bool) -> tuple[Path, Author]:
     """Returns a store's file and who signs versions. Raises StoreError where there is none and
     none is to be made."""
-    author = default_author()
     if isinstance(store, Store):
         return store.path, store.author
     if store is not None:
@@ -289,7 +289,7 @@ def _locate(store: StoreLike, make: bool) -> tuple[Path, str]:
         raise StoreError(
             f"no store at {path}", hint="create one with `tfgrpo init` or tfgrpo.train"
         )
-    return path, author
+    return path, partial(default_author, str(project_root(path)))
 
 
 def _write_rows(folder: Path, rows: object) -> Path:

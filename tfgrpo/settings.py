@@ -24,6 +24,7 @@ from pydantic import (
 )
 
 from tfgrpo import domains
+from tfgrpo.author import SETTING
 from tfgrpo.domains.base import Domain
 from tfgrpo.model.prices import LOCAL
 from tfgrpo.model.settings import ModelSettings
@@ -201,6 +202,8 @@ def read_toml(path: Path) -> dict[str, dict[str, Any]]:
         raise SettingsError(f"no file {path}", hint="--config takes a TOML file") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path}: {error}", hint="the file must be TOML") from None
+    if isinstance(found.get(SETTING), str):
+        del found[SETTING]  # who signs: read where that is needed, and no part of a run
     for name, table in found.items():
         if name not in TABLES or not isinstance(table, dict):
             raise SettingsError(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from tfgrpo.store.errors import BadLocation, InvalidName, UnknownRevision
+from tfgrpo.store.history import ancestor_numbers, parents_reader
 from tfgrpo.store.port import Port
 from tfgrpo.store.revisions import REMOTE
 from tfgrpo.store.store import Store
@@ -107,3 +109,28 @@ def tracked(port: Port, remote: str) -> dict[str, int]:
     """Returns branch → version number: where a remote's branches stood when last heard of."""
     prefix = f"{REMOTE}{remote}/"
     return {m.name[len(prefix) :]: m.version for m in port.refs(prefix) if m.version is not None}
+
+
+class Apart(NamedTuple):
+    """A remote's branch, such as `origin/main`, and how many versions each side has alone."""
+
+    name: str
+    ahead: int
+    behind: int
+
+
+def apart_from_remote(store: Store, branch: str) -> Apart | None:
+    """Returns how far a branch is from the default remote's of the same name, as of the last
+    fetch or push; None where no such branch is known."""
+    remotes = Remotes(store)
+    try:
+        remote = remotes.default()
+    except UnknownRevision:
+        return None
+    there = tracked(store.port, remote).get(branch)
+    if there is None:
+        return None
+    parents, here = parents_reader(store), store.tip(branch).number
+    ahead = sum(1 for _ in ancestor_numbers(parents, [here], [there]))
+    behind = sum(1 for _ in ancestor_numbers(parents, [there], [here]))
+    return Apart(f"{remote}/{branch}", ahead, behind)

@@ -119,7 +119,13 @@ def pull(
         except MergeConflict as found:
             conflict = found
     if conflict is not None:
-        raise conflict
+        apart = theirs.digest.hex()[:12] if remote is None else f"{remote}/{branch}"
+        raise MergeConflict(
+            str(conflict),
+            conflict.conflicts,
+            hint="what was fetched is kept, and nothing was merged; pull with --ours or --theirs, "
+            f"or resolve each with `tfgrpo merge {apart} --edit`",
+        )
     return Pulled(fetched, before, after)
 
 

@@ -61,6 +61,7 @@ def by_file_name(name: str) -> str | None:
         return "skill"
     usual = {
         ".json": "json",
+        ".csv": "csv",
         ".jsonl": "events",
         ".md": "md",
         ".txt": "prompt",

@@ -154,9 +154,9 @@ def _text(value: object) -> str | None:
     return None if value is None else str(value)
 
 
-def message(version: Version) -> bytes:
-    """Returns a commit's message: the version's, and the trailer that names it."""
-    text = version.message.replace("\0", "").strip() or "(no message)"
+def message(version: Version, subject: str) -> bytes:
+    """Returns a commit's message: the version's subject, and the trailer that names it."""
+    text = subject.replace("\0", "").strip() or "(no message)"
     return f"{text}\n\n{TRAILER}: {version.digest.hex()}\n".encode()
 
 

@@ -12,6 +12,7 @@ from tfgrpo.store.history import ancestors
 from tfgrpo.store.records import Version
 from tfgrpo.store.revisions import BRANCH, TAG
 from tfgrpo.store.store import Store
+from tfgrpo.store.subject import subject
 from tfgrpo.store.transfer.pack import find
 
 STATUS = ("status", "--porcelain", "--untracked-files=no", "--ignore-submodules=all")
@@ -251,7 +252,7 @@ class _GitWriter:
         who = layout.ident(version.author, version.time)
         yield b"commit %s\nmark :%d\n" % (SCRATCH.encode(), mark)
         yield b"author %s\ncommitter %s\n" % (who, who)
-        yield from _data(layout.message(version))
+        yield from _data(layout.message(version, subject(self._store, version)))
         for n, parent in enumerate(self._parents(version, by_hand.get(version.number))):
             yield b"%s %s\n" % (b"merge" if n else b"from", parent.encode())
         if not digests:
