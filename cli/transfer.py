@@ -17,6 +17,7 @@ from tfgrpo.store.errors import InvalidOperation
 
 if TYPE_CHECKING:
     from tfgrpo.interchange.incoming import Imported
+    from tfgrpo.interchange.records import Document
     from tfgrpo.store.records import Version
 
 SHOWN = 20
@@ -80,6 +81,7 @@ def export(
 )
 @click.option("-m", "--message", help="Message for the new version.")
 @click.option("--again", is_flag=True, help="Restore texts that were changed or deleted since.")
+@click.option("--dry-run", is_flag=True, help="Show what would be recorded, and record nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Output JSON.")
 @force_option
 @pass_app
@@ -90,15 +92,18 @@ def import_(
     format_: str | None,
     message: str | None,
     again: bool,
+    dry_run: bool,
     as_json: bool,
 ) -> None:
     """Read experiences from FILE into the library, as one version on HEAD's branch.
 
-    FILE may be anything that `export` writes, or another tool's playbook, skill, agent
-    configuration or JSON Lines. Experiences are matched by id, so a changed text is a MODIFY and
-    not an ADD. Anything the library has, or once had, is left alone: reading a file again makes no
-    version, and nothing is deleted. A file of events becomes one version for each version it
-    describes.
+    FILE may be anything that `export` writes, an AGENTS.md or CLAUDE.md, or another tool's
+    playbook, skill, agent configuration, memory or JSON Lines. Whatever of it becomes no
+    experience is listed with its lines; --dry-run shows everything beforehand.
+
+    Experiences are matched by id, so a changed text is a MODIFY and not an ADD. Anything the
+    library has, or once had, is left alone: reading a file again makes no version, and nothing is
+    deleted. A file of events becomes one version for each version it describes.
 
     `import git DIR` reads back what `mirror git` wrote: the same versions, plus a version for each
     commit that people made there by hand.
@@ -107,6 +112,7 @@ def import_(
     Examples:
       tfgrpo import experiences.json
       tfgrpo import library.md -m "reviewed by the shop"
+      tfgrpo import library.md --dry-run
       tfgrpo mirror git mirror && tfgrpo import git mirror
     """
     if folder is not None:
@@ -116,11 +122,14 @@ def import_(
         return
     branch = _branch(app)
     document = interchange.read(Path(what), format_)
+    if dry_run:
+        _preview(app, document, branch, again, as_json)
+        return
     imported = interchange.bring_in(app.store, document, branch, message=message, again=again)
     if imported.versions:
         checkout.materialise(app)
     if as_json:
-        _emit(app, branch, imported)
+        _emit(app, branch, imported, document)
         return
     if not imported.versions:
         of = "versions" if document.batches else "texts"
@@ -144,9 +153,55 @@ def import_(
             f"left alone: {text.plural(len(imported.left), 'experience')} that the library had as "
             "the file says and has otherwise now; --again puts them back"
         )
+    _show_skipped(document)
 
 
-def _emit(app: App, branch: str, imported: Imported) -> None:
+def _preview(app: App, document: Document, branch: str, again: bool, as_json: bool) -> None:
+    """Prints what an import would record."""
+    if document.batches:
+        new = interchange.new_batches(app.store, document, branch)
+        operations = [operation for batch in new for operation in batch.operations]
+        known, left = len(document.batches) - len(new), ()
+    else:
+        plan = interchange.plan(app.store, document.items, document.provenance, branch, again=again)
+        operations, known, left = list(plan.operations), plan.known, plan.left
+    if as_json:
+        text.emit_json(
+            {
+                "branch": branch,
+                "operations": [operation._asdict() for operation in operations],
+                "known": known,
+                "left": left,
+                "skipped": [entry._asdict() for entry in document.skipped],
+            }
+        )
+        return
+    counts = {op: sum(o.op == op for o in operations) for op in ("ADD", "MODIFY", "DELETE", "KEEP")}
+    parts = [f"{op.lower()} {text.plural(n, 'experience')}" for op, n in counts.items() if n]
+    also = f"; {known} are here already" if known else ""
+    also += f"; {len(left)} would be left alone" if left else ""
+    would = f"would {', '.join(parts)}" if parts else "would record nothing"
+    click.echo(f"read as {document.format}: {would} on {branch}{also}")
+    for operation in operations:
+        sign = text.Word(text.SIGNS[operation.op], fg=text.COLOURS[operation.op], bold=True)
+        body = text.words(operation.text or operation.experience or "")
+        for line in text.wrap([sign, *body], indent=2):
+            click.echo(line)
+    _show_skipped(document, most=None)
+
+
+def _show_skipped(document: Document, most: int | None = SHOWN) -> None:
+    """Prints what of a file became no experience."""
+    if not document.skipped:
+        return
+    click.echo(f"skipped {text.plural(len(document.skipped), 'part')} of {document.name}:")
+    for entry in document.skipped[:most]:
+        click.echo(f"  {entry}")
+    if most is not None and len(document.skipped) > most:
+        click.echo(f"  … and {len(document.skipped) - most} more: --dry-run lists them all")
+
+
+def _emit(app: App, branch: str, imported: Imported, document: Document) -> None:
     """Prints what came of an import as JSON."""
     store = app.store
     before = after = store.tip(branch)
@@ -162,6 +217,7 @@ def _emit(app: App, branch: str, imported: Imported) -> None:
             "changes": [{"op": c.op, **c._asdict()} for c in store.diff(before, after)],
             "known": imported.known,
             "left": imported.left,
+            "skipped": [entry._asdict() for entry in document.skipped],
         }
     )
 

@@ -268,7 +268,8 @@ READABLE = {
     "blank and repeated texts": ('{"G0": "a", "G1": " ", "G2": "a"}', ["a"]),
     "lines in a text": ('{"G0": "a\\n  b"}', ["a\n  b"]),
     "a byte order mark": (b'\xef\xbb\xbf{"G0": "a"}', ["a"]),
-    "Markdown by hand": ("# Rules\n\n- a\n* b\n  - c\nNot this.\n", ["a", "b", "c"]),
+    "Markdown by hand": ("# Rules\n\n- a\n* b\n  - c\n\nThis too.\n", ["a", "b", "c", "This too."]),
+    "a numbered list": ("1. a\n2. b\n", ["a", "b"]),
     "wrapped Markdown": ("- a long\n  text\n- b\n", ["a long text", "b"]),
     "Windows line ends": ("- a\r\n- b\r\n", ["a", "b"]),
     "a comment that is no id": ("- a <!-- todo -->\n", ["a"]),
@@ -380,7 +381,7 @@ def test_a_bad_file_gives_one_line_with_the_place(content: str | bytes, said: st
 def test_a_format_can_be_forced() -> None:
     path = written("[G0] a\n- b\n")
     assert [i.text for i in interchange.read(path).items] == ["a - b"]
-    assert [i.text for i in interchange.read(path, "md").items] == ["b"]
+    assert [i.text for i in interchange.read(path, "md").items] == ["[G0] a", "b"]
     with pytest.raises(UnreadableLibrary, match="unknown format 'xml'"):
         interchange.read(path, "xml")
 

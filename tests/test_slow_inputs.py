@@ -50,6 +50,10 @@ INPUTS: dict[str, tuple[str, Callable[[int], str]]] = {
     "blank lines of a list": ("md", lambda n: "- x\n" + "\n" * n + "end\n"),
     "lines of an item": ("md", lambda n: "- x\n" + "  y\n" * n),
     "a nested list": ("md", lambda n: "".join(" " * (i % 300) + "- x\n" for i in range(n))),
+    "introductions": ("md", lambda n: "a:\n\n" * (n // 5)),
+    "quotations in points": ("md", lambda n: ("- > " * 15 + "x\n") * (n // 75)),
+    "a wide table": ("md", lambda n: "|a" * n + "\n" + "|-" * n + "\n" + "|b\n" * 1000),
+    "tags": ("md", lambda n: "<a" + " b" * n + "\n"),
     "blank lines of a configuration": ("", lambda n: "agent:\n" + " \n" * n + "x: 1\n"),
     "a skillbook": (
         "skillbook",

@@ -19,13 +19,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tfgrpo.interchange.incoming import Imported, ImportPlan, bring_in, plan
+    from tfgrpo.interchange.incoming import (
+        Imported,
+        ImportPlan,
+        bring_in,
+        new_batches,
+        plan,
+    )
     from tfgrpo.interchange.outgoing import Outgoing, export, save
     from tfgrpo.interchange.records import (
         Batch,
         Document,
         Format,
         Item,
+        Skipped,
         SourceFile,
         UnreadableLibrary,
     )
@@ -39,6 +46,7 @@ __all__ = [
     "Imported",
     "Item",
     "Outgoing",
+    "Skipped",
     "SourceFile",
     "UnreadableLibrary",
     "available",
@@ -46,6 +54,7 @@ __all__ = [
     "by_file_name",
     "export",
     "named",
+    "new_batches",
     "plan",
     "read",
     "save",
@@ -53,9 +62,17 @@ __all__ = [
 ]
 
 MODULES = {
-    "incoming": ("Imported", "ImportPlan", "bring_in", "plan"),
+    "incoming": ("Imported", "ImportPlan", "bring_in", "new_batches", "plan"),
     "outgoing": ("Outgoing", "export", "save"),
-    "records": ("Batch", "Document", "Format", "Item", "SourceFile", "UnreadableLibrary"),
+    "records": (
+        "Batch",
+        "Document",
+        "Format",
+        "Item",
+        "Skipped",
+        "SourceFile",
+        "UnreadableLibrary",
+    ),
     "registry": ("available", "by_file_name", "named", "read", "written"),
 }
 

@@ -129,12 +129,7 @@ def bring_in(
 def _history(store: Store, document: Document, branch: str, author: str | None) -> Imported:
     versions = []
     with store.operation(f"import {document.name}"):
-        tip = store.tip(branch)
-        here: set[object] = set()
-        for version in store.log(tip):
-            here |= {version.digest.hex(), _origin(version)}
-        new = [batch for batch in document.batches if batch.digest not in here]
-        _check(document, new, {e.id for e in store.library(tip)})
+        new = new_batches(store, document, branch)
         for batch in new:
             origin = {**document.provenance, "version": batch.digest}
             operations = [
@@ -151,6 +146,20 @@ def _history(store: Store, document: Document, branch: str, author: str | None) 
                 )
             )
     return Imported(tuple(versions), len(document.batches) - len(new), ())
+
+
+def new_batches(store: Store, document: Document, branch: str) -> list[Batch]:
+    """Returns the batches of a history that a branch does not have yet. A read-only operation.
+
+    Raises UnreadableLibrary, with file and line, when an operation cannot apply.
+    """
+    tip = store.tip(branch)
+    here: set[object] = set()
+    for version in store.log(tip):
+        here |= {version.digest.hex(), _origin(version)}
+    new = [batch for batch in document.batches if batch.digest not in here]
+    _check(document, new, {e.id for e in store.library(tip)})
+    return new
 
 
 def _origin(version: Version) -> object:

@@ -27,6 +27,7 @@ REFERENCE = re.compile(r"&((?:amp;)*)#([0-9]{1,7});")
 BULLET = re.compile(r"^[-*+]\s+(.*)$")
 INNER = re.compile(r"^\s+[-*+]\s+(.*)$")
 LINE_ENDS = re.compile(ID + r"[^\S\n]*(?=\n|\Z)")
+FENCE = re.compile(r"(?:```+|~~~+)")
 COMMENT = re.compile(r"<!--\s*\w+\s*-->")
 
 
@@ -66,34 +67,65 @@ def items(lines: Iterable[str], start: int = 1) -> Iterator[Item]:
 
     A list by hand may be nested and wrapped: each of its points is an item of its own.
     """
+    for first, block in _blocks(lines):
+        yield from _block(block, first + start)
+
+
+def identified(lines: Iterable[str]) -> Iterator[tuple[int, int, Item]]:
+    """Yields the items that `written` wrote, each with its first line and the one after its last,
+    counted from 0. What is fenced off as code at the margin is none."""
+    fence = ""
+    for first, block in _blocks(lines):
+        if len(block) == 1 and (match := FENCE.match(block[0])):
+            fence = "" if fence and match[0].startswith(fence) else fence or match[0]
+        elif not fence and (found := _exact(block, first)):
+            yield first, first + len(block), found
+
+
+def _blocks(lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
+    """Yields (number of its first line from 0, lines) of each point at the margin, with what
+    belongs to it, and of fences there as blocks of their own."""
     block: list[str] = []
-    first = start
-    for number, line in enumerate(lines, start):
+    first = 0
+    for number, line in enumerate(lines):
         if BULLET.match(line):
-            yield from _block(block, first)
+            yield from _ended(block, first)
             block, first = [line], number
         elif block and (not line.strip() or line[0] in " \t"):
             block.append(line)
         else:
-            yield from _block(block, first)
+            yield from _ended(block, first)
             block = []
             if INNER.match(line):
                 block, first = [line.lstrip()], number
-    yield from _block(block, first)
+            elif FENCE.match(line):
+                yield number, [line]
+    yield from _ended(block, first)
+
+
+def _ended(block: list[str], first: int) -> Iterator[tuple[int, list[str]]]:
+    last = len(block)
+    while last and not block[last - 1].strip():
+        last -= 1
+    if last:
+        yield first, block[:last]
+
+
+def _exact(block: list[str], first: int) -> Item | None:
+    """Returns the item that a point is which ends in its id, and has no other."""
+    whole = "\n".join([block[0][2:], *(line.removeprefix("  ") for line in block[1:])])
+    text, id = closed(whole)
+    if id and len(LINE_ENDS.findall(whole)) == 1:
+        return Item(unescaped(text.lstrip()), id, line=first)
+    return None
 
 
 def _block(block: list[str], first: int) -> Iterator[Item]:
     """Yields the items of the lines from one bullet to what follows its list item."""
-    last = len(block)
-    while last and not block[last - 1].strip():
-        last -= 1
-    if not last:
+    if not BULLET.match(block[0]):
         return
-    block = block[:last]
-    whole = "\n".join([block[0][2:], *(line.removeprefix("  ") for line in block[1:])])
-    text, id = _closed(whole)
-    if id and len(LINE_ENDS.findall(whole)) == 1:
-        yield Item(unescaped(text.lstrip()), id, line=first)
+    if found := _exact(block, first):
+        yield found
         return
     points: list[tuple[int, list[str]]] = []
     for number, line in enumerate(block, first):
@@ -102,12 +134,12 @@ def _block(block: list[str], first: int) -> Iterator[Item]:
         elif line.strip():
             points[-1][1].append(line.strip())
     for number, parts in points:
-        text, id = _closed(" ".join(parts))
+        text, id = closed(" ".join(parts))
         if text.strip():
             yield Item(unescaped(text.strip()), id, line=number)
 
 
-def _closed(text: str) -> tuple[str, str | None]:
+def closed(text: str) -> tuple[str, str | None]:
     """Returns a text without the comment that it ends with, and the id in that, if it is one."""
     end = text.rstrip()
     at = end.rfind("<!--")

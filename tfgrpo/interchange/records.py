@@ -38,6 +38,22 @@ class Item(NamedTuple):
     line: int | None = None
 
 
+class Skipped(NamedTuple):
+    """Lines of a file that became no experience: the first and the last by number, from 1, what
+    they are, and how they begin. A `first` of 0 is a part of the file that has no line."""
+
+    first: int
+    last: int
+    what: str
+    text: str = ""
+
+    def __str__(self) -> str:
+        where = "" if not self.first else f"line {self.first}"
+        if self.last > self.first:
+            where = f"lines {self.first}–{self.last}"
+        return ": ".join(filter(None, (where, self.what, self.text)))
+
+
 class Batch(NamedTuple):
     """The operations of one version that a file tells of.
 
@@ -56,7 +72,7 @@ class Document(NamedTuple):
     """A file that was read: either the items of a library, or the batches of a history.
 
     `name` is the file's without its folders, `sha256` of its bytes, `meta` what the file says
-    about the whole library.
+    about the whole library, `skipped` what of it became nothing.
     """
 
     path: Path
@@ -66,6 +82,7 @@ class Document(NamedTuple):
     items: tuple[Item, ...] = ()
     batches: tuple[Batch, ...] = ()
     meta: Json = NOTHING
+    skipped: tuple[Skipped, ...] = ()
 
     @property
     def provenance(self) -> dict[str, str]:
@@ -79,6 +96,7 @@ class Content(NamedTuple):
     items: Sequence[Item] = ()
     batches: Sequence[Batch] = ()
     meta: Json = NOTHING
+    skipped: Sequence[Skipped] = ()
 
 
 class SourceFile:

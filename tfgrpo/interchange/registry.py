@@ -8,7 +8,14 @@ import stat
 from functools import cache
 from typing import TYPE_CHECKING
 
-from tfgrpo.interchange.records import Document, Format, SourceFile, UnreadableLibrary
+from tfgrpo.interchange.records import (
+    Document,
+    Format,
+    Item,
+    Skipped,
+    SourceFile,
+    UnreadableLibrary,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -103,6 +110,8 @@ def read(path: Path, format: str | None = None) -> Document:
             raise source.wrong("contains no experiences", hint=HINT)
     content = chosen.read(source)
     items = tuple(item for item in content.items if item.text.strip())
+    blank = [item for item in content.items if not item.text.strip()]
+    skipped = (*content.skipped, *(_blank(item) for item in blank))
     if not items and not content.batches:
         raise source.wrong(f"contains no experiences (read as {chosen.name})", hint=HINT)
     return Document(
@@ -113,4 +122,10 @@ def read(path: Path, format: str | None = None) -> Document:
         items,
         tuple(content.batches),
         content.meta,
+        tuple(sorted(skipped)),
     )
+
+
+def _blank(item: Item) -> Skipped:
+    called = " ".join(str(value) for value in (item.evidence or {}).values())[:60]
+    return Skipped(item.line or 0, item.line or 0, "has no text", called)

@@ -1,22 +1,31 @@
-"""Markdown: a list for people, whose comments carry the ids, so that edits come back as edits."""
+"""Markdown: a list for people, whose comments carry the ids, so that edits come back as edits.
+
+Any other Markdown is read too, AGENTS.md, CLAUDE.md, rules; `blocks` says how.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
-from tfgrpo.interchange import lists
+from tfgrpo.interchange import blocks, lists
 from tfgrpo.interchange.outgoing import Outgoing
 from tfgrpo.interchange.records import Content, Format, SourceFile
+
+STRUCTURE = re.compile(r"\s{0,3}(?:[-*+]\s|\d{1,9}[.)]\s|#{1,6}\s|\|.*\|)")
+ENDINGS = (".md", ".markdown", ".mdc", ".mdx")
 
 
 def detect(source: SourceFile) -> int:
     if any(item.id for item in lists.items(source.lines)):
         return 3
-    return int(any(lists.BULLET.match(line.lstrip()) for line in source.lines))
+    if source.path.suffix.lower() in ENDINGS and source.text.strip():
+        return 1
+    return int(any(STRUCTURE.match(line) for line in source.lines))
 
 
 def read(source: SourceFile) -> Content:
-    return Content(list(lists.items(source.lines)))
+    return blocks.read(source.lines, name=str(source.path)).content
 
 
 def write(out: Outgoing) -> Iterator[str]:

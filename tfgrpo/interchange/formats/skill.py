@@ -5,9 +5,10 @@ Agents that know skills read the description always and the body when it fits th
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
-from tfgrpo.interchange import lists, yaml_text
+from tfgrpo.interchange import blocks, lists, yaml_text
 from tfgrpo.interchange.outgoing import Outgoing
 from tfgrpo.interchange.records import Content, Format, SourceFile
 
@@ -29,12 +30,15 @@ def read(source: SourceFile) -> Content:
     if source.lines[0].rstrip() != FENCE or end is None:
         raise source.wrong("has no front matter", 1, hint="a SKILL.md begins with --- and ends it")
     matter = yaml_text.loaded(source, "\n".join(source.lines[1:end]), 2)
-    meta = {
-        f"skill_{key}": matter[key]
-        for key in ("name", "description")
-        if isinstance(matter.get(key), str)
-    }
-    return Content(list(lists.items(source.lines[end + 1 :], end + 2)), meta=meta)
+    meta: dict[str, object] = {}
+    front = json.loads(json.dumps(matter, default=str))  # dates as they are written
+    for key in ("name", "description"):
+        if isinstance(front.get(key), str):
+            meta[f"skill_{key}"] = front.pop(key)
+    if front:
+        meta["skill_front"] = front
+    found = blocks.read(source.lines[end + 1 :], end + 2, str(source.path))
+    return found.content._replace(meta=meta)
 
 
 def write(out: Outgoing) -> Iterator[str]:
