@@ -2,25 +2,97 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import click
 
 from tfgrpo.author import default_author
+from tfgrpo.cli import text
 from tfgrpo.cli.context import App, pass_app
+
+if TYPE_CHECKING:
+    from tfgrpo.own_data import DataPlan, OwnData
 
 
 @click.command()
+@click.option(
+    "--from",
+    "source",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Look at your own data (CSV, JSONL, Excel and others), split it, and write tfgrpo.toml.",
+)
+@click.option("--problem", metavar="FIELD", help="With --from: the field that is asked.")
+@click.option(
+    "--answer",
+    "answers",
+    multiple=True,
+    metavar="FIELD",
+    help="With --from: the field that is the answer; several make one JSON object.",
+)
+@click.option(
+    "--kind",
+    type=click.Choice(["math", "exact", "choice", "json", "rubric"]),
+    help="With --from: the kind of the answers.",
+)
+@click.option("--model", help="With --from: local:NAME, or the name of a model at --base-url.")
+@click.option("--base-url", help="With --from: OpenAI-compatible endpoint.")
+@click.option("--api-key-env", help="With --from: environment variable with the API key.")
 @pass_app
-def init(app: App) -> None:
+def init(
+    app: App,
+    source: Path | None,
+    problem: str | None,
+    answers: tuple[str, ...],
+    kind: str | None,
+    **model: str | None,
+) -> None:
     """Create a store here, with an empty library on the branch main.
 
     The store is one SQLite file, .tfgrpo/store.db. Every other command finds it from this folder
     and any folder below. If the folder already has a store, nothing changes.
 
+    With --from, what your data is about is guessed (on a terminal you are asked) and said: which
+    field is asked and which is the answer, and how answers are judged. The rows are split into
+    data/train.jsonl, data/gate.jsonl and a sealed data/heldout.jsonl, and a tfgrpo.toml is written
+    whose sizes fit the data and the model. No file is overwritten.
+
     \b
     Examples:
       tfgrpo init
       tfgrpo --store shared/team.db init
+      tfgrpo init --from tickets.csv
     """
+    given = any((problem, answers, kind, *model.values()))
+    if source is None and given:
+        raise click.UsageError("these options need --from FILE")
+    if source is None:
+        _make_store(app)
+        return
+    from tfgrpo.own_data import OwnData, write_files
+
+    told = OwnData(problem, answers, kind, **model)  # type: ignore[arg-type]
+    plan, told = _planned(source, told)
+    folder = _folder(app)
+    written = write_files(folder, plan)
+    for line in plan.lines:
+        click.echo(line)
+    names = ", ".join(str(path.relative_to(folder)) for path in written)
+    for line in text.wrap(text.words(f"wrote {names}"), first="", indent=2):
+        click.echo(line)
+    _make_store(app)
+    click.echo("next: `tfgrpo train --estimate` says what it takes, `tfgrpo train` learns")
+
+
+def _folder(app: App) -> Path:
+    """Returns the folder that the store belongs to, or would: settings lie beside it."""
+    from tfgrpo.store.find import project_root
+
+    return project_root(app.new_path)
+
+
+def _make_store(app: App) -> None:
     from tfgrpo.store.store import Store
 
     path = app.new_path
@@ -32,3 +104,41 @@ def init(app: App) -> None:
         click.echo(f"there is already a store at {path}, at {head.version.name}")
     else:
         click.echo(f"made an empty library at {path}, on branch {head.branch}")
+
+
+def _planned(source: Path, told: OwnData) -> tuple[DataPlan, OwnData]:
+    """Returns what is to be written for a file; on a terminal, after asking what was guessed."""
+    import sys
+    from dataclasses import replace
+
+    from tfgrpo.data.columns import KINDS, guess_columns
+    from tfgrpo.model.settings import DEFAULT_MODEL
+    from tfgrpo.own_data import plan_files, read_table
+
+    rows = read_table(source)
+    if sys.stdin.isatty() and sys.stdout.isatty():
+        guess = guess_columns(rows, told.problem, told.answers, told.kind)
+        names = ", ".join(dict.fromkeys(name for row in rows for name in row))
+        click.echo(f"{source}: {len(rows):,} rows with the fields {names}")
+        if told.problem is None:
+            told = replace(told, problem=_ask("Which field is asked?", guess.problem))
+        if not told.answers:
+            answer = _ask("Which field is the answer (several: a,b)?", ",".join(guess.answers))
+            told = replace(told, answers=tuple(filter(None, map(str.strip, answer.split(",")))))
+        if told.kind is None:
+            guess = guess_columns(rows, told.problem, told.answers)
+            kinds = click.Choice(KINDS)
+            click.echo(guess.why[-1])
+            told = replace(
+                told, kind=click.prompt("How are answers judged?", guess.kind, type=kinds)
+            )
+        if told.model is None:
+            told = replace(told, model=_ask("Which model?", DEFAULT_MODEL))
+            if not told.is_local and told.base_url is None:
+                url = _ask("Where is it (empty: OpenAI)?", "")
+                told = replace(told, base_url=url or None)
+    return plan_files(source, rows, told), told
+
+
+def _ask(question: str, default: str) -> str:
+    return str(click.prompt(question, default=default, show_default=bool(default)))

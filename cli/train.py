@@ -21,7 +21,17 @@ if TYPE_CHECKING:
 
 
 GROUPS = {
-    "Run": ("--run", "--resume", "--new", "--branch", "--force", "--config", "--preset", "--seed"),
+    "Run": (
+        "--run",
+        "--resume",
+        "--new",
+        "--keep-going",
+        "--branch",
+        "--force",
+        "--config",
+        "--preset",
+        "--seed",
+    ),
     "Problems": ("--field", "--skip-unverifiable", "--domain"),
     "Model": (
         *("--model", "--base-url", "--api-key-env", "--temperature", "--max-tokens"),
@@ -54,6 +64,11 @@ GROUPS = {
     "--resume", type=RUN, metavar="RUN", help="Resume this run, with its recorded settings."
 )
 @click.option("--new", is_flag=True, help="Start a new run even if one like it exists.")
+@click.option(
+    "--keep-going",
+    is_flag=True,
+    help="Go on even if the first attempts are all right, or all wrong.",
+)
 @click.option("--branch", type=BRANCH, help="Branch that learns; by default HEAD's.")
 @click.option("--epochs", type=int, help="Passes over the data.  [3]")
 @click.option("--batch-size", type=int, help="Problems per step.  [100]")
@@ -161,6 +176,7 @@ def train(
     name: str | None,
     resume: str | None,
     new: bool,
+    keep_going: bool,
     estimate: bool,
     as_json: bool,
     budget: str | None,
@@ -202,7 +218,7 @@ def train(
         run_budget(app.store, project, budget, plan.prices)
         cost.print_estimate(app, plan, as_json)
         return
-    ready = ready_run(app.store, project, given, RunChoice(name, resume, new, budget))
+    ready = ready_run(app.store, project, given, RunChoice(name, resume, new, budget, keep_going))
     _work(app, project, ready)
 
 
@@ -261,6 +277,8 @@ def _tell(app: App, result: TrainResult) -> None:
 
     store, run = app.store, result.run
     done = _steps_done(store, run)
+    if result.nothing_learned is not None:
+        click.echo(f"learned nothing: {result.nothing_learned}")
     if result.chosen is not None:  # first of all: it may be worse than none
         click.echo(str(result.chosen))
     issues = runs.issue_counts(result.report)
@@ -269,7 +287,10 @@ def _tell(app: App, result: TrainResult) -> None:
     final = final_version(store, run)
     name = "best" if best_tag(run) in store.tags() else f"step_{done}"
     added = sum(change.op == "ADD" for change in store.diff(f"{run.name}/step_0", final.name))
-    learned = f"learned {text.plural(added, 'experience')} in {text.plural(done, 'version')}"
+    versions = text.plural(done, "version")
+    learned = f"learned {text.plural(added, 'experience')} in {versions}"
+    if result.nothing_learned is not None:
+        learned = f"the library is as it was, after {versions}"
     if store.head.branch == run.branch and store.head.version.number == final.number:
         path = checkout.materialise(app)
         click.echo(f"{learned}; {name} is checked out ({span(result.seconds)})")

@@ -43,7 +43,7 @@ Data: TypeAlias = "str | Path | Rows | None"
 StoreLike: TypeAlias = "Store | Path | str | None"
 """A store, its file, the folder of a project, or None for the nearest at or above this folder."""
 DATASETS = ("data", "heldout", "gate", "sealed")
-CHOICES = ("run", "resume", "new", "budget")
+CHOICES = ("run", "resume", "new", "budget", "keep_going")
 
 
 async def train(
@@ -61,7 +61,9 @@ async def train(
     `batch_size`, `run`, `resume`, `new`, `budget`, `heldout`, …) and three more: `domain` may be a
     Domain, `verify` a function from a Problem and a response to a Verdict, a number or a bool,
     and `tools` a list of Python functions that an agent may call. The same call again resumes a
-    run that was cut off. `on_progress` is called with notices (`tfgrpo.notices`) on the event
+    run that was cut off. One whose first attempts are all right, or all wrong, says so
+    (`notices.NothingToLearn`) and raises StoppedEarly, unless `keep_going` is true.
+    `on_progress` is called with notices (`tfgrpo.notices`) on the event
     loop. Cancelled, the run is recorded as interrupted. Raises TfgrpoError.
     """
     request = _Request(store, config, options, make=True)
@@ -215,6 +217,7 @@ class _Request:
                     _text(choice["resume"]),
                     bool(choice["new"]),
                     _text(choice["budget"]),
+                    bool(choice["keep_going"]),
                 ),
             )
 

@@ -72,6 +72,24 @@ class SettingsChosen:
 
 
 @dataclass(frozen=True, slots=True)
+class NothingToLearn:
+    """The first attempts leave nothing to learn: all are right, or wrong, or cannot be read.
+
+    `finding` is right, wrong, unreadable or unjudged; `quote` is one attempt. The run stops with
+    StoppedEarly after this, unless it was told to keep going.
+    """
+
+    finding: str
+    attempts: int
+    text: str
+    advice: str
+    quote: str
+
+    def __str__(self) -> str:
+        return f"{self.text}: {self.advice}\n  {self.quote}"
+
+
+@dataclass(frozen=True, slots=True)
 class StepFinished:
     """A step has made a version."""
 
@@ -92,8 +110,8 @@ class ScoresReady:
 
 
 Notice: TypeAlias = (
-    "WarningNotice | DownloadProgress | RunStarted | SettingsChosen | StepFinished | ScoresReady"
-    " | Progress | EvalProgress"
+    "WarningNotice | DownloadProgress | RunStarted | SettingsChosen | NothingToLearn | StepFinished"
+    " | ScoresReady | Progress | EvalProgress"
 )
 OnProgress: TypeAlias = Callable[[Notice], None]
 

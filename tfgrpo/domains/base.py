@@ -220,7 +220,9 @@ class Domain:
     is brought in line with the library before the batch is decided about. `foresee` and
     `judgements` tell an estimate what `rollout` and an asynchronous `verify` ask at most.
     `configure` makes the domain anew from options, those of `NAME:OPTIONS`, and `options_from`
-    reads off the data those that it needs and nobody wrote, such as its labels.
+    reads off the data those that it needs and nobody wrote, such as its labels. With
+    `shared_answers` many problems have the same few answers, as labels are: a lesson may then
+    name the answer of the problem that taught it.
     """
 
     name: str
@@ -241,6 +243,7 @@ class Domain:
     judgements: Judgements | None = None
     configure: Callable[[str], Domain] | None = None
     options_from: Callable[[Sequence[Problem]], str] | None = None
+    shared_answers: bool = False
 
     def problems(self, source: str, fields: Mapping[str, str] | None = None) -> tuple[Problem, ...]:
         """Returns the problems of a dataset. Raises DatasetError."""

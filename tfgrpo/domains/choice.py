@@ -18,6 +18,7 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,8 @@ KEYS = (
     "classification",
 )
 """What the field of a JSON object is called that holds a label."""
+PROMPTS = Path(str(resources.files("tfgrpo.prompts").joinpath("choice")))
+"""A comparison and a controller that know of labels, with a worked example each."""
 HINT = 'write choice, choice:labels.txt (a label a line), or choice:["no","yes"]'
 
 
@@ -203,6 +206,8 @@ def _domain(labels: Labels) -> Domain:
         identity=digest(["labels", list(labels.names)]).hex()[:16] if labels.names else "",
         configure=with_options,
         options_from=None if labels.names else labels_in,
+        shared_answers=True,
+        prompts=PROMPTS,
     )
 
 

@@ -80,9 +80,10 @@ def _told(settings: TrainSettings, problems: RunProblems) -> dict[str, str]:
         "max_tokens": f"at most {settings.max_tokens:,} tokens an answer",
     }
     if problems.gate:
-        told["gate_problems"] = f"{settings.gate_problems} gate problems"
+        if len(problems.gate) > (settings.gate_problems or 0):
+            told["gate_problems"] = f"{settings.gate_problems} gate problems"
         told["gate_samples"] = f"{settings.gate_samples} attempts at a gate problem"
-    if problems.heldout:
+    if len(problems.heldout) > (settings.heldout_problems or 0):
         told["heldout_problems"] = f"{settings.heldout_problems} held-out problems"
     return told
 

@@ -39,10 +39,14 @@ UNFINISHED = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class LessonCheck:
-    """The check of texts that were learned from `problems`, by calls with these `prompts`."""
+    """The check of texts that were learned from `problems`, by calls with these `prompts`.
+
+    With `shared_answers` a text may tell the answer, which is one of few, as a label is.
+    """
 
     problems: tuple[Problem, ...] = ()
     prompts: tuple[str, ...] = ()
+    shared_answers: bool = False
 
     def __call__(self, text: str) -> str | None:
         """Returns what is wrong with a text, as the model is told it, or None."""
@@ -50,7 +54,7 @@ class LessonCheck:
         if not text:
             return None
         for problem in self.problems:
-            answer = given_away(text, problem)
+            answer = None if self.shared_answers else given_away(text, problem)
             if answer is not None:
                 return f"it gives away an answer ({answer!r}); a rule has to help elsewhere"
             name = named(text, problem)

@@ -90,6 +90,7 @@ def reflection_of(settings: TrainSettings, domain: Domain, prompts: Path | None)
         direct=domain.template("direct", prompts) if settings.direct else None,
         prune=domain.template("prune", prompts) if settings.library_tokens else None,
         library_tokens=settings.library_tokens,
+        shared_answers=domain.shared_answers,
     )
 
 
@@ -105,6 +106,7 @@ class Training:
         domain: Domain = math.DOMAIN,
         prompts: Path | None = None,
         on_progress: OnProgress = ignore,
+        keep_going: bool = True,
     ) -> None:
         self.settings = TrainSettings(**run.config)
         self.steps = plan_steps(data.train, self.settings)
@@ -145,6 +147,8 @@ class Training:
                 self._policy,
                 self._reflector,
                 self.progress,
+                keep_going,
+                on_progress,
             )
         )
 

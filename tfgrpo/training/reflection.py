@@ -65,7 +65,8 @@ class Reflection:
     shown the right answer; attempts of at most `summarise_over` characters are not summarised
     but compared as they are. With `reconcile`, what a group taught is brought in line with the
     library before the batch is decided about. `library_tokens` is the most tokens of a library,
-    and `prune` asks what to give up when it has no room.
+    and `prune` asks what to give up when it has no room. With `shared_answers` a lesson may name
+    the answer of its problem.
     """
 
     summary: Template
@@ -84,6 +85,7 @@ class Reflection:
     direct: Template | None = None
     prune: Template | None = None
     library_tokens: int | None = None
+    shared_answers: bool = False
 
     def truth(self, problem: Problem) -> str:
         """Returns a problem's ground truth as the reflection model is shown it."""
@@ -112,7 +114,7 @@ class Reflection:
         """Returns the check of texts that a question may lead to."""
         prompt = "\n".join(text for _, text in question.prompt.parts)
         texts = (prompt, self.agent_objective, self.learning_objective)
-        return LessonCheck(question.problems, texts)
+        return LessonCheck(question.problems, texts, self.shared_answers)
 
     async def ask(
         self,

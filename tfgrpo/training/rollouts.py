@@ -22,6 +22,7 @@ from tfgrpo.domains.base import Context, Domain, Sampling
 from tfgrpo.model.client import CallPath, Calls
 from tfgrpo.model.endpoint import Answer, CallFailed, EndpointError
 from tfgrpo.model.gather import gather_all
+from tfgrpo.notices import NothingToLearn, OnProgress, ignore
 from tfgrpo.rendering.retrieve import relevant
 from tfgrpo.rendering.templates import Template
 from tfgrpo.rollout import branching
@@ -32,7 +33,7 @@ from tfgrpo.session import Session
 from tfgrpo.settings import TrainSettings
 from tfgrpo.store.records import Experience, Json, Library
 from tfgrpo.store.runs import RolloutRow, Run
-from tfgrpo.training import adaptive, strategies
+from tfgrpo.training import adaptive, first_look, strategies
 from tfgrpo.training.ablations import by_majority
 from tfgrpo.training.adaptive import Belief
 from tfgrpo.training.credit import left_out
@@ -78,7 +79,10 @@ class Gathering:
 
 @dataclass(frozen=True, slots=True)
 class RunParts:
-    """What the parts of one run share: its session and settings, prompts, and both models."""
+    """What the parts of one run share: its session and settings, prompts, and both models.
+
+    With `keep_going` a run whose first attempts leave nothing to learn goes on.
+    """
 
     session: Session
     run: Run
@@ -89,6 +93,8 @@ class RunParts:
     policy: Calls
     reflector: Calls
     progress: Progress
+    keep_going: bool = False
+    on_progress: OnProgress = ignore
 
 
 class Collector:
@@ -104,6 +110,8 @@ class Collector:
         self._late: list[Gathering] = []
         self._failures: list[Failure] = []
         self._agent: Agent | None = None
+        self._keep_going, self._on_progress = parts.keep_going, parts.on_progress
+        self._looked = not first_look.applies(parts.settings)
 
     def equip(self, domain: Domain, agent: Agent | None) -> None:
         """Has attempts made by an agent from now on; `domain` is the run's with its rollout."""
@@ -116,7 +124,8 @@ class Collector:
 
         With a quorum, attempts that are late are left out; groups that they make mixed come
         after those of a later step, with the version they ran under in `Group.version`. The
-        last step waits for all. Raises EndpointError when every attempt failed.
+        last step waits for all. Raises EndpointError when every attempt failed, and StoppedEarly
+        when the first attempts of the run leave nothing to learn.
         """
         settings, progress = self._settings, self._progress
         rows = self._store.runs.rollouts(self._run)
@@ -137,6 +146,8 @@ class Collector:
             progress.groups_done += 1
             progress.mixed += gathering.group.mixed
 
+        self._looked = self._looked or step > 0
+        self._look_back(batch, recorded)
         gatherings = [Gathering(problem, library) for problem in batch]
         for gathering in gatherings:
             gathering.task = asyncio.create_task(fill(gathering))
@@ -144,6 +155,8 @@ class Collector:
         if settings.rollouts == "adaptive":
             await self._spend_saved(step, gatherings, recorded, beliefs)
         groups = [gathering.group for gathering in gatherings]
+        self._look(gatherings, whole=True)
+        self._looked = True
         rollouts = [rollout for group in groups for rollout in group.rollouts]
         if rollouts and all(rollout.outcome == "failed" for rollout in rollouts):
             raise EndpointError(
@@ -316,10 +329,43 @@ class Collector:
                     timeout=0.05 if share < 1.0 else None,
                     return_when=asyncio.FIRST_COMPLETED,
                 )
+                self._look(gatherings)
             self._raise_errors(waited)
         except BaseException:
             await _cancelled([*gatherings, *self._late])
             raise
+
+    # a look at the first attempts:
+
+    def _look(self, gatherings: Sequence[Gathering], *, whole: bool = False) -> None:
+        """Says so where nothing can be learned, and raises StoppedEarly unless told otherwise."""
+        if self._looked:
+            return
+        rollouts = [r for gathering in gatherings for r in gathering.group.rollouts]
+        problems = [gathering.problem for gathering in gatherings]
+        self._tell(first_look.look(rollouts, problems, self._settings, whole=whole))
+
+    def _look_back(self, batch: Sequence[Problem], recorded: Recorded) -> None:
+        """The same for attempts on record, before a run that was stopped for them makes others."""
+        rewards = {row.reward for row in recorded.values()}
+        if self._looked or self._keep_going or not rewards or len(rewards - {None}) > 1:
+            return
+        by_id = {problem.id: problem for problem in batch}
+        recalled = (
+            self._recalled(by_id[problem], row, ())
+            for (problem, sample), row in recorded.items()
+            if problem in by_id and sample < CONFIRMING
+        )
+        rollouts = [rollout for rollout in recalled if rollout is not None]
+        self._tell(first_look.look(rollouts, batch, self._settings))
+
+    def _tell(self, notice: NothingToLearn | None) -> None:
+        if notice is None:
+            return
+        self._looked = True
+        self._on_progress(notice)
+        if not self._keep_going:
+            raise first_look.StoppedEarly(notice, self._run.name)
 
     def _raise_errors(self, gatherings: Iterable[Gathering]) -> None:
         for gathering in gatherings:

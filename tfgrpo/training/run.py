@@ -33,7 +33,7 @@ from tfgrpo.store.runs import Run
 from tfgrpo.store.store import Store
 from tfgrpo.training.choice import Choice, choose_version, final_version, read_choice
 from tfgrpo.training.loop import Training, plan_steps
-from tfgrpo.training.run_report import report, versions_of
+from tfgrpo.training.run_report import nothing_learned, report, versions_of
 from tfgrpo.training.setup import ReadyRun
 from tfgrpo.views import View, Viewed
 
@@ -53,7 +53,8 @@ class TrainResult(Viewed):
 
     `library` is the one that the run leaves in force: of the version that was `chosen` on the
     gate's problems, where there was a choice, else of the last. `comparison` says whether it is
-    better than the empty one on the held-out problems. `seconds` is the time of this session.
+    better than the empty one on the held-out problems. `seconds` is the time of this session, and
+    `nothing_learned` says why the run has changed nothing in the library, where it has not.
     """
 
     run: Run
@@ -66,10 +67,13 @@ class TrainResult(Viewed):
     cost: Total
     report: RunReport
     seconds: float
+    nothing_learned: str | None = None
 
     def view(self) -> View:
         steps = len(self.versions)
         title = f"run {self.run.name}: {steps} version{'s' * (steps != 1)}"
+        if self.nothing_learned is not None:
+            title = f"run {self.run.name}: learned nothing: {self.nothing_learned}"
         rows = [(version.name, version.message) for version in self.versions]
         notes = [f"{len(self.library)} experiences"]
         notes += [f"[{label}] {self.library.by_id[id].text}" for label, id in self.labels.items()]
@@ -137,6 +141,7 @@ async def run_to_end(
                 domain=plan.domain,
                 prompts=plan.prompts,
                 on_progress=on_progress,
+                keep_going=ready.keep_going,
             )
             on_progress(training.progress)
 
@@ -203,6 +208,7 @@ def _result(store: Store, project: Project, ready: ReadyRun, started: float) -> 
         total(costs(store, project.table("prices"), run)),
         report(store, run),
         time.monotonic() - started,
+        nothing_learned(store, run),
     )
 
 

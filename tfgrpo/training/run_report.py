@@ -59,6 +59,38 @@ def issues(version: Version) -> tuple[Issue, ...]:
     )
 
 
+def nothing_learned(store: Store, run: Run) -> str | None:
+    """Returns why a run has changed nothing in the library, in words; None where it has, or where
+    it has made no version yet."""
+    versions = versions_of(store, run)
+    counts = [store.counts(version) for version in versions]
+    if not versions or any(count.get(op) for count in counts for op in ("ADD", "MODIFY", "DELETE")):
+        return None
+    stats = [version.meta.get("stats", {}) for version in versions]
+    attempts = sum(one.get("rollouts") or 0 for one in stats)
+    groups, mixed = (sum(one.get(k) or 0 for one in stats) for k in ("problems", "mixed"))
+    means = {one.get("mean_reward") for one in stats} - {None}
+    if not means:
+        return f"none of {attempts} attempts could be scored"
+    if not mixed:
+        for reward, word in ((1.0, "right"), (0.0, "wrong")):
+            if means == {reward}:
+                return f"every one of {attempts} attempts was {word}"
+        return f"in each of {groups} groups the attempts were all right or all wrong"
+    told = f"{mixed} of {groups} groups had right and wrong attempts"
+    rejected = sum(
+        version.meta.get("gate", {}).get("verdict") == "rejected" for version in versions
+    )
+    if rejected:
+        return f"{told}, and the gate rejected what {rejected} of {len(versions)} steps had learned"
+    if any(count.get("KEEP") for count in counts):
+        return f"{told}, and every lesson was known already"
+    found = report(store, run)
+    if found.refused or found.failed:
+        return f"{told}, but {found.refused} lessons were refused and {found.failed} answers failed"
+    return f"{told}, and no comparison gave a lesson"
+
+
 def report(store: Store, run: Run) -> RunReport:
     """Returns what went wrong in a run, so far."""
     versions = versions_of(store, run)

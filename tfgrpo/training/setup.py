@@ -53,17 +53,20 @@ class ReadyRun:
     resumed: bool
     plan: RunPlan
     budget: Budget | None
+    keep_going: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class RunChoice:
     """Which run: a new one of that `name`, an unfinished one to `resume`, or `new` come what
-    may. `budget` is the most that may be spent, as `--budget` writes it."""
+    may. `budget` is the most that may be spent, as `--budget` writes it; with `keep_going` it goes
+    on where its first attempts leave nothing to learn."""
 
     name: str | None = None
     resume: str | None = None
     new: bool = False
     budget: str | None = None
+    keep_going: bool = False
 
 
 def plan_run(store: Store, project: Project, given: Mapping[str, Any]) -> RunPlan:
@@ -74,6 +77,7 @@ def plan_run(store: Store, project: Project, given: Mapping[str, Any]) -> RunPla
     given = dict(given)
     train = project.table("train")
     stem = train.pop("run", None)
+    train.pop("keep_going", None)  # of the command, and no part of what a run is
     tools = project.tool_layer(given)
     layers = [given, train, project.table("model"), tools]
     domain = project.domain(next((x["domain"] for x in layers if x.get("domain")), None))
@@ -145,7 +149,9 @@ def ready_run(
         run_budget(store, project, choice.budget, plan.prices)
         check_endpoints(plan.settings.models, os.environ)
         run, resumed = begin(store, plan.settings, name=choice.name, stem=plan.stem, new=choice.new)
-    return ReadyRun(run, resumed, plan, run_budget(store, project, choice.budget, plan.prices, run))
+    keep_going = choice.keep_going or bool(project.table("train").get("keep_going"))
+    budget = run_budget(store, project, choice.budget, plan.prices, run)
+    return ReadyRun(run, resumed, plan, budget, keep_going)
 
 
 def begin(

@@ -1,0 +1,146 @@
+"""Said at once: a run whose first attempts leave nothing to learn stops, and can be resumed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Cli
+from scripted import ScriptedEndpoint, stage, write_problems
+
+import tfgrpo
+from tfgrpo.data.problems import Problem
+from tfgrpo.notices import NothingToLearn, Notice
+from tfgrpo.rollout.attempt import Rollout
+from tfgrpo.settings import TrainSettings
+from tfgrpo.training.first_look import StoppedEarly, applies, look
+
+LABELS = ("billing", "delivery", "returns")
+
+
+def settings(**values: Any) -> TrainSettings:
+    return TrainSettings(data="d", **values)
+
+
+def attempts(
+    response: str,
+    count: int = 50,
+    reward: float | None = 0.0,
+    answer: str | None = None,
+    **more: Any,
+) -> tuple[list[Rollout], list[Problem]]:
+    problems = [Problem(f"p{n}", "?", LABELS[n % 3]) for n in range(count // 5)]
+    return [
+        Rollout(problem, n, response, more.get("outcome", "answered"), reward, answer, "why")
+        for problem in problems
+        for n in range(5)
+    ], problems
+
+
+def test_bare_labels_without_a_box_lead_to_the_domain_choice() -> None:
+    notice = look(*attempts("It is late.\nLabel: delivery"), settings())
+    assert notice is not None
+    assert notice.text == "50 of 50 wrong: no answer in a box; 50 end with a bare label"
+    assert notice.advice == "try `--domain choice`"
+    assert notice.quote == "p0 was answered 'It is late. Label: delivery'; right is 'billing'"
+
+
+@pytest.mark.parametrize(
+    ("response", "more", "said"),
+    [
+        ("", {}, "the model answers nothing"),
+        ("It goes on and", {"outcome": "truncated"}, "raise --max-tokens"),
+        ('{"label": "x"}', {}, "try `--domain json`"),
+        ("I cannot tell.", {}, "ask for a box"),
+    ],
+)
+def test_other_causes_are_named(response: str, more: dict[str, Any], said: str) -> None:
+    notice = look(*attempts(response, **more), settings())
+    assert notice is not None
+    assert said in str(notice)
+
+
+def test_all_right_all_wrong_and_unjudged_are_told_apart() -> None:
+    right = look(*attempts("x", reward=1.0, answer="x"), settings())
+    assert right is not None
+    assert right.text == "50 of 50 right: nothing to learn here"
+    unjudged = look(*attempts("x", reward=None), settings())
+    assert unjudged is not None
+    assert unjudged.text == "50 of 50 could not be judged: why"
+    wrong = attempts("x", answer="x")
+    assert look(*wrong, settings()) is None  # hard problems get twice as many
+    assert look(*wrong, settings(), whole=True) is not None
+    hundred = attempts("x", 100, answer="x")
+    assert look(*hundred, settings()) is not None
+    assert look(*hundred, settings(hints=2)) is None
+
+
+def test_too_few_or_mixed_attempts_say_nothing() -> None:
+    assert look(*attempts("x", 45), settings()) is None
+    assert look(*attempts("x", 15), settings(), whole=True) is None
+    rollouts, problems = attempts("x")
+    mixed = [*rollouts[:-1], attempts("x", 5, reward=1.0, answer="x")[0][0]]
+    assert look(mixed, problems, settings()) is None
+    assert look(*attempts("x", reward=0.5), settings()) is None
+    assert not applies(settings(group_size=1))
+    assert not applies(settings(reward="majority"))
+
+
+def tickets(path: Path, count: int) -> None:
+    rows = [f"ticket {n} about {LABELS[n % 3]},{LABELS[n % 3]}\n" for n in range(count)]
+    path.write_text("text,label\n" + "".join(rows))
+
+
+def bare(request: dict[str, Any]) -> str:
+    """Names the label that the text is about, or in half of the cases the next, and no box."""
+    if stage(request) == "comparison":
+        return json.dumps({"right_did": "a", "wrong_did": "b", "lessons": []})
+    if stage(request) != "rollout":
+        return "It chose."
+    said = request["messages"][-1]["content"].rpartition(" ")[2]
+    return LABELS[(LABELS.index(said) + request["seed"] % 2) % 3]
+
+
+def test_a_run_in_the_wrong_domain_stops_early_says_why_and_can_go_on(
+    cli: Cli, tmp_path: Path
+) -> None:
+    tickets(tmp_path / "tickets.csv", 40)
+    with ScriptedEndpoint(bare) as server:
+        where = ("--model", "m", "--base-url", server.base_url, "--concurrency", "8")
+        done = cli("train", "tickets.csv", *where, "--epochs", "1", ok=False)
+        assert done.returncode == 3
+        assert "wrong: no answer in a box" in done.stdout
+        assert "end with a bare label: try `--domain choice`" in done.stdout
+        assert "was answered '" in done.stdout
+        assert "error: stopped after " in done.stderr
+        assert "--resume tickets --keep-going" in done.stderr
+        asked = len(server.requests)
+        assert 50 <= asked <= 70  # and not 200
+        (run,) = json.loads(cli("runs", "--json").stdout)
+        assert run["state"] == "stopped"
+        again = cli("train", "--resume", "tickets", ok=False)
+        assert again.returncode == 3
+        assert len(server.requests) == asked  # what is on record says so too
+        went = cli("train", "--resume", "tickets", "--keep-going")
+        assert len(server.requests) == 200
+        assert (
+            "\nlearned nothing: in each of 40 groups" in went.stdout or "had right" in went.stdout
+        )
+        better = cli("train", "tickets.csv", *where, "--epochs", "1", "--domain", "choice")
+        assert "try" not in better.stdout
+
+
+def test_python_gets_a_notice_and_an_error(tmp_path: Path) -> None:
+    data, notices = write_problems(tmp_path / "p.jsonl", 10), list[Notice]()
+    with ScriptedEndpoint(lambda request: "no box") as server:
+        where = {"model": "m", "base_url": server.base_url, "epochs": 1, "store": tmp_path}
+        with pytest.raises(StoppedEarly) as caught:
+            tfgrpo.train_sync(str(data), on_progress=notices.append, **where)
+        (notice,) = [notice for notice in notices if isinstance(notice, NothingToLearn)]
+        assert caught.value.notice == notice
+        assert notice.finding == "unreadable"
+        result = tfgrpo.train_sync(str(data), keep_going=True, **where)
+    assert result.nothing_learned is not None
+    assert str(result).splitlines()[0].startswith("run p: learned nothing: every one of 50")

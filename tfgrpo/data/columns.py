@@ -1,0 +1,164 @@
+"""What a table of somebody's own data is about: which field is asked, which is the answer, and of
+what kind the answers are.
+
+Fields are told by their names first (`NAMES`), in that order, and else by what is in them. Nothing
+here is certain: every guess comes with the words to say it in, and a person may name another.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any, Literal, TypeAlias, get_args
+
+from tfgrpo.data.readers import DatasetError
+
+Kind: TypeAlias = Literal["math", "exact", "choice", "json", "rubric"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+Fields: TypeAlias = dict[str, Any]
+
+ASKED = (
+    *("problem", "question", "prompt", "text", "input", "query", "message", "instruction"),
+    *("ticket", "request", "utterance", "sentence", "comment", "review", "email", "body"),
+    *("content", "document", "description", "subject", "title"),
+)
+ANSWERS = (
+    *("answer", "final_answer", "label", "output", "target", "gold", "ground_truth"),
+    *("expected", "expected_answer", "category", "class", "intent", "sentiment", "tag"),
+    *("topic", "completion", "response", "solution", "ideal", "result"),
+)
+"""What fields are usually called, those first that are taken first."""
+LABEL_NAMES = ("label", "category", "class", "intent", "sentiment", "tag", "topic")
+IDS = ("id", "uid", "unique_id", "uuid", "key", "row", "index")
+NUMBER = re.compile(
+    r"[-+]?[$€£]?\d[\d,. ]*(?:/\d+)?%?\Z|.*\\(?:frac|sqrt|boxed|pi)\b.*|.*####.*", re.DOTALL
+)
+LONG_ANSWER = 160
+"""Characters from which on an answer is a text that no comparison judges."""
+LABEL_LENGTH = 60
+MOST_LABELS = 200
+NUMERIC_LABELS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnGuess:
+    """The field that is asked, those that are the answer, and the id's, if any; the kind of the
+    answers; and why, a line each."""
+
+    problem: str
+    answers: tuple[str, ...]
+    id: str | None
+    kind: Kind
+    why: tuple[str, ...]
+
+
+def guess_columns(
+    rows: Sequence[Fields],
+    problem: str | None = None,
+    answers: Sequence[str] = (),
+    kind: Kind | None = None,
+) -> ColumnGuess:
+    """Returns what some rows are about. What is named is taken; the rest is guessed.
+
+    Raises DatasetError where there are no rows, or no field of that name.
+    """
+    if not rows:
+        raise DatasetError("the file has no rows", hint="the first line names the fields")
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    for name in (problem, *answers):
+        if name is not None and name not in names:
+            raise DatasetError(f"there is no field {name!r}", hint="there is " + ", ".join(names))
+    filled = [name for name in names if any(is_filled(row.get(name)) for row in rows)]
+    id = _named(filled, IDS)
+    if id is not None and len({str(row.get(id)) for row in rows}) < len(rows):
+        id = None
+    left = [name for name in filled if name not in (id, *answers)]
+    why = []
+    if problem is None:
+        problem = _named(left, ASKED)
+        if problem is None:
+            rest = left or filled
+            problem = max(rest, key=lambda name: fmean(len(as_text(r.get(name))) for r in rows))
+            why.append(f"{problem!r} has the longest texts, so it is what is asked")
+    left = [name for name in left if name != problem]
+    if not answers:
+        known = _named(left, ANSWERS)
+        if known is not None:
+            answers = (known,)
+        elif left:
+            answers = tuple(left)
+            told = ", ".join(map(repr, left))
+            why.append(f"{told}: taken for the answer, as no field is called so")
+    others = [name for name in left if name not in answers]
+    if others:
+        why.append(f"not used: {', '.join(others)}")
+    if kind is None:
+        kind, reason = guess_kind(rows, tuple(answers))
+        why.append(reason)
+    return ColumnGuess(problem, tuple(answers), id, kind, tuple(why))
+
+
+def guess_kind(rows: Sequence[Fields], answers: tuple[str, ...]) -> tuple[Kind, str]:
+    """Returns the kind of the answers in some fields, and why."""
+    if not answers:
+        return "rubric", "rubric: there is no answer to compare with, so criteria judge"
+    if len(answers) > 1:
+        return "json", f"json: an answer has {len(answers)} fields"
+    name = answers[0]
+    values = [row.get(name) for row in rows if is_filled(row.get(name))]
+    if values and all(_is_object(value) for value in values):
+        return "json", "json: every answer is an object"
+    texts = [as_text(value) for value in values]
+    counts = Counter(texts)
+    numbers = sum(bool(NUMBER.match(text)) for text in texts) >= 0.8 * max(1, len(texts))
+    few = 2 <= len(counts) <= min(MOST_LABELS, max(2, len(texts) // 2))
+    short = max(map(len, texts), default=0) <= LABEL_LENGTH
+    called_label = _fold(name) in LABEL_NAMES
+    if few and short and (not numbers or (called_label and len(counts) <= NUMERIC_LABELS)):
+        return "choice", f"choice: {len(texts)} answers are {len(counts)} different labels"
+    if numbers:
+        return "math", "math: answers are numbers or formulas"
+    if fmean(map(len, texts)) > LONG_ANSWER:
+        return "rubric", "rubric: answers are long texts, which criteria judge better"
+    return "exact", f"exact: {len(counts)} different short texts in {len(texts)} answers"
+
+
+def _named(names: Sequence[str], usual: Sequence[str]) -> str | None:
+    """Returns the field whose name comes first among the usual ones."""
+    folded: dict[str, str] = {}
+    for name in names:
+        folded.setdefault(_fold(name), name)
+    return next((folded[name] for name in usual if name in folded), None)
+
+
+def _fold(name: str) -> str:
+    return re.sub(r"[\s_\-]+", "_", name.strip().casefold())
+
+
+def is_filled(value: object) -> bool:
+    """Returns whether a cell holds something."""
+    return value is not None and (not isinstance(value, str) or bool(value.strip()))
+
+
+def as_text(value: object) -> str:
+    """Returns a cell as text: true and false as JSON writes them, an object as JSON."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, dict | list):
+        return json.dumps(value, ensure_ascii=False, default=float)
+    return "" if value is None else str(value).strip()
+
+
+def _is_object(value: object) -> bool:
+    if isinstance(value, dict):
+        return True
+    if not isinstance(value, str) or not value.lstrip().startswith("{"):
+        return False
+    try:
+        return isinstance(json.loads(value), dict)
+    except ValueError:
+        return False

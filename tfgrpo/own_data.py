@@ -1,0 +1,380 @@
+"""From a table of somebody's own to a folder that trains: `tfgrpo init --from data.csv`.
+
+The rows are split into those to learn from, those for the gate, and those that are held out and
+sealed. Equal texts stay on one side, and a text with two different answers is left out. Rows with
+labels are dealt out label by label, so that the first so many of any file are a fair sample, and
+sizes are such that a local model is through within about an hour. Every choice is in the settings
+file, with what it is for.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tfgrpo.data import readers
+from tfgrpo.data.columns import (
+    ColumnGuess,
+    Kind,
+    as_text,
+    guess_columns,
+    is_filled,
+)
+from tfgrpo.data.readers import DatasetError
+from tfgrpo.model.prices import LOCAL
+from tfgrpo.model.settings import DEFAULT_MODEL
+from tfgrpo.settings import FILE, LOCAL_TOKENS, SHORT_ANSWERS, SHORT_TOKENS
+from tfgrpo.store.atomic_write import SHARED, write
+from tfgrpo.store.errors import InvalidOperation
+
+SHARES = {"sealed": 0.3, "gate": 0.2}
+"""The share of the rows that each file gets at most, beside those to learn from."""
+FEWEST = 12
+NO_GATE = 40
+"""Rows below which none are kept for a gate: it could tell nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How many problems are learned from, gate, and are held out, at most; and of how many a
+    step is."""
+
+    train: int
+    gate: int
+    sealed: int
+    batch: int
+
+
+REMOTE = Sizes(train=200, gate=50, sealed=100, batch=100)
+LOCAL_SIZES: dict[Kind, Sizes] = {
+    "choice": Sizes(train=48, gate=16, sealed=40, batch=16),
+    "exact": Sizes(train=32, gate=12, sealed=24, batch=16),
+    "json": Sizes(train=24, gate=8, sealed=20, batch=12),
+    "math": Sizes(train=16, gate=0, sealed=16, batch=8),
+    "rubric": Sizes(train=16, gate=0, sealed=12, batch=8),
+}
+"""What a model on this machine does in about an hour at ten tokens a second: 480 answers of a
+line or 130 worked solutions, and what is learned from them."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnData:
+    """What somebody says about their data and model; what is None is guessed."""
+
+    problem: str | None = None
+    answers: tuple[str, ...] = ()
+    kind: Kind | None = None
+    model: str | None = None
+    base_url: str | None = None
+    api_key_env: str | None = None
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the model runs on this machine, in our own process."""
+        return (self.model or DEFAULT_MODEL).startswith(LOCAL)
+
+
+@dataclass(frozen=True, slots=True)
+class DataPlan:
+    """What is to be written for a table: every file by its name, and what was seen and chosen, a
+    line each."""
+
+    files: Mapping[str, str]
+    lines: tuple[str, ...]
+    columns: ColumnGuess
+
+
+def read_table(path: Path) -> list[dict[str, Any]]:
+    """Returns the rows of a file of any usual kind. Raises DatasetError."""
+    return [row.fields for row in readers.read(path)]
+
+
+def plan_files(path: Path, rows: Sequence[Mapping[str, Any]], told: OwnData) -> DataPlan:
+    """Returns what to write for the rows of a table. Raises DatasetError where there are too few
+    that can be used."""
+    columns = guess_columns([dict(row) for row in rows], told.problem, told.answers, told.kind)
+    items, dropped = _items(rows, columns)
+    if len(items) < FEWEST:
+        raise DatasetError(
+            f"{path} has {len(items)} rows that can be used, and {FEWEST} are the fewest",
+            hint=f"asked is {columns.problem!r}, answered {', '.join(columns.answers) or 'nothing'}"
+            "; --problem and --answer name others",
+        )
+    sizes = LOCAL_SIZES[columns.kind] if told.is_local else REMOTE
+    split = _split(items, sizes, columns.kind)
+    labels = Counter(item["answer"] for item in items) if columns.kind == "choice" else Counter()
+    files = {
+        f"data/{name}.jsonl": "".join(json.dumps(item, ensure_ascii=False) + "\n" for item in part)
+        for name, part in split.items()
+        if part
+    }
+    if columns.kind == "choice":
+        files["labels.txt"] = "".join(f"{label}\n" for label in sorted(labels))
+    elif columns.kind == "json":
+        files["fields.toml"] = _fields_toml(rows, columns)
+    elif columns.kind == "rubric":
+        files["rubric.toml"] = RUBRIC
+    used = min(len(split["train"]), sizes.train)
+    batch = -(-used // max(1, -(-used // sizes.batch)))
+    files[FILE] = _settings(path, told, columns, split, used, batch)
+    lines = [
+        f"{path}: {len(rows):,} rows; {_arrow(columns)}",
+        *columns.why,
+        *dropped,
+        *([_describe_labels(labels)] if labels else []),
+        f"{len(split['train'])} to learn from (of which {used} are used), {len(split['gate'])} for "
+        f"the gate, {len(split['heldout'])} held out and sealed",
+    ]
+    return DataPlan(files, tuple(lines), columns)
+
+
+def write_files(folder: Path, plan: DataPlan) -> list[Path]:
+    """Writes the files of a plan, and returns them. Raises InvalidOperation where one is there
+    with other content: nothing is written then."""
+    paths = {folder / name: text.encode() for name, text in plan.files.items()}
+    for path, content in paths.items():
+        if path.exists() and path.read_bytes() != content:
+            raise InvalidOperation(
+                f"{path} is there already, with other content",
+                hint="move it away, or run this in another folder",
+            )
+    for path, content in paths.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write(path, content, mode=SHARED)
+    return list(paths)
+
+
+def _items(
+    rows: Sequence[Mapping[str, Any]], columns: ColumnGuess
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Returns the rows that can be used as problems, and what was left out, a line each."""
+    found: dict[str, dict[str, Any]] = {}
+    conflicts: set[str] = set()
+    empty = twice = 0
+    for number, row in enumerate(rows, 1):
+        problem = row.get(columns.problem)
+        answer = _answer(row, columns)
+        if not is_filled(problem) or (columns.answers and not answer):
+            empty += 1
+            continue
+        asked = problem if isinstance(problem, list) else as_text(problem)
+        key = " ".join(as_text(problem).casefold().split())
+        id = as_text(row.get(columns.id)) if columns.id else f"row-{number}"
+        item = {"id": id, "problem": asked} | ({"answer": answer} if answer else {})
+        if key in found:
+            twice += 1
+            if found[key].get("answer") != answer and answer:
+                conflicts.add(key)
+            continue
+        found[key] = item
+    left = [item for key, item in found.items() if key not in conflicts]
+    lines = []
+    if empty:
+        lines.append(f"left out: {empty} rows without a text or an answer")
+    if twice:
+        lines.append(f"left out: {twice} rows with a text that was there already")
+    if conflicts:
+        lines.append(f"left out: {len(conflicts)} texts that have two different answers")
+    return left, lines
+
+
+def _answer(row: Mapping[str, Any], columns: ColumnGuess) -> str:
+    if columns.kind == "json" and len(columns.answers) > 1:
+        values = {name: _scalar(row.get(name)) for name in columns.answers}
+        return json.dumps(values, ensure_ascii=False, default=float)
+    return as_text(row.get(columns.answers[0])) if columns.answers else ""
+
+
+def _scalar(value: object) -> object:
+    """Returns a cell as JSON has it: a table's text that is a plain number is one."""
+    if not isinstance(value, str):
+        return value
+    text = value.strip()
+    if not text:
+        return None
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    try:
+        number = json.loads(text)
+    except ValueError:
+        return text
+    return number if isinstance(number, int | float) else text
+
+
+def _split(
+    items: Sequence[dict[str, Any]], sizes: Sizes, kind: Kind
+) -> dict[str, list[dict[str, Any]]]:
+    """Returns the items of every file: train, gate and heldout; labels are dealt out evenly."""
+    order = list(items)
+    random.Random("tfgrpo/own data").shuffle(order)
+    if kind == "choice":
+        order = _dealt(order)
+    count = len(order)
+    held = min(sizes.sealed, max(4, round(SHARES["sealed"] * count)))
+    gated = 0 if count < NO_GATE else min(sizes.gate, round(SHARES["gate"] * count))
+    return {
+        "train": order[held + gated :],
+        "gate": order[held : held + gated],
+        "heldout": order[:held],
+    }
+
+
+def _dealt(items: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Returns items label by label in turn, each label's in their order."""
+    piles: dict[str, list[dict[str, Any]]] = {}
+    for item in items:
+        piles.setdefault(item["answer"], []).append(item)
+    rounds = max(map(len, piles.values()))
+    names = list(piles)
+    turns: list[dict[str, Any]] = []
+    for number in range(rounds):
+        names = names[1:] + names[:1]  # so that a file's end does not favour the same labels
+        turns += [piles[name][number] for name in names if number < len(piles[name])]
+    return turns
+
+
+def _arrow(columns: ColumnGuess) -> str:
+    asked = f"{columns.problem!r} is asked"
+    if not columns.answers:
+        return f"{asked}, and no field is the answer"
+    return f"{asked}, {', '.join(map(repr, columns.answers))} is the answer"
+
+
+def _describe_labels(labels: Counter[str]) -> str:
+    listed = ", ".join(f"{name} {count}" for name, count in labels.most_common(6))
+    more = ", …" if len(labels) > 6 else ""
+    return f"{len(labels)} labels, in labels.txt: {listed}{more}"
+
+
+DOMAINS: dict[Kind, str] = {
+    "math": "math",
+    "exact": "exact",
+    "choice": "choice:labels.txt",
+    "json": "json:fields.toml",
+    "rubric": "rubric:rubric.toml",
+}
+ABOUT_KIND: dict[Kind, str] = {
+    "math": "numbers and formulas, in a box (docs/verification.md)",
+    "exact": "a text, letter by letter; exact:case=ignore for less",
+    "choice": "one of the labels in labels.txt",
+    "json": "an object, by the rules in fields.toml",
+    "rubric": "criteria: write your own into rubric.toml",
+}
+RUBRIC = """\
+# What a good answer is like. Each criterion counts by its weight (docs/conversations.md).
+
+[[criteria]]
+name = "keep to 120 words"
+max_words = 120
+
+[[criteria]]
+name = "answer what was asked"
+question = "Does the answer say what the message asks for?"
+weight = 2
+"""
+
+
+def _settings(
+    path: Path,
+    told: OwnData,
+    columns: ColumnGuess,
+    split: Mapping[str, Sequence[object]],
+    used: int,
+    batch: int,
+) -> str:
+    """Returns the settings file, every line of it with what it is for."""
+    kind, local = columns.kind, told.is_local
+    tokens = SHORT_ANSWERS.get(kind, LOCAL_TOKENS) if local else SHORT_TOKENS
+    if kind in ("math", "rubric") and not local:
+        tokens = 16_384
+    train = "data/train.jsonl" if used == len(split["train"]) else f"data/train.jsonl:{used}"
+    rows: list[tuple[str, object, str]] = [
+        ("run", path.stem, "what runs are called"),
+        ("domain", DOMAINS[kind], ABOUT_KIND[kind]),
+        ("data", train, f"{len(split['train'])} problems to learn from; :N takes the first N"),
+    ]
+    if split["gate"]:
+        rows.append(("gate", "data/gate.jsonl", "each step has to prove itself on these"))
+    rows += [
+        (
+            "sealed",
+            "data/heldout.jsonl",
+            "compared once, at the end; look at them at no other time",
+        ),
+        ("epochs", 1 if local else 3, "passes over the problems"),
+        ("batch_size", batch, "problems of a step; each step makes a version"),
+        ("group_size", 4 if local else 5, "attempts at each problem"),
+        ("max_tokens", tokens, "the longest answer" + (", as a local model is slow" * local)),
+        ("gate_samples", 2 if local else 4, "attempts at each gate problem"),
+        ("heldout_samples", 2, "attempts at each problem at the end"),
+    ]
+    if kind in SHORT_ANSWERS:
+        rows.append(("summarise_over", 400, "characters up to which attempts are compared whole"))
+    if local:
+        rows.append(("reflection_temperature", 0.0, "a small model reflects best when it is sure"))
+    if not split["gate"]:
+        rows = [row for row in rows if row[0] != "gate_samples"]
+    return "\n".join(
+        [
+            f"# Written by `tfgrpo init --from {path.name}`.",
+            "# `tfgrpo train --estimate` says what it takes, `tfgrpo train` begins; flags win.",
+            "",
+            "[model]",
+            *_model_lines(told),
+            "",
+            "[train]",
+            *_table(rows),
+            "# agent_objective = …             # what attempts are for, in your own words",
+            "# learning_objective = …          # what is to be learned",
+            "",
+        ]
+    )
+
+
+def _model_lines(told: OwnData) -> list[str]:
+    rows: list[tuple[str, object, str]] = [
+        ("model", told.model or DEFAULT_MODEL, "local:NAME, or a name at base_url")
+    ]
+    if told.base_url:
+        rows.append(("base_url", told.base_url, "an OpenAI-compatible endpoint"))
+    if told.api_key_env:
+        rows.append(("api_key_env", told.api_key_env, "the variable with its key"))
+    lines = _table(rows)
+    if not told.base_url:
+        lines.append('# base_url = "http://…/v1"        # an OpenAI-compatible endpoint')
+    if not told.api_key_env:
+        lines.append('# api_key_env = "…"               # the variable with its key')
+    return lines
+
+
+def _table(rows: Sequence[tuple[str, object, str]]) -> list[str]:
+    """Returns lines of TOML, with the comments below each other where they fit."""
+    lines = [f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value, _ in rows]
+    width = min(34, max(map(len, lines)) + 2)
+    return [f"{line:<{width}}  # {about}" for line, (_, _, about) in zip(lines, rows, strict=True)]
+
+
+def _fields_toml(rows: Sequence[Mapping[str, Any]], columns: ColumnGuess) -> str:
+    """Returns the rules of the fields that the answers have, for `json:fields.toml`."""
+    from tfgrpo.data.problems import Problem
+    from tfgrpo.domains.field_rules import FieldRules
+    from tfgrpo.domains.json_fields import fields_in
+
+    golds = [Problem(str(n), "?", _answer(row, columns)) for n, row in enumerate(rows)]
+    fields = json.loads(fields_in([gold for gold in golds if gold.answer], FieldRules()))["fields"]
+    lines = [
+        '# How each field is compared. For all: tolerance = 0.01 (or "1%"), case = "ignore",',
+        '# accents, punctuation and order = "ignore", extra = "wrong", schema = "schema.json".',
+    ]
+    for name, rule in fields.items():
+        lines += ["", f"[fields.{json.dumps(name, ensure_ascii=False)}]"]
+        lines.append(f"type = {json.dumps(rule.get('type', 'any'))}")
+        lines.append(
+            '# description = "…"               # told to the model; also weight, tolerance'
+        )
+    return "\n".join([*lines, ""])
