@@ -117,7 +117,7 @@ def test_a_run_in_the_wrong_domain_stops_early_says_why_and_can_go_on(
         assert "error: stopped after " in done.stderr
         assert "--resume tickets --keep-going" in done.stderr
         asked = len(server.requests)
-        assert 50 <= asked <= 70  # and not 200
+        assert asked == 50  # and not 200
         (run,) = json.loads(cli("runs", "--json").stdout)
         assert run["state"] == "stopped"
         again = cli("train", "--resume", "tickets", ok=False)
@@ -125,9 +125,7 @@ def test_a_run_in_the_wrong_domain_stops_early_says_why_and_can_go_on(
         assert len(server.requests) == asked  # what is on record says so too
         went = cli("train", "--resume", "tickets", "--keep-going")
         assert len(server.requests) == 200
-        assert (
-            "\nlearned nothing: in each of 40 groups" in went.stdout or "had right" in went.stdout
-        )
+        assert "\nlearned nothing: every one of 200 attempts was wrong" in went.stdout
         better = cli("train", "tickets.csv", *where, "--epochs", "1", "--domain", "choice")
         assert "try" not in better.stdout
 

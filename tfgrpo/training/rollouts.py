@@ -59,6 +59,7 @@ class Gathering:
     rollouts: dict[int, Rollout] = field(default_factory=dict)
     task: asyncio.Task[None] | None = None
     was_mixed: bool = False
+    begin: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def group(self) -> Group:
@@ -112,6 +113,7 @@ class Collector:
         self._agent: Agent | None = None
         self._keep_going, self._on_progress = parts.keep_going, parts.on_progress
         self._looked = not first_look.applies(parts.settings)
+        self._held: list[Gathering] = []
 
     def equip(self, domain: Domain, agent: Agent | None) -> None:
         """Has attempts made by an agent from now on; `domain` is the run's with its rollout."""
@@ -142,6 +144,7 @@ class Collector:
         progress.rewards = []
 
         async def fill(gathering: Gathering) -> None:
+            await gathering.begin.wait()
             await self._fill(step, gathering, recorded, beliefs)
             progress.groups_done += 1
             progress.mixed += gathering.group.mixed
@@ -149,6 +152,7 @@ class Collector:
         self._looked = self._looked or step > 0
         self._look_back(batch, recorded)
         gatherings = [Gathering(problem, library) for problem in batch]
+        self._hold_back(gatherings)
         for gathering in gatherings:
             gathering.task = asyncio.create_task(fill(gathering))
         await self._until_quorum(gatherings, last)
@@ -330,12 +334,34 @@ class Collector:
                     return_when=asyncio.FIRST_COMPLETED,
                 )
                 self._look(gatherings)
+                if all(gathering.done for gathering in gatherings if gathering.begin.is_set()):
+                    self._let_begin(self._first_groups)
             self._raise_errors(waited)
         except BaseException:
             await _cancelled([*gatherings, *self._late])
             raise
 
     # a look at the first attempts:
+
+    def _hold_back(self, gatherings: Sequence[Gathering]) -> None:
+        """Lets groups begin: all, or those that the first look needs where that is to come.
+
+        So what is paid for before a run stops does not depend on how fast verdicts are. The
+        others begin as soon as two attempts differ, or when all before them are done.
+        """
+        self._held = list(gatherings)
+        looks = not self._looked and not self._keep_going
+        self._let_begin(self._first_groups if looks else len(gatherings))
+
+    @property
+    def _first_groups(self) -> int:
+        """How many groups a first look takes at the least."""
+        return -(-min(first_look.ENOUGH.values()) // self._settings.group_size)
+
+    def _let_begin(self, count: int) -> None:
+        for gathering in self._held[:count]:
+            gathering.begin.set()
+        del self._held[:count]
 
     def _look(self, gatherings: Sequence[Gathering], *, whole: bool = False) -> None:
         """Says so where nothing can be learned, and raises StoppedEarly unless told otherwise."""
@@ -436,6 +462,8 @@ class Collector:
         if rollout.reward is not None:
             self._progress.rewards.append(rollout.reward)
         self._progress.announce()
+        if self._held and len(set(self._progress.rewards)) > 1:
+            self._let_begin(len(self._held))
 
     async def record(self, step: int, rollout: Rollout, library: Library) -> None:
         """Puts a rollout on record, with the library it ran under."""
