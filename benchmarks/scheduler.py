@@ -177,8 +177,11 @@ def _written() -> int:
 
 def _trajectories(store: Any) -> int:
     """Returns the size of all trajectories: the messages and the answer of every rollout."""
+    from tfgrpo.store.sqlite.packing import define_plain
+
+    define_plain(store.port.connection)
     (size,) = store.port.row(
-        "select sum(length(cast(text as blob)) + length(cast(answer as blob)))"
+        "select sum(length(cast(plain(text) as blob)) + length(cast(plain(answer) as blob)))"
         " from journal join texts on texts.id = request"
     )
     return int(size)

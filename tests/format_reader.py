@@ -139,7 +139,7 @@ class Reader:
                 if not good:
                     yield f"event {event['row']}"
         for text in self._all("select * from texts"):
-            if hashlib.sha256(text["text"].encode()).digest() != text["digest"]:
+            if hashlib.sha256(plain(text["text"]).encode()).digest() != text["digest"]:
                 yield f"text {text['id']}"
         for run in self._all("select * from runs"):
             if hashlib.sha256(run["config"].encode()).hexdigest() != run["digest"]:
@@ -187,7 +187,7 @@ class Reader:
         """Returns journal key in hex → the request's messages and the answer."""
         query = "select key, text, answer from journal join texts on texts.id = journal.request"
         return {
-            row["key"].hex(): (json.loads(row["text"]), json.loads(row["answer"]))
+            row["key"].hex(): (json.loads(plain(row["text"])), json.loads(plain(row["answer"])))
             for row in self._all(query)
         }
 
@@ -210,6 +210,10 @@ def canonical(value: object) -> bytes:
 
 def seal(event: sqlite3.Row) -> bytes:
     return hashlib.sha256(event["salt"] + canonical([event["text"], event["reason"]])).digest()
+
+
+def plain(value: str | bytes) -> str:
+    return value if isinstance(value, str) else zlib.decompress(value).decode()
 
 
 def unpacked(blob: bytes) -> list[int]:

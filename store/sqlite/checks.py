@@ -16,6 +16,7 @@ from tfgrpo.store.checks import Defect, attempt
 from tfgrpo.store.history import contains_row
 from tfgrpo.store.port import LANE_BITS
 from tfgrpo.store.sqlite.file import schema
+from tfgrpo.store.sqlite.packing import define_plain
 
 if TYPE_CHECKING:
     from tfgrpo.store.sqlite.port import SqlitePort
@@ -33,6 +34,7 @@ JSON = {
 def check_storage(port: SqlitePort) -> list[Defect]:
     """Checks the file, the schema, places, names and records, reading all of them."""
     problems: list[Defect] = []
+    define_plain(port.connection)
     for check in (_file, _schema, _places, _births, _names, _texts, _runs, _json, _calls):
         problems += attempt(check.__name__.strip("_"), lambda check=check: check(port))  # type: ignore[misc]
     return problems
@@ -152,8 +154,8 @@ def _names(port: SqlitePort) -> Iterator[Defect]:
 
 
 def _texts(port: SqlitePort) -> Iterator[Defect]:
-    for id, digest, text in port.stream("select id, digest, text from texts"):
-        if not isinstance(text, str) or hashlib.sha256(text.encode()).digest() != digest:
+    for id, digest, text in port.stream("select id, digest, plain(text) from texts"):
+        if hashlib.sha256(text.encode()).digest() != digest:
             yield Defect(f"text {id}", "is not what its digest says")
 
 
@@ -166,17 +168,20 @@ def _runs(port: SqlitePort) -> Iterator[Defect]:
 def _json(port: SqlitePort) -> Iterator[Defect]:
     for table, columns in JSON.items():
         for column in columns:
-            query = f"select id, {column} from {table} where not json_valid({column})"
-            for id, _ in port.rows(query):
+            query = f"select id from {table} where not json_valid(plain({column}))"
+            for (id,) in port.rows(query):
                 yield Defect(f"row {id} of {table}", f"has a {column} that is no JSON")
 
 
 def _calls(port: SqlitePort) -> Iterator[Defect]:
     """An answer repeats its tokens; rollouts and scores name calls that are there."""
     counted = ["prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens", "seconds"]
-    query = f"select id, answer, {', '.join(counted)} from journal where json_valid(answer)"
+    query = f"select id, plain(answer), {', '.join(counted)} from journal"
     for id, answer, *counts in port.stream(query):
-        fields = json.loads(answer)
+        try:
+            fields = json.loads(answer)
+        except ValueError:  # as the check before has said
+            continue
         if not isinstance(fields, dict):
             yield Defect(f"call {id}", "has an answer that is none")
         elif any(fields.get(n, count) != count for n, count in zip(counted, counts, strict=True)):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tfgrpo.store.port_records import CallValues, RolloutValues
 from tfgrpo.store.sqlite.file import FAILURES, connect, translated, writing
+from tfgrpo.store.sqlite.packing import pack_text
 from tfgrpo.store.sqlite.records import CALL_COLUMNS, ROLLOUT_COLUMNS
 from tfgrpo.store.sqlite.writer_queue import WriterQueue
 
@@ -55,9 +56,10 @@ def _insert_calls(db: sqlite3.Connection, calls: Sequence[CallValues]) -> None:
     texts: dict[str, bytes] = {}
     for call in calls:
         texts.setdefault(call[5], hashlib.sha256(call[5].encode()).digest())
-    _insert(db, "texts (digest, text)", "(?,?)", [(key, text) for text, key in texts.items()])
+    new = [(key, pack_text(text)) for text, key in texts.items()]
+    _insert(db, "texts (digest, text)", "(?,?)", new)
     row = "(?,?,?,?,?,(select id from texts where digest = ?),?,?,?,?,?,?,?,?)"
-    rows = [(*call[:5], texts[call[5]], *call[6:]) for call in calls]
+    rows = [(*call[:5], texts[call[5]], pack_text(call[6]), *call[7:]) for call in calls]
     _insert(db, f"journal ({CALL_COLUMNS})", row, rows)
 
 

@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias
 
 from tfgrpo.store.occurrences import Occurrence, clean_json, mark_redacted
 from tfgrpo.store.records import REDACTED
+from tfgrpo.store.sqlite.packing import define_plain, pack_text, unpack_text
 
 ColumnKind: TypeAlias = Literal["json", "plain"]
 
@@ -27,11 +28,16 @@ CHAIN = {"versions", "events"}
 
 
 def holding(db: sqlite3.Connection, pattern: re.Pattern[str]) -> None:
-    """Gives a connection the SQL function `holds(value)`: whether a text has the pattern in it."""
+    """Gives a connection the SQL functions `holds(value)`, whether a text, packed or not, has the
+    pattern in it, and `plain(value)`."""
 
     def holds(value: object) -> bool:
-        return isinstance(value, str) and pattern.search(value) is not None
+        try:
+            return pattern.search(unpack_text(value)) is not None
+        except ValueError:  # no text, or a damaged one
+            return False
 
+    define_plain(db)
     db.create_function("holds", 1, holds, deterministic=True)
 
 
@@ -73,7 +79,8 @@ def replace(db: sqlite3.Connection, pattern: re.Pattern[str]) -> None:
     holding(db, pattern)
     for (table, column), kind in REPLACED.items():
         keys = "evaluation, problem, sample" if table == "scores" else "id"
-        rows = db.execute(f"select {keys}, {column} from {table} where holds({column})").fetchall()
+        held = f"select {keys}, plain({column}) from {table} where holds({column})"
+        rows = db.execute(held).fetchall()
         for *key, value in rows:
             value = clean_json(value, pattern) if kind == "json" else pattern.sub(REDACTED, value)
             if (table, column) == ("texts", "text"):
@@ -81,7 +88,7 @@ def replace(db: sqlite3.Connection, pattern: re.Pattern[str]) -> None:
                 _put_text(db, key[0], value)
             else:
                 if (table, column) == ("journal", "answer"):
-                    value = mark_redacted(value)
+                    value = pack_text(mark_redacted(value))
                 where = " and ".join(f"{name} = ?" for name in keys.split(", "))
                 db.execute(f"update {table} set {column} = ? where {where}", (value, *key))
 
@@ -89,7 +96,7 @@ def replace(db: sqlite3.Connection, pattern: re.Pattern[str]) -> None:
 def _forget_embedding(db: sqlite3.Connection, id: int) -> None:
     """Takes the embedding of a text away: a vector tells much of the text it was made of."""
     db.execute(
-        "update journal set answer = json_set(answer, '$.content', '', '$.finish_reason',"
+        "update journal set answer = json_set(plain(answer), '$.content', '', '$.finish_reason',"
         " 'redacted') where request = ? and stage = 'embedding'",
         (id,),
     )
@@ -103,7 +110,8 @@ def _put_text(db: sqlite3.Connection, id: int, text: str) -> None:
     key = hashlib.sha256(text.encode()).digest()
     same = db.execute("select id from texts where digest = ? and id <> ?", (key, id)).fetchone()
     if same is None:
-        db.execute("update texts set digest = ?, text = ? where id = ?", (key, text, id))
+        query = "update texts set digest = ?, text = ? where id = ?"
+        db.execute(query, (key, pack_text(text), id))
     else:  # two requests that differed in the secret alone are one now
         db.execute("update journal set request = ? where request = ?", (same[0], id))
         db.execute("delete from texts where id = ?", (id,))

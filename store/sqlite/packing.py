@@ -1,4 +1,4 @@
-"""The rows of a snapshot as few bytes."""
+"""The rows of a snapshot, and the long texts of training, as few bytes."""
 
 from __future__ import annotations
 
@@ -7,6 +7,13 @@ import sys
 import zlib
 from collections.abc import Sequence
 from itertools import accumulate
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import sqlite3
+
+LONG = 256
+"""Bytes from which on a text is packed: a shorter one hardly shrinks."""
 
 
 def pack(live: Sequence[int]) -> bytes:
@@ -27,3 +34,38 @@ def unpack(blob: bytes) -> list[int]:
     if sys.byteorder == "big":
         deltas.byteswap()
     return list(accumulate(deltas))
+
+
+def pack_text(text: str) -> str | bytes:
+    """Returns a text as its column holds it: UTF-8 compressed with zlib where that saves
+    anything, else the text itself."""
+    if len(text) < LONG:
+        return text
+    plain = text.encode()
+    packed = zlib.compress(plain, 6)
+    return packed if len(packed) < len(plain) else text
+
+
+def unpack_text(value: object) -> str:
+    """Returns the text that `pack_text` packed. Raises ValueError for anything else."""
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, bytes):
+        raise ValueError("neither a text nor a packed one")
+    try:
+        return zlib.decompress(value).decode()
+    except zlib.error as error:
+        raise ValueError(f"no packed text: {error}") from error
+
+
+def define_plain(db: sqlite3.Connection) -> None:
+    """Gives a connection the SQL function `plain(value)`: the text that a column holds, packed or
+    not, and the empty text for what is damaged."""
+
+    def plain(value: object) -> str:
+        try:
+            return unpack_text(value)
+        except ValueError:
+            return ""
+
+    db.create_function("plain", 1, plain, deterministic=True)

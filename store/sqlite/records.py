@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfgrpo.store.canonical import canonical
 from tfgrpo.store.records import Json
-from tfgrpo.store.row_checks import check_row, check_rows, parse_json
+from tfgrpo.store.row_checks import check_row, check_rows, damage_error, parse_json
 from tfgrpo.store.runs import Call, Evaluation, RolloutRow, Run, RunState, Score, Spent, Usage
 
 if TYPE_CHECKING:
@@ -69,8 +69,15 @@ class SqliteRecords:
             " from journal join texts on texts.id = request where key = ?",
             (key,),
         )
-        if check_row(row, "bIsIsssiiiiirt", "calls") is None:
+        if row is None:
             return None
+        from tfgrpo.store.sqlite.packing import unpack_text
+
+        try:
+            row = (*row[:5], unpack_text(row[5]), unpack_text(row[6]), *row[7:])
+        except ValueError:
+            raise damage_error("a call has a text that cannot be read") from None
+        check_row(row, "bIsIsssiiiiirt", "calls")
         return Call._make((*row[:6], parse_json(row[6], "a call's answer"), *row[7:]))
 
     def usage(self, run: int, step: int | None) -> dict[str, Usage]:
@@ -93,17 +100,25 @@ class SqliteRecords:
 
     def estimated(self, run: int | None) -> int:
         where, values = _where(run=run)
-        told = "answer like '%\"estimated\":true%'"  # in a text of an answer quotes are escaped
-        (count,) = self._port.rows(
+        told = "plain(answer) like '%\"estimated\":true%'"  # in an answer's text quotes are escaped
+        (count,) = self._plain_rows(
             f"select count(*) from journal {where} {'and' if where else 'where'} {told}", values
         )
         return int(count[0])
 
+    def _plain_rows(self, query: str, values: tuple[int | str, ...]) -> list[Any]:
+        """Returns a query's rows, in which `plain(answer)` is the text of an answer."""
+        from tfgrpo.store.sqlite.packing import define_plain
+
+        define_plain(self._port.connection)
+        return self._port.rows(query, values)
+
     def sent(self, run: int) -> list[tuple[str, Json]]:
-        rows = self._port.rows(
-            "select model, json_extract(answer, '$.sent') how from journal where run = ?"
-            " and answer like '%\"sent\":%' and json_valid(answer)"
-            " and json_type(answer, '$.sent') = 'object' group by model, how order by min(id)",
+        rows = self._plain_rows(
+            "select model, json_extract(said, '$.sent') how"
+            " from (select id, model, plain(answer) said from journal where run = ?)"
+            " where said like '%\"sent\":%' and json_valid(said)"
+            " and json_type(said, '$.sent') = 'object' group by model, how order by min(id)",
             (run,),
         )
         return [(model, parse_json(how, "a call's answer")) for model, how in rows]
