@@ -60,6 +60,7 @@ COMMANDS = {
     "push": ("sync", "send branches and tags to a remote"),
     "remote": ("remote", "manage remotes: list, add, remove, set-url"),
     "bundle": ("bundle", "pack versions into a file: create, verify, list-heads"),
+    "proxy": ("proxy", "put the library into an application's requests"),
     "serve": ("serve", "answer a fetch or push over standard input"),
     "model": ("model", "local models: list, get, serve, rm"),
     "completion": ("completion", "print a shell completion script"),
@@ -83,6 +84,7 @@ SECTIONS = (
             *("export", "import", "mirror"),
         ),
     ),
+    ("Serve", ("proxy",)),
     ("Maintain", ("redact", "fsck", "model", "serve", "completion", "help")),
 )
 

@@ -107,6 +107,7 @@ ROOMS = (
     ("project", "rollout"),
     ("evaluation",),
     ("training",),
+    ("proxy",),
     ("api", "cli"),
 )
 """The rooms of the package from the ground up: each imports only those below it."""

@@ -1,0 +1,92 @@
+"""`tfgrpo proxy`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tfgrpo.cli.context import App, pass_app
+from tfgrpo.store.errors import TfgrpoError
+
+if TYPE_CHECKING:
+    from tfgrpo.proxy.settings import ProxySettings
+
+TOKEN = "TFGRPO_PROXY_TOKEN"
+FILE = "proxy.toml"
+
+
+@click.command()
+@click.option("--library", "revision", help="Revision to serve: a branch, a tag, HEAD.  [HEAD]")
+@click.option("--upstream", help="Base URL of an OpenAI-compatible provider.")
+@click.option("--anthropic", help="Base URL for the Anthropic routes, where it is another.")
+@click.option("--top-k", type=click.IntRange(1), help="Put in only the experiences that fit best.")
+@click.option(
+    "--dropout",
+    type=click.FloatRange(0, 0.5),
+    help="Share of experiences to leave out of each request, to learn what each is worth.",
+)
+@click.option("--host", help="Address to listen on; any but loopback needs a token.  [127.0.0.1]")
+@click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on.  [8484]")
+@click.option("--workers", type=click.IntRange(1), default=1, show_default=True, help="Processes.")
+@click.option(
+    "--config",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="File with several libraries and rules; by default proxy.toml next to the store.",
+)
+@pass_app
+def proxy(app: App, workers: int, config: Path | None, **flags: Any) -> None:
+    """Put the library in force into an application's requests to a provider.
+
+    Point the client's base URL here: http://127.0.0.1:8484/v1. Chat completions, Responses and
+    Anthropic's Messages get the library after their own system text; all else is passed through
+    as it is. After a commit, a checkout or a rollback the next request has the new library.
+    To listen beyond this machine, set TFGRPO_PROXY_TOKEN: clients send it as the header
+    x-tfgrpo-token. See docs/production.md.
+
+    \b
+    Examples:
+      tfgrpo proxy
+      tfgrpo proxy --library prod --upstream http://127.0.0.1:8000/v1
+    """
+    try:
+        from tfgrpo.proxy.run import run
+    except ModuleNotFoundError as error:
+        if error.name != "httptools":
+            raise
+        raise TfgrpoError(
+            "the proxy needs httptools", hint="install it: pip install 'tfgrpo[proxy]'"
+        ) from None
+    settings = settings_of(app, config, flags)
+
+    def ready(port: int) -> None:
+        host = f"[{settings.host}]" if ":" in settings.host else settings.host
+        click.echo(f"listening on http://{host}:{port}/v1, asking {settings.openai}", err=True)
+
+    run(settings, workers, ready)
+
+
+def settings_of(app: App, config: Path | None, flags: dict[str, Any]) -> ProxySettings:
+    """Returns what the flags and the file say together. Raises SettingsError."""
+    from tfgrpo.proxy.settings import LibraryChoice, ProxySettings, read_file, upstreams
+    from tfgrpo.settings import SettingsError
+
+    if config is None and os.path.isfile(beside := app.root / FILE):
+        config = beside
+    found: dict[str, Any] = {} if config is None else read_file(config)
+    own = {key: flags[key] for key in ("revision", "top_k", "dropout") if flags[key] is not None}
+    libraries = dict(found.get("libraries", {}))
+    if not libraries:
+        libraries["default"] = LibraryChoice(app.path, **own)
+    elif own:
+        raise SettingsError(
+            f"{config} says which libraries there are", hint="set revision and top_k there"
+        )
+    found["libraries"] = libraries
+    found.setdefault("default", next(iter(libraries)))
+    if flags["upstream"] or flags["anthropic"] or "openai" not in found:
+        found["openai"], found["anthropic"] = upstreams(flags["upstream"], flags["anthropic"])
+    found |= {key: flags[key] for key in ("host", "port") if flags[key] is not None}
+    return ProxySettings(**found, token=os.environ.get(TOKEN) or None)

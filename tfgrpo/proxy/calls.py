@@ -1,0 +1,139 @@
+"""One call as it is seen passing by: what is counted of it, and what an answer says of tokens."""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from json.decoder import JSONDecoder
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from tfgrpo.proxy.choice import Chosen
+    from tfgrpo.proxy.message import Headers, Request
+    from tfgrpo.proxy.placement import Members
+
+BEGINNING = 4 << 10
+ENDING = 16 << 10
+"""Bytes of an answer that are looked at for its tokens: at its beginning and at its end."""
+PACKED = 256 << 10
+"""Bytes of a packed answer, which has to be read from its beginning."""
+USAGE = re.compile(rb'(?<!\\)"usage"\s*:\s*(?=\{)')
+_decoder = JSONDecoder()
+
+
+class Tokens(NamedTuple):
+    """Tokens by the provider's count: in, of these from its cache, and out."""
+
+    prompt: int | None = None
+    cached: int | None = None
+    completion: int | None = None
+
+
+class Call:
+    """What is seen of a call. Times are of `perf_counter`, in seconds, apart from `time`, which is
+    microseconds since 1970."""
+
+    __slots__ = (
+        *("began", "chosen", "content", "ended", "error", "first", "id", "model", "path"),
+        *("request", "sent", "status", "streamed", "subject", "time"),
+        *("_beginning", "_ending", "_packing"),
+    )
+
+    def __init__(self, id: str, time: int, request: Request) -> None:
+        self.id = id
+        self.time = time
+        self.request = request
+        self.path = request.path
+        self.began = request.began
+        self.sent = self.first = self.ended = 0.0
+        self.chosen: Chosen | None = None
+        self.subject: str | None = None
+        self.model: str | None = None
+        self.streamed = False
+        self.status = 0
+        self.error: str | None = None
+        self._packing = b""
+        self._beginning = b""
+        self._ending = bytearray()
+
+    def read(self, found: Members, subject: str | None) -> None:
+        """Takes from the request whom it is for and which model it asks."""
+        model = found["model"].value if "model" in found else None
+        self.model = model if isinstance(model, str) else None
+        self.streamed = "stream" in found and found["stream"].value is True
+        self.subject = subject
+
+    def heard(self, headers: Headers) -> None:
+        """Takes from an answer's head how its body is packed."""
+        for name, value in headers:
+            if name.lower() == b"content-encoding":
+                self._packing = value.lower()
+
+    def tap(self, data: bytes) -> None:
+        """Takes a copy of the ends of an answer; no more of it than that."""
+        if len(self._beginning) < BEGINNING:
+            self._beginning += data[:BEGINNING]
+        ending = self._ending
+        ending += data
+        most = PACKED if self._packing else ENDING
+        if len(ending) > 2 * most and not self._packing:
+            del ending[:-most]
+        elif len(ending) > most and self._packing:
+            ending.clear()
+            self._packing = b"too long"
+
+    @property
+    def added(self) -> float:
+        """Seconds that the request waited here before it went on."""
+        return max(0.0, self.sent - self.began) if self.sent else 0.0
+
+    @property
+    def latency(self) -> float:
+        """Seconds from the whole request to the last byte of its answer."""
+        return max(0.0, (self.ended or perf_counter()) - self.began)
+
+    @property
+    def first_byte(self) -> float | None:
+        """Seconds from the whole request to the first byte of its answer."""
+        return max(0.0, self.first - self.began) if self.first else None
+
+    def tokens(self) -> Tokens:
+        """Returns what the answer says of its tokens."""
+        beginning, ending = self._beginning, bytes(self._ending)
+        if self._packing in (b"gzip", b"deflate"):
+            try:
+                ending = zlib.decompressobj(wbits=47).decompress(ending)
+            except zlib.error:
+                return Tokens()
+            beginning = ending[:BEGINNING]
+        elif self._packing:
+            return Tokens()
+        total: dict[str, Any] = {}
+        for piece in (beginning, ending):
+            for match in USAGE.finditer(piece):
+                try:
+                    usage, _ = _decoder.raw_decode(piece[match.end() :].decode(errors="replace"))
+                except json.JSONDecodeError:
+                    continue
+                total.update((k, v) for k, v in usage.items() if v is not None)
+        return _tokens(total)
+
+
+def _tokens(usage: dict[str, Any]) -> Tokens:
+    """Returns the tokens of a usage in the words of any route."""
+
+    def first(*keys: str) -> int | None:
+        return next((usage[key] for key in keys if isinstance(usage.get(key), int)), None)
+
+    cached = first("cache_read_input_tokens")
+    for key in ("prompt_tokens_details", "input_tokens_details"):
+        details = usage.get(key)
+        if isinstance(details, dict) and isinstance(details.get("cached_tokens"), int):
+            cached = details["cached_tokens"]
+    return Tokens(
+        first("prompt_tokens", "input_tokens"),
+        cached,
+        first("completion_tokens", "output_tokens"),
+    )

@@ -1,0 +1,185 @@
+"""Which library a request gets, and its text.
+
+In this order: the header `x-tfgrpo-library`, the name of the model (`support@prod/gpt-5-mini`),
+the first rule that fits, the default. A library is named `support`, `support@prod` or `@prod`
+(of the default's store), or `none` for no library at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from tfgrpo.domains.live_library import LiveLibrary
+from tfgrpo.domains.prompt_library import PromptLibrary
+from tfgrpo.proxy.placement import Addition, Members, addition
+from tfgrpo.proxy.settings import LibraryChoice, ProxySettings, Rule
+from tfgrpo.rendering.render import prompt_text
+from tfgrpo.rendering.retrieve import Part, relevant
+from tfgrpo.store.canonical import digest
+from tfgrpo.store.errors import TfgrpoError
+from tfgrpo.store.records import Library
+
+NONE = "none"
+HEADER = b"x-tfgrpo-library"
+MOST_REVISIONS = 64
+"""Revisions that requests may have open at a time beside the libraries' own."""
+
+
+class UnknownLibrary(TfgrpoError):
+    """A request names a library that is not served here."""
+
+
+class Chosen(NamedTuple):
+    """The library of a request: as which it was named, the version, the experiences that are in
+    its text (None: all of them), the text (None where the library is empty), what is wrong with
+    the store, if anything."""
+
+    name: str
+    version: str
+    digest: str
+    experiences: tuple[str, ...] | None
+    addition: Addition | None
+    trouble: str | None
+
+
+class Source:
+    """A library at a revision, and its text as it was last asked for."""
+
+    def __init__(self, name: str, choice: LibraryChoice, revision: str) -> None:
+        self.name = name
+        self.choice = choice
+        self.live = LiveLibrary(revision, store=choice.store)
+        self._library: PromptLibrary | None = None
+        self._whole: Chosen | None = None
+
+    def chosen(self, words: Callable[[], str], coin: str) -> Chosen:
+        """Returns what a request gets. `words` gives the text that experiences are picked by, and
+        `coin` decides which are left out of it."""
+        live, choice = self.live, self.choice
+        library = live.library
+        whole = self._whole
+        if library is not self._library or whole is None or whole.trouble != live.trouble:
+            whole = self._made(library, None, live.trouble)
+            self._library, self._whole = library, whole
+        if choice.top_k is None and not choice.dropout:
+            return whole
+        part: Library = library
+        if choice.top_k is not None:
+            part = relevant(library, words(), choice.top_k)
+        if choice.dropout:
+            without = left_out([e.id for e in library], choice.dropout, coin)
+            part = Part(library, {e.id for e in part} - without)
+        return self._made(part, tuple(e.id for e in part), live.trouble)
+
+    def _made(
+        self, library: Library, experiences: tuple[str, ...] | None, trouble: str | None
+    ) -> Chosen:
+        new = addition(prompt_text(library)) if library.readable else None
+        version = library.version
+        return Chosen(self.name, version.name, version.digest.hex()[:16], experiences, new, trouble)
+
+
+def left_out(ids: Sequence[str], rate: float, coin: str) -> frozenset[str]:
+    """Returns the ids that a request goes without: each with chance `rate`, by a coin of its own,
+    which falls the same way for the same conversation and experience."""
+    limit = int(rate * 2**32)
+    return frozenset(
+        id
+        for id in ids
+        if int.from_bytes(digest(["tfgrpo.proxy.dropout", coin, id])[:4], "big") < limit
+    )
+
+
+class Chooser:
+    """The libraries that are served, and which one a request gets."""
+
+    def __init__(self, settings: ProxySettings) -> None:
+        self._choices = settings.libraries
+        self._rules = settings.rules
+        self._default = settings.default
+        self.sources: dict[str, Source] = {}
+        """The open ones, by what they are named as."""
+        self._fixed = MOST_REVISIONS
+        self._home = ""
+        if settings.default != NONE:
+            self._home = self._parse(settings.default)[0]
+        for name in (*settings.libraries, settings.default, *(r.library for r in settings.rules)):
+            self.source(name)
+        self._fixed = len(self.sources)
+
+    def named(self, headers: Mapping[bytes, bytes], found: Members) -> tuple[str, str | None]:
+        """Returns what names the library of a request, and the model's name without the library
+        where that named it."""
+        header = headers.get(HEADER)
+        model = found["model"].value if "model" in found else None
+        rest = None
+        if isinstance(model, str):
+            name, slash, rest = model.partition("/")
+            library, at, _ = name.partition("@")
+            if not (slash and at and rest and library in self._choices):
+                name, rest = "", None
+        else:
+            name = ""
+        if header:
+            return header.decode("latin-1").strip(), rest
+        if name:
+            return name, rest
+        for rule in self._rules:
+            if fits(rule, headers, found):
+                return rule.library, None
+        return self._default, None
+
+    def source(self, name: str) -> Source | None:
+        """Returns the library of a name; None for `none`. Raises UnknownLibrary or StoreError."""
+        source = self.sources.get(name)
+        if source is not None or name == NONE:
+            return source
+        library, revision = self._parse(name)
+        choice = self._choices[library]
+        try:
+            source = Source(name, choice, revision or choice.revision)
+        except TfgrpoError as error:
+            raise UnknownLibrary(f"{name}: {error}", hint=error.hint) from error
+        self.sources[name] = source
+        if len(self.sources) > self._fixed + MOST_REVISIONS:
+            oldest = list(self.sources)[self._fixed]
+            self.sources.pop(oldest).live.close()
+        return source
+
+    def _parse(self, name: str) -> tuple[str, str]:
+        library, _, revision = name.partition("@")
+        library = library or self._home
+        if library not in self._choices:
+            raise UnknownLibrary(
+                f"there is no library {library!r} here",
+                hint=f"these are served: {', '.join(sorted(self._choices))}",
+            )
+        return library, revision
+
+    def close(self) -> None:
+        """Closes the stores."""
+        for source in self.sources.values():
+            source.live.close()
+
+
+def fits(rule: Rule, headers: Mapping[bytes, bytes], found: Members) -> bool:
+    """Returns whether a request is one that a rule is for."""
+    if rule.header is not None:
+        raw = headers.get(rule.header.lower().encode())
+        value: Any = None if raw is None else raw.decode("latin-1")
+    else:
+        assert rule.field is not None
+        first, *rest = rule.field.split(".")
+        value = found[first].value if first in found else None
+        for key in rest:
+            value = value.get(key) if isinstance(value, dict) else None
+    if value is None or isinstance(value, (dict, list)):
+        return False
+    text = value if isinstance(value, str) else str(value)
+    return text == rule.equals if rule.matches is None else bool(rule.matches.search(text))
+
+
+def fields_of(rules: Sequence[Rule]) -> set[str]:
+    """Returns the members of a body that rules look at."""
+    return {rule.field.partition(".")[0] for rule in rules if rule.field is not None}

@@ -1,0 +1,306 @@
+"""One request and its answer: the library goes in, everything else goes through."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import secrets
+import time
+import zlib
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from tfgrpo.proxy.calls import Call
+from tfgrpo.proxy.choice import Chosen, UnknownLibrary
+from tfgrpo.proxy.message import (
+    BadRequest,
+    Framing,
+    Headers,
+    Request,
+    answer_head,
+    error_body,
+    own_answer,
+    request_head,
+)
+from tfgrpo.proxy.placement import Members, place_of, question, subject
+from tfgrpo.proxy.splice import Edit, NotJson, RepeatedKey, document, edited, escaped
+from tfgrpo.proxy.upstream import UpstreamConnection
+
+if TYPE_CHECKING:
+    from tfgrpo.proxy.connection import ClientConnection
+    from tfgrpo.proxy.server import Proxy
+
+VANISHED = 499
+"""The status on record where the client was gone before its answer."""
+CUT = 599
+"""The status on record where the provider broke off in an answer that was begun."""
+
+
+class Exchange:
+    """A request under way."""
+
+    def __init__(self, proxy: Proxy, client: ClientConnection, request: Request) -> None:
+        self.proxy = proxy
+        self.client = client
+        self.request = request
+        anthropic = request.path.removeprefix("/v1").startswith("/messages")
+        anthropic = anthropic or b"anthropic-version" in request.index
+        settings = proxy.settings
+        self.upstream = settings.anthropic if anthropic else settings.openai
+        self.call = Call(f"call-{secrets.token_hex(16)}", time.time_ns() // 1000, request)
+        self._connection: UpstreamConnection | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        self._wire = b""
+        self._streaming = self._fed = False
+        self._framing: Framing | None = None
+        self._out: list[bytes] = []
+        self._tried = 0
+        self._slow = self._over = False
+        proxy.open += 1
+
+    @property
+    def begun(self) -> bool:
+        """Whether the client has some of the answer."""
+        return self._framing is not None
+
+    # the request:
+
+    def start(self, body: bytes | None) -> None:
+        """Sends the request on. With None as the body, `feed` brings it piece by piece."""
+        request, upstream = self.request, self.upstream
+        try:
+            if self.proxy.open > self.proxy.settings.limits.requests:
+                raise BadRequest(503, "too many requests are under way")
+            if body is None:
+                self._streaming = True
+                head = request_head(
+                    request, upstream.prefix, upstream.authority, None, chunked=request.chunked
+                )
+                self._wire = head
+            else:
+                body = self._placed(body)
+                length = len(body) if request.has_body or body else None
+                self._wire = request_head(request, upstream.prefix, upstream.authority, length)
+                self._wire += body
+        except BadRequest as refusal:
+            self._refuse(refusal.status, str(refusal))
+            return
+        self._send()
+
+    def feed(self, data: bytes) -> None:
+        """Sends a piece of a body on."""
+        if self.request.chunked:
+            data = b"%x\r\n%b\r\n" % (len(data), data)
+        self._pass_on(data)
+
+    def feed_end(self) -> None:
+        """The body is whole."""
+        if self.request.chunked:
+            self._pass_on(b"0\r\n\r\n")
+        self._fed = True
+
+    def _pass_on(self, data: bytes) -> None:
+        if self._over:
+            return
+        if self._connection is not None and self._connection.transport is not None:
+            self._connection.transport.write(data)
+        else:
+            self._wire += data
+            self.client.hold(True)
+
+    def _placed(self, body: bytes) -> bytes:
+        """Returns a body with the library in it. Raises BadRequest."""
+        request, call = self.request, self.call
+        place = place_of(request.method, request.path)
+        if place is None:
+            return body
+        encoding = request.index.get(b"content-encoding", b"identity").lower()
+        plain = _unpacked(body, encoding, self.proxy.settings.limits.body)
+        try:
+            text = plain.decode()
+            found = document(text, self.proxy.keys)
+        except (NotJson, UnicodeDecodeError):
+            return body  # what the provider says of it is its own
+        except RepeatedKey as error:
+            raise BadRequest(400, f"the body has the key {error} twice") from None
+        header = request.index.get(b"x-tfgrpo-subject")
+        who = header.decode("latin-1") if header is not None else subject(found)
+        call.read(found, who)
+        name, model = self.proxy.chooser.named(request.index, found)
+        chosen = self._chosen(name, found)
+        edits: list[Edit] = []
+        if model is not None:
+            member = found["model"]
+            edits.append((member.start + 1, member.end - 1, escaped(model)))
+            call.model = model
+        if chosen is not None:
+            call.chosen = chosen
+            if chosen.addition is not None:
+                try:
+                    edit = place(text, found, chosen.addition)
+                except RepeatedKey as error:
+                    raise BadRequest(400, f"a message has the key {error} twice") from None
+                if edit is not None:
+                    edits.append(edit)
+        if not edits:
+            return body
+        changed = edited(text, edits).encode()
+        return gzip.compress(changed, 1) if encoding == b"gzip" else changed
+
+    def _chosen(self, name: str, found: Members) -> Chosen | None:
+        try:
+            source = self.proxy.chooser.source(name)
+        except UnknownLibrary as error:
+            raise BadRequest(404, str(error)) from None
+        if source is None:
+            return None
+        call = self.call
+        return source.chosen(lambda: question(found), call.subject or call.id)
+
+    # the connection upstream:
+
+    def _send(self) -> None:
+        self._tried += 1
+        connection = self.proxy.pool.idle(self.upstream)
+        if connection is not None:
+            self._sent(connection)
+        else:
+            self._connecting = asyncio.get_running_loop().create_task(self._connect())
+
+    async def _connect(self) -> None:
+        try:
+            connection = await self.proxy.pool.connect(self.upstream)
+        except (OSError, TimeoutError) as error:
+            if not self._over:
+                late = isinstance(error, TimeoutError)
+                why = "it did not answer in time" if late else str(error)
+                self._refuse(504 if late else 502, f"cannot reach {self.upstream}: {why}")
+            return
+        if self._over:
+            connection.leave()
+        else:
+            self._sent(connection)
+
+    def _sent(self, connection: UpstreamConnection) -> None:
+        self._connection = connection
+        self.call.sent = perf_counter()
+        connection.ask(self, self._wire, headless=self.request.method == b"HEAD")
+        if self._streaming:
+            self._wire = b""
+            self.client.hold(False)
+
+    # what the provider says:
+
+    def answered(self, status: int, reason: bytes, headers: Headers) -> None:
+        """The head of the answer is here: it goes on, with what it was answered under."""
+        request, call = self.request, self.call
+        call.status, call.first = status, perf_counter()
+        call.heard(headers)
+        names = {name.lower() for name, _ in headers}
+        bodiless = status in (204, 304) or request.method == b"HEAD"
+        sized = bodiless or (b"content-length" in names and b"transfer-encoding" not in names)
+        chunked = not sized and request.modern
+        if not sized and not chunked:
+            request.keep_alive = False
+        framing = self._framing = Framing(chunked, not request.keep_alive)
+        more = [b"X-Tfgrpo-Call: " + call.id.encode()]
+        chosen = call.chosen
+        if chosen is not None:
+            version = f"{chosen.version} {chosen.digest}"
+            more.append(b"X-Tfgrpo-Version: " + version.encode())
+            if chosen.trouble:
+                more.append(b"X-Tfgrpo-Stale: the store cannot be read; this library goes on")
+        self._out.append(answer_head(status, reason, headers, more, framing))
+
+    def body(self, data: bytes) -> None:
+        self.call.tap(data)
+        if self._framing is not None and self._framing.chunked:
+            self._out += (b"%x\r\n" % len(data), data, b"\r\n")
+        else:
+            self._out.append(data)
+
+    def flush(self) -> None:
+        if self._out:
+            self.client.write(b"".join(self._out))
+            self._out = []
+
+    def ended(self) -> None:
+        if self._framing is not None and self._framing.chunked:
+            self._out.append(b"0\r\n\r\n")
+        self.flush()
+        self._finish()
+        self.client.finished(self.request)
+
+    def failed(self, why: str, *, untouched: bool) -> None:
+        self._connection = None
+        if self._over:
+            return
+        if self._framing is not None:  # what was begun cannot be taken back: it breaks off here too
+            self.flush()
+            self.call.status, self.call.error = CUT, why
+            self._finish()
+            self.client.cut()
+        elif untouched and self._tried == 1 and not self._streaming:
+            self._send()
+        else:
+            self._refuse(502, f"{self.upstream}: {why}")
+
+    def hold(self, paused: bool) -> None:
+        self.client.hold(paused)
+
+    # what the client does:
+
+    def slow(self, paused: bool) -> None:
+        """The client takes no more for the moment, or does so again."""
+        transport = self._connection.transport if self._connection is not None else None
+        if transport is None or transport.is_closing():
+            return
+        if paused:
+            transport.pause_reading()
+        else:
+            transport.resume_reading()
+
+    def abandoned(self) -> None:
+        """The client is gone: the provider need not go on."""
+        if self._over:
+            return
+        self.call.status = VANISHED
+        if self._connecting is not None:
+            self._connecting.cancel()
+        if self._connection is not None:
+            self._connection.leave()
+        self._finish()
+
+    def _refuse(self, status: int, message: str) -> None:
+        self.call.status, self.call.error = status, message
+        keep = self.request.keep_alive and not self._streaming
+        self.request.keep_alive = keep
+        self.client.write(own_answer(status, error_body(message), closing=not keep))
+        self._finish()
+        self.client.finished(self.request)
+
+    def _finish(self) -> None:
+        if self._over:
+            return
+        self._over = True
+        self._connection = None
+        self.proxy.open -= 1
+        self.call.ended = perf_counter()
+        self.proxy.record(self.call)
+
+
+def _unpacked(body: bytes, encoding: bytes, most: int) -> bytes:
+    """Returns a body as it was before it was packed. Raises BadRequest."""
+    if encoding == b"identity":
+        return body
+    if encoding != b"gzip":
+        name = encoding.decode("latin-1")
+        raise BadRequest(415, f"a library cannot be put into a body packed as {name}")
+    try:
+        unpacker = zlib.decompressobj(wbits=31)
+        plain = unpacker.decompress(body, most + 1)
+    except zlib.error as error:
+        raise BadRequest(400, f"the body is not gzip: {error}") from None
+    if len(plain) > most or not unpacker.eof or unpacker.unused_data:
+        raise BadRequest(413 if len(plain) > most else 400, "the packed body is too long or broken")
+    return plain

@@ -1,0 +1,149 @@
+"""Where a library's text goes, by route, and what else is read from a request's body.
+
+The text goes after the application's own system text and is the same to the byte from request to
+request, so that the prompt caches of providers, which match exact beginnings, keep working. No
+cache mark is added: a request may have four, and they are the application's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+from tfgrpo.proxy.splice import Edit, Value, escaped, items, members, skip
+
+SYSTEM = ("system", "developer")
+KEYS = frozenset(
+    {
+        *("model", "stream", "messages", "input", "instructions", "system"),
+        *("user", "safety_identifier", "conversation", "metadata"),
+    }
+)
+"""The members of a request that are read; none of them may stand in it twice."""
+INTRODUCTION = "Experiences from earlier problems. Where one fits the problem, follow it:"
+"""The words of training's own prompt, under which the experiences were tried."""
+
+Members: TypeAlias = Mapping[str, Value]
+
+
+class Addition(NamedTuple):
+    """A text that goes into requests, and the same as it stands in a JSON string."""
+
+    text: str
+    escaped: str
+
+
+def addition(prompt: str) -> Addition:
+    """Returns the text of a library, given its lines, as it goes into requests."""
+    text = f"{INTRODUCTION}\n{prompt}"
+    return Addition(text, escaped(text))
+
+
+Place: TypeAlias = Callable[[str, Members, Addition], "Edit | None"]
+
+
+def place_in_chat(text: str, found: Members, new: Addition) -> Edit | None:
+    """Chat completions: in the last of the system or developer messages that come first, else as
+    a system message before all others."""
+    messages = found.get("messages")
+    if messages is None or not isinstance(messages.value, list):
+        return None
+    last = None
+    for item in items(text, messages.start):
+        if not isinstance(item.value, dict) or item.value.get("role") not in SYSTEM:
+            break
+        last = item
+    message = f'{{"role":"system","content":"{new.escaped}"}}'
+    if last is None:
+        at = messages.start + 1
+        return at, at, message + ("," if messages.value else "")
+    content = members(text, last.start, ("role", "content")).get("content")
+    if content is None or (edit := _appended(content, new)) is None:
+        return last.end, last.end, f",{message}"
+    return edit
+
+
+def place_in_responses(text: str, found: Members, new: Addition) -> Edit | None:
+    """Responses: at the end of `instructions`."""
+    return _place_in_member("instructions", text, found, new)
+
+
+def place_in_messages(text: str, found: Members, new: Addition) -> Edit | None:
+    """Anthropic's Messages: at the end of `system`, a string or blocks."""
+    return _place_in_member("system", text, found, new)
+
+
+def _place_in_member(key: str, text: str, found: Members, new: Addition) -> Edit | None:
+    member = found.get(key)
+    if member is None:
+        start = text.index("{") + 1
+        comma = "" if text[skip(text, start)] == "}" else ","
+        return start, start, f'"{key}":"{new.escaped}"{comma}'
+    if member.value is None:
+        return member.start, member.end, f'"{new.escaped}"'
+    return _appended(member, new)
+
+
+def _appended(member: Value, new: Addition) -> Edit | None:
+    """Returns the edit that appends to a string or to parts of text; None for anything else."""
+    at = member.end - 1
+    if isinstance(member.value, str):
+        return at, at, f"\\n\\n{new.escaped}" if member.value else new.escaped
+    if isinstance(member.value, list):
+        comma = "," if member.value else ""
+        return at, at, f'{comma}{{"type":"text","text":"{new.escaped}"}}'
+    return None
+
+
+ROUTES: Mapping[str, Place] = {
+    "/chat/completions": place_in_chat,
+    "/responses": place_in_responses,
+    "/responses/input_tokens": place_in_responses,
+    "/messages": place_in_messages,
+    "/messages/count_tokens": place_in_messages,
+}
+"""The routes whose requests get a library, below `/v1` or alone."""
+
+
+def place_of(method: bytes, path: str) -> Place | None:
+    """Returns how a request to this path (without its query) gets a library; None for not."""
+    if method != b"POST":
+        return None
+    place = ROUTES.get(path.removeprefix("/v1"))
+    if place is None and path.endswith("/chat/completions"):  # as of deployments
+        return place_in_chat
+    return place
+
+
+def question(found: Members) -> str:
+    """Returns what the user said last: what experiences are picked by."""
+    for key in ("messages", "input"):
+        turns = found[key].value if key in found else None
+        if isinstance(turns, str):
+            return turns
+        if isinstance(turns, list):
+            for turn in reversed(turns):
+                if isinstance(turn, dict) and turn.get("role") == "user":
+                    return _words(turn.get("content"))
+    return ""
+
+
+def subject(found: Members) -> str | None:
+    """Returns whom a request is for, a conversation or a user, as far as its body says."""
+    for key in ("conversation", "safety_identifier", "user"):
+        value = found[key].value if key in found else None
+        if isinstance(value, dict):
+            value = value.get("id")
+        if isinstance(value, str) and value:
+            return value
+    metadata = found["metadata"].value if "metadata" in found else None
+    value = metadata.get("user_id") if isinstance(metadata, dict) else None
+    return value if isinstance(value, str) and value else None
+
+
+def _words(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else ()
+    texts = (part.get("text") for part in parts if isinstance(part, dict))
+    return "\n".join(text for text in texts if isinstance(text, str))

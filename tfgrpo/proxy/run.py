@@ -1,0 +1,109 @@
+"""A proxy until it is told to stop: one worker, or several processes on one socket."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from tfgrpo.proxy.server import Proxy, listening
+from tfgrpo.proxy.settings import ProxySettings
+from tfgrpo.settings import SettingsError
+from tfgrpo.store.errors import TfgrpoError
+
+
+def run(settings: ProxySettings, workers: int, ready: Callable[[int], None]) -> None:
+    """Answers until SIGTERM or SIGINT, then ends the requests under way.
+
+    `ready` is called with the port as soon as requests are taken. A worker that dies is started
+    again. Raises SettingsError where the address cannot be had, and StoreError or
+    UnknownRevision where a library cannot be read to begin with.
+    """
+    try:
+        listener = listening(settings)
+    except OSError as error:
+        raise SettingsError(
+            f"cannot listen on {settings.host} port {settings.port}: {error.strerror}",
+            hint="choose another with --port",
+        ) from error
+    with listener:
+        if workers == 1:
+            _work(settings, listener, ready)
+        else:
+            Proxy(settings).chooser.close()  # what cannot be read is an error before any fork
+            _supervise(settings, workers, listener, ready)
+
+
+def _work(settings: ProxySettings, listener: socket.socket, ready: Callable[[int], None]) -> None:
+    async def serve() -> None:
+        proxy = Proxy(settings)
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, stop.set)
+        ready(await proxy.start(listener.dup()))
+        await stop.wait()
+        await proxy.close()
+
+    run_loop(serve())
+
+
+def run_loop(main: Coroutine[Any, Any, None]) -> None:
+    """Runs a coroutine on the fastest loop that is installed."""
+    try:
+        import uvloop
+    except ImportError:
+        asyncio.run(main)
+    else:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(main)
+
+
+def _supervise(
+    settings: ProxySettings, workers: int, listener: socket.socket, ready: Callable[[int], None]
+) -> None:
+    children: set[int] = set()
+    stopping = False
+
+    def stop(number: int, frame: object) -> None:
+        nonlocal stopping
+        stopping = True
+        for child in children:
+            os.kill(child, signal.SIGTERM)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
+    for _ in range(workers):
+        children.add(_fork(settings, listener))
+    ready(int(listener.getsockname()[1]))
+    while children:
+        try:
+            child, status = os.wait()
+        except InterruptedError:
+            continue
+        children.discard(child)
+        if not stopping:
+            print(f"worker {child} ended with {status}; starting another", file=sys.stderr)
+            children.add(_fork(settings, listener))
+
+
+def _fork(settings: ProxySettings, listener: socket.socket) -> int:
+    child = os.fork()
+    if child:
+        return child
+    code = 1
+    try:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        _work(settings, listener, lambda port: None)
+        code = 0
+    except TfgrpoError as error:
+        print(f"error: {error}", file=sys.stderr)
+        time.sleep(1)  # and not as fast as workers can be started
+    finally:
+        os._exit(code)

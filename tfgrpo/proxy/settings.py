@@ -1,0 +1,177 @@
+"""What a proxy is told: where it listens, whom it asks, which libraries it has, and for whom.
+
+upstream = "https://api.openai.com"
+
+[libraries.support]
+store = "agents/support"
+revision = "prod"
+
+[[rules]]
+header = "x-user-kind"
+equals = "enterprise"
+library = "sales@prod"
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from tfgrpo.settings import SettingsError
+
+OPENAI = "https://api.openai.com"
+ANTHROPIC = "https://api.anthropic.com"
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Upstream:
+    """A provider: the address to connect to, and what its paths begin with before `/v1`."""
+
+    host: str
+    port: int
+    tls: bool
+    authority: str
+    prefix: str
+
+    def __str__(self) -> str:
+        return f"{'https' if self.tls else 'http'}://{self.authority}{self.prefix}"
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryChoice:
+    """One library that is served: a store, the revision that is in force unless a request names
+    another, how many experiences go in (None: all), and the share that is left out of each
+    request by chance, to learn what each is worth."""
+
+    store: Path
+    revision: str = "HEAD"
+    top_k: int | None = None
+    dropout: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Which library a request gets whose header or field has a value: the same, or one that a
+    regular expression is found in. `field` is a path in the body, such as `metadata.workflow`."""
+
+    library: str
+    header: str | None = None
+    field: str | None = None
+    equals: str | None = None
+    matches: re.Pattern[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one worker takes on at most: bytes of a body and of a head, requests under way and
+    connections; seconds for a connection upstream, for a whole request to arrive, and idle."""
+
+    body: int = 64 << 20
+    head: int = 64 << 10
+    requests: int = 2048
+    connections: int = 4096
+    connect: float = 20.0
+    arrive: float = 60.0
+    idle: float = 75.0
+
+
+@dataclass(frozen=True, slots=True)
+class ProxySettings:
+    """All that a proxy is told. Without a `token` it answers only on this machine."""
+
+    libraries: Mapping[str, LibraryChoice]
+    default: str
+    openai: Upstream
+    anthropic: Upstream
+    rules: tuple[Rule, ...] = ()
+    host: str = "127.0.0.1"
+    port: int = 8484
+    token: str | None = None
+    limits: Limits = field(default_factory=Limits)
+
+    def __post_init__(self) -> None:
+        if self.host not in LOOPBACK and not self.token:
+            raise SettingsError(
+                f"listening on {self.host} needs a token",
+                hint="set TFGRPO_PROXY_TOKEN to a long random text; "
+                "clients send it as the header x-tfgrpo-token",
+            )
+
+
+def parse_upstream(url: str) -> Upstream:
+    """Returns the provider at a base URL, with or without its `/v1`. Raises SettingsError."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise SettingsError(f"{url!r} is no URL: {error}", hint="https://host/v1") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
+        raise SettingsError(f"{url!r} is no URL of a provider", hint="such as https://host/v1")
+    prefix = parts.path.rstrip("/").removesuffix("/v1")
+    tls = parts.scheme == "https"
+    return Upstream(parts.hostname, port or (443 if tls else 80), tls, parts.netloc, prefix)
+
+
+def upstreams(openai: str | None, anthropic: str | None) -> tuple[Upstream, Upstream]:
+    """Returns the providers of the OpenAI and the Anthropic routes: one that is named alone
+    answers both, and where none is they are those companies' own. Raises SettingsError."""
+    return (
+        parse_upstream(openai or anthropic or OPENAI),
+        parse_upstream(anthropic or openai or ANTHROPIC),
+    )
+
+
+def read_file(path: Path) -> dict[str, Any]:
+    """Returns the settings in a file as arguments of ProxySettings; what it does not say is left
+    out. Paths in it are relative to it. Raises SettingsError."""
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingsError(f"{path}: {error.strerror}", hint="--config takes a file") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path}: {error}", hint="the file must be TOML") from None
+    known = {"upstream", "anthropic", "default", "libraries", "rules", "host", "port"}
+    if unknown := found.keys() - known:
+        raise SettingsError(
+            f"{path}: there is no setting {min(unknown)!r}", hint=", ".join(sorted(known))
+        )
+    try:
+        settings: dict[str, Any] = {k: found[k] for k in ("default", "host", "port") if k in found}
+        settings["openai"], settings["anthropic"] = upstreams(
+            found.get("upstream"), found.get("anthropic")
+        )
+        settings["libraries"] = {
+            name: LibraryChoice(**{**table, "store": path.parent / table["store"]})
+            for name, table in found.get("libraries", {}).items()
+            if _checked(name)
+        }
+        settings["rules"] = tuple(_rule(table) for table in found.get("rules", ()))
+    except (KeyError, TypeError, AttributeError, re.error) as error:
+        raise SettingsError(
+            f"{path}: {error}", hint="docs/production.md shows a file with every setting"
+        ) from None
+    return settings
+
+
+def _checked(name: str) -> bool:
+    if not NAME.match(name):
+        raise SettingsError(f"{name!r} cannot name a library", hint="use letters, digits, _ . -")
+    return True
+
+
+def _rule(table: Mapping[str, Any]) -> Rule:
+    rule = Rule(
+        **{**table, "matches": re.compile(table["matches"]) if "matches" in table else None}
+    )
+    if (rule.header is None) == (rule.field is None):
+        raise SettingsError("a rule looks at a header or at a field", hint='header = "x-user"')
+    if (rule.equals is None) == (rule.matches is None):
+        raise SettingsError("a rule has equals or matches", hint='equals = "enterprise"')
+    return rule

@@ -1,0 +1,114 @@
+"""Edits in the text of a JSON document that leave every other character as it is.
+
+To parse a body and to write it anew would change its blanks, its escapes, the digits of its
+numbers and keys that stand in it twice. So values are only looked up, with the place where each
+stands, by the scanner of Python's own `json`, and what is to change is changed there.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterable, Iterator
+from json.decoder import JSONDecoder, scanstring
+from typing import Any, NamedTuple, TypeAlias
+
+Edit: TypeAlias = tuple[int, int, str]
+"""From where to where, and what stands there from now on."""
+
+_scan = JSONDecoder().scan_once
+_space = re.compile(r"[ \t\n\r]*").match
+
+
+class NotJson(ValueError):
+    """A text that is not one JSON object."""
+
+
+class RepeatedKey(ValueError):
+    """A key that stands twice in one object, which two programs may read differently."""
+
+
+class Value(NamedTuple):
+    """A value of a document, and where it stands in the text."""
+
+    value: Any
+    start: int
+    end: int
+
+
+def document(text: str, keys: Collection[str]) -> dict[str, Value]:
+    """Returns those of the wanted members that an object has. Raises NotJson or RepeatedKey."""
+    try:
+        start = skip(text, 0)
+        found, end = _members(text, start, keys)
+        if skip(text, end) != len(text):
+            raise NotJson("something follows the object")
+    except (IndexError, StopIteration, RecursionError, json.JSONDecodeError) as error:
+        raise NotJson(str(error)) from None
+    return found
+
+
+def members(text: str, start: int, keys: Collection[str]) -> dict[str, Value]:
+    """Returns the wanted members of the object that begins at `start` of a document that was
+    read already. Raises RepeatedKey."""
+    return _members(text, start, keys)[0]
+
+
+def items(text: str, start: int) -> Iterator[Value]:
+    """Yields the items of the array that begins at `start` of a document that was read already."""
+    at = skip(text, start + 1)
+    while text[at] != "]":
+        value, end = _scan(text, at)
+        yield Value(value, at, end)
+        at = skip(text, end)
+        if text[at] == ",":
+            at = skip(text, at + 1)
+
+
+def edited(text: str, edits: Iterable[Edit]) -> str:
+    """Returns the text with these edits, none of which overlap."""
+    pieces, at = [], 0
+    for start, end, new in sorted(edits):
+        pieces += [text[at:start], new]
+        at = end
+    return "".join([*pieces, text[at:]])
+
+
+def escaped(text: str) -> str:
+    """Returns a text as it stands between the quotes of a JSON string."""
+    return json.dumps(text, ensure_ascii=False)[1:-1]
+
+
+def _members(text: str, start: int, keys: Collection[str]) -> tuple[dict[str, Value], int]:
+    found: dict[str, Value] = {}
+    if text[start] != "{":
+        raise NotJson("this is no object")
+    at = skip(text, start + 1)
+    if text[at] == "}":
+        return found, at + 1
+    while True:
+        if text[at] != '"':
+            raise NotJson("a key is missing")
+        key, at = scanstring(text, at + 1, True)
+        at = skip(text, at)
+        if text[at] != ":":
+            raise NotJson("a colon is missing")
+        at = skip(text, at + 1)
+        value, end = _scan(text, at)
+        if key in keys:
+            if key in found:
+                raise RepeatedKey(key)
+            found[key] = Value(value, at, end)
+        at = skip(text, end)
+        if text[at] == "}":
+            return found, at + 1
+        if text[at] != ",":
+            raise NotJson("a comma is missing")
+        at = skip(text, at + 1)
+
+
+def skip(text: str, at: int) -> int:
+    """Returns where the next thing that is no blank stands, from `at` on."""
+    match = _space(text, at)
+    assert match is not None
+    return match.end()
