@@ -64,13 +64,17 @@ class Server(asyncio.Protocol):
         self._count[0] += 1
         if self._waits:
             wait = self._waits[(self._count[0] - 1) % len(self._waits)]
-            asyncio.get_running_loop().call_later(wait, self._transport.write, whole)
+            asyncio.get_running_loop().call_later(wait, self.send, whole)
         else:
-            self._transport.write(whole)
+            self.send(whole)
+
+    def send(self, whole: bytes) -> None:
+        """Sends an answer."""
+        self._transport.write(whole)
 
 
-async def serve(tokens: int, median: float, sigma: float) -> None:
-    """Serves until the process is ended."""
+def body(tokens: int) -> tuple[bytes, bytes]:
+    """Returns what comes before and after the number in an answer of about so many tokens."""
     text = reasoning(tokens) + "\\boxed{@@}"
     completion = {
         "id": "c",
@@ -87,6 +91,12 @@ async def serve(tokens: int, median: float, sigma: float) -> None:
         "usage": {"prompt_tokens": 200, "completion_tokens": tokens, "total_tokens": 200 + tokens},
     }
     head, tail = json.dumps(completion).encode().split(b"@@")
+    return head, tail
+
+
+async def serve(tokens: int, median: float, sigma: float) -> None:
+    """Serves until the process is ended."""
+    head, tail = body(tokens)
     waits = latencies(20_000, median, sigma) if median else []
     count = [0]
     loop = asyncio.get_running_loop()

@@ -87,14 +87,20 @@ class App:
             self.force()
 
     def pretend(self) -> None:
-        """Uses an empty store where there is none, one that is gone when the command is done."""
-        import tempfile
-
+        """Uses an empty store in memory where there is none: nothing is written."""
         from tfgrpo.store.store import Store
 
-        folder = self._until_closed.enter_context(tempfile.TemporaryDirectory(prefix="tfgrpo-"))
         self._named = str(self.new_path)
-        self.adopt(self._until_closed.enter_context(Store.init(f"{folder}/{FILE}")))
+        self.adopt(Store.empty(self._named, author=self.author))
+
+    def make_store(self) -> Store:
+        """Makes a store in place of the one in memory, and uses it."""
+        from tfgrpo.store.store import Store
+
+        if self._store is not None:
+            self._store.close()
+        self.adopt(Store.init(self.new_path, author=self.author))
+        return self.store
 
     def force(self) -> None:
         """Lets protected names move for as long as this command runs."""

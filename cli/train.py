@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tfgrpo.author import default_author
 from tfgrpo.cli import checkout, options, text
 from tfgrpo.cli.context import BRANCH, RUN, App, force_option, pass_app
 from tfgrpo.cli.grouped import GroupedCommand
@@ -207,7 +206,9 @@ def train(
     from tfgrpo.cli import cost
     from tfgrpo.training.setup import RunChoice, plan_run, ready_run, run_budget
 
-    _need_store(app, estimate)
+    there = _has_store(app)
+    if not there:
+        app.pretend()
     project = options.open_project(app, config)
     given = {"data": data, **options.read_flags(values)}
     if estimate:
@@ -218,24 +219,21 @@ def train(
         run_budget(app.store, project, budget, plan.prices)
         cost.print_estimate(app, plan, as_json)
         return
-    ready = ready_run(app.store, project, given, RunChoice(name, resume, new, budget, keep_going))
+    choice = RunChoice(name, resume, new, budget, keep_going)
+    make = None if there else app.make_store
+    ready = ready_run(app.store, project, given, choice, new_store=make)
+    if not there:
+        click.echo(f"made an empty library at {app.path}")
     _work(app, project, ready)
 
 
-def _need_store(app: App, estimate: bool) -> None:
-    """Makes a store where there is none, and says so; for an estimate one that does not stay."""
+def _has_store(app: App) -> bool:
     from tfgrpo.store.errors import StoreError
-    from tfgrpo.store.store import Store
 
     try:
-        there = app.path.exists()
+        return app.path.exists()
     except StoreError:
-        there = False
-    if not there and estimate:
-        app.pretend()
-    elif not there:
-        app.adopt(Store.init(app.new_path, author=default_author))
-        click.echo(f"made an empty library at {app.new_path}")
+        return False
 
 
 def _work(app: App, project: Project, ready: ReadyRun) -> None:

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 PRIVATE, SHARED = 0o600, 0o666
 """Modes of files: for the owner alone, as a store's are; for whoever the user's umask lets."""
 
+NO_NAMELESS = {errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT, errno.EPERM}
+"""What a file system says that has no files without a name, or a system without /proc."""
+NO_LINKS = {errno.EOPNOTSUPP, errno.EPERM, errno.ENOSYS, errno.EMLINK}
+
 
 @contextmanager
 def replacing(
@@ -58,6 +62,93 @@ def write(
     """Writes a file whole or not at all; text as UTF-8. As `replacing` does."""
     with replacing(path, mode=mode, durable=durable) as file:
         file.write(content.encode() if isinstance(content, str) else content)
+
+
+def create(path: Path | str, content: bytes, *, mode: int = PRIVATE) -> bool:
+    """Writes a new file, whole and on the disk before it has its name; returns False, and writes
+    nothing, where something has that name already: a link to nowhere too.
+
+    Of several who try at once, one does it. On Linux the file has no name at all until it is
+    whole, so nothing is left of one whose maker was killed. Raises OSError.
+    """
+    folder, name = os.path.split(os.fspath(path))
+    folder = folder or "."
+    try:
+        made = _create_nameless(folder, name, content, mode)
+    except OSError as error:
+        if error.errno not in NO_NAMELESS:
+            raise
+        made = _create_named(folder, name, content, mode)
+    if made:
+        sync_folder(folder)
+    return made
+
+
+def _create_nameless(folder: str, name: str, content: bytes, mode: int) -> bool:
+    if not hasattr(os, "O_TMPFILE"):
+        raise OSError(errno.EOPNOTSUPP, "no files without a name here")
+    handle = os.open(folder, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, mode)
+    try:
+        _write_all(handle, content)
+        # One that is given as /proc/… is followed only by the call that takes a folder.
+        root = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.link(f"/proc/self/fd/{handle}", name, src_dir_fd=root, dst_dir_fd=root)
+        except FileExistsError:
+            return False
+        finally:
+            os.close(root)
+    finally:
+        os.close(handle)
+    return True
+
+
+def _create_named(folder: str, name: str, content: bytes, mode: int) -> bool:
+    temporary = os.path.join(folder, f".{name[:100]}.{os.urandom(8).hex()}")
+    path = os.path.join(folder, name)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+    flags |= getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+    handle = os.open(temporary, flags, mode)
+    try:
+        try:
+            _write_all(handle, content)
+        finally:
+            os.close(handle)
+        try:
+            (os.rename if os.name == "nt" else os.link)(temporary, path)  # neither replaces one
+        except FileExistsError:
+            return False
+        except OSError as error:
+            if error.errno not in NO_LINKS:
+                raise
+            return _rename_alone(temporary, path)
+        return True
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)
+
+
+def _rename_alone(temporary: str, path: str) -> bool:
+    """Renames a file where a file system has no links, beside others who do the same; returns
+    False where there is one of that name."""
+    import fcntl
+
+    folder = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        if os.path.lexists(path):
+            return False
+        os.rename(temporary, path)
+        return True
+    finally:
+        os.close(folder)
+
+
+def _write_all(handle: int, content: bytes) -> None:
+    rest = memoryview(content)
+    while rest:
+        rest = rest[os.write(handle, rest) :]
+    os.fsync(handle)
 
 
 def sync_folder(folder: Path | str) -> None:

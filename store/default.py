@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfgrpo.store.sqlite.file import is_store
+from tfgrpo.store.sqlite.file import is_store, memory_connection
 from tfgrpo.store.sqlite.port import SqlitePort
 
 if TYPE_CHECKING:
@@ -12,10 +12,15 @@ if TYPE_CHECKING:
 
     from tfgrpo.store.port import Port
 
-__all__ = ["is_store", "open_port"]
+__all__ = ["is_store", "memory_port", "open_port"]
 
 
 def open_port(path: Path | str, *, create: bool = False, watching: bool = False) -> Port:
     """Opens the storage at `path`, or makes it with `create`; `watching` is for one who serves
     what is there (`Store.open` says what that means). Raises StoreError."""
     return SqlitePort(path, create=create, watching=watching)
+
+
+def memory_port(path: Path | str) -> Port:
+    """Returns empty storage in memory, as it would be at `path`."""
+    return SqlitePort(path, connection=memory_connection())

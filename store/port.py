@@ -304,6 +304,9 @@ class Port(Protocol):
 
     # the storage itself:
 
+    def content(self) -> bytes:
+        """Returns what a file with all of this storage in it holds."""
+
     def size(self) -> int:
         """Returns how many bytes the storage takes."""
 

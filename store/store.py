@@ -18,14 +18,13 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
-from tfgrpo.store import history, protection, replay, revisions
+from tfgrpo.store import creation, history, protection, replay, revisions
 from tfgrpo.store.default import open_port
 from tfgrpo.store.errors import InvalidName, StaleVersion, StoreError, UnknownRevision
 from tfgrpo.store.find import find_file
 from tfgrpo.store.port import VERSION_SCHEMA, EventRow, Port
 from tfgrpo.store.records import (
     REDACTED,
-    ROOT,
     Change,
     Event,
     Head,
@@ -46,7 +45,6 @@ if TYPE_CHECKING:
     from tfgrpo.store.runs import Rollouts, Runs
     from tfgrpo.store.tip_state import TipState
 
-DEFAULT_BRANCH = "main"
 Author: TypeAlias = str | Callable[[], str]
 LIBRARIES_HELD = 4
 
@@ -131,22 +129,23 @@ class Store:
         author: Author = "unknown",
         now: Callable[[], int] | None = None,
     ) -> Store:
-        """Makes a store file with an empty library on the branch `main`, or opens the one there."""
-        folder = os.path.dirname(path) or "."
-        try:
-            os.makedirs(folder, mode=0o700, exist_ok=True)
-        except OSError as error:
-            why = f"cannot make {folder}: {error.strerror}"
-            raise StoreError(why, hint="check the permissions") from error
-        port = open_port(path, create=True)
-        store = cls(port, path, author=author, now=now or _microseconds)
-        if port.last_version() < 0:
-            with port.transaction():
-                if port.last_version() < 0:
-                    port.append_version(ROOT, ())
-                    main = BRANCH + DEFAULT_BRANCH
-                    store._move([(main, 0, None), (HEAD, 0, main)], "init")
-        return store
+        """Makes a store file with an empty library on the branch `main`, or opens the one there.
+
+        The file is made whole, or not at all: by whatever this is cut off, and however many make
+        it at once. Raises StoreError.
+        """
+
+        def opened(port: Port) -> Store:
+            return cls(port, path, author=author, now=now or _microseconds)
+
+        return creation.init(path, opened)
+
+    @classmethod
+    def empty(cls, path: Path | str, *, author: Author = "unknown") -> Store:
+        """Returns the store that `init` would make at `path`, in memory: nothing is written."""
+        return creation.in_memory(
+            path, lambda port: cls(port, path, author=author, now=_microseconds)
+        )
 
     def close(self) -> None:
         """Closes the file."""

@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -25,6 +25,7 @@ from tfgrpo.notices import OnProgress, ignore
 from tfgrpo.project import OBJECT, Project, open_project, read_options
 from tfgrpo.session import ToolFunction
 from tfgrpo.settings import SettingsError
+from tfgrpo.store import atomic_write
 from tfgrpo.store.errors import StoreError
 from tfgrpo.store.find import find, project_root, store_path
 from tfgrpo.store.store import Author, Store
@@ -44,6 +45,8 @@ StoreLike: TypeAlias = "Store | Path | str | None"
 """A store, its file, the folder of a project, or None for the nearest at or above this folder."""
 DATASETS = ("data", "heldout", "gate", "sealed")
 CHOICES = ("run", "resume", "new", "budget", "keep_going")
+ROWS = "data"
+"""The folder beside a store for rows that were given as Python objects."""
 
 
 async def train(
@@ -83,7 +86,7 @@ async def estimate(
 ) -> RunEstimate:
     """Returns what `train` with these options would take: calls, tokens and dollars by stage,
     likely and at most. Nothing is asked or written. Raises TfgrpoError."""
-    request = _Request(store, config, options, make=False)
+    request = _Request(store, config, options, make=True)
     return await asyncio.to_thread(request.estimate, data)
 
 
@@ -183,6 +186,7 @@ class _Request:
         self, store: StoreLike, config: object, options: Mapping[str, object], *, make: bool = False
     ) -> None:
         self._path, self._author = _locate(store, make)
+        self._make = make
         self._config = None if config is None else Path(str(config))
         self._options = dict(options)
         tools = self._options.pop("tools", None) or ()
@@ -196,36 +200,48 @@ class _Request:
 
     @contextmanager
     def open(self) -> Iterator[tuple[Store, Project]]:
-        """Opens the store for this thread, and the project that it belongs to."""
-        with Store.open(self._path, author=self._author) as store:
+        """Opens the store for this thread, and the project that it belongs to; where there is
+        none and one may be made, an empty one in memory."""
+        with self._opened() as store:
             root = project_root(store.path)
             yield store, open_project(root, self._config, self._objects, self._function_names())
 
+    def _opened(self) -> Store:
+        if self._make and not self._path.exists():
+            return Store.empty(self._path, author=self._author)
+        return Store.open(self._path, author=self._author)
+
     def ready_run(self, data: Data) -> ReadyRun:
-        """Returns the run to work on, on record."""
-        if not self._path.exists():
-            Store.init(self._path, author=self._author).close()
+        """Returns the run to work on, on record; makes the store where there is none."""
         choice = {key: self._options.pop(key, None) for key in CHOICES}
-        with self.open() as (store, project):
-            given = self._given(project, data)
-            return ready_run(
-                store,
-                project,
-                given,
-                RunChoice(
-                    _text(choice["run"]),
-                    _text(choice["resume"]),
-                    bool(choice["new"]),
-                    _text(choice["budget"]),
-                    bool(choice["keep_going"]),
-                ),
-            )
+        named = RunChoice(
+            _text(choice["run"]),
+            _text(choice["resume"]),
+            bool(choice["new"]),
+            _text(choice["budget"]),
+            bool(choice["keep_going"]),
+        )
+        with ExitStack() as stack:
+            there = self._path.exists()
+            store, project = stack.enter_context(self.open())
+
+            def new_store() -> Store:
+                return stack.enter_context(Store.init(self._path, author=self._author))
+
+            if there:
+                return ready_run(store, project, self._given(project, data), named)
+            with _nothing_left(self._path.parent):
+                given = self._given(project, data)
+                return ready_run(store, project, given, named, new_store=new_store)
 
     def estimate(self, data: Data) -> RunEstimate:
         """Returns what a run would take; where there is no store, as if an empty one were here."""
         for key in CHOICES:
             self._options.pop(key, None)
-        with self.open() as (store, project):
+        with ExitStack() as stack:
+            store, project = stack.enter_context(self.open())
+            if not self._path.exists():
+                stack.enter_context(_nothing_left(self._path.parent, even=True))
             return estimate_run(store, plan_run(store, project, self._given(project, data)))
 
     def plan_evaluation(
@@ -295,16 +311,37 @@ def _locate(store: StoreLike, make: bool) -> tuple[Path, Author]:
     return path, partial(default_author, str(project_root(path)))
 
 
+@contextmanager
+def _nothing_left(folder: Path, *, even: bool = False) -> Iterator[None]:
+    """Removes files of rows, and a folder that was made for them, when there is no store yet and
+    an error ends the block, or anything does where it is to be so `even` then."""
+    data = folder / ROWS
+    before = set(data.glob("*"))
+    there = [path for path in (data, folder) if not path.exists()]
+    done = False
+    try:
+        yield
+        done = True
+    finally:
+        if even or not done:
+            for path in set(data.glob("*")) - before:
+                path.unlink(missing_ok=True)
+            for path in there:
+                with suppress(OSError):  # never made, or somebody else uses it by now
+                    path.rmdir()
+
+
 def _write_rows(folder: Path, rows: object) -> Path:
     """Returns a file with these rows, named by their digest, beside the store."""
     if not isinstance(rows, Sequence):
         raise SettingsError("data takes a file name or a list of rows", hint='[{"problem": …}]')
     lines = [json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in rows]
     text = "".join(lines).encode()
-    path = folder / "data" / f"rows-{hashlib.sha256(text).hexdigest()[:16]}.jsonl"
+    path = folder / ROWS / f"rows-{hashlib.sha256(text).hexdigest()[:16]}.jsonl"
     if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(text)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        atomic_write.write(path, text)
     return path
 
 

@@ -88,6 +88,15 @@ def connect(
     return connection
 
 
+def memory_connection() -> sqlite3.Connection:
+    """Returns a connection to a store in memory, with a schema and nothing else."""
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    migrate(connection)
+    connection.execute("pragma trusted_schema = off")
+    connection.execute("pragma foreign_keys = on")
+    return connection
+
+
 def _create(path: Path | str) -> None:
     """Makes the file, its owner's alone, where there is none; the log's files take its mode.
 

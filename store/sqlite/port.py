@@ -32,6 +32,7 @@ from tfgrpo.store.sqlite.writer_queue import WriterQueue
 
 if TYPE_CHECKING:
     import re
+    import sqlite3
     from pathlib import Path
 
     from tfgrpo.store.checks import Defect
@@ -48,10 +49,19 @@ REF_COLUMNS = "row, batch, name, version, symbol, previous, previous_symbol, aut
 class SqlitePort:
     """The port over one SQLite file. One instance belongs to one thread."""
 
-    def __init__(self, path: Path | str, *, create: bool = False, watching: bool = False) -> None:
+    def __init__(
+        self,
+        path: Path | str,
+        *,
+        create: bool = False,
+        watching: bool = False,
+        connection: sqlite3.Connection | None = None,
+    ) -> None:
+        """With a `connection` of its own, to a store in memory, nothing at `path` is read or
+        written: it is where the file would be."""
         self.path = path
-        self.connection = connect(path, create=create, watching=watching)
-        self._queue = WriterQueue(path)
+        self.connection = connection or connect(path, create=create, watching=watching)
+        self._queue = WriterQueue(None if connection else path)
         self._reading = False
         self._index = header_of(path) if watching else None
 
@@ -496,6 +506,10 @@ class SqlitePort:
         return SqliteWriter(self.path)
 
     # The storage itself:
+
+    def content(self) -> bytes:
+        """Returns what a file with all of this in it holds."""
+        return self.connection.serialize()
 
     def size(self) -> int:
         return os.stat(self.path).st_size

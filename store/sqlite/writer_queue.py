@@ -46,11 +46,12 @@ PATIENCE = 60.0
 class WriterQueue:
     """One writer's place in the queue of a store. Belongs to one thread, like a connection."""
 
-    def __init__(self, path: Path | str) -> None:
-        """`path` is the store's file. Nothing is made before the first turn."""
+    def __init__(self, path: Path | str | None) -> None:
+        """`path` is the store's file, None for one in memory, which has no other writer. Nothing
+        is made before the first turn."""
         self._path = path
         self._file: int | None = None
-        self._given_up = False
+        self._given_up = path is None
 
     @contextmanager
     def turn(self) -> Iterator[None]:
@@ -89,6 +90,7 @@ class WriterQueue:
 
     def _mode(self) -> int:
         """Returns who may open the queue: whoever may write the store. A reader could hold it."""
+        assert self._path is not None
         writers = os.stat(self._path).st_mode & 0o222
         return writers | writers << 1
 

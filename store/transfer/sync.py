@@ -15,12 +15,13 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple, NotRequired, TypedDict, Unpack
 
 from tfgrpo.store import merge as merges
+from tfgrpo.store.creation import DEFAULT_BRANCH
 from tfgrpo.store.errors import InvalidName, PushRefused, TransferError, UnknownRevision
 from tfgrpo.store.history import contained
 from tfgrpo.store.merge import MergeConflict, Resolve
 from tfgrpo.store.records import Version
 from tfgrpo.store.revisions import BRANCH, HEAD, REMOTE, TAG, check_name
-from tfgrpo.store.store import DEFAULT_BRANCH, Store
+from tfgrpo.store.store import Store
 from tfgrpo.store.transfer.pack import (
     PackedVersion,
     boundary,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from tfgrpo.rollout.agent import sandbox_warnings
 from tfgrpo.settings import SettingsError, TrainSettings, build, named
 from tfgrpo.store.errors import InvalidOperation
 from tfgrpo.store.protection import check_branch
+from tfgrpo.store.revisions import check_name
 from tfgrpo.store.runs import Run
 from tfgrpo.store.store import Store
 from tfgrpo.training.fitting import fit
@@ -135,11 +136,17 @@ def plan_resumed(project: Project, run: Run) -> RunPlan:
 
 
 def ready_run(
-    store: Store, project: Project, given: Mapping[str, Any], choice: RunChoice
+    store: Store,
+    project: Project,
+    given: Mapping[str, Any],
+    choice: RunChoice,
+    *,
+    new_store: Callable[[], Store] | None = None,
 ) -> ReadyRun:
     """Returns the run to work on: the one to resume, or a new one, which is then on record.
 
-    Raises TfgrpoError; no run is made then.
+    Where there is no store yet, `store` is an empty one in memory, and `new_store` makes the one
+    for the record when all is checked. Raises TfgrpoError; no run and no store is made then.
     """
     if choice.resume is not None:
         run = store.runs.get(choice.resume)
@@ -148,6 +155,10 @@ def ready_run(
         plan = plan_run(store, project, given)
         run_budget(store, project, choice.budget, plan.prices)
         check_endpoints(plan.settings.models, os.environ)
+        if new_store is not None:
+            check_name("branch", plan.settings.branch)
+            check_name("run", choice.name or "run")
+            store = new_store()
         run, resumed = begin(store, plan.settings, name=choice.name, stem=plan.stem, new=choice.new)
     keep_going = choice.keep_going or bool(project.table("train").get("keep_going"))
     budget = run_budget(store, project, choice.budget, plan.prices, run)
