@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from tfgrpo.cli import text
+from tfgrpo.cli import options, text
+from tfgrpo.cli.context import App, pass_app
 from tfgrpo.cli.suggest import SuggestingGroup
 
 if TYPE_CHECKING:
     from tfgrpo.local.serve import LocalServer
+    from tfgrpo.model.check import EndpointReport
 
 
 @click.group(cls=SuggestingGroup)
 def model() -> None:
-    """Local models: small models that run on this machine, with no API key or server.
+    """Models: try an endpoint, and small local models, with no API key or server.
 
-    Weights are cached in your user cache folder (or in $TFGRPO_MODELS) and always checked by
-    SHA-256. Use one with `--model local:NAME`.
+    Weights of local models are cached in your user cache folder (or in $TFGRPO_MODELS) and always
+    checked by SHA-256. Use one with `--model local:NAME`.
 
     \b
     Examples:
-      tfgrpo model list
+      tfgrpo model check --base-url http://127.0.0.1:8000/v1
       tfgrpo train problems.jsonl --model local:qwen2.5-coder-0.5b
     """
 
@@ -90,6 +94,83 @@ def get(name: str) -> None:
             weights, model_cache(os.environ).folder, lambda d, t: bar.update(weights.name, d, t)
         )
     click.echo(f"{name} is at {path}")
+
+
+@model.command()
+@click.option("--model", "name", help="local:NAME, or the name of a model at --base-url.")
+@click.option("--base-url", help="OpenAI-compatible endpoint, such as http://127.0.0.1:8000/v1.")
+@click.option("--api-key-env", help="Environment variable with the API key.")
+@click.option(
+    "--config", type=click.Path(path_type=Path), help="Settings file; by default tfgrpo.toml."
+)
+@click.option("--json", "as_json", is_flag=True, help="Output JSON.")
+@pass_app
+def check(
+    app: App,
+    /,
+    name: str | None,
+    base_url: str | None,
+    api_key_env: str | None,
+    config: Path | None,
+    as_json: bool,
+) -> None:
+    """Try an endpoint in about ten calls: what it can do, and the settings to use.
+
+    Schemas, seeds, tools, log probabilities, caching, limits, long prompts, speed and price are
+    tried, with the settings of [model] in tfgrpo.toml; the calls are paid for, a cent or less
+    with most models. Without --model the endpoint is asked which model it serves.
+
+    \b
+    Examples:
+      tfgrpo model check --base-url http://127.0.0.1:8000/v1
+      tfgrpo model check --model gpt-5-mini --json
+    """
+    import asyncio
+
+    from tfgrpo.connect import check_model
+
+    project = options.open_project(app, config)
+    given = {"model": name, "base_url": base_url, "api_key_env": api_key_env}
+    table = project.table("model")
+    if not any((*given.values(), table.get("model"), table.get("base_url"))):
+        raise click.UsageError("name what to try: --base-url URL, or --model NAME")
+    work = check_model([given, table], os.environ, project.table("prices"))
+    report, notes = asyncio.run(work)
+    for note in notes:
+        click.echo(f"note: {note}", err=True)
+    if as_json:
+        text.emit_json(report.as_json())
+        return
+    text.emit(app, _check_lines(report))
+
+
+def _check_lines(report: EndpointReport) -> Iterator[str]:
+    """Yields what was found out of an endpoint, as lines."""
+    from tfgrpo.cli.live import money
+    from tfgrpo.model.providers import settings_toml
+
+    where = report.base_url or "OpenAI's address"
+    yield click.style(f"{text.shown(report.model)} at {where}", bold=True)
+    colours = {"yes": "green", "known": "green", "no": "yellow", "cut": "red"}
+    wide = max(len(one.name) for one in report.findings)
+    for one in report.findings:
+        verdict = click.style(one.verdict, fg=colours.get(one.verdict))
+        detail = f"  {click.style(text.shown(one.detail), dim=True)}" if one.detail else ""
+        yield f"  {one.name.ljust(wide)}  {verdict}{detail}"
+    cost = money(report.dollars)
+    tokens = f"{report.prompt_tokens:,} tokens in, {report.completion_tokens:,} out"
+    yield click.style(f"{report.calls} calls, {tokens}, {cost}", dim=True)
+    if report.provider is not None and report.provider.note:
+        yield ""
+        line = text.words(f"{report.provider.title}: {report.provider.note}")
+        yield from text.wrap(line)
+    yield ""
+    yield "settings for tfgrpo.toml:"
+    yield ""
+    yield from settings_toml(report.settings).splitlines()
+    if report.prices:
+        yield ""
+        yield from settings_toml(report.prices, "prices").splitlines()
 
 
 @model.command()

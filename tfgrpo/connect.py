@@ -7,17 +7,28 @@ the `openai` client's own default address. Which key goes where is in `tfgrpo/mo
 
 from __future__ import annotations
 
+import asyncio
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tfgrpo.model.connection import Connection, host_of, only_model_at
+from tfgrpo.model.check import EndpointReport, check_endpoint
+from tfgrpo.model.connection import (
+    Connection,
+    ModelsUnknown,
+    host_of,
+    models_at,
+    only_model_at,
+)
 from tfgrpo.model.embeddings import EmbeddingEndpoint
 from tfgrpo.model.endpoint import Endpoint, EndpointOptions
 from tfgrpo.model.keys import OPENAI_ADDRESS, key_for, unsent_key
 from tfgrpo.model.prices import LOCAL
+from tfgrpo.model.prices import find as find_price
 from tfgrpo.model.settings import FROM_ENVIRONMENT, ModelSettings
 from tfgrpo.model.throttle import PATIENCE
 
@@ -64,6 +75,10 @@ class Endpoints:
             await endpoint.close()
         if self.embedding is not None:
             await self.embedding.close()
+
+
+CHECKED = CallLimits(concurrency=1, timeout=300.0)
+"""The limits under which an endpoint is tried."""
 
 
 @contextmanager
@@ -141,6 +156,44 @@ def named_models(
     if model and not model.startswith(LOCAL) and first("api_key_env")[1] is None:
         notes += filter(None, [unsent_key(asked, environment)])
     return found, tuple(notes)
+
+
+async def check_model(
+    layers: Iterable[Mapping[str, Any]],
+    environment: Mapping[str, str],
+    prices: Mapping[str, Any] = MappingProxyType({}),
+) -> tuple[EndpointReport, tuple[str, ...]]:
+    """Returns what the model that settings name can do, and what to say of which it is.
+
+    `layers` are settings of [model], the first that has a value winning, and `prices` the table
+    [prices]. The model is asked about ten times; a local one is fetched and started. Raises
+    EndpointError where it cannot be asked, and what `named_models` does.
+    """
+    layers = [{k.replace("-", "_"): v for k, v in layer.items()} for layer in layers]
+    found, notes = named_models(layers, environment)
+    values: dict[str, Any] = {}
+    for layer in (*reversed(layers), found):
+        values |= {name: value for name, value in layer.items() if value is not None}
+    models = ModelSettings(**values)
+    given = models.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
+    nonce = uuid.uuid4().hex[:8]
+    with open_endpoints(models, CHECKED, environment) as endpoints:
+        endpoint = endpoints.policy
+        try:
+            where = Connection(endpoint.base_url, endpoint.api_key, endpoint.options.extra_headers)
+            listed: list[dict[str, Any]] = []
+            with suppress(ModelsUnknown):
+                listed = await asyncio.to_thread(models_at, where)
+            report = await check_endpoint(
+                endpoint,
+                {"model": models.model, **given},
+                price=find_price(models.model, models.base_url, prices),
+                listed=listed,
+                nonce=nonce,
+            )
+        finally:
+            await endpoints.close()
+    return report, notes
 
 
 def check_endpoints(models: ModelSettings, environment: Mapping[str, str]) -> None:

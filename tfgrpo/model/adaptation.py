@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 FIRST_ROOM = 2048
 STEP = 4
 """By how much the room grows each time that it was not enough."""
+LONG_PROMPT = 2_000
+"""Tokens from which on a prompt that was cut is told from one that was counted in another way."""
 MOST_ROOM = 32_768
 """The most tokens for thinking, unless `max_completion_tokens` says otherwise."""
 
@@ -75,6 +77,15 @@ class Adaptation:
         self.in_words |= sent.get("schema") == "prompt"
         self.refused |= {str(name) for name in sent.get("without", ())}
 
+    def prompt_read(self, told: int, counted: int) -> None:
+        """Takes note of how many tokens a server tells of a prompt that has about so many."""
+        if cuts(told, counted):
+            self.note(
+                f"read {told:,} tokens of a prompt of about {counted:,}: its server may cut "
+                "prompts without a word (Ollama does, beyond OLLAMA_CONTEXT_LENGTH or num_ctx); "
+                "`tfgrpo model check` tries it"
+            )
+
     # room for thinking:
 
     def limit(self, request: Request, ceiling: int | None) -> int:
@@ -115,6 +126,12 @@ class Adaptation:
         if self.misses > self.hits and not self.in_words:
             self.in_words = True
             self.note("does not keep to response_format: schemas are said in its prompts")
+
+
+def cuts(told: int, counted: int) -> bool:
+    """Returns whether a server that tells so few tokens of a prompt has left some of it out: our
+    count is right to a third or so."""
+    return counted >= LONG_PROMPT and told < 0.6 * counted
 
 
 def used_up(answer: Answer, request: Request) -> bool:

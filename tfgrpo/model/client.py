@@ -29,6 +29,7 @@ from tfgrpo.model.endpoint import (
     Request,
     Transient,
     late,
+    prompt_tokens,
 )
 from tfgrpo.model.prices import Price
 from tfgrpo.model.throttle import PATIENCE, TRIES, Throttle
@@ -317,6 +318,7 @@ class Calls:
                 cost = self._budget.cost(answer, self._price)
                 self._budget.learn(call.request, answer)
             self.throttle.answered(entered)
+            self._look_for_cut(request, answer)
             if answer.truncated and request.max_tokens < widened.max_tokens:
                 call.least = 2 * request.max_tokens
                 self._waste(call, answer)
@@ -346,6 +348,12 @@ class Calls:
                 self._budget.settle(reserved, cost)
         await self._journal.append(self._row(call, call.key, answer))
         return answer
+
+    def _look_for_cut(self, request: Request, answer: Answer) -> None:
+        """Notices a prompt of which the server has read a part alone."""
+        short = answer.prompt_tokens < sum(len(text) for _, text in request.messages) // 6
+        if short and not answer.estimated:
+            self.endpoint.adaptation.prompt_read(answer.prompt_tokens, prompt_tokens(request))
 
     def _widen(self, call: _Attempts, widened: Request) -> bool:
         """Makes more room for thinking; returns whether the call gets more than it had."""

@@ -9,7 +9,7 @@ in the header `api-key` instead of a bearer token. Proxies come from the usual v
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
@@ -44,11 +44,15 @@ class CertificatesUnreadable(TfgrpoError):
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """Where requests go and what every one of them carries. `base_url` None is OpenAI's."""
+    """Where requests go and what every one of them carries. `base_url` None is OpenAI's.
+
+    `watch` is told the headers of every response.
+    """
 
     base_url: str | None = None
     api_key: str | None = field(default=None, repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    watch: Callable[[Mapping[str, str]], object] | None = None
 
 
 def open_client(where: Connection, timeout: float) -> openai.AsyncOpenAI:
@@ -60,7 +64,7 @@ def open_client(where: Connection, timeout: float) -> openai.AsyncOpenAI:
             **_transport(where, timeout),
             event_hooks={
                 "request": [_without_bearer_later] if _keyed(where) else [],
-                "response": [responses.read_body],
+                "response": [responses.read_body, _watching(where)],
             },
         ),
         **_client(where, timeout),
@@ -154,6 +158,14 @@ def _keyed(where: Connection) -> bool:
     """Returns whether an address takes the key in `api-key`, and a bearer token for another."""
     named = dict(parse_qsl(urlsplit(where.base_url or "").query))
     return API_VERSION in named and bool(where.api_key)
+
+
+def _watching(where: Connection) -> Callable[[Any], Awaitable[None]]:
+    async def watch(response: Any) -> None:
+        if where.watch is not None:
+            where.watch({name.lower(): value for name, value in response.headers.items()})
+
+    return watch
 
 
 def _without_bearer(request: Any) -> None:

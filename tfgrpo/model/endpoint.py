@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -170,13 +170,15 @@ class EndpointOptions:
 
 @dataclass(slots=True)
 class Endpoint:
-    """A model at an address. `base_url` None means the client's own default."""
+    """A model at an address. `base_url` None means the client's own default. `watch` is told the
+    headers of every response."""
 
     model: str
     base_url: str | None = None
     api_key: str | None = field(default=None, repr=False)
     timeout: float = 1800.0
     options: EndpointOptions = EndpointOptions()
+    watch: Callable[[Mapping[str, str]], object] | None = field(default=None, repr=False)
     adaptation: Adaptation = field(init=False, repr=False)
     _client: openai.AsyncOpenAI | None = field(default=None, repr=False)
     _path: ClassVar[str] = "/chat/completions"
@@ -315,7 +317,8 @@ class Endpoint:
                     "the API key contains invalid characters",
                     hint="set it again, without a trailing line break",
                 )
-            where = Connection(self.base_url, self.api_key, self.options.extra_headers)
+            headers = self.options.extra_headers
+            where = Connection(self.base_url, self.api_key, headers, self.watch)
             self._client = open_client(where, self.timeout)
         return self._client
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from tfgrpo.model.connection import OPENAI_HOST, host_of, on_loopback
 from tfgrpo.model.endpoint import EndpointError
-from tfgrpo.model.providers import PROVIDERS
+from tfgrpo.model.providers import provider_at
 
 ANY_HOST = "TFGRPO_API_KEY"
 OPENAI_KEY = "OPENAI_API_KEY"
@@ -56,13 +56,10 @@ def own_variable(base_url: str | None, environment: Mapping[str, str]) -> str | 
     is none."""
     if _same(base_url, environment.get(OPENAI_ADDRESS)):
         return OPENAI_KEY
-    host = host_of(base_url)
-    if host == OPENAI_HOST or host.endswith(f".{OPENAI_HOST}"):
+    if host_of(base_url).endswith(f".{OPENAI_HOST}"):
         return OPENAI_KEY
-    for provider in PROVIDERS:
-        if provider.key and provider.hosted and host == host_of(provider.base_url):
-            return provider.key
-    return None
+    provider = provider_at(base_url)
+    return (provider.key or None) if provider is not None else None
 
 
 def unsent_key(base_url: str | None, environment: Mapping[str, str]) -> str | None:

@@ -12,6 +12,9 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
+
+from tfgrpo.model.connection import LOOPBACK, OPENAI_HOST
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,9 +266,22 @@ PROVIDERS = (
 )
 
 
+def provider_at(base_url: str | None) -> Provider | None:
+    """Returns the provider whose address this is: by its host, or on this machine by its port."""
+    parts = urlsplit(base_url or f"https://{OPENAI_HOST}")
+    for provider in PROVIDERS:
+        known = urlsplit(provider.base_url or f"https://{OPENAI_HOST}")
+        if known.hostname in LOOPBACK:
+            if parts.hostname in LOOPBACK and parts.port == known.port:
+                return provider
+        elif provider.hosted and parts.hostname == known.hostname:
+            return provider
+    return None
+
+
 def settings_toml(settings: Mapping[str, Any], table: str = "model") -> str:
     """Returns settings as a table of `tfgrpo.toml`."""
-    lines = [f"[{table}]", *(f"{name} = {_toml(value)}" for name, value in settings.items())]
+    lines = [f"[{table}]", *(f"{_name(k)} = {_toml(value)}" for k, value in settings.items())]
     return "\n".join(lines) + "\n"
 
 

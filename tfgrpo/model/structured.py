@@ -2,11 +2,11 @@
 
 An answer is decoded under its JSON schema where the endpoint can do that. What does not parse
 or check is sent back with the error, and with the schema in words where it was out of shape, for
-some servers ignore the schema that they are sent; if that does not help either, `json-repair`
+some servers ignore the schema that they are sent. If that does not help either, `json-repair`
 has a last try, and the result says that it was repaired. Where an answer lists several things
 and some of them are out of shape to the end, the others count, and the result says what was
-lost. What is still unreadable raises `Unreadable`, which the caller puts on record. Nothing is dropped in
-silence.
+lost. What is still unreadable raises `Unreadable`, which the caller puts on record. Nothing is
+dropped in silence.
 
 The schema that is asked for comes from the pydantic model that checks the answer (`schema`).
 """
