@@ -7,10 +7,11 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import TFGRPO, environment, problems
-from scripted import ScriptedEndpoint
+from scripted import ScriptedEndpoint, stage, teachable
 from test_house import commands, examples
 
 from tfgrpo.store import Store
@@ -38,6 +39,13 @@ CASES = [
 ]
 
 
+def answered(request: dict[str, Any]) -> str:
+    """The model that can be taught; what is no problem of its own is about Paris."""
+    if stage(request) == "rollout" and " op " not in request["messages"][-1]["content"]:
+        return "Paris"
+    return teachable(request)
+
+
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder as the examples suppose it: some history, a branch web, files to read."""
@@ -48,7 +56,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     (tmp_path / "cases.jsonl").write_text("".join(json.dumps(case) + "\n" for case in cases))
     (tmp_path / "experiences.json").write_text('{"G0": "From a file."}')
     (tmp_path / "library.md").write_text("- From Markdown.\n")
-    with ScriptedEndpoint() as endpoint:
+    with ScriptedEndpoint(answered) as endpoint:
         settings = f'[model]\nmodel = "m"\nbase_url = "{endpoint.base_url}"\n'
         (tmp_path / "tfgrpo.toml").write_text(settings)
         for command in (
