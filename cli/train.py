@@ -47,7 +47,7 @@ GROUPS = {
         *("--summarise-over", "--controller-sees-credit", "--direct"),
     ),
     "Gate and evaluation": (
-        *("--gate", "--gate-samples", "--gate-problems", "--gate-rule", "--deploy"),
+        *("--gate", "--gate-samples", "--gate-problems", "--gate-rule", "--gate-trial", "--deploy"),
         *("--heldout", "--heldout-samples", "--heldout-problems", "--sealed"),
     ),
     "Cost": ("--estimate", "--json", "--budget"),
@@ -147,6 +147,11 @@ GROUPS = {
     type=click.Choice(["one-se", "above-zero", "significant", "not-worse"]),
     help="What a candidate must show: a gain of more than one standard error, any gain, a "
     "significant one, or no significant loss.  [one-se]",
+)
+@click.option(
+    "--gate-trial",
+    type=click.Choice(["bundle", "factorial"]),
+    help="Try a step's changes together, or each by its own effect at the same cost.  [bundle]",
 )
 @click.option(
     "--deploy",

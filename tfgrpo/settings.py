@@ -39,6 +39,7 @@ Rollouts: TypeAlias = Literal["fixed", "adaptive", "branch"]
 ROLLOUTS: tuple[Rollouts, ...] = get_args(Rollouts)
 Mode: TypeAlias = Literal["prompt", "agent"]
 Reward: TypeAlias = Literal["verifier", "majority"]
+GateTrial: TypeAlias = Literal["bundle", "factorial"]
 Deployed: TypeAlias = Literal["best", "last"]
 GateRule: TypeAlias = Literal["one-se", "above-zero", "significant", "not-worse"]
 Inject: TypeAlias = Literal["all", "top-k"]
@@ -132,6 +133,7 @@ class TrainSettings(Settings):
     gate_digest: str = ""
     gate_samples: int = Field(default=4, ge=1)
     gate_rule: GateRule = "one-se"
+    gate_trial: GateTrial = "bundle"
     deploy: Deployed = "best"
     gate_problems: int | None = Field(default=None, ge=1)
     sealed: str | None = None

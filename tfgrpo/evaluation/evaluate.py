@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from tfgrpo.data import problems as datasets
 from tfgrpo.data.problems import Problem
@@ -33,6 +33,9 @@ from tfgrpo.store.records import Library, Version
 from tfgrpo.store.runs import Evaluation, Run, Score
 from tfgrpo.store.store import Store
 from tfgrpo.tools.record import ToolRecord
+
+Wanted: TypeAlias = tuple[Library, Problem, int]
+"""An attempt that is wanted: the library in its prompt, the problem, the number of the sample."""
 
 
 @dataclass(slots=True)
@@ -168,9 +171,42 @@ async def examine(
     """
     if not libraries:
         return []
+    order = [
+        (library, problem, sample)
+        for sample in range(task.settings.samples)
+        for problem in task.problems
+        for library in libraries
+    ]
+    rollouts = await _attempt_each(session, order, task, run, progress)
+    apart = len(libraries)
+    return [_scored(order[n::apart], rollouts[n::apart]) for n in range(apart)]
+
+
+async def examine_each(
+    session: Session,
+    wanted: Sequence[Wanted],
+    task: EvalTask,
+    *,
+    run: Run | None = None,
+    progress: EvalProgress | None = None,
+) -> list[Score]:
+    """Returns the score of each attempt that is wanted, in their order, as `examine` makes them.
+
+    Raises EndpointError when none could be scored.
+    """
+    return _scored(wanted, await _attempt_each(session, wanted, task, run, progress))
+
+
+async def _attempt_each(
+    session: Session,
+    wanted: Sequence[Wanted],
+    task: EvalTask,
+    run: Run | None,
+    progress: EvalProgress | None,
+) -> list[Rollout]:
     settings, domain = task.settings, task.domain
     progress = progress or EvalProgress(0)
-    progress.total += len(libraries) * len(task.problems) * settings.samples
+    progress.total += len(wanted)
     session = session.with_meter(progress.meter)
     scope = f"evaluation/{task.key}"
     policy, reflection = session.model_calls(scope, run)
@@ -193,35 +229,35 @@ async def examine(
         progress.count_attempt()
         return rollout
 
-    order = [
-        (number, problem, sample)
-        for sample in range(settings.samples)
-        for problem in task.problems
-        for number in range(len(libraries))
-    ]
     record = ToolRecord(session.journal, session.store.runs, scope=scope, run=run)
     try:
         async with equipped(
             domain, settings, record, folder=session.folder, functions=session.functions
         ) as (acting, _):
-            rollouts = await gather_all(
-                attempt_once(libraries[number], problem, sample)
-                for number, problem, sample in order
-            )
+            rollouts = await gather_all(attempt_once(*one) for one in wanted)
     finally:
         await policy.finish_in_flight()
         await reflection.finish_in_flight()
-    scores: list[list[Score]] = [[] for _ in libraries]
-    for (number, problem, sample), rollout in zip(order, rollouts, strict=True):
-        call = bytes.fromhex(rollout.call) if rollout.call else None
-        scores[number].append(Score(problem.id, sample, call, rollout.reward, rollout.answer))
-    for rows in scores:
-        if all(row.reward is None for row in rows):
-            raise EndpointError(
-                f"none of the attempts could be scored: {rollouts[0].reason}",
-                hint="check --max-tokens, --task-timeout and the model",
-            )
-    return scores
+    return rollouts
+
+
+def _scored(wanted: Sequence[Wanted], rollouts: Sequence[Rollout]) -> list[Score]:
+    """Returns the scores of attempts. Raises EndpointError when none of them could be scored."""
+    if all(rollout.reward is None for rollout in rollouts):
+        raise EndpointError(
+            f"none of the attempts could be scored: {rollouts[0].reason}",
+            hint="check --max-tokens, --task-timeout and the model",
+        )
+    return [
+        Score(
+            problem.id,
+            sample,
+            bytes.fromhex(rollout.call) if rollout.call else None,
+            rollout.reward,
+            rollout.answer,
+        )
+        for (_, problem, sample), rollout in zip(wanted, rollouts, strict=True)
+    ]
 
 
 def record(store: Store, version: Version, task: EvalTask, scores: Sequence[Score]) -> Evaluation:

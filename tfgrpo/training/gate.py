@@ -26,13 +26,14 @@ from tfgrpo.evaluation import evaluate, statistics
 from tfgrpo.evaluation.evaluate import EvalProgress, EvalTask
 from tfgrpo.evaluation.statistics import Difference
 from tfgrpo.session import Session
-from tfgrpo.settings import GateRule
+from tfgrpo.settings import GateRule, TrainSettings
 from tfgrpo.store.errors import UnknownRevision
 from tfgrpo.store.history import first_parents
 from tfgrpo.store.records import Json, Library, Operation, Version
 from tfgrpo.store.runs import Run, Score
 from tfgrpo.store.store import Store
 from tfgrpo.training.draft import Draft
+from tfgrpo.training.factorial import FactorialTrial, can_be_factorial, try_changes
 from tfgrpo.training.gate_rules import passes
 from tfgrpo.training.pruning import is_initial_prune
 
@@ -61,20 +62,45 @@ class Trial:
         error = (high - mean) / quantile
         return "accepted" if passes(self.rule, mean, error, quantile) else "rejected"
 
+    def keeps(self, operation: Operation) -> bool:
+        """Whether an operation enters: all do or none, but for what brought it under the cap."""
+        return self.verdict == "accepted" or is_initial_prune(operation.evidence)
+
+    def to_json(self) -> Json:
+        """Returns the figures as they stand in a version's record."""
+        estimate = self.difference.estimate
+        bounds = [estimate.mean, estimate.low, estimate.high]
+        return {
+            "trial": "bundle",
+            "difference_is": self.difference.verdict,
+            "problems": estimate.problems,
+            "before": _mean(self.scores),
+            "after": _mean(self.candidate_scores),
+            "difference": [None if abs(v) == float("inf") else round(v, 6) for v in bounds],
+            "p": round(self.difference.p, 6),
+            "problems_needed": self.difference.problems_needed,
+        }
+
 
 class Gate:
     """Tries candidates of one run on its held-out problems."""
 
-    def __init__(self, session: Session, run: Run, task: EvalTask, rule: GateRule) -> None:
-        self._session, self._run, self._task, self._rule = session, run, task, rule
+    def __init__(self, session: Session, run: Run, task: EvalTask, settings: TrainSettings) -> None:
+        self._session, self._run, self._task = session, run, task
+        self._rule, self._is_factorial = settings.gate_rule, settings.gate_trial == "factorial"
 
-    async def trial(self, library: Library, operations: Sequence[Operation]) -> Trial | None:
+    async def trial(
+        self, library: Library, operations: Sequence[Operation]
+    ) -> Trial | FactorialTrial | None:
         """Returns how the library fares with these operations; None where they change no text
         but to bring it under the cap."""
         before = applied(library, (o for o in operations if is_initial_prune(o.evidence)))
         candidate = applied(library, operations)
         if candidate == before:
             return None
+        new = [o for o in operations if not is_initial_prune(o.evidence)]
+        if self._is_factorial and can_be_factorial(new):
+            return await try_changes(self._session, self._run, self._task, self._rule, before, new)
         known = self._recorded(library.version) if before == library else None
         library = before
         asked = [candidate] if known else [library, candidate]
@@ -94,23 +120,15 @@ class Gate:
             difference = Difference(none, "inconclusive")
         return Trial(library, candidate, tuple(scores), tuple(after), difference, self._rule)
 
-    def record(self, trial: Trial) -> Json:
+    def record(self, trial: Trial | FactorialTrial) -> Json:
         """Returns a trial as it stands in a version's record."""
-        estimate = trial.difference.estimate
-        bounds = [estimate.mean, estimate.low, estimate.high]
         return {
             "verdict": trial.verdict,
-            "rule": trial.rule,
-            "difference_is": trial.difference.verdict,
+            "rule": self._rule,
             "dataset": self._task.settings.data,
             "digest": problems.digest(self._task.problems),
-            "problems": estimate.problems,
             "samples": self._task.settings.samples,
-            "before": _mean(trial.scores),
-            "after": _mean(trial.candidate_scores),
-            "difference": [None if abs(v) == float("inf") else round(v, 6) for v in bounds],
-            "p": round(trial.difference.p, 6),
-            "problems_needed": trial.difference.problems_needed,
+            **trial.to_json(),
         }
 
     def keep(self, trial: Trial, version: Version) -> None:
@@ -152,22 +170,42 @@ def rejections(store: Store, version: Version) -> list[str]:
         gate = ancestor.meta.get("gate")
         if len(told) == TOLD:
             break
-        if isinstance(gate, dict) and gate.get("verdict") == "rejected" and "candidate" in gate:
+        if isinstance(gate, dict) and "candidate" in gate:
             try:
                 candidate = store.resolve(str(gate["candidate"]))
             except UnknownRevision:  # a clone has the versions of the names it fetched
                 continue
             changes = " ".join(_changes(store, candidate))
-            told.append(f"- {changes} (reward {words(gate)})")
+            told.append(f"- {changes} (reward {describe_figures(gate)})")
     return told
 
 
-def words(gate: Json) -> str:
-    """Returns a record's numbers: `0.350 → 0.440, +0.090 [-0.010, +0.190], not significant`."""
+def describe_gate(gate: Json) -> str:
+    """Returns what a record says was done, and by what: `kept by the gate: 0.350 → 0.440, +0.090
+    [-0.010, +0.190], not significant`."""
+    if gate.get("trial") == "factorial":
+        kept = sum(change["kept"] for change in gate["changes"])
+        return (
+            f"{kept} of {len(gate['changes'])} changes kept by the gate: {describe_figures(gate)}"
+        )
+    done = "kept" if gate["verdict"] == "accepted" else "rejected"
+    open_ = ", not significant" if gate.get("difference_is") == "inconclusive" else ""
+    return f"{done} by the gate: {describe_figures(gate)}{open_}"
+
+
+def describe_figures(gate: Json) -> str:
+    """Returns a record's numbers: `0.350 → 0.440, +0.090 [-0.010, +0.190]`, and of a factorial
+    trial the effects of what was kept and of what was not."""
+    means = f"{gate['before']:.3f} → {gate['after']:.3f}"
+    if gate.get("trial") == "factorial":
+        effects = [
+            ("kept" if change["kept"] else "rejected", change["effect"][0])
+            for change in gate["changes"]
+        ]
+        return f"{means}, " + ", ".join(f"{done} {effect:+.3f}" for done, effect in effects)
     mean, low, high = gate["difference"]
     bounds = "" if low is None else f" [{low:+.3f}, {high:+.3f}]"
-    open_ = ", not significant" if gate["difference_is"] == "inconclusive" else ""
-    return f"{gate['before']:.3f} → {gate['after']:.3f}, {mean:+.3f}{bounds}{open_}"
+    return f"{means}, {mean:+.3f}{bounds}"
 
 
 def _changes(store: Store, candidate: Version) -> Iterator[str]:

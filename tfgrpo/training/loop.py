@@ -39,8 +39,8 @@ from tfgrpo.store.records import Library, Operation, Version
 from tfgrpo.store.runs import Run
 from tfgrpo.tools.record import ToolRecord
 from tfgrpo.training import ablations, controller, pruning
-from tfgrpo.training.gate import Gate, Trial, rejections, side_branch
-from tfgrpo.training.gate import words as gate_words
+from tfgrpo.training.factorial import FactorialTrial
+from tfgrpo.training.gate import Gate, Trial, describe_gate, rejections, side_branch
 from tfgrpo.training.notes import Notes, prompts_of
 from tfgrpo.training.progress import Progress
 from tfgrpo.training.rebase import still_apply
@@ -130,7 +130,7 @@ class Training:
             how = EvalSettings.of_run(self.settings, "gate", self.settings.gate_samples)
             how = how.model_copy(update={"prompts": str(prompts) if prompts else None})
             held = data.gate[: self.settings.gate_problems]
-            self._gate = Gate(session, run, EvalTask(held, how, domain), self.settings.gate_rule)
+            self._gate = Gate(session, run, EvalTask(held, how, domain), self.settings)
         self._policy, self._reflector = session.model_calls(run.uid, run)
         self._calls, self._embeddings = [self._policy, self._reflector], None
         if session.endpoints.embedding is not None:
@@ -312,7 +312,7 @@ class Training:
         groups: Sequence[Group],
         comparisons: Sequence[Advantage],
         plan: controller.BatchPlan,
-        trial: Trial | None,
+        trial: Trial | FactorialTrial | None,
     ) -> Version:
         """Appends the step's version.
 
@@ -355,20 +355,22 @@ class Training:
             message = _message(step, len(self.steps), groups, operations)
             if trial is not None and self._gate is not None:
                 meta["gate"] = self._gate.record(trial)
-                done = "kept" if trial.verdict == "accepted" else "rejected"
-                message += f"; {done} by the gate, {gate_words(meta['gate'])}"
+                message += f"; {describe_gate(meta['gate'])}"
             author = f"tfgrpo ({self._reflector.endpoint.model})"
             try:
                 with store.operation(f"commit: {message}"):
-                    if trial is not None and trial.verdict == "rejected":
+                    rejected = None
+                    if trial is not None and not all(map(trial.keeps, operations)):
                         side = side_branch(store, run, step)
                         store.create_branch(side, tip)
+                        aside = [o for o in operations if not trial.keeps(o)]
+                        pruned = [o for o in operations if pruning.is_initial_prune(o.evidence)]
                         rejected = store.commit(
-                            side, operations, message=message, author=author, meta=meta
+                            side, [*pruned, *aside], message=message, author=author, meta=meta
                         )
                         here = {"branch": side, "candidate": rejected.digest.hex()}
                         meta = {**meta, "gate": {**meta["gate"], **here}}
-                        operations = [o for o in operations if pruning.is_initial_prune(o.evidence)]
+                        operations = [o for o in operations if trial.keeps(o)]
                     version = store.commit(
                         run.branch,
                         operations,
@@ -378,9 +380,8 @@ class Training:
                         expected=tip,
                         tags=[f"{run.name}/step_{step + 1}"],
                     )
-                    if trial is not None and self._gate is not None:
-                        tried = rejected if trial.verdict == "rejected" else version
-                        self._gate.keep(trial, tried)
+                    if isinstance(trial, Trial) and self._gate is not None:
+                        self._gate.keep(trial, rejected or version)
             except StaleVersion:
                 continue
             self.progress.library = len(store.library(version))
