@@ -338,7 +338,7 @@ def test_a_second_run_is_told_how_often_sealed_problems_were_looked_at(
 ) -> None:
     train(cli, endpoint, "--sealed", "final.jsonl")
     cli("eval", "final.jsonl", "--library", "v1", "--samples", "1")
-    again = train(cli, endpoint, "--sealed", "final.jsonl", "--new")
+    again = train(cli, endpoint, "--sealed", "final.jsonl", "--new", "--keep-going")
     assert "final.jsonl is not fresh: 2 libraries were scored on it before" in again.stderr
 
 
