@@ -104,7 +104,7 @@ ROOMS = (
     ("data", "model", "interchange"),
     ("domains", "tools", "connect", "mirror"),
     ("settings", "session"),
-    ("project", "rollout"),
+    ("project", "rollout", "own_data"),
     ("evaluation",),
     ("training",),
     ("proxy",),
