@@ -12,7 +12,6 @@ from tfgrpo import interchange
 from tfgrpo.cli import checkout, text
 from tfgrpo.cli.context import REVISION, App, force_option, pass_app
 from tfgrpo.cli.events import event_lines
-from tfgrpo.interchange.outgoing import DESCRIPTION, NAME
 from tfgrpo.store.errors import InvalidOperation
 
 if TYPE_CHECKING:
@@ -33,11 +32,16 @@ SHOWN = 20
     help="Format to write; by default from the name of the output file, else json.",
 )
 @click.option("-o", "--output", default="-", help="Where to write; by default standard output.")
-@click.option("--name", default=NAME, show_default=True, help="Name of the skill or agent.")
-@click.option("--description", default=DESCRIPTION, help="For a skill: when to use it.")
+@click.option("--name", help="Name of the skill or agent; by default as it was imported.")
+@click.option("--description", help="For a skill: when to use it; by default as it was imported.")
 @pass_app
 def export(
-    app: App, revision: str, format_: str | None, output: str, name: str, description: str
+    app: App,
+    revision: str,
+    format_: str | None,
+    output: str,
+    name: str | None,
+    description: str | None,
 ) -> None:
     """Write the library at REVISION to a file, without moving HEAD.
 

@@ -310,7 +310,7 @@ def test_a_playbooks_sections_and_counters_are_kept_and_written_again() -> None:
         }
         store.commit("main", [Operation("KEEP", experience.id)], message="keep")
         assert saved(store, "ace").read_text() == (
-            "## VERIFY\n[exp-00001] helpful=1 harmful=0 :: Check twice.\n\n"
+            "## VERIFY\n[chk-00007] helpful=4 harmful=1 :: Check twice.\n\n"
         )
 
 

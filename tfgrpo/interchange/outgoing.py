@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfgrpo.interchange.records import UnreadableLibrary
 from tfgrpo.interchange.registry import named, written
 from tfgrpo.store.atomic_write import PRIVATE, SHARED, replacing
 from tfgrpo.store.find import FOLDER
+from tfgrpo.store.history import first_parents
 from tfgrpo.store.records import Library, Version
 from tfgrpo.store.store import Store
 
@@ -25,13 +26,14 @@ DESCRIPTION = (
 class Outgoing(NamedTuple):
     """A library to write, and what a file says about it as a whole.
 
-    `name` and `description` are for formats that introduce themselves (a skill, an agent).
+    `name` and `description` are for formats that introduce themselves (a skill, an agent); None
+    is what the file said that the library was read from, and without one ours.
     """
 
     store: Store
     library: Library
-    name: str = NAME
-    description: str = DESCRIPTION
+    name: str | None = None
+    description: str | None = None
 
     @property
     def version(self) -> Version:
@@ -39,17 +41,31 @@ class Outgoing(NamedTuple):
         return self.library.version
 
 
+def about(out: Outgoing) -> dict[str, object]:
+    """Returns what files said about themselves that this library was read from, the last one
+    first: a skill's front matter (`skill_…`), an agent's name, instructions and model (`agent…`).
+    """
+    found: dict[str, object] = {}
+    for version in first_parents(out.store, out.version):
+        origin = version.meta.get("import")
+        for key, value in origin.items() if isinstance(origin, Mapping) else ():
+            if key.startswith(("skill_", "agent")):
+                found.setdefault(key, value)
+    return found
+
+
 def export(
     store: Store,
     revision: str | Version = "HEAD",
     format: str = "json",
     *,
-    name: str = NAME,
-    description: str = DESCRIPTION,
+    name: str | None = None,
+    description: str | None = None,
 ) -> Iterator[str]:
     """Returns the pieces of a file that holds the library at a revision.
 
-    What was redacted is left out; the others keep their labels. A read-only operation. Raises
+    What was redacted is left out; the others keep their labels. `name` and `description` are those
+    of `Outgoing`. A read-only operation. Raises
     UnreadableLibrary for a format that cannot be written.
     """
     write = named(format).write
@@ -67,8 +83,8 @@ def save(
     revision: str | Version = "HEAD",
     format: str = "json",
     *,
-    name: str = NAME,
-    description: str = DESCRIPTION,
+    name: str | None = None,
+    description: str | None = None,
 ) -> None:
     """Writes the library at a revision to a file, whole or not at all.
 

@@ -1,8 +1,9 @@
 """ACE playbooks: sections of bullets, `[shr-00001] helpful=3 harmful=0 :: text`.
 
 Older ones leave the counters out. A playbook's ids mean something in that playbook alone, and a
-curator numbers on from the highest, so they go into the evidence and are not our identity.
-`helpful` is written as the number of KEEPs that confirmed the text.
+curator numbers on from the highest, so they go into the evidence and are not our identity; they
+are written again with what came from there, and what is new is numbered on. `helpful` is what the
+playbook counted and the number of KEEPs that have confirmed the text since.
 """
 
 from __future__ import annotations
@@ -10,25 +11,34 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from tfgrpo.interchange import labels
 from tfgrpo.interchange.outgoing import Outgoing
 from tfgrpo.interchange.records import Content, Format, Item, SourceFile
 from tfgrpo.rendering.render import one_line
 from tfgrpo.store.blame import blame
+from tfgrpo.store.records import Event, Json
 
 SECTION = re.compile(r"##+(.*)")
-BULLET = re.compile(r"\s*(?:[-*]\s+)?\[([A-Za-z_]+-\d+)\](.*)", re.DOTALL)
+BULLET = re.compile(r"\s*(?:[-*]\s+)?\[([A-Za-z_]+-\d+)\](?![(\[:])(.*)", re.DOTALL)
+POINT = re.compile(r"\s*(?:[-*+]|\d+[.)])\s")
+COUNTERS = ("helpful", "harmful")
+NAMED = re.compile(r"[A-Za-z_]+-\d+")
 COUNT = re.compile(r"[a-z_]+=\S+")
 OURS = "STRATEGIES & INSIGHTS"
 
 
 def detect(source: SourceFile) -> int:
-    return 2 * any(BULLET.match(line) for line in source.lines)
+    bullets = sum(1 for line in source.lines if BULLET.match(line))
+    others = sum(1 for line in source.lines if POINT.match(line) and not BULLET.match(line))
+    return 2 * (bullets > others)
 
 
 def read(source: SourceFile) -> Content:
     items: list[Item] = []
     texts: list[list[str]] = []  # each one's lines
+    skipped: list[tuple[int, str]] = []
     section = ""
+    empty: tuple[int, str] | None = None
     for number, line in enumerate(source.lines, 1):
         if match := BULLET.match(line):
             evidence = {"bullet": match[1], **({"section": section} if section else {})}
@@ -47,27 +57,65 @@ def read(source: SourceFile) -> Content:
                 )
             items.append(Item("", evidence=evidence, line=number))
             texts.append([text])
+            empty = None
         elif heading := SECTION.match(line):
+            skipped += [empty] if empty else []
             section = heading[1].strip().removesuffix(":").rstrip()
+            empty = (number, line)
         elif line.strip() and items and not line.startswith("#"):
             texts[-1].append(line.strip())
+        elif line.strip():
+            skipped.append((number, line))
+    skipped += [empty] if empty else []
     both = zip(items, texts, strict=True)
-    return Content([item._replace(text="\n".join(lines)) for item, lines in both])
+    return Content(
+        [item._replace(text="\n".join(lines)) for item, lines in both],
+        skipped=labels.skipped(sorted(skipped), "no bullet, and in none"),
+    )
 
 
 def write(out: Outgoing) -> Iterator[str]:
+    told = [
+        (experience, _playbook(out, event), keeps)
+        for experience, event, _, keeps in blame(out.store, out.version)
+        if not experience.redacted
+    ]
+    used: set[str] = set()
+    highest = 0
+    bullets: list[str | None] = []
+    for _, known, _ in told:
+        bullet = known.get("bullet")
+        own = bullet if isinstance(bullet, str) and NAMED.fullmatch(bullet) else None
+        own = None if own in used else own
+        bullets.append(own)
+        if own:
+            used.add(own)
+            highest = max(highest, int(own.rpartition("-")[2][:9]))
     sections: dict[str, list[str]] = {}
-    for n, (experience, event, _, keeps) in enumerate(blame(out.store, out.version), 1):
-        if experience.redacted:
-            continue
-        section = (event.evidence or {}).get("section")
+    for (experience, known, keeps), own in zip(told, bullets, strict=True):
+        if own is None:
+            highest += 1
+            own = f"exp-{highest:05d}"
+        counted = [known.get(key) for key in COUNTERS]
+        helpful, harmful = (n if isinstance(n, int) else 0 for n in counted)
+        section = known.get("section")
         lines = sections.setdefault(section if isinstance(section, str) else OURS, [])
         text = one_line(experience.text)
-        lines.append(f"[exp-{n:05d}] helpful={keeps} harmful=0 :: {text}\n")
+        lines.append(f"[{own}] helpful={helpful + keeps} harmful={harmful} :: {text}\n")
     for section, lines in sections.items():
         yield f"## {section}\n"
         yield from lines
         yield "\n"
+
+
+def _playbook(out: Outgoing, event: Event) -> Json:
+    """Returns what a playbook said about an experience, when it came from one: its bullet's id,
+    section and counters. A text that was changed since has them still."""
+    if event.op == "ADD" or "bullet" in (event.evidence or {}):
+        return event.evidence or {}
+    earlier = [e.evidence for e in out.store.history(event.experience) if e.row <= event.row]
+    first = next((e for e in reversed(earlier) if e and "bullet" in e), None)
+    return first or event.evidence or {}
 
 
 FORMAT = Format("ace", "ACE: a playbook of bullets", "txt", "words", detect, read, write)

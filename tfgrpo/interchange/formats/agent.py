@@ -1,20 +1,29 @@
 """Youtu-Agent's agent YAML, whose instructions end in one `[Gi]. text` line for each experience.
 
-What is written holds an agent's name and instructions and nothing else: which model and which
-tools it runs with is another file's business, and keys are nobody's.
+A library that was read from one is written with the same name, instructions, model and tools;
+any other with a name and instructions alone. Keys and passwords are never kept.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from tfgrpo.interchange import labels, yaml_text
-from tfgrpo.interchange.outgoing import Outgoing
-from tfgrpo.interchange.records import Content, Format, Item, SourceFile
+from tfgrpo.interchange.outgoing import NAME, Outgoing, about
+from tfgrpo.interchange.records import Content, Format, Skipped, SourceFile
 from tfgrpo.rendering.render import one_line
 
 INTRODUCTION = "Before you solve a problem, read what earlier ones taught and use what applies:"
+
+
+INSTRUCTIONS = "instructions"
+SECRET = re.compile(
+    r"(?:^|[_-])(?:api_?key|key|secret|password|passwd|credentials?|authorization|bearer"
+    r"|(?:auth|access|refresh|api)_?token|token)$",
+    re.IGNORECASE,
+)
+PASSWORD = re.compile(r"\A\w+://[^/\s]*@|\Ask-\w{8}")
 
 
 def detect(source: SourceFile) -> int:
@@ -25,28 +34,73 @@ def detect(source: SourceFile) -> int:
 
 
 def read(source: SourceFile) -> Content:
-    agent = yaml_text.loaded(source, source.text).get("agent")
+    config = yaml_text.loaded(source, source.text)
+    agent = config.get("agent")
     instructions = agent.get("instructions") if isinstance(agent, dict) else None
     at = source.line_of("instructions:") or source.line_of("agent:")
     if not isinstance(agent, dict) or not isinstance(instructions, str):
         raise source.wrong("has no agent.instructions", at, hint="is it an agent configuration?")
-    items: list[Item] = [
-        item._replace(line=at) for item in labels.items(instructions.replace("\r", "").split("\n"))
-    ]
-    if not items:
+    found = labels.read(instructions.replace("\r", "").split("\n"))
+    if not found.items:
         raise source.wrong(
             "has no experiences in agent.instructions", at, hint="lines `[G0]. text` are expected"
         )
+    first = found.items[0].line or 0
+    before = instructions.replace("\r", "").split("\n")[: first - 1]
     name = agent.get("name")
-    return Content(items, meta={"agent": name} if isinstance(name, str) else {})
+    secrets: list[str] = []
+    rest = {**config, "agent": {k: v for k, v in agent.items() if k not in ("name", INSTRUCTIONS)}}
+    meta: dict[str, object] = {
+        "agent_instructions": "\n".join(before).rstrip(),
+        "agent_config": without_secrets(rest, "", secrets),
+    }
+    after = [text for number, text in found.others if number > first]
+    skipped = [Skipped(at or 0, at or 0, "a secret, which no store keeps", s) for s in secrets] + [
+        Skipped(at or 0, at or 0, "instructions behind the experiences", text.strip()[:60])
+        for text in after
+    ]
+    return Content(
+        [item._replace(line=at) for item in found.items],
+        meta={"agent": name, **meta} if isinstance(name, str) else meta,
+        skipped=skipped,
+    )
+
+
+def without_secrets(value: object, path: str, removed: list[str]) -> object:
+    """Returns a configuration as JSON without what could be a key or a password; appends the
+    paths of those to `removed`."""
+    if isinstance(value, dict):
+        kept: dict[str, object] = {}
+        for key, inner in value.items():
+            there = f"{path}.{key}" if path else str(key)
+            secret = SECRET.search(str(key)) and inner not in (None, "")
+            if secret or (isinstance(inner, str) and PASSWORD.search(inner)):
+                removed.append(there)
+            else:
+                kept[str(key)] = without_secrets(inner, there, removed)
+        return kept
+    if isinstance(value, list):
+        return [without_secrets(inner, f"{path}.{n}", removed) for n, inner in enumerate(value)]
+    return value if isinstance(value, str | int | float | bool) or value is None else str(value)
 
 
 def write(out: Outgoing) -> Iterator[str]:
     label = out.library.label_of
     texts = [f"[{label[e.id]}]. {one_line(e.text)}" for e in out.library.readable]
-    agent = {"name": out.name, "instructions": "\n".join([INTRODUCTION, *texts])}
+    known = about(out)
+    config = known.get("agent_config")
+    config = dict(config) if isinstance(config, Mapping) else {}
+    inner = config.pop("agent", {})
+    name = out.name or known.get("agent") or NAME
+    introduction = str(known.get("agent_instructions") or INTRODUCTION)
+    agent = {
+        "name": name,
+        INSTRUCTIONS: "\n".join([introduction, *texts]),
+        **(inner if isinstance(inner, Mapping) else {}),
+    }
     yield "# @package _global_\n"
-    yield yaml_text.dumped({"defaults": ["_self_"], "type": "simple", "agent": agent})
+    head = {"defaults": ["_self_"], "type": "simple"}
+    yield yaml_text.dumped({**head, **config, "agent": agent})
 
 
 FORMAT = Format(

@@ -18,7 +18,8 @@ def detect(source: SourceFile) -> int:
 
 
 def read(source: SourceFile) -> Content:
-    return Content(list(labels.items(source.lines)))
+    found = labels.read(source.lines)
+    return Content(found.items, skipped=labels.skipped(found.others, "no labelled line"))
 
 
 def write(out: Outgoing) -> Iterator[str]:

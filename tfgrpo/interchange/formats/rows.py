@@ -1,7 +1,8 @@
 """JSONL of a library, an experience a line: for tables, notebooks and other people's datasets.
 
 Written with `id`, `label` and `text`. Read from any rows whose text is in `text`, `content`,
-`experience` or `insight`; their other short values become evidence.
+`experience`, `insight` or `memory`; their other short values become evidence, and long ones are
+listed as skipped.
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ import json
 from collections.abc import Iterator, Mapping
 
 from tfgrpo.interchange.outgoing import Outgoing
-from tfgrpo.interchange.records import Content, Format, Item, SourceFile
+from tfgrpo.interchange.records import Content, Format, Item, Skipped, SourceFile
 from tfgrpo.store.canonical import is_id
 
-TEXTS = ("text", "content", "experience", "insight")
+TEXTS = ("text", "content", "experience", "insight", "memory")
 SHORT = 200
 
 
@@ -32,6 +33,7 @@ def detect(source: SourceFile) -> int:
 
 def read(source: SourceFile) -> Content:
     items = []
+    dropped: dict[str, list[int]] = {}
     for number, row in source.rows():
         field = _field(row)
         if field is None:
@@ -46,11 +48,18 @@ def read(source: SourceFile) -> Content:
             for key, value in row.items()
             if key != field and isinstance(value, str | int | float) and len(str(value)) <= SHORT
         }
+        for key in row.keys() - evidence.keys() - {field}:
+            if row[key] not in (None, "", [], {}):
+                dropped.setdefault(key, []).append(number)
         id = own if is_id(own) else None
         if id:
             del evidence["id"]
         items.append(Item(str(row[field]), id, None, evidence, number))
-    return Content(items)
+    skipped = [
+        Skipped(lines[0], lines[0], f"a field that is no short text, in {len(lines)} rows", key)
+        for key, lines in dropped.items()
+    ]
+    return Content(items, skipped=skipped)
 
 
 def write(out: Outgoing) -> Iterator[str]:

@@ -6,10 +6,10 @@ Agents that know skills read the description always and the body when it fits th
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from tfgrpo.interchange import blocks, lists, yaml_text
-from tfgrpo.interchange.outgoing import Outgoing
+from tfgrpo.interchange.outgoing import DESCRIPTION, NAME, Outgoing, about
 from tfgrpo.interchange.records import Content, Format, SourceFile
 
 FENCE = "---"
@@ -42,7 +42,13 @@ def read(source: SourceFile) -> Content:
 
 
 def write(out: Outgoing) -> Iterator[str]:
-    matter = yaml_text.dumped({"name": out.name, "description": out.description})
+    known = about(out)
+    front = known.get("skill_front")
+    named = {
+        "name": out.name or known.get("skill_name") or NAME,
+        "description": out.description or known.get("skill_description") or DESCRIPTION,
+    }
+    matter = yaml_text.dumped({**named, **(front if isinstance(front, Mapping) else {})})
     yield f"{FENCE}\n{matter}{FENCE}\n\n"
     for experience in out.library.readable:
         yield lists.written(experience) + "\n"

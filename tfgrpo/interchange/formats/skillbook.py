@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from tfgrpo.interchange.records import Content, Format, Item, SourceFile
+from tfgrpo.interchange.records import Content, Format, Item, Skipped, SourceFile
 
 EVIDENCE_KEYS = ("section", "evidence", "helpful", "harmful", "neutral", "created_at", "updated_at")
+
+KNOWN = {"id", "content", "justification", "status"}
 
 
 def detect(source: SourceFile) -> int:
@@ -18,19 +20,26 @@ def read(source: SourceFile) -> Content:
     if not isinstance(skills, dict):
         raise source.wrong("has no skills", 1, hint='{"skills": {"id": {…}}} is expected')
     items = []
+    skipped = []
+    dropped: dict[str, int] = {}
     for id, skill in skills.items():
         at = source.key_lines.get(id)
         content = skill.get("content") if isinstance(skill, dict) else None
         if not isinstance(skill, dict) or not isinstance(content, str):
             raise source.wrong(f"skill {id!r} has no content", at, hint="is the file complete?")
         if skill.get("status", "active") != "active":
+            skipped.append(Skipped(at or 0, at or 0, f"status {skill['status']}", content[:60]))
             continue
         evidence = {"skill": id} | {
             k: skill[k] for k in EVIDENCE_KEYS if isinstance(skill.get(k), str | int)
         }
+        for key in skill.keys() - evidence.keys() - KNOWN:
+            if skill[key] not in (None, "", [], {}):
+                dropped[key] = dropped.get(key, 0) + 1
         why = skill.get("justification")
         items.append(Item(content, None, why if isinstance(why, str) else None, evidence, at))
-    return Content(items)
+    skipped += [Skipped(0, 0, f"a field of {n} skills", key) for key, n in dropped.items()]
+    return Content(items, skipped=skipped)
 
 
 FORMAT = Format("skillbook", "kayba ACE: a skillbook", "json", "texts", detect, read, None)
