@@ -71,7 +71,7 @@ def test_a_dynamic_cheatsheet_gives_its_descriptions_with_examples_and_counts(
         (21, "A stray line."),
     ]
     cut = CHEATSHEET[: CHEATSHEET.rindex("</memory_item>")]
-    with pytest.raises(UnreadableLibrary, match=r"cut\.txt:16: a memory item has no end"):
+    with pytest.raises(UnreadableLibrary, match=r"cut\.txt:17: a memory item has no end"):
         read(tmp_path, cut, "cut.txt")
 
 
