@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from tfgrpo.cli import text
-from tfgrpo.cli.context import RUN, App, pass_app
-from tfgrpo.store.runs import RolloutRow
-from tfgrpo.store.store import Store
+from tfgrpo.cli import options, text
+from tfgrpo.cli.context import REVISION, RUN, App, pass_app
+
+if TYPE_CHECKING:
+    from tfgrpo.evaluation.by_problem import ProblemPairs
+    from tfgrpo.training.attempts import AttemptList, AttemptText, RecordedAttempt
+    from tfgrpo.views import View
 
 LONG = 28
 DEEPEST = 24
@@ -18,70 +21,128 @@ DEEPEST = 24
 
 @click.command()
 @click.argument("name", metavar="RUN", required=False, type=RUN)
+@click.option("--eval", "evaluated", type=REVISION, help="An evaluation of this version instead.")
+@click.option("--against", type=REVISION, help="With --eval: won and lost problems beside this.")
+@click.option("--data", help="With --eval: the dataset.  [the one evaluated last]")
 @click.option("--step", type=click.IntRange(1), help="Only attempts of this step.")
 @click.option(
-    "--problem", metavar="ID", help="Only attempts at this problem, with their full trajectories."
+    "--problem", metavar="ID", help="Only attempts at this problem, with all that they said."
 )
 @click.option("--sample", type=click.IntRange(0), help="Only the attempt with this number.")
+@click.option("--failed", is_flag=True, help="Only attempts with less than the full reward.")
+@click.option("--by-problem", is_flag=True, help="One row for each problem.")
+@click.option("--csv", "as_csv", is_flag=True, help="Output CSV, with question, prompt and answer.")
 @click.option("--json", "as_json", is_flag=True, help="Output JSON Lines.")
 @pass_app
 def rollouts(
     app: App,
+    /,
     name: str | None,
-    step: int | None,
-    problem: str | None,
-    sample: int | None,
+    evaluated: str | None,
+    against: str | None,
+    data: str | None,
+    by_problem: bool,
+    as_csv: bool,
     as_json: bool,
+    **which: Any,
 ) -> None:
-    """List the attempts of RUN (by default the newest run); with --problem, show their
-    trajectories.
+    """List the attempts of RUN (by default the newest run), or of an evaluation.
 
-    An attempt that branched off another one shares its earlier messages, which are shown once.
+    With --problem, each group is shown with its question, ground truth, prompt as it was sent, and
+    what every attempt said and why it got its reward: winners first, then losers. An attempt that
+    branched off another one shares its earlier messages, which are shown once. Questions and ground
+    truths are read from the data, as long as it has not changed. --eval REV --against REV pairs two
+    evaluations under the same conditions, problem by problem.
 
     \b
     Examples:
       tfgrpo rollouts --step 1
+      tfgrpo rollouts --failed --csv
       tfgrpo rollouts --json
     """
+    if as_csv and as_json:
+        raise click.UsageError("give only one of --csv and --json")
+    if evaluated is None and (against or data):
+        raise click.UsageError("--against and --data need --eval")
+    if evaluated is not None and name is not None:
+        raise click.UsageError(f"--eval {evaluated} is of no run: what is {name}?")
+    if against is not None and evaluated is not None:
+        _pairs(app, _paired(app, evaluated, against, data), as_csv, as_json)
+        return
+    found = _read(app, name, evaluated, data, which)
+    if as_json:
+        text.emit_json_lines(found.objects())
+    elif as_csv:
+        text.emit_csv(found.rows())
+    elif by_problem:
+        text.emit(app, _table(found.by_problem()))
+    elif which["problem"] is not None:
+        text.emit(app, _groups(found))
+    else:
+        text.emit(app, _table(found.view()))
+
+
+def _read(
+    app: App, name: str | None, evaluated: str | None, data: str | None, which: dict[str, Any]
+) -> AttemptList:
+    """Returns the attempts that were asked for. Raises UnknownRevision where there are none."""
     from tfgrpo.store.errors import UnknownRevision
+    from tfgrpo.training.attempts import evaluation_attempts, recorded_evaluation, run_attempts
 
     store = app.store
-    runs = store.runs.all()
-    if name is None and not runs:
-        raise UnknownRevision("there is no run yet", hint="start one with `tfgrpo train`")
-    run = runs[-1] if name is None else store.runs.get(name)
-    rows = [
-        row
-        for row in store.runs.rollouts(run, None if step is None else step - 1)
-        if problem in (None, row.problem) and sample in (None, row.sample)
-    ]
-    if not rows:
-        raise UnknownRevision(
-            f"run {run.name} has no such rollouts", hint="`tfgrpo rollouts` lists them all"
+    project = options.open_project(app, None)
+    if evaluated is not None:
+        version = store.resolve(evaluated)
+        dataset = data and project.record_path(data)
+        found = evaluation_attempts(
+            store, recorded_evaluation(store, version.number, dataset), project
         )
-    if as_json:
-        text.emit_json_lines(_object(store, row) for row in rows)
-    elif problem is not None:
-        text.emit(app, _trajectories(store, rows))
     else:
-        text.emit(app, _listed(rows))
+        runs = store.runs.all()
+        if name is None and not runs:
+            raise UnknownRevision("there is no run yet", hint="start one with `tfgrpo train`")
+        run = runs[-1] if name is None else store.runs.get(name)
+        found = run_attempts(store, run, project, step=which["step"])
+    chosen = found.of(**which)
+    if not chosen.attempts:
+        hint = "`tfgrpo rollouts` lists them all"
+        if which["failed"] and found.attempts:
+            hint = "without --failed, all of them are listed"
+        raise UnknownRevision(f"{found.title} has no such rollouts", hint=hint)
+    return chosen
 
 
-def _listed(rows: Iterable[RolloutRow]) -> Iterator[str]:
-    cells = [
-        (
-            str(row.step + 1),
-            _short(row.problem),
-            str(row.sample),
-            "–" if row.reward is None else f"{row.reward:.2f}",
-            row.outcome,
-            str(row.verdict.get("answer") or ""),
+def _paired(app: App, evaluated: str, against: str, data: str | None) -> ProblemPairs:
+    from tfgrpo.evaluation.by_problem import paired_problems
+    from tfgrpo.evaluation.comparison import recorded_pairs
+    from tfgrpo.store.errors import InvalidOperation
+
+    control, version = app.store.resolve(against), app.store.resolve(evaluated)
+    dataset = data and options.open_project(app, None).record_path(data)
+    pairs = recorded_pairs(app.store, control, version, dataset)
+    if not pairs:
+        raise InvalidOperation(
+            f"{version.name} and {control.name} were not evaluated on the same problems",
+            hint=f"`tfgrpo compare {data or 'DATA'} --library {evaluated} --against {against}`",
         )
-        for row in rows
-    ]
-    return iter(
-        text.table(cells, header=("step", "problem", "sample", "reward", "outcome", "answer"))
-    )
+    return paired_problems(app.store, *pairs[-1])
+
+
+def _pairs(app: App, found: ProblemPairs, as_csv: bool, as_json: bool) -> None:
+    if as_json:
+        text.emit_json_lines(found.rows())
+    elif as_csv:
+        text.emit_csv(found.rows())
+    else:
+        text.emit(app, _table(found.view()))
+
+
+def _table(view: View) -> Iterator[str]:
+    at = view.header.index("problem")
+    rows = [[_short(c) if n == at else c for n, c in enumerate(row)] for row in view.rows]
+    yield from text.table(rows, header=view.header)
+    for note in view.notes:
+        yield from text.wrap(text.words(note), indent=2)
 
 
 def _short(id: str) -> str:
@@ -91,52 +152,56 @@ def _short(id: str) -> str:
     return "…" + id[1 - LONG :]
 
 
-def _trajectories(store: Store, rows: Iterable[RolloutRow]) -> Iterator[str]:
-    for number, row in enumerate(rows):
+def _groups(found: AttemptList) -> Iterator[str]:
+    """Yields each group: what was asked, what would be right, and its attempts, winners first."""
+    for number, group in enumerate(found.groups()):
         if number:
             yield ""
-        reward = "no reward" if row.reward is None else f"reward {row.reward:.2f}"
-        title = f"step {row.step + 1}, {row.problem}, attempt {row.sample}: {reward}"
-        yield click.style(f"{title}, {row.outcome} under v{row.version}", bold=True)
-        for key in ("hint", "reason"):
-            if row.verdict.get(key):
-                yield from text.wrap(text.words(f"{key}: {row.verdict[key]}", dim=True), indent=2)
-        if "branch" in row.verdict:
-            parent, at = row.verdict["branch"]
-            yield click.style(
-                f"… the first {at + 1} messages are those of attempt {parent}", dim=True
+        first = found.text(group[0])
+        step = "" if group[0].step is None else f"step {group[0].step}, "
+        right = sum(one.is_right for one in group)
+        title = f"{step}{group[0].problem}: {right} of {text.plural(len(group), 'attempt')} right"
+        yield click.style(text.shown(" ".join(title.split())), bold=True)
+        yield from _said("question", first.question)
+        if first.ground_truths is not None:
+            yield from _said("ground truth", " or ".join(first.ground_truths))
+        elif found.missing:
+            yield from text.wrap(
+                text.words(f"no ground truth: {found.missing}", dim=True), indent=2
             )
-        for role, content in _messages(store, row):
-            line, *more = content.splitlines() or [""]
-            yield from text.wrap([text.Word(role, fg="cyan"), *text.words(line)], indent=2)
-            for line in more:  # as they stand: it may be code
-                blank = "  " + line[: len(line) - len(line.lstrip())].expandtabs(4)[:DEEPEST]
-                yield from text.wrap(text.words(line), first=blank, indent=len(blank))
+        prompt = first.prompt
+        for n, (role, content) in enumerate(prompt, 1):
+            yield from _said(f"prompt {n}/{len(prompt)}, {role}", content)
+        for one in group:
+            yield ""
+            same = one.calls == group[0].calls
+            yield from _attempt(one, first if same else found.text(one), prompt)
 
 
-def _messages(store: Store, row: RolloutRow) -> Iterator[tuple[str, str]]:
-    """Yields what an attempt said and was told, after its prompt and what it shares."""
-    for message in row.verdict.get("messages", ()):
-        content = str(message.get("content") or "")
-        for call in message.get("tool_calls", ()):
-            function = call["function"]
-            content += f" {function['name']}({function['arguments']})"
-        yield message["role"] + (" (cached)" if message.get("cached") else ""), content.strip()
-    if "messages" not in row.verdict and row.calls:
-        call = store.runs.call(bytes.fromhex(row.calls[-1]))
-        if call is not None:
-            yield "assistant", str(call.answer["content"])
+def _attempt(
+    one: RecordedAttempt, said: AttemptText, prompt: tuple[tuple[str, str], ...]
+) -> Iterator[str]:
+    reward = "no reward" if one.reward is None else f"reward {one.reward:.2f}"
+    side = f"{one.side}, " if one.side else ""
+    colour = {"winner": "green", "loser": "red"}.get(one.side)
+    title = f"attempt {one.sample}: {side}{reward}, {one.outcome} under v{one.version}"
+    yield click.style(title, bold=True, fg=colour)
+    notes = {"hint": one.verdict.get("hint"), "answer": one.answer, "reason": one.reason}
+    for key, note in notes.items():
+        if note:
+            yield from text.wrap(text.words(f"{key}: {note}", dim=True), indent=2)
+    if said.prompt and said.prompt != prompt:
+        yield click.style("its prompt differs: --json shows it", dim=True)
+    if "branch" in one.verdict:
+        parent, at = one.verdict["branch"]
+        yield click.style(f"… the first {at + 1} messages are those of attempt {parent}", dim=True)
+    for role, content in said.messages:
+        yield from _said(role, content)
 
 
-def _object(store: Store, row: RolloutRow) -> dict[str, Any]:
-    said = [{"role": role, "content": content} for role, content in _messages(store, row)]
-    return {
-        "step": row.step + 1,
-        "problem": row.problem,
-        "sample": row.sample,
-        "version": f"v{row.version}",
-        "outcome": row.outcome,
-        "reward": row.reward,
-        "verdict": {key: value for key, value in row.verdict.items() if key != "messages"},
-        "messages": said,
-    }
+def _said(role: str, content: str) -> Iterator[str]:
+    line, *more = content.splitlines() or [""]
+    yield from text.wrap([text.Word(role, fg="cyan"), *text.words(line)], indent=2)
+    for line in more:  # as they stand: it may be code
+        blank = "  " + line[: len(line) - len(line.lstrip())].expandtabs(4)[:DEEPEST]
+        yield from text.wrap(text.words(line), first=blank, indent=len(blank))

@@ -257,6 +257,22 @@ def emit_json_lines(values: Iterable[object]) -> None:
         click.echo(json.dumps(value, ensure_ascii=False).translate(IN_JSON))
 
 
+def emit_csv(rows: Iterable[Mapping[str, object]]) -> None:
+    """Prints rows as CSV, as they come, with a header; what commands a terminal is shown."""
+    import csv
+    import io
+
+    page = io.StringIO(newline="")
+    sheet = csv.writer(page, lineterminator="\n")
+    for number, row in enumerate(rows):
+        if not number:
+            sheet.writerow(row)
+        sheet.writerow("" if value is None else value for value in row.values())
+        click.echo(page.getvalue().translate(SHOWN), nl=False)
+        page.seek(0)
+        page.truncate()
+
+
 def table(rows: Sequence[Sequence[str]], *, header: Sequence[str]) -> list[str]:
     """Returns rows as aligned columns; the last column is cut to the terminal's width."""
     all_rows = [header, *([shown(" ".join(cell.splitlines())) for cell in row] for row in rows)]

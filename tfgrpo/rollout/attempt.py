@@ -106,12 +106,16 @@ class Group:
 
     @property
     def _pivot(self) -> float:
-        rewards = self.rewards
-        if not rewards:
-            return 0.0
-        middle = median(rewards)
-        graded = not set(rewards) <= {0.0, 1.0}
-        return middle if graded and min(rewards) < middle < max(rewards) else fmean(rewards)
+        return pivot(self.rewards)
+
+
+def pivot(rewards: Sequence[float]) -> float:
+    """Returns what winners of a group are above and losers below; 0 where there is no reward."""
+    if not rewards:
+        return 0.0
+    middle = median(rewards)
+    graded = not set(rewards) <= {0.0, 1.0}
+    return middle if graded and min(rewards) < middle < max(rewards) else fmean(rewards)
 
 
 async def attempt(domain: Domain, context: Context) -> Rollout:

@@ -113,6 +113,13 @@ def reload_problems(
     )
 
 
+def reload_training(
+    project: Project, run: Run, settings: TrainSettings, domain: Domain
+) -> tuple[Problem, ...]:
+    """Returns the problems that a run learns from. Raises DatasetError where they have changed."""
+    return _reload(project, run, settings, domain, "data")
+
+
 def _reload(
     project: Project, run: Run, settings: TrainSettings, domain: Domain, kind: str
 ) -> tuple[Problem, ...]:

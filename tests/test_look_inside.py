@@ -1,0 +1,150 @@
+"""Looking inside runs and evaluations: what was asked, what was said, who won and why."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from conftest import problems
+from scripted import ScriptedEndpoint, teachable
+
+import tfgrpo
+from tfgrpo.cli.main import tfgrpo as command
+from tfgrpo.evaluation.by_problem import paired_problems, pairs_of
+from tfgrpo.evaluation.comparison import recorded_pairs
+from tfgrpo.project import open_project
+from tfgrpo.store import Store, TfgrpoError
+from tfgrpo.training.attempts import evaluation_attempts, recorded_evaluation, run_attempts
+
+NUMBERS = (2, 5, 9)
+LESSON = "Op means: add the numbers and then add one."
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A project with one run, and an evaluation of its library and of the empty one."""
+    where = tmp_path_factory.mktemp("inside")
+    (where / "p.jsonl").write_text(problems(NUMBERS))
+    (where / "held.jsonl").write_text(problems((11, 12)))
+    with pytest.MonkeyPatch.context() as patch, ScriptedEndpoint(teachable) as server:
+        patch.chdir(where)
+        asked: dict[str, Any] = {"model": "m", "base_url": server.base_url}
+        tfgrpo.train_sync("p.jsonl", epochs=1, batch_size=3, group_size=3, run="quick", **asked)
+        tfgrpo.compare_sync("v0", "HEAD", "held.jsonl", samples=2, **asked)
+        yield where
+
+
+def run(folder: Path, *words: str) -> str:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        done = CliRunner().invoke(command, ["rollouts", *words])
+    assert done.exit_code == 0, (done.output, done.exception)
+    return done.output
+
+
+def rows(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_an_attempt_is_shown_with_all_that_it_was_asked_and_why_it_won_or_lost(
+    folder: Path,
+) -> None:
+    with Store.open(folder / ".tfgrpo/store.db") as store:
+        found = run_attempts(store, store.runs.get("quick"), open_project(folder))
+        group = next(group for group in found.groups() if group[0].side)
+        text = found.text(group[0])
+    assert [one.side for one in group][:: len(group) - 1] == ["winner", "loser"]
+    number = NUMBERS[int(group[0].problem.removeprefix("line-")) - 1]
+    question = f"What is {number} op {number + 3}?"
+    assert text.ground_truths == (str(2 * number + 4),)
+    assert text.question == question
+    assert question in text.prompt[-1][1], "as sent, with what stands around it"
+    shown = run(folder, "--problem", group[0].problem)
+    assert shown.splitlines()[0].startswith(f"step 1, {group[0].problem}: ")
+    for part in (f"question {question}", f"ground truth {2 * number + 4}", "prompt 1/", "reason: "):
+        assert part in shown, part
+    assert shown.index("winner, reward 1.00") < shown.index("loser, reward 0.00")
+
+
+def test_failed_attempts_alone_as_csv_and_json(folder: Path) -> None:
+    every = rows(run(folder, "--json"))
+    assert {row["problem"] for row in every} == {"line-1", "line-2", "line-3"}
+    wrong = rows(run(folder, "--failed", "--json"))
+    assert wrong == [row for row in every if row["reward"] != 1.0]
+    assert wrong, "the scripted model is wrong before it is taught"
+    sheet = list(csv.DictReader(io.StringIO(run(folder, "--failed", "--csv"))))
+    assert [(row["problem"], row["sample"]) for row in sheet] == [
+        (row["problem"], str(row["sample"])) for row in wrong
+    ]
+    assert all(row["ground_truth"] and row["prompt"] and row["response"] for row in sheet)
+    assert {row["question"] for row in every} >= {"What is 5 op 8?"}
+
+
+def test_an_evaluation_is_read_by_problem(folder: Path) -> None:
+    shown = run(folder, "--eval", "HEAD", "--by-problem").splitlines()
+    assert shown[0].split() == ["problem", "right", "reward", "ground", "truth", "answers"]
+    assert [line.split()[:4] for line in shown[1:]] == [
+        ["line-1", "2", "of", "2"],
+        ["line-2", "2", "of", "2"],
+    ]
+    attempts = rows(run(folder, "--eval", "v0", "--problem", "line-1", "--json"))
+    assert [row["ground_truths"] for row in attempts] == [["26"], ["26"]]
+    assert all(row["messages"] and row["prompt"] for row in attempts)
+    assert "question What is 11 op 14?" in run(folder, "--eval", "v0", "--problem", "line-1")
+
+
+def test_two_libraries_are_paired_by_problem(folder: Path) -> None:
+    pairs = rows(run(folder, "--eval", "HEAD", "--against", "v0", "--json"))
+    assert [(row["problem"], row["outcome"]) for row in pairs] == [
+        ("line-1", "won"),
+        ("line-2", "won"),
+    ]
+    shown = run(folder, "--eval", "HEAD", "--against", "v0")
+    assert shown.splitlines()[-1].strip() == "won 2 problems, lost 0, even on 0"
+    with Store.open(folder / ".tfgrpo/store.db") as store:
+        found = recorded_pairs(store, store.version(0), store.head.version)
+        assert "won 2 problems" in str(paired_problems(store, *found[-1]))
+
+
+def test_won_lost_and_even_count_what_both_have() -> None:
+    before = {"a": [0.0, 0.0], "b": [1.0, 1.0], "c": [0.5], "only": [1.0]}
+    after = {"a": [1.0, 0.0], "b": [0.0, 1.0], "c": [0.5], "other": [1.0]}
+    found = pairs_of(before, after, ("v0", "v4"))
+    assert [(p.problem, p.outcome) for p in found.pairs] == [
+        ("a", "won"),
+        ("c", "even"),
+        ("b", "lost"),
+    ]
+    assert found.summary == "won 1 problem, lost 1, even on 1"
+    with pytest.raises(TfgrpoError, match="no scored problem in common"):
+        pairs_of({"a": [1.0]}, {"b": [1.0]}, ("v0", "v4"))
+
+
+def test_a_changed_file_gives_no_ground_truth_and_says_so(folder: Path) -> None:
+    for name, reads in (("p.jsonl", ()), ("held.jsonl", ("--eval", "HEAD"))):
+        before = (folder / name).read_text()
+        (folder / name).write_text(before.replace('"answer": ', '"answer": 1'))
+        try:
+            shown = run(folder, *reads, "--problem", "line-1")
+        finally:
+            (folder / name).write_text(before)
+        assert "no ground truth: " in shown
+        assert "has changed since" in shown
+        assert "op" in shown.split("question ")[1].splitlines()[0], "the prompt still has it"
+
+
+def test_python_reads_the_same(folder: Path) -> None:
+    with Store.open(folder / ".tfgrpo/store.db") as store:
+        version = store.head.version.number
+        project = open_project(folder)
+        found = evaluation_attempts(store, recorded_evaluation(store, version), project)
+        assert "\nproblem" in found.by_problem().text()
+        assert len(found.of(failed=True).attempts) == 0
+        with pytest.raises(TfgrpoError, match="was not evaluated on other"):
+            recorded_evaluation(store, version, "other")
