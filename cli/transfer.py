@@ -81,7 +81,8 @@ def export(
     "--format",
     "format_",
     type=click.Choice(list(interchange.available())),
-    help="Format of FILE; by default detected from its content.",
+    metavar="FORMAT",
+    help="Format of FILE, as docs/formats.md lists them; by default detected from its content.",
 )
 @click.option("-m", "--message", help="Message for the new version.")
 @click.option("--again", is_flag=True, help="Restore texts that were changed or deleted since.")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from tfgrpo.interchange import blocks, lists
+from tfgrpo.interchange import lists
 from tfgrpo.interchange.outgoing import Outgoing
 from tfgrpo.interchange.records import Content, Format, SourceFile
 
@@ -25,6 +25,8 @@ def detect(source: SourceFile) -> int:
 
 
 def read(source: SourceFile) -> Content:
+    from tfgrpo.interchange import blocks  # a checkout writes, and has nothing to read
+
     return blocks.read(source.lines, name=str(source.path)).content
 
 
