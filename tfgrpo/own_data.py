@@ -233,7 +233,6 @@ def _dealt(items: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     names = list(piles)
     turns: list[dict[str, Any]] = []
     for number in range(rounds):
-        names = names[1:] + names[:1]  # so that a file's end does not favour the same labels
         turns += [piles[name][number] for name in names if number < len(piles[name])]
     return turns
 

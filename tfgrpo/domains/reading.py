@@ -24,6 +24,7 @@ LEAD = re.compile(
     re.IGNORECASE,
 )
 """Words that say that an answer follows."""
+SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=\S)")
 MARKUP = re.compile(r"\A(?:[-*•>]\s+|#{1,6}\s+|\d{1,2}[.)]\s+)")
 WRAPPED = (("**", "**"), ("__", "__"), ("`", "`"), ('"', '"'), ("'", "'"), ("“", "”"), ("*", "*"))
 WRAPPED_IN_BRACKETS = (("(", ")"), ("[", "]"), ("<", ">"))
@@ -92,8 +93,18 @@ def _variants(text: str) -> Iterator[str]:
     plain = MARKUP.sub("", text, count=1).strip()
     for candidate in (plain, plain.replace("**", "")):
         lead = LEAD.match(candidate)
-        for part in (candidate, candidate[lead.end() :] if lead else ""):
+        for part in (candidate, candidate[lead.end() :] if lead else "", _last_sentence(candidate)):
             yield from _unwrapped(part.strip())
+
+
+def _last_sentence(line: str) -> str:
+    """Returns what the last sentence of a line declares: `It is late. Label: late` is `late`.
+
+    Nothing where it declares nothing, or something before it does.
+    """
+    before, _, sentence = SENTENCE_END.sub("\0", line).rpartition("\0")
+    lead = LEAD.match(sentence)
+    return sentence[lead.end() :] if before and lead and not LEAD.search(before) else ""
 
 
 def _unwrapped(text: str) -> Iterator[str]:

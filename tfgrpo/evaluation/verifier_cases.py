@@ -98,6 +98,7 @@ def read_cases(
         {"problem": names["problem"], "answer": names["gold"], "id": names["id"]},
         extra=domain.extra,
         ground_truth=domain.ground_truth,
+        as_json=True,
     )
     return tuple(
         _case(row, problem, names, answers, pattern)

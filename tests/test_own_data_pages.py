@@ -1,0 +1,164 @@
+"""docs/classification.md and docs/extraction.md: every command of the pages is run, and says so."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import ROOT, Cli
+from scripted import ScriptedEndpoint, stage
+
+LESSON = "When a part of the bike does not work, the label is damage, not booking."
+
+
+def answers(request: dict[str, Any]) -> str:
+    """Knows half of the labels and fields, and learns what the pages say can be learned."""
+    system, user = request["messages"][0]["content"], request["messages"][-1]["content"]
+    match stage(request):
+        case "rollout" if "The labels are:" in system:
+            return "Label: damage" if request["seed"] % 2 else "It is hired. Label: booking"
+        case "rollout":
+            assert "- total (number): what is to be paid, with tax and delivery" in system
+            total = 41.7 if request["seed"] % 2 else 1
+            return json.dumps({"vendor": "Alder Paper", "total": total, "due": "2026-05-02"})
+        case "comparison":
+            assert "total: 1 is not" in user or "answer booking" in user or "answer damage" in user
+            lesson = {"reason": "It is broken.", "text": LESSON}
+            return json.dumps({"right_did": "a", "wrong_did": "b", "lessons": [lesson]})
+        case "summary":
+            return "It chose."
+    return json.dumps({"about": "x", "closest": None, "decision": "new", "text": LESSON})
+
+
+def blocks(page: str) -> list[tuple[str, str, str]]:
+    """Returns what the page gives, in order: (file or run, name, content)."""
+    found = re.findall(
+        r"<!-- (file|run)(?:: (\S+))? -->\n```\w+\n(.*?)^```$", page, re.DOTALL | re.MULTILINE
+    )
+    return [(kind, name, content) for kind, name, content in found]
+
+
+@pytest.mark.parametrize("page", ["classification", "extraction"])
+def test_every_command_of_the_page_does_what_it_shows(cli: Cli, tmp_path: Path, page: str) -> None:
+    with ScriptedEndpoint(answers) as server:
+        for kind, name, content in blocks((ROOT / f"docs/{page}.md").read_text()):
+            if kind == "file":
+                (tmp_path / name).write_text(content)
+                continue
+            said = ""
+            for line in content.splitlines():
+                if not line.startswith("$ "):
+                    assert line in said, (line, said)
+                    continue
+                words = shlex.split(line[2:])[1:]
+                if "--model" in words:
+                    words[words.index("--model") + 1] = "m"
+                    words += ["--base-url", server.base_url]
+                said = cli(*words).stdout
+    settings = tomllib.loads((tmp_path / "tfgrpo.toml").read_text())
+    (run,) = json.loads(cli("runs", "--json").stdout)
+    assert run["state"] == "finished"
+    assert run["sealed"]["intact"]
+    for key, value in settings["train"].items():
+        if key not in ("run", "data", "sealed"):
+            assert run["config"][key] == value, key
+    if page == "classification":
+        assert LESSON in cli("show", "HEAD").stdout + cli("log", "-p").stdout
+
+
+def test_own_data_is_split_fairly_and_nothing_is_overwritten(cli: Cli, tmp_path: Path) -> None:
+    labels = [f"intent_{n}" for n in range(10)]
+    rows = [f"{n},message number {n} of a kind,{labels[n % 10]}\n" for n in range(120)]
+    twice = "200,message number 7 of a kind,intent_7\n201,message number 8 of a kind,intent_1\n"
+    (tmp_path / "mail.csv").write_text(
+        "id,text,intent\n" + "".join(rows) + twice + "202,,intent_1\n"
+    )
+    said = cli("init", "--from", "mail.csv").stdout
+    assert "left out: 1 rows without a text or an answer" in said
+    assert "left out: 1 texts that have two different answers" in said
+    parts = {
+        name: [json.loads(line) for line in (tmp_path / f"data/{name}.jsonl").open()]
+        for name in ("train", "gate", "heldout")
+    }
+    assert {name: len(part) for name, part in parts.items()} == {
+        "train": 67,
+        "gate": 16,
+        "heldout": 36,
+    }
+    texts = [row["problem"] for part in parts.values() for row in part]
+    assert len(set(texts)) == len(texts) == 119
+    for part in parts.values():
+        assert {row["answer"] for row in part[:10]} == set(labels)
+    settings = tomllib.loads((tmp_path / "tfgrpo.toml").read_text())
+    assert settings["model"]["model"].startswith("local:")
+    train = settings["train"]
+    assert train["data"] == "data/train.jsonl:48"
+    # a local model writes ten tokens a second, and a label takes some thirty
+    steps = -(-48 // train["batch_size"]) * train["epochs"]
+    tries = 48 * train["epochs"] * train["group_size"]
+    tries += 16 * train["gate_samples"] * (steps + 1) + 36 * train["heldout_samples"] * 2
+    assert tries * 30 / 10 < 0.5 * 3600
+    before = (tmp_path / "tfgrpo.toml").read_bytes()
+    assert "wrote" in cli("init", "--from", "mail.csv").stdout  # the same again changes nothing
+    done = cli("init", "--from", "mail.csv", "--kind", "exact", ok=False)
+    assert done.returncode == 1
+    assert "is there already, with other content" in done.stderr
+    assert (tmp_path / "tfgrpo.toml").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("head", "rows", "fields", "kind"),
+    [
+        ("text,label", [f"t{n},{'ab'[n % 2]}" for n in range(20)], ("text", ("label",)), "choice"),
+        (
+            "question,answer",
+            [f"q{n},{n * 7}" for n in range(20)],
+            ("question", ("answer",)),
+            "math",
+        ),
+        ("Prompt,Target", [f"p{n},word {n}" for n in range(20)], ("Prompt", ("Target",)), "exact"),
+        ("input,class", [f"i{n},{n % 3}" for n in range(20)], ("input", ("class",)), "choice"),
+        (
+            "note,who,sum",
+            [f"a long note {n},w{n},{n}" for n in range(20)],
+            ("note", ("who", "sum")),
+            "json",
+        ),
+        ("message", [f"m{n}" for n in range(20)], ("message", ()), "rubric"),
+    ],
+)
+def test_fields_and_kind_are_guessed(
+    head: str, rows: list[str], fields: tuple[str, tuple[str, ...]], kind: str
+) -> None:
+    from tfgrpo.data.columns import guess_columns
+
+    names = head.split(",")
+    table = [dict(zip(names, row.split(","), strict=True)) for row in rows]
+    guess = guess_columns(table)
+    assert ((guess.problem, guess.answers), guess.kind) == (fields, kind)
+
+
+def test_defaults_fit_the_data_and_the_model_and_a_preset_keeps_the_papers() -> None:
+    from tfgrpo.data.problems import Problem
+    from tfgrpo.settings import TrainSettings, build
+    from tfgrpo.training.fitting import fit
+    from tfgrpo.training.run_problems import RunProblems
+
+    tickets = RunProblems(tuple(Problem(str(n), "a line", "yes") for n in range(200)))
+    given = {"data": "d", "preset": "fit"}
+    paper = build(TrainSettings, {"data": "d", "preset": "paper"})
+    assert fit(paper, tickets, ()) == (paper, "")
+    local, said = fit(build(TrainSettings, {**given, "domain": "choice"}), tickets, ("domain",))
+    assert (local.batch_size, local.max_tokens, local.epochs) == (16, 128, 2)
+    assert "200 problems and a local model: batches of 16" in said
+    assert "\n" not in said
+    named, _ = fit(build(TrainSettings, {**given, "batch_size": 50}), tickets, ("batch_size",))
+    assert named.batch_size == 50
+    few = RunProblems(tickets.train[:60])
+    far = build(TrainSettings, {**given, "model": "m"})
+    assert fit(far, few, ()) == (far, "")  # that is what the paper's come to
