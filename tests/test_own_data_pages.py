@@ -59,7 +59,7 @@ def test_every_command_of_the_page_does_what_it_shows(cli: Cli, tmp_path: Path, 
                 if "--model" in words:
                     words[words.index("--model") + 1] = "m"
                     words += ["--base-url", server.base_url]
-                said = cli(*words).stdout
+                said = cli(*words, timeout=240).stdout
     settings = tomllib.loads((tmp_path / "tfgrpo.toml").read_text())
     (run,) = json.loads(cli("runs", "--json").stdout)
     assert run["state"] == "finished"

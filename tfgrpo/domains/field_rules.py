@@ -94,6 +94,11 @@ class FieldRules(Comparing):
         where = ".".join(map(str, error.absolute_path))
         return f"{where}: {error.message}".removeprefix(": ")[:200]
 
+    @property
+    def searches(self) -> bool:
+        """Whether the schema has regular expressions, which may take for ever."""
+        return "pattern" in json.dumps(self.json_schema)
+
     def told(self) -> str:
         """Returns what a model is told of the fields; nothing where none are known."""
         if not self.fields:

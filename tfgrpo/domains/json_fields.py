@@ -26,6 +26,8 @@ from tfgrpo.store.records import Library
 
 AGENT_OBJECTIVE = "Extract what the fields ask for. Answer with one JSON object and nothing else."
 LEARNING_OBJECTIVE = "Rules for finding the values of the fields and writing them as expected."
+SHORT = 4000
+"""Characters of a response that takes no time to be judged, whatever is in it."""
 HINT = "write json, json:tolerance=0.01,case=ignore or json:fields.toml"
 
 
@@ -43,6 +45,13 @@ def verify(problem: Problem, response: str, rules: FieldRules) -> Verdict:
     value, place = found
     verdicts = [_judge(gold, value, place, rules) for gold in golds]
     return max(verdicts, key=lambda verdict: verdict.reward or 0.0)
+
+
+def at_once(problem: Problem, response: str, rules: FieldRules) -> Verdict | None:
+    """Returns what `verify` would for a short response, unless a schema may search for ever."""
+    if len(response) > SHORT or rules.searches:
+        return None
+    return verify(problem, response, rules)
 
 
 def _judge(gold: Any, value: Any, place: str, rules: FieldRules) -> Verdict:
@@ -164,6 +173,7 @@ def _domain(rules: FieldRules, identity: str = "") -> Domain:
     return Domain(
         name="json",
         verify=partial(verify, rules=rules),
+        at_once=partial(at_once, rules=rules),
         check=check,
         load=load,
         render=partial(render, rules=rules),
