@@ -75,7 +75,7 @@ def export(
 
 
 @click.command("import")
-@click.argument("what", metavar="FILE | git DIR")
+@click.argument("what", metavar="FILE | git DIR | reference-config FILE")
 @click.argument("folder", required=False, metavar="", type=click.Path(path_type=Path))
 @click.option(
     "--format",
@@ -113,6 +113,9 @@ def import_(
     `import git DIR` reads back what `mirror git` wrote: the same versions, plus a version for each
     commit that people made there by hand.
 
+    `import reference-config FILE` translates a practice configuration (YAML) of the reference
+    implementation into a tfgrpo.toml here, and says which settings have no counterpart.
+
     \b
     Examples:
       tfgrpo import experiences.json
@@ -121,8 +124,13 @@ def import_(
       tfgrpo mirror git mirror && tfgrpo import git mirror
     """
     if folder is not None:
+        if what == "reference-config":
+            _import_settings(folder, dry_run, as_json)
+            return
         if what != "git":
-            raise click.UsageError(f"one file at a time, or `git DIR`: what is {folder}?")
+            raise click.UsageError(
+                f"one file at a time, `git DIR` or `reference-config FILE`: what is {folder}?"
+            )
         _import_git(app, folder, as_json)
         return
     branch = _branch(app)
@@ -236,6 +244,32 @@ def _branch(app: App) -> str:
             "`tfgrpo checkout -b NAME HEAD` creates one",
         )
     return branch
+
+
+def _import_settings(path: Path, dry_run: bool, as_json: bool) -> None:
+    """Writes the settings of the reference implementation as ours, over no other file."""
+    from tfgrpo.interchange.reference import translated
+
+    found = translated(path)
+    target = Path("tfgrpo.toml")
+    if as_json:
+        text.emit_json({"toml": found.toml, "run": found.run, "left": found.left})
+    elif dry_run:
+        click.echo(found.toml, nl=False)
+    if not dry_run:
+        if target.exists():
+            raise InvalidOperation(
+                f"there is already a {target} here",
+                hint="--dry-run prints the settings; move the file away to have them written",
+            )
+        target.write_text(found.toml, encoding="utf-8")
+    if as_json or dry_run:
+        return
+    click.echo(f"wrote {target}")
+    for line in found.left:
+        click.echo(f"  not translated: {line}")
+    run = f" --run {found.run}" if found.run else ""
+    click.echo(f"next: `tfgrpo train{run} --estimate` says what it takes")
 
 
 def _import_git(app: App, folder: Path, as_json: bool) -> None:
