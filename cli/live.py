@@ -205,6 +205,8 @@ class Reporter:
                 self._show(notice)
             case DownloadProgress():
                 self._download.update(notice.name, notice.done, notice.total)
+            case WarningNotice() if self._shown is not None:
+                self._shown.say(f"warning: {text.shown(notice.text)}")
             case WarningNotice():
                 text.warn([notice.text])
             case StepFinished() if self._shown is not None:

@@ -13,7 +13,7 @@ from tfgrpo.cli.context import RUN, App, pass_app
 from tfgrpo.cli.show import issue_lines
 from tfgrpo.store.runs import Run
 from tfgrpo.store.store import Store
-from tfgrpo.training.run_report import RunReport, report, versions_of
+from tfgrpo.training.run_report import RunReport, report, request_notes, versions_of
 
 
 @click.command()
@@ -76,6 +76,8 @@ def _lines(store: Store, run: Run) -> Iterator[str]:
     for key, value in (models | config).items():
         if value not in (None, "", {}):
             yield from text.wrap(text.words(str(value)), first=f"  {key}: ", indent=4)
+    for note in request_notes(store, run):
+        yield from text.wrap(text.words(text.shown(note)), first="  asked ", indent=4)
     yield from _seal_lines(store, run)
     yield ""
     for version in versions_of(store, run):
@@ -133,6 +135,7 @@ def _object(store: Store, run: Run) -> dict[str, Any]:
         "sealed": _seal(store, run),
         "issues": [m._asdict() | {"version": m.version.name} for m in found.issues],
         "repaired": found.repaired,
+        "asked": request_notes(store, run),
         "usage": {stage: u._asdict() for stage, u in store.runs.usage(run).items()},
         "states": [
             state._asdict() | {"time": text.iso(state.time)} for state in store.runs.states(run)

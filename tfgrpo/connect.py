@@ -132,14 +132,23 @@ def named_models(
         found = ((place, one[name]) for place, one in enumerate(ordered) if one.get(name))
         return next(found, (len(ordered), None))
 
+    def served(address: str, headers: Any, key_env: str | None) -> str:
+        checked = ModelSettings(model="any", base_url=address, extra_headers=headers)
+        options = _options(checked.manner(), environment)
+        key = key_for(address, key_env, environment)
+        return only_model_at(Connection(address, key, options.extra_headers))
+
     (at, base_url), (model_at, model) = first("base_url"), first("model")
     if base_url is not None and (model is None or (at < model_at and model.startswith(LOCAL))):
-        headers = first("extra_headers")[1]
-        checked = ModelSettings(model="any", base_url=base_url, extra_headers=headers)
-        options = _options(checked.manner(), environment)
-        key = key_for(base_url, first("api_key_env")[1], environment)
-        model = only_model_at(Connection(base_url, key, options.extra_headers))
+        model = served(base_url, first("extra_headers")[1], first("api_key_env")[1])
         return {"model": model}, (f"{base_url} serves one model, which is taken: {model}",)
+    is_local = model is None or str(model).startswith(LOCAL)
+    reflection_url = first("reflection_base_url")[1]
+    if is_local and reflection_url and first("reflection_model")[1] is None:
+        name = first("reflection_api_key_env")[1]
+        model = served(reflection_url, first("reflection_extra_headers")[1], name)
+        note = f"{reflection_url} serves one model, which is taken for reflection: {model}"
+        return {"reflection_model": model}, (note,)
     address = environment.get(OPENAI_ADDRESS)
     found: dict[str, Any] = {}
     if address and base_url is None:
@@ -153,8 +162,10 @@ def named_models(
         found = {name: address for name in wanted if first(name)[1] is None}
     notes = [f"{OPENAI_ADDRESS} is set: requests go to {address}"] if found else []
     asked = found.get("base_url", base_url)
-    if model and not model.startswith(LOCAL) and first("api_key_env")[1] is None:
+    if not is_local and first("api_key_env")[1] is None:
         notes += filter(None, [unsent_key(asked, environment)])
+    if model is not None and is_local and base_url is not None and at == model_at:
+        notes.append(f"{model} is a local model: {base_url} is not asked for it")
     return found, tuple(notes)
 
 

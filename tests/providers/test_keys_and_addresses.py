@@ -111,7 +111,7 @@ def test_an_address_with_several_models_names_them_and_nothing_is_begun(folder: 
             tfgrpo.train_sync("problems.jsonl", base_url=f"{server.address}/v1")
         assert "large, small" in str(caught.value)
         assert "--model" in str(caught.value.hint)
-        assert tfgrpo.Store.open(folder / ".tfgrpo/store.db").runs.all() == []
+        assert not (folder / ".tfgrpo").exists()
         named, _ = named_models([{"base_url": f"{server.address}/v1", "model": "large"}], {})
         assert named == {}
 
@@ -124,6 +124,22 @@ def test_a_server_that_lists_nothing_is_no_reason_for_the_local_model(folder: Pa
         with pytest.raises(ModelsUnknown, match="404"):
             named_models([{"base_url": f"{server.address}/v1"}, local], {})
         assert named_models([local, {"base_url": f"{server.address}/v1"}], {}) == ({}, ())
+
+
+def test_a_reflection_address_without_a_model_is_asked_too(folder: Path) -> None:
+    with Server(StandIn(models=("judge",)), key="") as server:
+        reflection = {"reflection_base_url": f"{server.address}/v1"}
+        found, (note,) = named_models([reflection], {})
+        assert found == {"reflection_model": "judge"}
+        assert "judge" in note
+        assert named_models([{**reflection, "reflection_model": "r"}], {}) == ({}, ())
+
+
+def test_an_address_beside_a_local_model_is_said_to_be_of_no_use() -> None:
+    both = {"model": "local:smollm2-135m", "base_url": "http://127.0.0.1:1/v1"}
+    found, (note,) = named_models([both], {})
+    assert found == {}
+    assert "is not asked" in note
 
 
 def test_the_key_is_in_no_error_of_a_list_of_models(folder: Path) -> None:

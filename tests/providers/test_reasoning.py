@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 import pytest
-from documented import STAND_INS
+from click.testing import CliRunner
 from pydantic import BaseModel
 from scripted import (
     LESSON,
@@ -23,6 +24,7 @@ from scripted import (
 from standins import Server, StandIn, refuse
 
 import tfgrpo
+from tfgrpo.cli.main import tfgrpo as tfgrpo_cli
 from tfgrpo.model import structured
 from tfgrpo.model.adaptation import FIRST_ROOM, MOST_ROOM
 from tfgrpo.model.client import Calls
@@ -178,6 +180,10 @@ def test_a_run_that_resumes_goes_on_with_what_it_had_found_out(folder: Path) -> 
         later = limits(server)[len(first) :]
     assert [one.text for one in result.library] == [LESSON]
     assert 600 in first
+    shown = CliRunner().invoke(tfgrpo_cli, ["runs", result.run.name])
+    assert "asked m: 2,048 tokens of room for thinking" in shown.output
+    listed = CliRunner().invoke(tfgrpo_cli, ["runs", result.run.name, "--json"])
+    assert "tokens of room" in json.loads(listed.output)["asked"][0]
     assert set(later) == {600 + FIRST_ROOM}
 
 

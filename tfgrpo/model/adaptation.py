@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tfgrpo.store.records import Json
 
@@ -62,7 +62,7 @@ class Adaptation:
     def sent(self) -> Json:
         """Returns how requests differ from what they ask, for the record; empty where they do
         not."""
-        found: Json = {}
+        found: dict[str, Any] = {}
         if self.room:
             found["room"] = self.room
         if self.in_words:
@@ -76,6 +76,14 @@ class Adaptation:
         self.room = max(self.room, min(int(sent.get("room", 0)), 1 << 30))
         self.in_words |= sent.get("schema") == "prompt"
         self.refused |= {str(name) for name in sent.get("without", ())}
+
+    def words(self) -> str:
+        """Returns how requests are sent beside what they ask, as a person reads it; nothing where
+        they are sent as they are."""
+        parts = [f"{self.room:,} tokens of room for thinking"] if self.room else []
+        parts += ["schemas said in the prompt"] if self.in_words else []
+        parts += [f"without {', '.join(sorted(self.refused))}"] if self.refused else []
+        return f"{self.name}: {'; '.join(parts)}" if parts else ""
 
     def prompt_read(self, told: int, counted: int) -> None:
         """Takes note of how many tokens a server tells of a prompt that has about so many."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from tfgrpo.model.adaptation import Adaptation
 from tfgrpo.store.records import Version
 from tfgrpo.store.runs import Run
 from tfgrpo.store.store import Store
@@ -89,6 +90,15 @@ def nothing_learned(store: Store, run: Run) -> str | None:
     if found.refused or found.failed:
         return f"{told}, but {found.refused} lessons were refused and {found.failed} answers failed"
     return f"{told}, and no comparison gave a lesson"
+
+
+def request_notes(store: Store, run: Run) -> list[str]:
+    """Returns how each model of a run had to be asked, beside what it was asked: with room for
+    thinking, with schemas in words, without parameters that it refused."""
+    found: dict[str, Adaptation] = {}
+    for model, sent in store.runs.sent(run):
+        found.setdefault(model, Adaptation(model)).restore(sent)
+    return [words for one in found.values() if (words := one.words())]
 
 
 def report(store: Store, run: Run) -> RunReport:
