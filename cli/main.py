@@ -61,6 +61,8 @@ COMMANDS = {
     "remote": ("remote", "manage remotes: list, add, remove, set-url"),
     "bundle": ("bundle", "pack versions into a file: create, verify, list-heads"),
     "proxy": ("proxy", "put the library into an application's requests"),
+    "traffic": ("traffic", "the calls that went through the proxy"),
+    "feedback": ("traffic", "record what became known of a call"),
     "serve": ("serve", "answer a fetch or push over standard input"),
     "model": ("model", "local models: list, get, serve, rm"),
     "completion": ("completion", "print a shell completion script"),
@@ -84,7 +86,7 @@ SECTIONS = (
             *("export", "import", "mirror"),
         ),
     ),
-    ("Serve", ("proxy",)),
+    ("Serve", ("proxy", "traffic", "feedback")),
     ("Maintain", ("redact", "fsck", "model", "serve", "completion", "help")),
 )
 

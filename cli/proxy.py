@@ -32,6 +32,13 @@ FILE = "proxy.toml"
 @click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on.  [8484]")
 @click.option("--workers", type=click.IntRange(1), default=1, show_default=True, help="Processes.")
 @click.option(
+    "--record",
+    type=click.Choice(["off", "counts", "content"]),
+    help="What is kept of calls: nothing, counts, or their words too, redacted.  [counts]",
+)
+@click.option("--keep", default="30d", show_default=True, help="For how long: 12h, 30d, forever.")
+@click.option("--redact", metavar="REGEX", help="What else to take out of words that are kept.")
+@click.option(
     "--config",
     type=click.Path(dir_okay=False, path_type=Path),
     help="File with several libraries and rules; by default proxy.toml next to the store.",
@@ -88,5 +95,11 @@ def settings_of(app: App, config: Path | None, flags: dict[str, Any]) -> ProxySe
     found.setdefault("default", next(iter(libraries)))
     if flags["upstream"] or flags["anthropic"] or "openai" not in found:
         found["openai"], found["anthropic"] = upstreams(flags["upstream"], flags["anthropic"])
-    found |= {key: flags[key] for key in ("host", "port") if flags[key] is not None}
-    return ProxySettings(**found, token=os.environ.get(TOKEN) or None)
+    plain = ("host", "port", "record", "redact")
+    found |= {key: flags[key] for key in plain if flags[key] is not None}
+    keep = None
+    if flags["keep"] != "forever":
+        from tfgrpo.store.time_spec import parse_time
+
+        keep = -parse_time(flags["keep"], now=0) / 1e6
+    return ProxySettings(**found, keep=keep, token=os.environ.get(TOKEN) or None)

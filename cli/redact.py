@@ -13,8 +13,9 @@ from tfgrpo.cli import checkout, text
 from tfgrpo.cli.context import EXPERIENCE, App, force_option, pass_app
 from tfgrpo.store import redact as redactions
 from tfgrpo.store.errors import StoreError, TfgrpoError
-from tfgrpo.store.occurrences import Occurrence
+from tfgrpo.store.occurrences import Occurrence, forms
 from tfgrpo.store.redact import Redacted, RedactionPlan, Target
+from tfgrpo.store.traffic import redact_traffic
 
 
 @click.command()
@@ -89,16 +90,27 @@ def redact(
         version = store.resolve(event) if row is None else None
         target = target._replace(row=row, version=version)
 
-    plan = redactions.plan(store, target)
+    try:
+        plan = redactions.plan(store, target)
+    except TfgrpoError:
+        if wanted is None or not _in_traffic(app, wanted, dry_run=True):
+            raise
+        _redact_traffic_alone(app, wanted, dry_run=dry_run, yes=yes, as_json=as_json)
+        return
+    calls = redact_traffic(app.file, plan.written, dry_run=True) if plan.written else 0
     if as_json and dry_run:
-        text.emit_json(_as_object(plan))
+        text.emit_json(_as_object(plan) | {"traffic": calls})
     elif not as_json:
         text.emit(app, _lines(plan, would=dry_run or not yes))
+        if calls:
+            click.echo(f"and {text.plural(calls, 'row')} of the record of traffic")
     if dry_run:
         return
     if not yes and not _agreed():
         raise TfgrpoError("nothing was redacted", hint="use --yes to redact without confirmation")
     done = redactions.redact(store, target, reason=reason or "", replacement=replace)
+    if done.plan.written:
+        calls = redact_traffic(app.file, done.plan.written)
     written = _rewrite_snapshots(app, done.plan)
     left = redactions.copies(store, done.plan.written)
     if as_json:
@@ -109,6 +121,7 @@ def redact(
                 "finished": done.finished,
                 "rewritten": [str(path) for path in written],
                 "files_left": [str(path) for path in left],
+                "traffic": calls,
             }
         )
     else:
@@ -119,6 +132,26 @@ def redact(
             "the text is still in the places listed above",
             hint="see docs/redaction.md for what to do",
         )
+
+
+def _in_traffic(app: App, wanted: str, *, dry_run: bool) -> int:
+    if len(wanted.strip()) < redactions.SHORTEST:
+        return 0
+    return redact_traffic(app.file, forms([wanted]), dry_run=dry_run)
+
+
+def _redact_traffic_alone(
+    app: App, wanted: str, *, dry_run: bool, yes: bool, as_json: bool
+) -> None:
+    """Takes out a text that only the record of traffic holds."""
+    if not dry_run and not yes and not _agreed():
+        raise TfgrpoError("nothing was redacted", hint="use --yes to redact without confirmation")
+    rows = _in_traffic(app, wanted, dry_run=dry_run)
+    if as_json:
+        text.emit_json({"events": [], "records": [], "kept": [], "live": {}, "traffic": rows})
+    else:
+        verb = "would redact" if dry_run else "redacted"
+        click.echo(f"{verb} {text.plural(rows, 'row')} of the record of traffic; nothing else")
 
 
 def _agreed() -> bool:

@@ -25,9 +25,11 @@ if TYPE_CHECKING:
     show_default=True,
     help="How many experiences to list in each group.",
 )
+@click.option("--live", is_flag=True, help="What calls through the proxy came to, instead.")
+@click.option("--since", default="7d", show_default=True, help="With --live: from when on.")
 @click.option("--json", "as_json", is_flag=True, help="Output JSON, with every experience.")
 @pass_app
-def stats(app: App, revision: str, number: int, as_json: bool) -> None:
+def stats(app: App, revision: str, number: int, live: bool, since: str, as_json: bool) -> None:
     """Show the size of a library's history, how much it changes, and which experiences are
     confirmed.
 
@@ -35,15 +37,64 @@ def stats(app: App, revision: str, number: int, as_json: bool) -> None:
     Examples:
       tfgrpo stats
       tfgrpo stats v1 --json
+      tfgrpo stats --live --since 1d
     """
     from tfgrpo.store import stats as figures
 
+    if live:
+        _live(app, since, number, as_json)
+        return
     store = app.store
     figures_found = figures.stats(store, store.resolve(revision))
     if as_json:
         text.emit_json(_object(figures_found))
     else:
         text.emit(app, _lines(store, figures_found, number))
+
+
+def _live(app: App, since: str, number: int, as_json: bool) -> None:
+    """Shows calls in figures: by version, and by the experiences that were in the prompt."""
+    import os
+    import time
+
+    from tfgrpo.cli.traffic import live_lines, opened
+    from tfgrpo.store.errors import TfgrpoError
+    from tfgrpo.store.time_spec import parse_time
+    from tfgrpo.store.traffic import by_experience, by_version, traffic_path
+
+    store = app.store
+
+    def library_of(digest: str) -> list[str]:
+        try:
+            return [experience.id for experience in store.library(digest)]
+        except TfgrpoError:  # of another store, or redacted away
+            return []
+
+    start = parse_time(since, now=time.time_ns() // 1000)
+    if not os.path.isfile(traffic_path(app.file)):
+        raise TfgrpoError("no calls are on record", hint="`tfgrpo proxy` records them")
+    with opened(app) as traffic:
+        versions = by_version(traffic, start)
+        experiences = by_experience(traffic, start, library_of)
+        lost = traffic.lost()
+    if as_json:
+        text.emit_json(
+            {
+                "versions": [one._asdict() for one in versions],
+                "experiences": [one._asdict() for one in experiences],
+                "lost": lost,
+            }
+        )
+        return
+    texts = {e.id: text.shown(e.text)[:40] for e in store.library("HEAD")}
+
+    def lines() -> Iterator[str]:
+        yield from live_lines("version", versions, {})
+        yield from live_lines("experience", experiences[:number], texts)
+        if lost:
+            yield f"{text.plural(lost, 'call')} lost with workers that were killed"
+
+    text.emit(app, lines())
 
 
 def _lines(store: Store, stats: Stats, number: int) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The one place that chooses an implementation of the port: SQLite, for every store."""
+"""The one place that chooses an implementation: SQLite, for every store and record of traffic."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tfgrpo.store.port import Port
+    from tfgrpo.store.traffic import Traffic
 
-__all__ = ["is_store", "memory_port", "open_port"]
+__all__ = ["is_store", "memory_port", "open_port", "open_traffic"]
 
 
 def open_port(path: Path | str, *, create: bool = False, watching: bool = False) -> Port:
@@ -24,3 +25,10 @@ def open_port(path: Path | str, *, create: bool = False, watching: bool = False)
 def memory_port(path: Path | str) -> Port:
     """Returns empty storage in memory, as it would be at `path`."""
     return SqlitePort(path, connection=memory_connection())
+
+
+def open_traffic(path: str, *, create: bool = False) -> Traffic:
+    """Opens the record of traffic at `path`, or makes it with `create`. Raises StoreError."""
+    from tfgrpo.store.sqlite.traffic import SqliteTraffic
+
+    return SqliteTraffic(path, create=create)

@@ -60,7 +60,14 @@ class LiveLibrary:
         self._redactions = 0
         self._retry_at = 0.0
         self._known: PromptLibrary | None = None
-        self._library = self._read(self._look())
+        try:
+            self._library = self._read(self._look())
+        except StoreError as error:  # an older schema among them, which opening brings up to date
+            try:
+                Store.open(self.path).close()
+            except ModuleNotFoundError:  # with the standard library alone it cannot
+                raise error from None
+            self._library = self._read(self._look())
         _LIVE.add(self)
 
     @property

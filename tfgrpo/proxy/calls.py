@@ -19,6 +19,8 @@ ENDING = 16 << 10
 """Bytes of an answer that are looked at for its tokens: at its beginning and at its end."""
 PACKED = 256 << 10
 """Bytes of a packed answer, which has to be read from its beginning."""
+KEPT = 256 << 10
+"""Bytes of a request and of an answer that are kept where words are."""
 USAGE = re.compile(rb'(?<!\\)"usage"\s*:\s*(?=\{)')
 _decoder = JSONDecoder()
 
@@ -36,9 +38,9 @@ class Call:
     microseconds since 1970."""
 
     __slots__ = (
-        *("began", "chosen", "content", "ended", "error", "first", "id", "model", "path"),
+        *("began", "chosen", "ended", "error", "first", "id", "model", "path"),
         *("request", "sent", "status", "streamed", "subject", "time"),
-        *("_beginning", "_ending", "_packing"),
+        *("_beginning", "_ending", "_packing", "_whole", "asked", "counted"),
     )
 
     def __init__(self, id: str, time: int, request: Request) -> None:
@@ -57,6 +59,15 @@ class Call:
         self._packing = b""
         self._beginning = b""
         self._ending = bytearray()
+        self._whole: bytearray | None = None
+        self.counted = False
+        self.asked: bytes | None = None
+        """The body of the request before the library went in, where words are kept."""
+
+    def keep(self, asked: bytes) -> None:
+        """Keeps the words of the call, as far as they are not too many."""
+        self.asked = asked[:KEPT]
+        self._whole = bytearray()
 
     def read(self, found: Members, subject: str | None) -> None:
         """Takes from the request whom it is for and which model it asks."""
@@ -73,6 +84,8 @@ class Call:
 
     def tap(self, data: bytes) -> None:
         """Takes a copy of the ends of an answer; no more of it than that."""
+        if self._whole is not None and len(self._whole) < KEPT:
+            self._whole += data[: KEPT - len(self._whole)]
         if len(self._beginning) < BEGINNING:
             self._beginning += data[:BEGINNING]
         ending = self._ending
@@ -99,6 +112,21 @@ class Call:
         """Seconds from the whole request to the first byte of its answer."""
         return max(0.0, self.first - self.began) if self.first else None
 
+    def answer(self) -> bytes:
+        """Returns the answer's words, where they are kept: its body, or of a stream the text.
+
+        What a pattern is to take out may be split between the events of a stream.
+        """
+        kept = bytes(self._whole or b"")
+        if self._packing in (b"gzip", b"deflate"):
+            try:
+                kept = zlib.decompressobj(wbits=47).decompress(kept, KEPT)
+            except zlib.error:
+                return b""
+        elif self._packing:
+            return b""
+        return streamed_text(kept) if kept.startswith((b"data:", b"event:", b":")) else kept
+
     def tokens(self) -> Tokens:
         """Returns what the answer says of its tokens."""
         beginning, ending = self._beginning, bytes(self._ending)
@@ -119,6 +147,28 @@ class Call:
                     continue
                 total.update((k, v) for k, v in usage.items() if v is not None)
         return _tokens(total)
+
+
+def streamed_text(stream: bytes) -> bytes:
+    """Returns the text that the events of a stream bring piece by piece, of any route."""
+    pieces: list[str] = []
+    for line in stream.splitlines():
+        if not line.startswith(b"data:"):
+            continue
+        try:
+            event = json.loads(line[5:])
+        except ValueError:
+            continue
+        choices = event.get("choices") if isinstance(event, dict) else None
+        deltas = [choice.get("delta") for choice in choices or () if isinstance(choice, dict)]
+        if isinstance(event, dict):
+            deltas.append(event.get("delta"))
+        for delta in deltas:
+            if isinstance(delta, dict):
+                delta = delta.get("content", delta.get("text"))
+            if isinstance(delta, str):
+                pieces.append(delta)
+    return "".join(pieces).encode()
 
 
 def _tokens(usage: dict[str, Any]) -> Tokens:

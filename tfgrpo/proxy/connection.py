@@ -11,6 +11,7 @@ import httptools
 
 from tfgrpo.proxy.exchange import Exchange
 from tfgrpo.proxy.message import BadRequest, Headers, Request, error_body, own_answer
+from tfgrpo.proxy.own import OwnExchange
 from tfgrpo.proxy.placement import place_of
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ class ClientConnection(asyncio.Protocol):
     def __init__(self, proxy: Proxy) -> None:
         self.proxy = proxy
         self.transport: asyncio.Transport | None = None
-        self.exchange: Exchange | None = None
+        self.exchange: Exchange | OwnExchange | None = None
         self.touched = monotonic()
         self.arriving = False
         self._parser = httptools.HttpRequestParser(self)
@@ -117,7 +118,7 @@ class ClientConnection(asyncio.Protocol):
             whole = self.exchange is not None or place_of(request.method, request.path)
             if not whole and not self.proxy.is_own(request.path):
                 request.began = perf_counter()
-                self._streamed = self.exchange = Exchange(self.proxy, self, request)
+                self.exchange = self._streamed = Exchange(self.proxy, self, request)
                 self._streamed.start(None)
 
     def on_body(self, data: bytes) -> None:
@@ -149,11 +150,8 @@ class ClientConnection(asyncio.Protocol):
 
     def _begin(self, request: Request, body: bytes) -> None:
         request.began = perf_counter()
-        if self.proxy.is_own(request.path):
-            self.write(self.proxy.own(request, body))
-            self.finished(request)
-            return
-        self.exchange = Exchange(self.proxy, self, request)
+        own = self.proxy.is_own(request.path)
+        self.exchange = (OwnExchange if own else Exchange)(self.proxy, self, request)
         self.exchange.start(body)
 
     def write(self, data: bytes) -> None:

@@ -85,6 +85,7 @@ class Exchange:
         except BadRequest as refusal:
             self._refuse(refusal.status, str(refusal))
             return
+        self.proxy.begin(self.call)
         self._send()
 
     def feed(self, data: bytes) -> None:
@@ -126,6 +127,8 @@ class Exchange:
         header = request.index.get(b"x-tfgrpo-subject")
         who = header.decode("latin-1") if header is not None else subject(found)
         call.read(found, who)
+        if self.proxy.settings.record == "content":
+            call.keep(plain)
         name, model = self.proxy.chooser.named(request.index, found)
         chosen = self._chosen(name, found)
         edits: list[Edit] = []

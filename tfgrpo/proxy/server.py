@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import json
 import logging
 import socket
 from time import monotonic
@@ -12,10 +11,15 @@ from typing import TYPE_CHECKING
 
 from tfgrpo.proxy.choice import Chooser, fields_of
 from tfgrpo.proxy.connection import ClientConnection
-from tfgrpo.proxy.message import BadRequest, Request, error_body, own_answer
+from tfgrpo.proxy.message import BadRequest, Request
+from tfgrpo.proxy.own import OWN
 from tfgrpo.proxy.placement import KEYS
+from tfgrpo.proxy.recorder import Recorder
 from tfgrpo.proxy.settings import LOOPBACK, ProxySettings
 from tfgrpo.proxy.upstream import Pool
+from tfgrpo.store.errors import StoreError
+from tfgrpo.store.find import located
+from tfgrpo.store.traffic import traffic_path
 
 if TYPE_CHECKING:
     from tfgrpo.proxy.calls import Call
@@ -23,7 +27,6 @@ if TYPE_CHECKING:
 SWEEP = 5.0
 """Seconds between two looks for connections that have been idle for too long."""
 TOKEN = b"x-tfgrpo-token"
-OWN = ("/healthz",)
 log = logging.getLogger("tfgrpo.proxy")
 
 
@@ -39,6 +42,9 @@ class Proxy:
         self.open = 0
         self.stopping = False
         self.calls = 0
+        self.recorders: dict[str, Recorder] = {}
+        """The records of traffic, by the names of libraries."""
+        self._unrecorded: dict[str, float] = {}
         self._server: asyncio.Server | None = None
         self._sweeping: asyncio.Task[None] | None = None
         self._troubles: dict[str, str] = {}
@@ -53,6 +59,9 @@ class Proxy:
             lambda: ClientConnection(self), sock=listener, backlog=2048
         )
         self._sweeping = loop.create_task(self._sweep())
+        if self.settings.record != "off":
+            for name in self.chooser.sources:
+                self._recorder(name)
         return int(listener.getsockname()[1])
 
     async def close(self, patience: float = 5.0) -> None:
@@ -70,6 +79,8 @@ class Proxy:
                 connection.transport.abort()
         self.pool.sweep(everything=True)
         await asyncio.sleep(0)
+        for recorder in {id(one): one for one in self.recorders.values()}.values():
+            recorder.close()
         self.chooser.close()
 
     async def _sweep(self) -> None:
@@ -79,7 +90,7 @@ class Proxy:
             for connection in list(self.connections):
                 connection.sweep(now)
             self.pool.sweep()
-            self._tell_troubles()
+            self.tell_troubles()
 
     # requests:
 
@@ -98,47 +109,52 @@ class Proxy:
         """Returns whether the proxy answers a path itself."""
         return path in OWN
 
-    def own(self, request: Request, body: bytes) -> bytes:
-        """Returns the answer to a request for the proxy itself."""
-        closing = not request.keep_alive
-        if request.method != b"GET":
-            return own_answer(405, error_body("use GET"), closing=closing)
-        health = self.health()
-        status = 200 if health["status"] == "ok" else 503
-        return own_answer(status, json.dumps(health).encode() + b"\n", closing=closing)
-
-    def health(self) -> dict[str, object]:
-        """Returns how the proxy is: each library with its version, read anew, and what is wrong.
-
-        `status` is `ok`, or `stale` while a library cannot be read and its last version goes on.
-        """
-        libraries: dict[str, object] = {}
-        for name, source in self.chooser.sources.items():
-            trouble = source.live.check()
-            library = source.live.library
-            libraries[name] = {
-                "version": library.version.name,
-                "digest": library.version.digest.hex()[:16],
-                "experiences": len(library),
-                "trouble": trouble,
-            }
-        self._tell_troubles()
-        stale = any(source.live.trouble for source in self.chooser.sources.values())
-        return {
-            "status": "stale" if stale else "ok",
-            "libraries": libraries,
-            "open": self.open,
-            "calls": self.calls,
-        }
+    def begin(self, call: Call) -> None:
+        """Counts a call that is about to be made."""
+        recorder = self._recorder_of(call)
+        if recorder is not None:
+            recorder.begin(call)
 
     def record(self, call: Call) -> None:
-        """Counts a call that is over."""
+        """Records a call that is over."""
         self.calls += 1
+        recorder = self._recorder_of(call)
+        if recorder is not None:
+            recorder.add(call)
         chosen = call.chosen
         if chosen is not None and chosen.trouble != self._troubles.get(chosen.name):
-            self._tell_troubles()
+            self.tell_troubles()
 
-    def _tell_troubles(self) -> None:
+    def _recorder_of(self, call: Call) -> Recorder | None:
+        if self.settings.record == "off":
+            return None
+        name = self.settings.default if call.chosen is None else call.chosen.name
+        if name not in self.recorders and monotonic() >= self._unrecorded.get(name, 0.0):
+            self._recorder(name)
+        return self.recorders.get(name)
+
+    def _recorder(self, name: str) -> Recorder | None:
+        """Returns the record of a library's calls, opened; calls under none go to the default's."""
+        source = self.chooser.sources.get(name)
+        stores = [choice.store for choice in self.settings.libraries.values()]
+        path = traffic_path(located(stores[0]) if source is None else source.live.path)
+        for other in self.recorders.values():
+            if other.path == path:
+                self.recorders[name] = other
+                return other
+        settings = self.settings
+        content = settings.record == "content"
+        try:
+            recorder = Recorder(path, content=content, keep=settings.keep, redact=settings.redact)
+        except (StoreError, OSError) as error:
+            if name not in self._unrecorded:
+                log.warning("calls are not recorded: %s", error)
+            self._unrecorded[name] = monotonic() + SWEEP
+            return None
+        self.recorders[name] = recorder
+        return recorder
+
+    def tell_troubles(self) -> None:
         """Says in the log, once each, which libraries cannot be read, and which can be again."""
         for name, source in self.chooser.sources.items():
             trouble = source.live.trouble

@@ -27,6 +27,7 @@ from tfgrpo.settings import SettingsError
 OPENAI = "https://api.openai.com"
 ANTHROPIC = "https://api.anthropic.com"
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
+RECORDS = ("off", "counts", "content")
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\Z")
 
 
@@ -84,7 +85,12 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class ProxySettings:
-    """All that a proxy is told. Without a `token` it answers only on this machine."""
+    """All that a proxy is told. Without a `token` it answers only on this machine.
+
+    `record` is `off`, `counts`, or `content` for the words of calls too, less what a built-in
+    pattern or the regular expression `redact` finds; `keep` is for how many seconds (None: for
+    good).
+    """
 
     libraries: Mapping[str, LibraryChoice]
     default: str
@@ -94,9 +100,18 @@ class ProxySettings:
     host: str = "127.0.0.1"
     port: int = 8484
     token: str | None = None
+    record: str = "counts"
+    keep: float | None = 30 * 86400.0
+    redact: str = ""
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
+        if self.record not in RECORDS:
+            raise SettingsError(f"record is no {self.record!r}", hint=", ".join(RECORDS))
+        try:
+            re.compile(self.redact)
+        except re.error as error:
+            raise SettingsError(f"redact: {error}", hint="a regular expression") from None
         if self.host not in LOOPBACK and not self.token:
             raise SettingsError(
                 f"listening on {self.host} needs a token",
@@ -137,13 +152,14 @@ def read_file(path: Path) -> dict[str, Any]:
         raise SettingsError(f"{path}: {error.strerror}", hint="--config takes a file") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path}: {error}", hint="the file must be TOML") from None
-    known = {"upstream", "anthropic", "default", "libraries", "rules", "host", "port"}
+    plain = ("default", "host", "port", "record", "redact")
+    known = {"upstream", "anthropic", "libraries", "rules", *plain}
     if unknown := found.keys() - known:
         raise SettingsError(
             f"{path}: there is no setting {min(unknown)!r}", hint=", ".join(sorted(known))
         )
     try:
-        settings: dict[str, Any] = {k: found[k] for k in ("default", "host", "port") if k in found}
+        settings: dict[str, Any] = {key: found[key] for key in plain if key in found}
         settings["openai"], settings["anthropic"] = upstreams(
             found.get("upstream"), found.get("anthropic")
         )

@@ -1,0 +1,196 @@
+"""`tfgrpo traffic` and `tfgrpo feedback`: what a library does in production."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tfgrpo.cli import text
+from tfgrpo.cli.context import App, pass_app
+
+if TYPE_CHECKING:
+    from tfgrpo.store.traffic import CallRecord, Feedback, ListedCall, LiveFigures, Traffic
+
+
+@click.command()
+@click.argument("call", required=False)
+@click.option("--since", default="7d", show_default=True, help="From when on: 2h, 3d, 2026-11-20.")
+@click.option("--version", help="Only calls under this version, by name or digest.")
+@click.option("--library", help="Only calls under this library of the proxy.")
+@click.option("--model", help="Only calls of this model.")
+@click.option("--subject", help="Only calls for this subject (a conversation or user).")
+@click.option("--failed", is_flag=True, help="Only calls that failed.")
+@click.option("--feedback", "with_feedback", is_flag=True, help="Only calls with feedback.")
+@click.option("--below", type=float, help="Only calls whose mean score is below this.")
+@click.option("-n", "--number", type=click.IntRange(1), default=50, show_default=True, help="Most.")
+@click.option("--json", "as_json", is_flag=True, help="Output JSON.")
+@pass_app
+def traffic(
+    app: App, call: str | None, since: str, subject: str | None, as_json: bool, **flags: Any
+) -> None:
+    """List the calls that went through the proxy, or show one with its feedback.
+
+    The words of a call are there if the proxy was told to keep them (--record content).
+
+    \b
+    Examples:
+      tfgrpo traffic --since 1d --failed
+      tfgrpo traffic --below 0.5 --json
+    """
+    from tfgrpo.store.time_spec import parse_time
+    from tfgrpo.store.traffic import CallFilter, keyed
+
+    with opened(app) as found:
+        if call is not None:
+            text.emit_json(_whole(found, call)) if as_json else text.emit(app, _shown(found, call))
+            return
+        number = flags.pop("number")
+        start = parse_time(since, now=time.time_ns() // 1000)
+        who = None if subject is None else keyed(found.secret(), subject.encode()).hex()
+        calls = found.calls(CallFilter(since=start, subject=who, **flags), number)
+        if as_json:
+            text.emit_json([_object(one) for one in calls])
+        else:
+            text.emit(app, _listed(calls))
+
+
+@click.command()
+@click.argument("call")
+@click.option("--score", help="true, false or a number.")
+@click.option("--correct", help="The answer that would have been right.")
+@click.option("--label", help="A word for what is wrong or right.")
+@click.option("--comment", help="Anything else.")
+@pass_app
+def feedback(app: App, call: str, score: str | None, **given: str | None) -> None:
+    """Record what became known of a call: any number of times, late as well.
+
+    An application sends the same to the proxy as POST /feedback.
+
+    \b
+    Examples:
+      tfgrpo feedback call-3f9c --score false --correct "40 euros"
+      tfgrpo feedback call-3f9c --score 0.8 --label late
+    """
+    from tfgrpo.author import default_author
+    from tfgrpo.store.traffic import checked_feedback
+
+    words: dict[str, object] = {key: value for key, value in given.items() if value is not None}
+    if score is not None:
+        words["score"] = _score(score)
+    with opened(app) as found:
+        id = found.call(call).id
+        now = time.time_ns() // 1000
+        found.add_feedback(checked_feedback(id, words, author=default_author(), time=now))
+    click.echo(f"recorded feedback on {id}")
+
+
+def opened(app: App) -> Any:
+    """Opens the record of traffic beside the store, for a `with` block. Raises StoreError."""
+    from contextlib import closing
+
+    from tfgrpo.store.default import open_traffic
+    from tfgrpo.store.traffic import traffic_path
+
+    return closing(open_traffic(traffic_path(app.file)))
+
+
+def live_lines(title: str, figures: list[LiveFigures], names: dict[str, str]) -> Iterator[str]:
+    """Yields the figures of calls as a table."""
+    rows = [
+        (
+            names.get(one.name, one.name),
+            str(one.calls),
+            str(one.errors),
+            str(one.prompt_tokens),
+            str(one.completion_tokens),
+            f"{one.p50 / 1000:.0f}",
+            f"{one.p95 / 1000:.0f}",
+            f"{one.added / 1000:.2f}",
+            "" if one.score is None else f"{one.score:.3f} ({one.scored})",
+        )
+        for one in figures
+    ]
+    head = (title, "calls", "errors", "tokens in", "out", "p50 ms", "p95", "added", "score")
+    yield from text.table(rows, header=head)
+
+
+def _score(value: str) -> bool | float:
+    if value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    try:
+        return float(value)
+    except ValueError:
+        raise click.UsageError(f"--score {value!r} is neither true, false nor a number") from None
+
+
+def _object(one: ListedCall) -> dict[str, Any]:
+    return _call(one.call) | {"feedback": one.feedback, "score": one.score}
+
+
+def _call(call: CallRecord) -> dict[str, Any]:
+    import json
+
+    found = call._asdict()
+    del found["caller"]
+    ids = call.experiences
+    return found | {"experiences": None if ids is None else json.loads(ids)}
+
+
+def _whole(found: Traffic, id: str) -> dict[str, Any]:
+    call = found.call(id)
+    content = found.content(call.id)
+    return _call(call) | {
+        "content": None if content is None else content._asdict(),
+        "feedback": [one._asdict() for one in found.feedback(call.id)],
+    }
+
+
+def _listed(calls: list[ListedCall]) -> Iterator[str]:
+    rows = [
+        (
+            one.call.id[:17],
+            text.age(one.call.time),
+            f"{one.call.library or ''} {one.call.version or ''}".strip(),
+            text.shown(one.call.model or ""),
+            str(one.call.status),
+            f"{one.call.prompt_tokens or 0}+{one.call.completion_tokens or 0}",
+            f"{one.call.latency / 1000:.0f} ms",
+            "" if one.score is None else f"{one.score:.2f}",
+        )
+        for one in calls
+    ]
+    yield from text.table(
+        rows, header=("call", "age", "library", "model", "status", "tokens", "took", "score")
+    )
+
+
+def _shown(found: Traffic, id: str) -> Iterator[str]:
+    call = found.call(id)
+    yield f"{click.style(call.id, fg='yellow')}  {text.when(call.time)}  {call.route}"
+    yield f"library  {call.library or 'none'} {call.version or ''} {call.digest or ''}"
+    yield (
+        f"answer   {call.status}, {call.latency / 1000:.1f} ms, of these {call.added / 1000:.2f} "
+        f"in the proxy; {call.prompt_tokens or 0} tokens in, {call.completion_tokens or 0} out"
+    )
+    if call.error:
+        yield f"error    {text.shown(call.error)}"
+    content = found.content(call.id)
+    if content is not None:
+        yield click.style("request", bold=True)
+        yield text.shown(content.request)
+        yield click.style("answer", bold=True)
+        yield text.shown(content.answer)
+    for one in found.feedback(call.id):
+        yield _feedback(one)
+
+
+def _feedback(one: Feedback) -> str:
+    parts = [] if one.score is None else [f"score {one.score:g}"]
+    for name in ("label", "comment", "correct"):
+        value = getattr(one, name)
+        if value:
+            parts.append(f"{name} {text.shown(value)}")
+    return f"feedback {text.age(one.time)} by {text.shown(one.author)}: {'; '.join(parts)}"

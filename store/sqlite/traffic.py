@@ -1,0 +1,246 @@
+"""The record of traffic in one SQLite file."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from tfgrpo.store.errors import StoreError
+from tfgrpo.store.records import REDACTED
+from tfgrpo.store.traffic import (
+    CallContent,
+    CallFilter,
+    CallRecord,
+    Feedback,
+    ListedCall,
+    UnknownCall,
+)
+
+if TYPE_CHECKING:
+    import re
+
+APPLICATION = 0x74667472
+SCHEMA = 1
+TABLES = """
+create table calls (
+    id text primary key, time integer not null, worker text not null, library text, version text,
+    digest text, experiences text, subject text, arm text, model text, route text not null,
+    status integer not null, streamed integer not null, prompt_tokens integer,
+    cached_tokens integer, completion_tokens integer, latency integer not null, first integer,
+    added integer not null, stale integer not null, caller blob, error text
+) without rowid;
+create index calls_by_time on calls (time);
+create table contents (
+    call text primary key, request text not null, answer text not null
+) without rowid;
+create table feedback (
+    row integer primary key, call text not null, time integer not null, author text not null,
+    score real, label text, comment text, correct text
+);
+create index feedback_by_call on feedback (call);
+create table workers (id text primary key, recorded integer not null) without rowid;
+create table facts (name text primary key, value blob not null) without rowid;
+"""
+CALL = ", ".join(CallRecord._fields)
+FEEDBACK = ", ".join(Feedback._fields)
+
+
+class SqliteTraffic:
+    """Traffic in one SQLite file."""
+
+    def __init__(self, path: str, *, create: bool = False) -> None:
+        self.path = path
+        if not create and not os.path.isfile(path):
+            raise StoreError(f"no traffic is on record at {path}", hint="`tfgrpo proxy` records it")
+        with self._translating():
+            if create and not os.path.exists(path):
+                os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+            self._db = sqlite3.connect(path, isolation_level=None, timeout=10)
+            try:
+                self._prepare()
+            except BaseException:
+                self._db.close()
+                raise
+
+    def _prepare(self) -> None:
+        (schema,) = self._db.execute("pragma user_version").fetchone()
+        (application,) = self._db.execute("pragma application_id").fetchone()
+        (tables,) = self._db.execute("select count(*) from sqlite_master").fetchone()
+        if (application != APPLICATION and tables) or schema > SCHEMA:
+            raise StoreError(f"{self.path} is no record of traffic", hint="move it away")
+        self._db.execute("pragma journal_mode = wal")
+        self._db.execute("pragma synchronous = normal")
+        if schema == SCHEMA:
+            return
+        with self._writing():
+            if self._db.execute("pragma user_version").fetchone() == (SCHEMA,):
+                return  # another worker was quicker
+            for statement in TABLES.split(";"):
+                self._db.execute(statement)
+            self._db.execute("insert into facts values ('secret', ?)", (secrets.token_bytes(32),))
+            self._db.execute(f"pragma application_id = {APPLICATION}")
+            self._db.execute(f"pragma user_version = {SCHEMA}")
+
+    @contextmanager
+    def _translating(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.Error, OSError) as error:
+            raise StoreError(f"{self.path}: {error}", hint="is the disk full?") from error
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        with self._translating():
+            self._db.execute("begin immediate")
+            try:
+                yield
+                self._db.execute("commit")
+            except BaseException:
+                if self._db.in_transaction:
+                    self._db.execute("rollback")
+                raise
+
+    def _rows(self, query: str, values: Sequence[object] = ()) -> list[Any]:
+        with self._translating():
+            return self._db.execute(query, values).fetchall()
+
+    def close(self) -> None:
+        self._db.close()
+
+    def secret(self) -> bytes:
+        ((value,),) = self._rows("select value from facts where name = 'secret'")
+        return bytes(value)
+
+    def add(self, calls: Sequence[CallRecord], contents: Sequence[CallContent]) -> None:
+        workers: dict[str, int] = {}
+        for call in calls:
+            workers[call.worker] = workers.get(call.worker, 0) + 1
+        marks = ",".join("?" * len(CallRecord._fields))
+        with self._writing():
+            self._db.executemany(f"insert or ignore into calls ({CALL}) values ({marks})", calls)
+            self._db.executemany("insert or ignore into contents values (?, ?, ?)", contents)
+            self._db.executemany(
+                "insert into workers values (?, ?)"
+                " on conflict (id) do update set recorded = recorded + excluded.recorded",
+                workers.items(),
+            )
+
+    def add_feedback(self, feedback: Feedback) -> None:
+        self.call(feedback.call)
+        marks = ",".join("?" * len(feedback))
+        with self._writing():
+            self._db.execute(f"insert into feedback ({FEEDBACK}) values ({marks})", feedback)
+
+    def call(self, id: str) -> CallRecord:
+        query = f"select {CALL} from calls where id >= ? and id < ? order by id limit 2"
+        rows = self._rows(query, (id, id + "\U0010ffff")) if id else []
+        exact = [row for row in rows if row[0] == id]
+        if len(exact or rows) != 1:
+            raise UnknownCall(
+                f"no call {id!r} is on record" if not rows else f"{id!r} is ambiguous",
+                hint="`tfgrpo traffic` lists calls; old ones are deleted (--keep)",
+            )
+        return CallRecord._make((exact or rows)[0])
+
+    def content(self, id: str) -> CallContent | None:
+        rows = self._rows("select call, request, answer from contents where call = ?", (id,))
+        return CallContent._make(rows[0]) if rows else None
+
+    def feedback(self, id: str) -> list[Feedback]:
+        query = f"select {FEEDBACK} from feedback where call = ? order by time, row"
+        return [Feedback._make(row) for row in self._rows(query, (id,))]
+
+    def calls(self, which: CallFilter, most: int) -> list[ListedCall]:
+        conditions = ["time >= ?"]
+        values: list[object] = [which.since]
+        parts: Mapping[str, object] = {
+            "library": which.library,
+            "model": which.model,
+            "subject": which.subject,
+        }
+        for column, value in parts.items():
+            if value is not None:
+                conditions.append(f"{column} = ?")
+                values.append(value)
+        if which.version is not None:
+            conditions.append("(version = ? or digest glob ?)")
+            values += [which.version, which.version + "*"]
+        if which.failed:
+            conditions.append("(status >= 400 or status = 0)")
+        if which.with_feedback:
+            conditions.append("feedback > 0")
+        if which.below is not None:
+            conditions.append("score < ?")
+            values.append(which.below)
+        columns = ", ".join(f"calls.{name}" for name in CallRecord._fields)
+        query = (
+            f"select * from (select {columns},"
+            " (select count(*) from feedback where call = calls.id) as feedback,"
+            " (select avg(score) from feedback where call = calls.id) as score from calls)"
+            f" where {' and '.join(conditions)} order by time desc, id limit ?"
+        )
+        return [
+            ListedCall(CallRecord._make(row[:-2]), row[-2], row[-1])
+            for row in self._rows(query, [*values, most])
+        ]
+
+    def scores(self, since: int) -> Mapping[str, float]:
+        query = (
+            "select call, avg(score) from feedback join calls on calls.id = feedback.call"
+            " where score is not null and calls.time >= ? group by call"
+        )
+        return dict(self._rows(query, (since,)))
+
+    def count_lost(self, number: int) -> None:
+        with self._writing():
+            self._db.execute(
+                "insert into facts values ('lost', ?)"
+                " on conflict (name) do update set value = value + excluded.value",
+                (number,),
+            )
+
+    def lost(self) -> int:
+        rows = self._rows("select value from facts where name = 'lost'")
+        return int(rows[0][0]) if rows else 0
+
+    def recorded(self, worker: str) -> int:
+        rows = self._rows("select recorded from workers where id = ?", (worker,))
+        return int(rows[0][0]) if rows else 0
+
+    def delete_before(self, time: int) -> int:
+        with self._writing():
+            old = "(select id from calls where time < ?)"
+            for table in ("contents", "feedback"):
+                self._db.execute(f"delete from {table} where call in {old}", (time,))
+            return self._db.execute("delete from calls where time < ?", (time,)).rowcount
+
+    def redact(self, pattern: re.Pattern[str], *, dry_run: bool = False) -> int:
+        changed = 0
+        places = {
+            "contents": ("call", ("request", "answer")),
+            "feedback": ("row", ("author", "label", "comment", "correct")),
+            "calls": ("id", ("model", "error")),
+        }
+        self._db.execute("pragma secure_delete = on")
+        with self._writing():
+            for table, (key, columns) in places.items():
+                query = f"select {key}, {', '.join(columns)} from {table}"
+                for row in self._db.execute(query).fetchall():
+                    clean = [v and pattern.sub(REDACTED, v) for v in row[1:]]
+                    if clean != list(row[1:]):
+                        changed += 1
+                        if dry_run:
+                            continue
+                        sets = ", ".join(f"{column} = ?" for column in columns)
+                        self._db.execute(
+                            f"update {table} set {sets} where {key} = ?", (*clean, row[0])
+                        )
+        if changed and not dry_run:
+            with self._translating():
+                self._db.execute("vacuum")
+                self._db.execute("pragma wal_checkpoint(truncate)")
+        return changed

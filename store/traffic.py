@@ -1,0 +1,294 @@
+"""The record of traffic: which calls an application made, under which library, and what became
+known of them later.
+
+It lies in a file of its own beside the store (`traffic.db`), for events must not wait for
+traffic, and traffic is deleted after a while, which events never are. What is kept of each call
+are counts; the words only where that was asked for. A caller's key is never kept: `caller` is a
+keyed digest of it, by a secret of this file, which tells whether feedback comes from the same
+caller and nothing else; a subject is kept as such a digest as well.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import math
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from tfgrpo.store.errors import TfgrpoError
+from tfgrpo.store.find import FILE
+
+if TYPE_CHECKING:
+    import re
+    from pathlib import Path
+
+TRAFFIC = "traffic.db"
+ALL = -1
+MOST_TEXT = 64 << 10
+"""Characters of a comment or of a corrected answer."""
+
+
+class FeedbackRefused(TfgrpoError):
+    """Feedback that is not recorded: out of shape, or of a call that is not the sender's."""
+
+
+class UnknownCall(TfgrpoError):
+    """A call id that is not on record."""
+
+
+class CallRecord(NamedTuple):
+    """One call. `time` is microseconds since 1970; `latency`, `first` (its first byte) and `added`
+    (what it waited in the proxy) are microseconds. `experiences` are the ids that were in the
+    prompt, None for the whole library. `status` is HTTP's, 499 where the client was gone first,
+    599 where the provider broke off."""
+
+    id: str
+    time: int
+    worker: str
+    library: str | None
+    version: str | None
+    digest: str | None
+    experiences: str | None
+    subject: str | None
+    arm: str | None
+    model: str | None
+    route: str
+    status: int
+    streamed: int
+    prompt_tokens: int | None
+    cached_tokens: int | None
+    completion_tokens: int | None
+    latency: int
+    first: int | None
+    added: int
+    stale: int
+    caller: bytes | None
+    error: str | None
+
+
+class CallContent(NamedTuple):
+    """The words of a call: the body that was asked, without the library, and the answer's."""
+
+    call: str
+    request: str
+    answer: str
+
+
+class Feedback(NamedTuple):
+    """What became known of a call: a score (a number, or 1 and 0 for right and wrong), a label, a
+    comment, a corrected answer; any of them. `time` is microseconds since 1970."""
+
+    call: str
+    time: int
+    author: str
+    score: float | None = None
+    label: str | None = None
+    comment: str | None = None
+    correct: str | None = None
+
+
+class CallFilter(NamedTuple):
+    """Which calls are asked for: since when (microseconds), of which version (its name or the
+    beginning of its digest), library, model and subject, only failed ones, only with feedback, only
+    with a mean score below a bar."""
+
+    since: int = 0
+    version: str | None = None
+    library: str | None = None
+    model: str | None = None
+    subject: str | None = None
+    failed: bool = False
+    with_feedback: bool = False
+    below: float | None = None
+
+
+class ListedCall(NamedTuple):
+    """A call with how often there is feedback on it, and the mean of its scores."""
+
+    call: CallRecord
+    feedback: int
+    score: float | None
+
+
+class LiveFigures(NamedTuple):
+    """Calls that belong together (of a version, or with an experience in the prompt), in figures.
+
+    Latencies are microseconds: `p50` and `p95` of the whole call, `added` the median of what it
+    waited in the proxy. `scored` counts calls with a score, `score` is the mean of their means.
+    """
+
+    name: str
+    calls: int
+    errors: int
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int
+    p50: int
+    p95: int
+    added: int
+    scored: int
+    score: float | None
+
+
+class Traffic(Protocol):
+    """The file. One instance belongs to one thread."""
+
+    def close(self) -> None:
+        """Closes the file."""
+
+    def secret(self) -> bytes:
+        """Returns the secret under which callers and subjects are digested here."""
+
+    def add(self, calls: Sequence[CallRecord], contents: Sequence[CallContent]) -> None:
+        """Records calls, all of them or none. Raises StoreError."""
+
+    def add_feedback(self, feedback: Feedback) -> None:
+        """Records feedback on a call. Raises UnknownCall or StoreError."""
+
+    def call(self, id: str) -> CallRecord:
+        """Returns the call of that id, or of the only id that begins so. Raises UnknownCall."""
+
+    def content(self, id: str) -> CallContent | None:
+        """Returns the words of a call, where they were kept."""
+
+    def feedback(self, id: str) -> list[Feedback]:
+        """Returns the feedback on a call, oldest first."""
+
+    def calls(self, which: CallFilter, most: int) -> list[ListedCall]:
+        """Returns calls, newest first."""
+
+    def scores(self, since: int) -> Mapping[str, float]:
+        """Returns call → the mean of its scores, of the calls since then that have any."""
+
+    def count_lost(self, number: int) -> None:
+        """Adds to the number of calls that were lost before they were recorded."""
+
+    def lost(self) -> int:
+        """Returns the number of calls that were lost before they were recorded."""
+
+    def recorded(self, worker: str) -> int:
+        """Returns how many calls of a worker were recorded, deleted ones included."""
+
+    def delete_before(self, time: int) -> int:
+        """Deletes calls from before a time, with their words and feedback; returns how many."""
+
+    def redact(self, pattern: re.Pattern[str], *, dry_run: bool = False) -> int:
+        """Takes a pattern out of every text, and its bytes out of the file; returns from how many
+        rows. With `dry_run` it only counts them."""
+
+
+def traffic_path(store: Path | str) -> str:
+    """Returns where the traffic of a store is recorded."""
+    folder, name = os.path.split(os.path.abspath(store))
+    stem = "" if name == FILE else f"{os.path.splitext(name)[0]}-"
+    return os.path.join(folder, stem + TRAFFIC)
+
+
+def keyed(secret: bytes, value: bytes) -> bytes:
+    """Returns the digest by which a file knows a caller or a subject."""
+    return hmac.digest(secret, value, hashlib.sha256)[:12]
+
+
+def checked_feedback(call: str, given: Mapping[str, object], *, author: str, time: int) -> Feedback:
+    """Returns feedback as it was sent, checked. Raises FeedbackRefused."""
+    known = {"call", "score", "label", "comment", "correct"}
+    if unknown := given.keys() - known:
+        raise FeedbackRefused(
+            f"feedback has no {min(unknown)!r}", hint="it has " + ", ".join(sorted(known))
+        )
+    score = given.get("score")
+    if score is not None and (
+        not isinstance(score, (bool, int, float)) or not math.isfinite(score)
+    ):
+        raise FeedbackRefused("a score is a number, true or false", hint='such as {"score": 1}')
+    texts: dict[str, str | None] = {}
+    for name in ("label", "comment", "correct"):
+        value = given.get(name)
+        if value is not None and (not isinstance(value, str) or len(value) > MOST_TEXT):
+            raise FeedbackRefused(f"{name} is a text", hint=f"of at most {MOST_TEXT} characters")
+        texts[name] = value
+    if score is None and not any(texts.values()):
+        raise FeedbackRefused("the feedback says nothing", hint="give a score, label or comment")
+    return Feedback(call, time, author, None if score is None else float(score), **texts)
+
+
+def figures(name: str, calls: Iterable[CallRecord], scores: Mapping[str, float]) -> LiveFigures:
+    """Returns calls in figures."""
+    found = list(calls)
+    latencies = sorted(call.latency for call in found)
+    added = sorted(call.added for call in found)
+    scored = [scores[call.id] for call in found if call.id in scores]
+    return LiveFigures(
+        name,
+        len(found),
+        sum(call.status >= 400 or not call.status for call in found),
+        sum(call.prompt_tokens or 0 for call in found),
+        sum(call.cached_tokens or 0 for call in found),
+        sum(call.completion_tokens or 0 for call in found),
+        _at(latencies, 0.5),
+        _at(latencies, 0.95),
+        _at(added, 0.5),
+        len(scored),
+        sum(scored) / len(scored) if scored else None,
+    )
+
+
+def _at(values: Sequence[int], share: float) -> int:
+    return values[min(len(values) - 1, int(share * len(values)))] if values else 0
+
+
+def by_version(traffic: Traffic, since: int) -> list[LiveFigures]:
+    """Returns the figures of each library and version that calls were answered under since then
+    (microseconds), the last used first."""
+    scores = traffic.scores(since)
+    groups: dict[str, list[CallRecord]] = {}
+    for listed in traffic.calls(CallFilter(since=since), ALL):
+        call = listed.call
+        name = f"{call.library} {call.version}" if call.library else "no library"
+        groups.setdefault(name, []).append(call)
+    return [figures(name, calls, scores) for name, calls in groups.items()]
+
+
+def by_experience(
+    traffic: Traffic, since: int, library_of: Callable[[str], Sequence[str]]
+) -> list[LiveFigures]:
+    """Returns the figures of the calls that had each experience in their prompt, most calls first.
+
+    `library_of` gives the ids of the whole library at a version, by the beginning of its digest.
+    """
+    scores = traffic.scores(since)
+    whole: dict[str, Sequence[str]] = {}
+    groups: dict[str, list[CallRecord]] = {}
+    for listed in traffic.calls(CallFilter(since=since), ALL):
+        call = listed.call
+        if call.digest is None:
+            continue
+        if call.experiences is not None:
+            ids: Sequence[str] = json.loads(call.experiences)
+        else:
+            if call.digest not in whole:
+                whole[call.digest] = library_of(call.digest)
+            ids = whole[call.digest]
+        for id in ids:
+            groups.setdefault(id, []).append(call)
+    listing = [figures(id, calls, scores) for id, calls in groups.items()]
+    return sorted(listing, key=lambda found: -found.calls)
+
+
+def redact_traffic(store: Path | str, written: Iterable[str], *, dry_run: bool = False) -> int:
+    """Takes texts, in any of these forms, out of what was recorded beside a store; returns from
+    how many rows. With `dry_run` it only counts them. Raises StoreError."""
+    from tfgrpo.store.default import open_traffic
+    from tfgrpo.store.occurrences import matcher
+
+    path = traffic_path(store)
+    if not os.path.isfile(path):
+        return 0
+    traffic = open_traffic(path)
+    try:
+        return traffic.redact(matcher(written), dry_run=dry_run)
+    finally:
+        traffic.close()

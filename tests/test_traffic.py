@@ -1,0 +1,336 @@
+"""The record of traffic: what is kept of a call, feedback on it, and what becomes of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from conftest import TFGRPO, environment
+from providers import Provider, ProxyThread, Received, post
+from test_proxy import CHAT, Choice, listen, make, wait
+
+from tfgrpo.cli.main import tfgrpo
+from tfgrpo.proxy.settings import ProxySettings, parse_upstream
+from tfgrpo.store import Operation, Store, TfgrpoError
+from tfgrpo.store.default import open_traffic
+from tfgrpo.store.traffic import CallFilter, CallRecord, Feedback, by_version, traffic_path
+
+KEY = b"Authorization: Bearer sk-caller-1"
+CHAT_USAGE = (
+    b'{"choices":[{"message":{"content":"Call 555, \\"usage\\": {"}}],"usage":{"prompt_tokens":70,'
+    b'"completion_tokens":30,"prompt_tokens_details":{"cached_tokens":64}}}'
+)
+USAGES = {
+    "chat": (b"application/json", CHAT_USAGE, (70, 64, 30)),
+    "responses": (
+        b"text/event-stream",
+        b'event: response.completed\ndata: {"response":{"usage":{"input_tokens":7,'
+        b'"input_tokens_details":{"cached_tokens":0},"output_tokens":3}}}\n\n',
+        (7, 0, 3),
+    ),
+    "messages": (
+        b"text/event-stream",
+        b'event: message_start\ndata: {"message":{"usage":{"input_tokens":9,'
+        b'"cache_read_input_tokens":4,"output_tokens":1}}}\n\n'
+        + b": filler\n" * 4000
+        + b'event: message_delta\ndata: {"usage":{"output_tokens":33}}\n\n',
+        (9, 4, 33),
+    ),
+    "none": (b"application/json", b'{"usage":null}', (None, None, None)),
+}
+
+
+def answer(body: bytes, kind: bytes = b"application/json", status: bytes = b"200 OK") -> bytes:
+    head = b"HTTP/1.1 %b\r\nContent-Type: %b\r\nContent-Length: %d\r\n\r\n"
+    return head % (status, kind, len(body)) + body
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with make(tmp_path / ".tfgrpo/store.db", "Count both days.", "Give units.") as made:
+        yield made
+
+
+@pytest.fixture
+def provider() -> Iterator[Provider]:
+    with Provider(answer(CHAT_USAGE)) as running:
+        yield running
+
+
+@pytest.fixture
+def settings(store: Store, provider: Provider) -> ProxySettings:
+    upstream = parse_upstream(provider.url)
+    return ProxySettings({"support": Choice(store.path)}, "support", upstream, upstream, port=0)
+
+
+def ask(proxy: ProxyThread, body: dict[str, Any] | None = None, *headers: bytes) -> str:
+    """Makes a call, and returns its id."""
+    sent = json.dumps({"model": "m", "messages": [], **(body or {})}).encode()
+    got = proxy.ask(post(CHAT, sent, KEY, *headers))
+    found = re.search(rb"X-Tfgrpo-Call: (\S+)", got)
+    assert found, got
+    return found[1].decode()
+
+
+def run(store: Store, *arguments: str) -> str:
+    done = CliRunner().invoke(tfgrpo, ["--store", str(store.path), "--no-pager", *arguments])
+    if isinstance(done.exception, TfgrpoError):
+        raise done.exception
+    assert done.exit_code == 0, (done.output, done.exception)
+    return done.output
+
+
+def recorded(store: Store, which: CallFilter | None = None) -> list[CallRecord]:
+    traffic = open_traffic(traffic_path(store.path))
+    try:
+        return [one.call for one in traffic.calls(which or CallFilter(), 1000)]
+    finally:
+        traffic.close()
+
+
+def bytes_beside(store: Store) -> bytes:
+    return b"".join(path.read_bytes() for path in store.path.parent.glob("traffic.db*"))
+
+
+@pytest.mark.parametrize("name", USAGES)
+def test_counts_are_kept_of_each_call_and_nothing_that_was_said(
+    name: str, settings: ProxySettings, provider: Provider, store: Store
+) -> None:
+    kind, body, tokens = USAGES[name]
+    provider.answer = answer(body, kind)
+    with ProxyThread(settings) as proxy:
+        id = ask(proxy, {"user": "anna@example.com", "messages": [], "x": "my secret words"})
+    (call,) = recorded(store)
+    assert call.id == id
+    assert (call.prompt_tokens, call.cached_tokens, call.completion_tokens) == tokens
+    assert (call.library, call.version, call.status, call.model) == ("support", "v2", 200, "m")
+    assert call.digest == store.version(2).digest.hex()[:16]
+    assert abs(call.time / 1e6 - time.time()) < 100
+    assert call.latency >= call.first >= call.added >= 0
+    kept = bytes_beside(store)
+    for word in (b"anna", b"my secret", b"sk-caller", b"555"):
+        assert word not in kept
+    assert not list(store.path.parent.glob("*worker*"))
+
+
+def test_what_goes_wrong_is_on_record_too(
+    settings: ProxySettings, provider: Provider, store: Store
+) -> None:
+    def cut(connection: socket.socket, request: Received) -> None:
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf")
+        connection.shutdown(socket.SHUT_RDWR)
+
+    with ProxyThread(settings) as proxy:
+        provider.answer = answer(b"{}", status=b"429 Slow")
+        ask(proxy)
+        provider.answer = cut
+        ask(proxy)
+        proxy.ask(post(CHAT, b"{}", b"x-tfgrpo-library: nowhere"))
+        ask(proxy, None, b"x-tfgrpo-library: none")
+    by_status = {call.status: call for call in recorded(store)}
+    assert sorted(by_status) == [404, 429, 599]
+    assert by_status[429].version == "v2"
+    assert [call.library for call in recorded(store)].count(None) == 2
+    assert len(recorded(store, CallFilter(failed=True))) == 4
+
+
+def test_words_are_kept_where_that_was_asked_for_less_what_a_pattern_finds(
+    settings: ProxySettings, provider: Provider, store: Store
+) -> None:
+    stream = b"".join(
+        b'data: {"choices":[{"delta":{"content":"%b"}}]}\n\n' % piece
+        for piece in (b"Write to ", b"anna@exa", b"mple.com", b" or K-77", b"41 soon")
+    )
+    provider.answer = answer(stream, b"text/event-stream")
+    with ProxyThread(replace(settings, record="content", redact=r"K-\d+")) as proxy:
+        question = "I am bob@example.org, K-1234, card 4111 1111 1111 1111"
+        id = ask(proxy, {"stream": True, "messages": [{"role": "user", "content": question}]})
+    shown = json.loads(run(store, "traffic", id, "--json"))["content"]
+    assert shown["answer"] == "Write to [redacted] or [redacted] soon"
+    asked = json.loads(shown["request"])["messages"]
+    assert asked == [{"role": "user", "content": "I am [redacted], [redacted], card [redacted]"}]
+    assert b"4111" not in bytes_beside(store)
+
+
+def test_feedback_comes_from_whoever_made_the_call_and_from_nobody_else(
+    settings: ProxySettings, store: Store
+) -> None:
+    def send(call: str, *headers: bytes, **given: Any) -> tuple[bytes, str]:
+        body = json.dumps({"call": call, **given}).encode()
+        got = proxy.ask(post("/feedback", body, *headers))
+        return got[9:12], got.partition(b"\r\n\r\n")[2].decode()
+
+    with ProxyThread(settings) as proxy:
+        mine = ask(proxy)
+        assert send(mine, KEY, score=True)[0] == b"201", "at once"
+        assert send(mine, KEY, score=0.25, comment="late", label="x", correct="40 euros")[0] == (
+            b"201"
+        )
+        for headers in ((), (b"Authorization: Bearer other",), (b"x-api-key: sk-caller-1",)):
+            status, said = send(mine, *headers, score=0)
+            assert status == b"403"
+            assert "the key that the call was made with" in said
+        assert send("call-" + "0" * 32, KEY, score=1)[0] == b"404"
+        assert send(mine[:12], KEY, score=1)[0] == b"404", "an id is not to be guessed bit by bit"
+        for wrong in ({}, {"score": "good"}, {"score": None}, {"stars": 5}, {"comment": 5}):
+            assert send(mine, KEY, **wrong)[0] == b"400", wrong
+        assert proxy.ask(post("/feedback", b"[", KEY)).startswith(b"HTTP/1.1 400 ")
+        get = b"GET /feedback HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        assert proxy.ask(get).startswith(b"HTTP/1.1 405 ")
+    run(store, "feedback", mine[:14], "--score", "false", "--correct", "35 euros")
+    found = json.loads(run(store, "traffic", mine, "--json"))["feedback"]
+    assert [one["score"] for one in found] == [1.0, 0.25, 0.0]
+    assert found[1]["correct"] == "40 euros"
+    assert found[0]["author"].startswith("caller ")
+    with pytest.raises(TfgrpoError, match="no call"):
+        run(store, "feedback", "call-zz", "--score", "1")
+
+
+def test_calls_are_listed_filtered_and_shown_in_figures(
+    settings: ProxySettings, provider: Provider, store: Store
+) -> None:
+    store.create_branch("old", "v1")
+    with ProxyThread(settings) as proxy:
+        calls = [
+            ask(proxy, {"user": "anna"}),
+            ask(proxy),
+            ask(proxy, None, b"x-tfgrpo-library: @old"),
+        ]
+        provider.answer = answer(b"{}", status=b"500 Oops")
+        ask(proxy, {"model": "other"})
+    run(store, "feedback", calls[0], "--score", "1")
+    run(store, "feedback", calls[2], "--score", "0")
+
+    def ids(*flags: str) -> set[str]:
+        return {one["id"] for one in json.loads(run(store, "traffic", "--json", *flags))}
+
+    assert len(ids()) == 4
+    assert len(ids("-n", "3")) == 3
+    assert ids("--subject", "anna") == {calls[0]}
+    assert ids("--feedback") == {calls[0], calls[2]}
+    assert ids("--below", "0.5") == {calls[2]}
+    assert ids("--version", "v1") == {calls[2]}
+    assert ids("--version", store.version(1).digest.hex()[:8]) == {calls[2]}
+    assert len(ids("--failed", "--model", "other")) == 1
+    assert ids("--since", "2000-01-01", "--library", "@old") == {calls[2]}
+    assert "70+30" in run(store, "traffic")
+    live = json.loads(run(store, "stats", "--live", "--json"))
+    figures = {one["name"]: one for one in live["versions"]}
+    assert (figures["support v2"]["calls"], figures["support v2"]["errors"]) == (3, 1)
+    assert figures["support v2"]["score"] == 1.0
+    assert figures["@old v1"]["completion_tokens"] == 30
+    first, second = (e.id for e in store.library("HEAD"))
+    by_id = {one["name"]: one for one in live["experiences"]}
+    assert (by_id[first]["calls"], by_id[second]["calls"]) == (4, 3)
+    assert (by_id[first]["score"], by_id[second]["score"]) == (0.5, 1.0)
+    assert "Count both days." in run(store, "stats", "--live")
+
+
+def test_redaction_reaches_the_record(
+    settings: ProxySettings, provider: Provider, store: Store
+) -> None:
+    rule = Operation("ADD", text="Never promise refund 4711.")
+    store.commit("main", [rule], message="a rule")
+    with ProxyThread(replace(settings, record="content")) as proxy:
+        id = ask(proxy, {"messages": [{"role": "user", "content": 'I am "Zoë Quux".'}]})
+        plain = ask(
+            proxy,
+            {"messages": [{"role": "user", "content": "Is it refund? Never promise refund 4711."}]},
+        )
+    run(store, "feedback", id, "--comment", "Zoë Quux was angry")
+    dry = json.loads(run(store, "redact", "--text", "Zoë Quux", "--dry-run", "--json"))
+    assert dry["traffic"] == 2
+    assert "Zo" in bytes_beside(store).decode(errors="replace")
+    said = run(store, "redact", "--text", "Zoë Quux", "-r", "a name", "--yes")
+    assert "2 rows of the record of traffic" in said
+    kept = bytes_beside(store)
+    assert b"Quux" not in kept
+    run(store, "redact", "G2", "-r", "wrong", "--yes")
+    assert b"4711" not in bytes_beside(store)
+    assert json.loads(run(store, "traffic", plain, "--json"))["content"]["request"].count(
+        "[redacted]"
+    )
+
+
+def test_old_calls_are_deleted_with_all_that_is_known_of_them(store: Store) -> None:
+    traffic = open_traffic(traffic_path(store.path), create=True)
+    blank = CallRecord(*[None] * len(CallRecord._fields))
+    numbers = {"status": 200, "streamed": 0, "latency": 1, "added": 0, "stale": 0}
+    rows = [
+        blank._replace(id=f"call-{n}", time=n, worker="x", route="x", **numbers) for n in range(10)
+    ]
+    traffic.add(rows, [])
+    traffic.add_feedback(Feedback("call-1", 1, "me", 1.0))
+    assert traffic.delete_before(5) == 5
+    assert [one.call.time for one in traffic.calls(CallFilter(), 99)] == [9, 8, 7, 6, 5]
+    assert traffic.feedback("call-1") == []
+    assert traffic.recorded("x") == 10
+    assert by_version(traffic, 0)[0].calls == 5
+    traffic.close()
+
+
+def test_a_record_that_cannot_be_written_stops_no_call(
+    settings: ProxySettings, provider: Provider, store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = Path(traffic_path(store.path))
+    path.write_bytes(b"this is no database" * 100)
+    with ProxyThread(settings) as proxy:
+        ask(proxy)
+        assert "not recorded" in caplog.text
+
+
+def test_a_worker_that_is_killed_loses_only_what_it_had_not_written_and_that_is_counted(
+    store: Store, provider: Provider, tmp_path: Path
+) -> None:
+    made = 0
+    for _ in range(3):
+        process, port = listen(["--upstream", provider.url], tmp_path)
+        with socket.create_connection(("127.0.0.1", port), timeout=20) as client:
+            body = b'{"messages":[]}'
+            request = post(CHAT, body).replace(b"Connection: close\r\n", b"")
+            for _ in range(30):
+                client.sendall(request)
+                got = b""
+                while not got.endswith(CHAT_USAGE):
+                    got += client.recv(65536)
+                made += 1
+            os.kill(process.pid, signal.SIGKILL)
+        process.communicate()
+    process, port = listen(["--upstream", provider.url], tmp_path)
+    process.terminate()
+    process.communicate()
+    live = json.loads(run(store, "stats", "--live", "--json"))
+    kept = sum(one["calls"] for one in live["versions"])
+    assert kept + live["lost"] == made
+    assert not list(store.path.parent.glob("*worker*"))
+
+
+def test_a_record_is_only_its_owners(settings: ProxySettings, store: Store) -> None:
+    with ProxyThread(settings) as proxy:
+        ask(proxy)
+        wait(lambda: recorded(store))
+        for path in store.path.parent.glob("traffic.db*"):
+            assert path.stat().st_mode & 0o077 == 0, path
+
+
+def test_without_a_record_there_is_a_hint(store: Store) -> None:
+    done = subprocess.run(
+        [TFGRPO, "--store", store.path, "traffic"],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "tfgrpo proxy" in done.stderr

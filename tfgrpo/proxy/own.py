@@ -1,0 +1,136 @@
+"""What the proxy answers itself: `/healthz`, and `/feedback` on a call.
+
+Feedback comes from whoever made the call: with the same key, which the record knows as a keyed
+digest, and on a proxy beyond this machine with its token too. Anyone else is refused, as for a
+call that there is not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+from tfgrpo.proxy.message import BadRequest, Request, error_body, own_answer
+from tfgrpo.proxy.recorder import Recorder, caller
+from tfgrpo.store.default import open_traffic
+from tfgrpo.store.errors import StoreError, TfgrpoError
+from tfgrpo.store.traffic import FeedbackRefused, UnknownCall, checked_feedback
+
+if TYPE_CHECKING:
+    from tfgrpo.proxy.connection import ClientConnection
+    from tfgrpo.proxy.server import Proxy
+
+OWN = ("/healthz", "/feedback")
+METHODS = {"/healthz": (b"GET", b"HEAD"), "/feedback": (b"POST",)}
+
+
+class OwnExchange:
+    """A request for the proxy itself."""
+
+    begun = False
+
+    def __init__(self, proxy: Proxy, client: ClientConnection, request: Request) -> None:
+        self._proxy = proxy
+        self._client = client
+        self._request = request
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self, body: bytes | None) -> None:
+        """Answers as soon as that can be done."""
+        self._task = asyncio.get_running_loop().create_task(self._answer(body or b""))
+
+    def slow(self, paused: bool) -> None:
+        """An answer of ours is too short to wait for a slow client."""
+
+    def abandoned(self) -> None:
+        """The client is gone."""
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _answer(self, body: bytes) -> None:
+        request, proxy = self._request, self._proxy
+        try:
+            if request.method not in METHODS[request.path]:
+                raise BadRequest(405, f"{request.path} takes {METHODS[request.path][0].decode()}")
+            if request.path == "/healthz":
+                found = await asyncio.to_thread(health, proxy)
+                status = 200 if found["status"] == "ok" else 503
+            else:
+                recorders = {one.path: one for one in proxy.recorders.values()}
+                found = await asyncio.to_thread(
+                    take_feedback, list(recorders.values()), request, body
+                )
+                status = 201
+            answer = json.dumps(found).encode() + b"\n"
+        except BadRequest as refusal:
+            status, answer = refusal.status, error_body(str(refusal))
+        except UnknownCall as error:
+            status, answer = 404, error_body(str(error))
+        except FeedbackRefused as error:
+            status, answer = 400, error_body(f"{error}: {error.hint}")
+        except (StoreError, OSError) as error:
+            status, answer = 503, error_body(str(error))
+        if request.method == b"HEAD":
+            request.keep_alive, answer = False, b""
+        self._client.write(own_answer(status, answer, closing=not request.keep_alive))
+        self._client.finished(request)
+
+
+def health(proxy: Proxy) -> dict[str, Any]:
+    """Returns how a proxy is: each library with its version, read anew, and what is wrong.
+
+    `status` is `ok`, or `stale` while a library cannot be read and its last version goes on.
+    """
+    libraries: dict[str, object] = {}
+    for name, source in list(proxy.chooser.sources.items()):
+        trouble = source.live.check()
+        library = source.live.library
+        libraries[name] = {
+            "version": library.version.name,
+            "digest": library.version.digest.hex()[:16],
+            "experiences": len(library),
+            "trouble": trouble,
+        }
+    proxy.tell_troubles()
+    stale = any(source.live.trouble for source in list(proxy.chooser.sources.values()))
+    return {
+        "status": "stale" if stale else "ok",
+        "libraries": libraries,
+        "open": proxy.open,
+        "calls": proxy.calls,
+    }
+
+
+def take_feedback(recorders: list[Recorder], request: Request, body: bytes) -> dict[str, Any]:
+    """Records feedback that was sent, and returns the call's id. Raises BadRequest, UnknownCall,
+    FeedbackRefused or StoreError."""
+    try:
+        given = json.loads(body)
+    except (ValueError, RecursionError):
+        given = None
+    if not isinstance(given, dict) or not isinstance(given.get("call"), str):
+        raise BadRequest(400, 'send JSON such as {"call": "call-…", "score": 1}')
+    unknown: TfgrpoError = UnknownCall("no calls are recorded")
+    for recorder in recorders:
+        recorder.flush()  # it may be about a call of a moment ago
+        traffic = open_traffic(recorder.path)
+        try:
+            call = traffic.call(given["call"])
+            if call.id != given["call"]:
+                raise UnknownCall(f"no call {given['call']!r} is on record")
+            sender = caller(recorder.secret, request.index)
+            if not hmac.compare_digest(sender or b"", call.caller or b""):
+                raise BadRequest(403, "feedback is sent with the key that the call was made with")
+            author = "caller" if sender is None else f"caller {sender.hex()[:8]}"
+            feedback = checked_feedback(call.id, given, author=author, time=time.time_ns() // 1000)
+            traffic.add_feedback(feedback)
+        except UnknownCall as error:
+            unknown = error
+        else:
+            return {"call": call.id}
+        finally:
+            traffic.close()
+    raise unknown
