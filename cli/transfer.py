@@ -75,7 +75,7 @@ def export(
 
 
 @click.command("import")
-@click.argument("what", metavar="FILE | git DIR | reference-config FILE")
+@click.argument("what", metavar="FILE | git DIR | reference-… FILE")
 @click.argument("folder", required=False, metavar="", type=click.Path(path_type=Path))
 @click.option(
     "--format",
@@ -86,6 +86,7 @@ def export(
 )
 @click.option("-m", "--message", help="Message for the new version.")
 @click.option("--again", is_flag=True, help="Restore texts that were changed or deleted since.")
+@click.option("--run", metavar="NAME", help="With reference-rollouts: the name of the run.")
 @click.option("--dry-run", is_flag=True, help="Show what would be recorded, and record nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Output JSON.")
 @force_option
@@ -97,6 +98,7 @@ def import_(
     format_: str | None,
     message: str | None,
     again: bool,
+    run: str | None,
     dry_run: bool,
     as_json: bool,
 ) -> None:
@@ -114,7 +116,9 @@ def import_(
     commit that people made there by hand.
 
     `import reference-config FILE` translates a practice configuration (YAML) of the reference
-    implementation into a tfgrpo.toml here, and says which settings have no counterpart.
+    implementation into a tfgrpo.toml here, and says which settings have no counterpart. `import
+    reference-rollouts FILE` reads its rollout.jsonl, or a folder of them, as a finished run for
+    `tfgrpo rollouts` to show, and writes the problems in it as a dataset.
 
     \b
     Examples:
@@ -123,13 +127,21 @@ def import_(
       tfgrpo import library.md --dry-run
       tfgrpo mirror git mirror && tfgrpo import git mirror
     """
+    if run is not None and what != "reference-rollouts":
+        raise click.UsageError("--run names what `import reference-rollouts FILE` makes")
     if folder is not None:
+        if what == "reference-rollouts":
+            if dry_run:
+                raise click.UsageError("--dry-run is for files of experiences and settings")
+            _import_attempts(app, folder, run, as_json)
+            return
         if what == "reference-config":
             _import_settings(folder, dry_run, as_json)
             return
         if what != "git":
             raise click.UsageError(
-                f"one file at a time, `git DIR` or `reference-config FILE`: what is {folder}?"
+                f"one file at a time, `git DIR`, `reference-config FILE` or "
+                f"`reference-rollouts FILE`: what is {folder}?"
             )
         _import_git(app, folder, as_json)
         return
@@ -270,6 +282,23 @@ def _import_settings(path: Path, dry_run: bool, as_json: bool) -> None:
         click.echo(f"  not translated: {line}")
     run = f" --run {found.run}" if found.run else ""
     click.echo(f"next: `tfgrpo train{run} --estimate` says what it takes")
+
+
+def _import_attempts(app: App, path: Path, name: str | None, as_json: bool) -> None:
+    from tfgrpo.store.find import project_root
+    from tfgrpo.training.past_attempts import import_attempts
+
+    found = import_attempts(app.store, project_root(app.store.path), path, name)
+    if as_json:
+        fields = found._asdict() | {"run": found.run.name, "dataset": str(found.dataset)}
+        text.emit_json(fields)
+        return
+    attempts = text.plural(found.attempts, "attempt")
+    problems, steps = text.plural(found.problems, "problem"), text.plural(found.steps, "step")
+    unscored = f", {found.unscored} of them without a reward" if found.unscored else ""
+    click.echo(f"run {found.run.name}: {attempts} at {problems} in {steps}{unscored}")
+    click.echo(f"wrote {found.dataset.name}")
+    click.echo(f"next: `tfgrpo rollouts {found.run.name}` shows them")
 
 
 def _import_git(app: App, folder: Path, as_json: bool) -> None:
