@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 from tfgrpo.store.canonical import SALT_BYTES, EventContent, canonical, is_id, new_id, seal
 from tfgrpo.store.errors import InvalidOperation
 from tfgrpo.store.history import contains_row
-from tfgrpo.store.port import EVENT_SCHEMA, EventRow, Port
+from tfgrpo.store.port import EVENT_SCHEMA, Deletion, EventRow, Port
 from tfgrpo.store.records import Op, Operation
 
 
@@ -37,15 +37,12 @@ Changes: TypeAlias = dict[str, LiveRow | None]
 """Experience → where it is live after an append; None: no more."""
 
 
-def event_content(row: EventRow) -> EventContent:
-    """Returns what an event contributes to its version's digest."""
-    return (
-        row.op,
-        row.experience,
-        None if row.seal is None else row.seal.hex(),
-        row.evidence,
-        row.schema,
-    )
+def event_contents(rows: Iterable[EventRow]) -> list[EventContent]:
+    """Returns what events contribute to their version's digest."""
+    return [
+        (op, experience, None if sealed is None else sealed.hex(), evidence, schema)
+        for _, op, experience, _, _, evidence, _, _, sealed, _, schema in rows
+    ]
 
 
 def event_rows(
@@ -60,27 +57,26 @@ def event_rows(
             raise InvalidOperation(f"{op} needs a text", hint="give the text of the experience")
     placements, changes = place(port, position, live, ((o.op, o.experience) for o in operations))
     rows: list[EventRow] = []
+    new = tuple.__new__  # what EventRow() calls, by way of Python
     salts = os.urandom(SALT_BYTES * len(operations))
-    for i, (placement, operation) in enumerate(zip(placements, operations, strict=True)):
+    at = 0
+    for placement, operation in zip(placements, operations, strict=True):
+        row, experience, replaces, birth = placement
         op, _, text, reason, evidence = operation
-        text = text if op in ("ADD", "MODIFY") else None
+        if op not in ("ADD", "MODIFY"):
+            text = None
         reason = reason or None  # an empty one says nothing, and there is nothing to seal
-        salt = salts[i * SALT_BYTES : (i + 1) * SALT_BYTES] if text or reason else None
-        rows.append(
-            EventRow(
-                row=placement.row,
-                op=op,
-                experience=placement.experience,
-                text=text,
-                reason=reason,
-                evidence=canonical(evidence).decode() if evidence else None,
-                replaces=placement.replaces,
-                birth=placement.birth,
-                seal=_sealed(op, salt, text, reason) if salt else None,
-                salt=salt,
-                schema=EVENT_SCHEMA,
-            )
+        salt = sealed = None
+        if text or reason:
+            salt = salts[at : at + SALT_BYTES]
+            sealed = _sealed(op, salt, text, reason)
+        at += SALT_BYTES
+        grounds = canonical(evidence).decode() if evidence else None
+        fields = (
+            *(row, op, experience, text, reason, grounds),
+            *(replaces, birth, sealed, salt, EVENT_SCHEMA),
         )
+        rows.append(new(EventRow, fields))
     return rows, changes
 
 
@@ -97,9 +93,14 @@ def place(
     """
     changes: Changes = {}
     placements: list[Placement] = []
+    new = tuple.__new__
+    operations = list(operations)
+    deletions = _deletions(
+        port, position, [id for op, id in operations if op == "ADD" and id and is_id(id)]
+    )
     for row, (op, id) in enumerate(operations, position + 1):
         if op == "ADD":
-            placement = _place_add(port, row, position, live, changes, id)
+            placement = _place_add(row, live, changes, deletions, id)
         elif op not in ("MODIFY", "DELETE", "KEEP"):
             raise InvalidOperation(f"there is no operation {op!r}", hint="ADD MODIFY DELETE KEEP")
         else:
@@ -109,21 +110,29 @@ def place(
                     f"{op} of {id or 'nothing'}: the library has no such experience",
                     hint="`tfgrpo show HEAD` lists them",
                 )
-            placement = Placement(row, id, *shaped_by)
+            placement = new(Placement, (row, id, *shaped_by))
         placements.append(placement)
         if op == "DELETE":
             changes[placement.experience] = None
         elif op != "KEEP":
-            changes[placement.experience] = LiveRow(row, placement.birth or row)
+            changes[placement.experience] = new(LiveRow, (row, placement.birth or row))
     return placements, changes
 
 
+def _deletions(port: Port, position: int, ids: Sequence[str]) -> dict[str, Deletion]:
+    """Returns, of the experiences that were deleted in the history up to `position`, the last
+    deletion."""
+    if not ids:
+        return {}
+    found = port.deletions_of(ids)
+    return {d.experience: d for d in found if contains_row(port, d.row, position)}
+
+
 def _place_add(
-    port: Port,
     row: int,
-    position: int,
     live: dict[str, LiveRow],
     changes: Changes,
+    deletions: dict[str, Deletion],
     id: str | None,
 ) -> Placement:
     """Returns where an ADD goes; one that takes back a DELETE inherits the birth."""
@@ -137,10 +146,7 @@ def _place_add(
         )
     if id in changes:
         raise InvalidOperation(f"experience {id} is both deleted and added in one version")
-    deleted = None
-    for event in port.events_of(id):
-        if event.op == "DELETE" and contains_row(port, event.row, position):
-            deleted = event
+    deleted = deletions.get(id)
     if deleted is None:
         return Placement(row, id, None, None)
     return Placement(row, id, deleted.row, deleted.birth)

@@ -46,6 +46,8 @@ class Origins:
 
     def of(self, event: Event, version: Version) -> Origin:
         """Returns the origin of an event of `version`: the event itself if it repeats none."""
+        if not event.evidence and version.merged is None:  # like most, it was not brought over
+            return Origin(event, version, (event.row,))
         rows = [event.row]
         events: list[EventRow] | None = None
         while (source := self._source(event, version)) is not None:
@@ -89,13 +91,16 @@ def blame(store: Store, version: Version) -> list[Blame]:
     """Returns who gave each experience of a library its text, in library order."""
     with replay.without_gc():
         library = store.library(version)
-        rows = [e.row for e in library]
-        events, versions = store.events_at(rows), store.versions_of(rows)
+        events = store.events_at(e.row for e in library)
+        numbers = {event.version for event in events.values()}
+        versions = {v.number: v for v in store.port.versions_at(numbers)}
         origins = Origins(store)
-        origin_of = {e.id: origins.of(events[e.row], versions[e.row]) for e in library}
-        keeps = count_keeps(store, version, {id: origin.rows for id, origin in origin_of.items()})
+        origin_of = [origins.of(event := events[e.row], versions[event.version]) for e in library]
+        rows = {e.id: origin.rows for e, origin in zip(library, origin_of, strict=True)}
+        keeps = count_keeps(store, version, rows)
         return [
-            Blame(e, origin_of[e.id].event, origin_of[e.id].version, keeps[e.id]) for e in library
+            Blame(e, origin.event, origin.version, keeps[e.id])
+            for e, origin in zip(library, origin_of, strict=True)
         ]
 
 

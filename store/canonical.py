@@ -19,6 +19,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Sequence
+from json.encoder import encode_basestring
 from typing import NamedTuple
 
 ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
@@ -48,9 +49,9 @@ def digest(value: object) -> bytes:
 
 def seal(salt: bytes, text: str | None, reason: str | None) -> bytes:
     """Returns the salted digest (32 bytes) under which an event's content enters the chain."""
-    # canonical([text, reason]), in a third of the time: an encoder is quick with single strings.
-    quoted_text = "null" if text is None else _json(text)
-    quoted_reason = "null" if reason is None else _json(reason)
+    # canonical([text, reason]), in a fifth of the time: it is done for every event.
+    quoted_text = "null" if text is None else encode_basestring(text)
+    quoted_reason = "null" if reason is None else encode_basestring(reason)
     return hashlib.sha256(salt + f"[{quoted_text},{quoted_reason}]".encode()).digest()
 
 
@@ -74,7 +75,16 @@ def version_digest(content: VersionContent) -> bytes:
     """Returns the digest of a version (32 bytes)."""
     schema, parents, author, time, message, meta, events = content
     digests = [parent.hex() for parent in parents]
-    return digest(["tfgrpo.version", schema, digests, author, time, message, meta, list(events)])
+    head = _json(["tfgrpo.version", schema, digests, author, time, message, meta])
+    quote = encode_basestring  # what `canonical` makes of the events, in half of the time
+    said = ",".join(
+        [
+            f"[{quote(op)},{quote(experience)},{'null' if seal is None else quote(seal)},"
+            f"{'null' if evidence is None else quote(evidence)},{event_schema}]"
+            for op, experience, seal, evidence, event_schema in events
+        ]
+    )
+    return hashlib.sha256(f"{head[:-1]},[{said}]]".encode()).digest()
 
 
 def encode_id(number: int) -> str:

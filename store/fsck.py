@@ -14,7 +14,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from tfgrpo.store import redact, replay
-from tfgrpo.store.append import event_content
+from tfgrpo.store.append import event_contents
 from tfgrpo.store.canonical import VersionContent, seal, version_digest
 from tfgrpo.store.checks import Defect, attempt
 from tfgrpo.store.port import ChainLink, EventRow, Port, lane_of, lane_start
@@ -37,7 +37,8 @@ class Checked(NamedTuple):
 def fsck(store: Store) -> Checked:
     """Recomputes every seal, digest, replay, snapshot and name. A read-only operation.
 
-    It judges the state in which it finds the store, and keeps nobody from writing meanwhile.
+    It judges the state in which it finds the store, and keeps nobody from writing meanwhile. The
+    storage of a large store is checked beside the rest, on another core where there is one.
     """
     with store.port.reading():
         return _fsck(store)
@@ -46,6 +47,7 @@ def fsck(store: Store) -> Checked:
 def _fsck(store: Store) -> Checked:
     port = store.port
     problems: list[Defect] = []
+    storage = port.checking_storage()
     versions, events = 0, 0
     blank: set[int] = set()
     snapshots = set(port.snapshot_positions())
@@ -78,7 +80,7 @@ def _fsck(store: Store) -> Checked:
     problems += [Defect(f"snapshot {at}", NOT_REPLAYED, derived=True) for at in sorted(snapshots)]
     problems += attempt("names", lambda: _names(store, versions))
     problems += attempt("redactions", lambda: _redactions(store, blank))
-    problems += port.check_storage()
+    problems += storage()
     return Checked(versions, events, tuple(problems))
 
 
@@ -120,13 +122,14 @@ def _version(link: ChainLink, rows: list[EventRow], digests: dict[int, bytes]) -
         return
     if len(rows) != version.events:
         yield Defect(version.name, f"has {len(rows)} events, and should have {version.events}")
-    for row in rows:
-        if row.salt is not None and row.seal != seal(row.salt, row.text, row.reason):
-            yield Defect(f"event {row.row}", f"of {version.name}: its text is not what was sealed")
-        elif row.salt is None and (row.text is not None or row.reason):
-            yield Defect(f"event {row.row}", f"of {version.name}: its text has no seal")
-        if row.evidence is not None and not _is_json(row.evidence):
-            yield Defect(f"event {row.row}", f"of {version.name}: its evidence is no JSON")
+    for row, _, _, text, reason, evidence, _, _, sealed, salt, _ in rows:
+        if salt is not None:
+            if sealed != seal(salt, text, reason):
+                yield Defect(f"event {row}", f"of {version.name}: its text is not what was sealed")
+        elif text is not None or reason:
+            yield Defect(f"event {row}", f"of {version.name}: its text has no seal")
+        if evidence is not None and not _is_json(evidence):
+            yield Defect(f"event {row}", f"of {version.name}: its evidence is no JSON")
     for parent in version.parents:
         if parent not in digests:
             yield Defect(version.name, f"builds on v{parent}, which is not there before it")
@@ -137,7 +140,7 @@ def _version(link: ChainLink, rows: list[EventRow], digests: dict[int, bytes]) -
         time=version.time,
         message=version.message,
         meta=link.meta,
-        events=map(event_content, rows),
+        events=event_contents(rows),
     )
     if version_digest(content) != version.digest:
         yield Defect(version.name, "is not what its digest says")
@@ -183,20 +186,20 @@ def _replay(
     if lane not in lanes:
         lanes[lane] = _Lane({} if lane == 0 else _live_at(port, port.lane_base(lane), lanes))
     here = lanes[lane]
-    for row in rows:
-        standing = here.live.get(row.experience)
-        if row.op == "ADD":
+    live = here.live
+    for row, op, experience, _, _, _, replaces, birth, _, _, _ in rows:
+        standing = live.get(experience)
+        if op == "ADD":
             if standing is not None:
                 yield Defect(
-                    f"event {row.row}", f"of {version.name}: adds {row.experience}, which is there"
+                    f"event {row}", f"of {version.name}: adds {experience}, which is there"
                 )
-        elif standing is None or standing[0] != row.replaces:
+        elif standing is None or standing[0] != replaces:
             yield Defect(
-                f"event {row.row}", f"of {version.name}: does not follow on what it says it does"
+                f"event {row}", f"of {version.name}: does not follow on what it says it does"
             )
-        if row.op != "KEEP":
-            gone = row.op == "DELETE"
-            here.set(row.row, row.experience, None if gone else (row.row, row.birth or row.row))
+        if op != "KEEP":
+            here.set(row, experience, None if op == "DELETE" else (row, birth or row))
 
 
 def _live_at(port: Port, position: int, lanes: dict[int, _Lane]) -> dict[str, tuple[int, int]]:

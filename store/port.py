@@ -14,7 +14,7 @@ and never enter a digest.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
@@ -56,6 +56,14 @@ class EventRow(NamedTuple):
     seal: bytes | None
     salt: bytes | None
     schema: int
+
+
+class Deletion(NamedTuple):
+    """A DELETE: of which experience, at which row, and the experience's birth."""
+
+    experience: str
+    row: int
+    birth: int | None
 
 
 class Redaction(NamedTuple):
@@ -126,6 +134,9 @@ class Port(Protocol):
     def version(self, number: int) -> Version | None:
         """Returns the version of that number."""
 
+    def versions_at(self, numbers: Iterable[int]) -> list[Version]:
+        """Returns the versions of these numbers, those that there are, ascending."""
+
     def chain(self) -> Iterator[ChainLink]:
         """Yields every version, numbers ascending, with what its digest is made from."""
 
@@ -179,6 +190,9 @@ class Port(Protocol):
 
     def events_of(self, experience: str) -> list[EventRow]:
         """Returns every event of one experience, in row order, whatever branch it is on."""
+
+    def deletions_of(self, experiences: Iterable[str]) -> list[Deletion]:
+        """Returns every DELETE of these experiences, in row order, whatever branch it is on."""
 
     def count_keeps(
         self, rows: Mapping[str, int], ranges: Sequence[tuple[int, int]]
@@ -313,6 +327,10 @@ class Port(Protocol):
     def check_storage(self) -> list[Defect]:
         """Returns what is wrong with the storage, and with what no digest covers. Reads all of
         it; a check that damage keeps from its end is a problem itself. Raises nothing."""
+
+    def checking_storage(self) -> Callable[[], list[Defect]]:
+        """Begins what `check_storage` does, beside the caller where that saves time; returns what
+        waits for its end and gives what was found."""
 
     def rebuild(self) -> None:
         """Makes anew what the storage derives from what is stored: indexes and triggers."""

@@ -231,16 +231,6 @@ class Store:
         numbers = self.port.numbers_of_rows(row.row for row in events)
         return {row.row: event_of(row, numbers[row.row]) for row in events}
 
-    def versions_of(self, rows: Iterable[int]) -> dict[int, Version]:
-        """Returns row → the version that holds the event there."""
-        versions: dict[int, Version] = {}
-        version: Version | None = None
-        for row in sorted(rows):  # of one version after the other, each read once
-            if version is None or not version.position - version.events < row <= version.position:
-                version = self.port.version_of_row(row)
-            versions[row] = version
-        return versions
-
     def texts_before(self, events: Iterable[Event]) -> dict[int, str]:
         """Returns event row → the text that the event started from, where there was one.
 
@@ -543,7 +533,7 @@ class Store:
         message: str,
         details: CommitDetails,
     ) -> Version:
-        from tfgrpo.store.append import event_content
+        from tfgrpo.store.append import event_contents
         from tfgrpo.store.canonical import VersionContent, canonical, version_digest
 
         merged, meta = details.get("merged"), details.get("meta")
@@ -554,7 +544,7 @@ class Store:
             time=self.now(),
             message=message,
             meta=canonical(meta).decode() if meta else None,
-            events=map(event_content, rows),
+            events=event_contents(rows),
         )
         return Version(
             number=self.port.last_version() + 1,

@@ -10,7 +10,7 @@ import copy
 import re
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -24,6 +24,7 @@ from tfgrpo.store.port import (
     VERSION_SCHEMA,
     Ancestor,
     ChainLink,
+    Deletion,
     EventRow,
     Redaction,
     Shape,
@@ -169,6 +170,11 @@ class MemoryPort:
     def events_of(self, experience: str) -> list[EventRow]:
         return [e for e in self.events(0, 1 << 62) if e.experience == experience]
 
+    def deletions_of(self, experiences: Iterable[str]) -> list[Deletion]:
+        ids = set(experiences)
+        gone = (e for e in self.events(0, 1 << 62) if e.op == "DELETE" and e.experience in ids)
+        return [Deletion(e.experience, e.row, e.birth) for e in gone]
+
     def experiences_like(self, prefix: str, limit: int) -> list[str]:
         ids = {e.experience for e in self._state.events.values()}
         return sorted(id for id in ids if id.startswith(prefix))[:limit]
@@ -183,6 +189,10 @@ class MemoryPort:
     def count_modified(self, ranges: Sequence[tuple[int, int]]) -> dict[str, int]:
         events = (e for pair in ranges for e in self.events(*pair))
         return dict(Counter(e.experience for e in events if e.op == "MODIFY"))
+
+    def versions_at(self, numbers: Iterable[int]) -> list[Version]:
+        there = self._state.versions
+        return [there[number] for number in sorted(set(numbers)) if number in there]
 
     def chain(self) -> Iterator[ChainLink]:
         for number, version in sorted(self._state.versions.items()):
@@ -325,6 +335,9 @@ class MemoryPort:
 
     def check_storage(self) -> list[Defect]:
         return []
+
+    def checking_storage(self) -> Callable[[], list[Defect]]:
+        return self.check_storage
 
     def rebuild(self) -> None:
         pass

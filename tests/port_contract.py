@@ -1,6 +1,7 @@
 """What any implementation of `tfgrpo.store.port.Port` must do, as a class to inherit from.
 
-Half of it, the records of training and evaluation, is in `records_contract.py`.
+Half of it, the records of training and evaluation, is in `records_contract.py`, names are in
+`names_contract.py`.
 
 A test module subclasses `PortContract` and gives it two fixtures: `port`, a fresh and empty
 port, and `another`, a function that opens one more port onto the same store for another thread
@@ -11,17 +12,25 @@ from __future__ import annotations
 
 import random
 import threading
-from itertools import pairwise
 
 import pytest
+from names_contract import NamesContract
 from port_rows import Another, event, move, record, version
 from records_contract import RecordsContract
 
 from tfgrpo.store import Op, StoreError, Version, replay
-from tfgrpo.store.port import VERSION_SCHEMA, EventRow, Port, Redaction, lane_of, lane_start
+from tfgrpo.store.port import (
+    VERSION_SCHEMA,
+    Deletion,
+    EventRow,
+    Port,
+    Redaction,
+    lane_of,
+    lane_start,
+)
 
 
-class PortContract(RecordsContract):
+class PortContract(NamesContract, RecordsContract):
     """Inherit, and give the fixtures `port` and `another`."""
 
     # transactions:
@@ -191,6 +200,7 @@ class PortContract(RecordsContract):
         assert port.version(0) == new
         assert port.version(1) == version(1, 2, 0, merged=0)
         assert port.version(2) is None
+        assert port.versions_at([1, 7, 0, 1]) == [new, version(1, 2, 0, merged=0)]
         assert port.version(-1) is None
         assert list(port.events(0, 2)) == rows
         assert port.version_meta(0) == '{"n":[1,null,"ü"],"run":"R"}', "as its digest covers it"
@@ -273,6 +283,8 @@ class PortContract(RecordsContract):
         record(port, 2, [event(3, "DELETE", "x", replaces=1)])
         assert [e.row for e in port.events_of("x")] == [1, 3, row]
         assert port.events_of("y") == []
+        assert port.deletions_of(["y", "x", "x"]) == [Deletion("x", 3, None)]
+        assert port.deletions_of(["y"]) == port.deletions_of([]) == []
 
     def test_experiences_are_found_by_the_beginning_of_their_id(self, port: Port) -> None:
         ids = ["aa0000000000", "aa1000000000", "aazzzzzzzzzz", "ab0000000000"]
@@ -414,93 +426,7 @@ class PortContract(RecordsContract):
         assert port.snapshot_positions() == []
         assert port.snapshot(0, 1 << 62) is None
 
-    # names:
-
-    def test_the_latest_move_of_a_name_is_where_it_is(self, port: Port) -> None:
-        for number in range(3):
-            record(port, number, [])
-        with port.transaction():
-            port.append_refs([move("heads/main", 0), move("HEAD", 0, symbol="heads/main")])
-        with port.transaction():
-            port.append_refs([move("heads/main", 1, previous=0, action="commit")])
-        with port.transaction():
-            port.append_refs([move("tags/t", 2), move("tags/t", None, previous=2)])
-        main, head, tag = port.ref("heads/main"), port.ref("HEAD"), port.ref("tags/t")
-        assert main is not None
-        assert head is not None
-        assert tag is not None
-        assert main[2:] == ("heads/main", 1, None, 0, None, "ann", 1, "commit")
-        assert head.symbol == "heads/main"
-        assert tag.version is None, "a deleted name has a last move too"
-        assert port.ref("heads/mai") is None
-
-    def test_names_are_listed_once_each_ascending_by_prefix(self, port: Port) -> None:
-        record(port, 0, [])
-        names = ["tags/b", "heads/main", "HEAD", "tags/a", "heads/a/b", "tags/a", "tags/é"]
-        for name in names:
-            with port.transaction():
-                port.append_refs([move(name, 0)])
-        assert [r.name for r in port.refs("tags/")] == ["tags/a", "tags/b", "tags/é"]
-        assert [r.name for r in port.refs("heads/a")] == ["heads/a/b"]
-        assert [r.name for r in port.refs("")] == sorted(set(names))
-        assert port.refs("tags/a")[0] == port.ref("tags/a")
-        assert port.refs("nothing") == []
-
-    def test_the_tags_at_a_version_are_those_that_stood_there_after_a_move(
-        self, port: Port
-    ) -> None:
-        for number in range(3):
-            record(port, number, [])
-        moves = [
-            move("heads/main", 1),
-            move("tags/b", 1),
-            move("remotes/o/main", 1),
-            move("protected/tags/b", 1),
-            move("tags/a", 2),
-        ]
-        with port.transaction():
-            port.append_refs(moves)
-        then = port.last_move()
-        with port.transaction():
-            port.append_refs([move("tags/b", 2), move("tags/a", None), move("tags/c", 1)])
-        assert port.marks_at(1, then) == ["remotes/o/main", "tags/b"]
-        assert port.marks_at(2, then) == ["tags/a"]
-        assert port.marks_at(1, port.last_move()) == ["remotes/o/main", "tags/c"]
-        assert port.marks_at(2, port.last_move()) == ["tags/b"]
-        assert port.marks_at(0, then) == port.marks_at(1, 0) == []
-
-    def test_the_version_that_a_name_stands_at_is_that_of_its_last_move(self, port: Port) -> None:
-        assert port.last_move() == 0
-        for number in range(2):
-            record(port, number, [])
-        with port.transaction():
-            port.append_refs([move("heads/main", 0), move("tags/a", 0)])
-            port.append_refs([move("heads/main", 1), move("tags/a", None)])
-        assert port.standing("heads/main") == version(1, 0, 0)
-        assert port.standing("tags/a") is None
-        assert port.standing("heads/mai") is None
-
-    def test_the_ref_log_keeps_every_move_newest_first_in_batches(self, port: Port) -> None:
-        record(port, 0, [])
-        batches = [["HEAD", "heads/main"], ["heads/main"], ["tags/a", "tags/b", "HEAD"]]
-        for names in batches:
-            with port.transaction():
-                port.append_refs([move(name, 0, row=77, batch=88) for name in names])
-        log = list(port.ref_log(None))[::-1]
-        assert [m.name for m in log] == [name for names in batches for name in names]
-        assert all(a.row < b.row for a, b in pairwise(log))
-        assert [m.batch for m in log] == [log[i].row for i in (0, 0, 2, 3, 3, 3)]
-        assert list(port.ref_log("HEAD")) == [log[5], log[0]]
-        assert list(port.ref_log("nobody")) == []
-
-    def test_moves_can_join_a_batch(self, port: Port) -> None:
-        record(port, 0, [])
-        with port.transaction():
-            first = port.append_refs([move("HEAD", 0), move("heads/main", 0)])
-            assert port.append_refs([move("tags/a", 0)], first) == first
-            other = port.append_refs([move("tags/b", 0)])
-        assert [m.batch for m in port.ref_log(None)] == [other, first, first, first]
-        assert other != first
+    # redactions:
 
     def test_redactions_of_an_event_are_read_back_in_order(self, port: Port) -> None:
         record(port, 0, [event(1), event(2)])

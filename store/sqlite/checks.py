@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -19,6 +20,8 @@ from tfgrpo.store.sqlite.file import schema
 from tfgrpo.store.sqlite.packing import define_plain
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tfgrpo.store.sqlite.port import SqlitePort
 
 StorageCheck: TypeAlias = Callable[["SqlitePort"], Iterator[Defect]]
@@ -38,6 +41,31 @@ def check_storage(port: SqlitePort) -> list[Defect]:
     for check in (_file, _schema, _places, _births, _names, _texts, _runs, _json, _calls):
         problems += attempt(check.__name__.strip("_"), lambda check=check: check(port))  # type: ignore[misc]
     return problems
+
+
+def check_beside(path: Path | str) -> Callable[[], list[Defect]]:
+    """Begins to check the storage at `path` in a thread, whose work is SQLite's for the most part
+    and leaves the interpreter to others; returns what waits for its end."""
+    from tfgrpo.store.sqlite.port import SqlitePort
+
+    found: list[Defect] = []
+
+    def check() -> Iterator[Defect]:
+        port = SqlitePort(path)
+        try:
+            with port.reading():
+                yield from check_storage(port)
+        finally:
+            port.close()
+
+    thread = threading.Thread(target=lambda: found.extend(attempt("storage", check)))
+    thread.start()
+
+    def finished() -> list[Defect]:
+        thread.join()
+        return found
+
+    return finished
 
 
 def _file(port: SqlitePort) -> Iterator[Defect]:

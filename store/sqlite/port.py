@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -16,6 +16,7 @@ from tfgrpo.store.errors import StoreError
 from tfgrpo.store.port import (
     Ancestor,
     ChainLink,
+    Deletion,
     EventRow,
     Redaction,
     Shape,
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 
 KNOWN = frozenset(OPS)
 Values: TypeAlias = Sequence[object] | Mapping[str, object]
+LARGE = 4_000_000
+"""Bytes of a file from which on a thread of its own saves time in checking it."""
 VERSION_COLUMNS = "number, digest, parent, merged, position, events, author, time, message, meta"
 REF_COLUMNS = "row, batch, name, version, symbol, previous, previous_symbol, author, time, action"
 
@@ -143,6 +146,11 @@ class SqlitePort:
     def version(self, number: int) -> Version | None:
         row = self.row(f"select {VERSION_COLUMNS} from versions where number = ?", (number,))
         return None if row is None else _version(row)
+
+    def versions_at(self, numbers: Iterable[int]) -> list[Version]:
+        columns = ", ".join(f"v.{column}" for column in VERSION_COLUMNS.split(", "))
+        query = f"select {columns} from json_each(?) j cross join versions v on v.number = j.value"
+        return list(map(_version, self.rows(query, (str(sorted(set(numbers))),))))
 
     def chain(self) -> Iterator[ChainLink]:
         query = f"select {VERSION_COLUMNS}, schema from versions order by number"
@@ -266,6 +274,17 @@ class SqlitePort:
     def events_of(self, experience: str) -> list[EventRow]:
         query = "select * from events where experience = ? order by row"
         return _events(self.rows(query, (experience,)))
+
+    def deletions_of(self, experiences: Iterable[str]) -> list[Deletion]:
+        import json
+
+        rows = self.rows(
+            "select e.experience, e.row, e.birth from json_each(?) j"
+            " cross join events e on e.experience = j.value"
+            " where e.op = 'DELETE' order by e.row",
+            (json.dumps(list(set(experiences))),),
+        )
+        return list(map(Deletion._make, check_rows(rows, "siI", "events")))
 
     def count_keeps(
         self, rows: Mapping[str, int], ranges: Sequence[tuple[int, int]]
@@ -518,6 +537,13 @@ class SqlitePort:
         from tfgrpo.store.sqlite.checks import check_storage
 
         return check_storage(self)
+
+    def checking_storage(self) -> Callable[[], list[Defect]]:
+        if self.size() < LARGE or not self._reading:  # what is not committed only we can see
+            return self.check_storage
+        from tfgrpo.store.sqlite.checks import check_beside
+
+        return check_beside(self.path)
 
     def rebuild(self) -> None:
         with self.transaction():
