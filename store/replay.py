@@ -11,10 +11,11 @@ the history (its birth), which any other store with the same history orders the 
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from operator import itemgetter
+from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
 from tfgrpo.store.history import lanes
@@ -83,16 +84,26 @@ def live_rows(port: Port, position: int, *, snapshots: bool = True) -> set[int]:
 
 
 class Replayed(NamedTuple):
-    """A library, and the live events that it is made of."""
+    """A library, and the live events that it is made of, in any order."""
 
     library: Library
     shapes: list[Shape]
 
 
-def replayed(port: Port, version: Version) -> Replayed:
-    """Returns the library in force at a version, with what an append needs to know of it."""
+def replayed(
+    port: Port, version: Version, known: Mapping[int, Shape] = MappingProxyType({})
+) -> Replayed:
+    """Returns the library in force at a version, with what an append needs to know of it.
+
+    `known` has live events of other libraries by row: what was read for those, and not redacted
+    since, is not read again.
+    """
     with without_gc():
-        shapes = shapes_at(port, version)
+        live = live_rows(port, version.position)
+        unknown = live - known.keys()
+        shapes = _shapes(port, unknown)
+        if len(unknown) < len(live):
+            shapes += [known[row] for row in live & known.keys()]
         return Replayed(Library(version, experiences(shapes)), shapes)
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import time as clock
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from tfgrpo.store.commit_details import CommitDetails
+    from tfgrpo.store.port import Shape
     from tfgrpo.store.runs import Rollouts, Runs
     from tfgrpo.store.tip_state import TipState
 
@@ -188,11 +189,22 @@ class Store:
         now = self.port.last_redaction()
         since, replayed = self._replayed.pop(version.digest, (None, None))
         if replayed is None or since != now or replayed.library.version != version:
-            replayed = replay.replayed(self.port, version)
+            replayed = replay.replayed(self.port, version, self._known(version, now))
         self._replayed[version.digest] = now, replayed
         if len(self._replayed) > LIBRARIES_HELD:
             del self._replayed[next(iter(self._replayed))]
         return replayed
+
+    def _known(self, version: Version, now: int) -> Mapping[int, Shape]:
+        """Returns row → live event, of the remembered library that lies nearest to a version."""
+        held = [replayed for since, replayed in self._replayed.values() if since == now]
+        if not held:
+            return {}
+        nearest = min(held, key=lambda r: abs(r.library.version.position - version.position))
+        there = nearest.library.version
+        if self.port.version(there.number) != there:  # a transaction around it failed
+            return {}
+        return {shape[2]: shape for shape in nearest.shapes}
 
     def diff(self, a: str | Version, b: str | Version = "HEAD") -> tuple[Change, ...]:
         """Returns how the library at `b` differs from the one at `a`, in library order."""
