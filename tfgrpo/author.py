@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 
 AUTHOR = "TFGRPO_AUTHOR"
+PATIENCE = 5
+"""Seconds to wait for git's answer."""
 SETTING = "author"
 """The key of `tfgrpo.toml` that stands above its tables."""
 
@@ -21,10 +23,10 @@ def default_author(root: str | None = None) -> str:
 
 
 def _set(root: str) -> str:
-    import tomllib
-
     try:
         with open(os.path.join(root, "tfgrpo.toml"), "rb") as file:
+            import tomllib  # which takes as long to load as all that a checkout needs
+
             author = tomllib.load(file).get(SETTING)
     except (OSError, ValueError):
         return ""
@@ -33,15 +35,47 @@ def _set(root: str) -> str:
 
 def _git(root: str | None) -> str:
     """Returns what `git commit` would sign with, if git is here and knows."""
-    import subprocess  # a log has no need of it
-
     if os.environ.get("GIT_AUTHOR_NAME"):
         return os.environ["GIT_AUTHOR_NAME"]
+    command = ["git", *(["-C", root] if root else []), "config", "user.name"]
     try:
-        done = subprocess.run(
-            ["git", "config", "user.name"], cwd=root, capture_output=True, timeout=5, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
+        return (_spawned if hasattr(os, "posix_spawnp") else _run)(command)
+    except OSError:
+        return ""
+
+
+def _spawned(command: list[str]) -> str:
+    """Returns what a command says that succeeds within `PATIENCE` seconds, else nothing.
+
+    Without `subprocess`, which takes as long to load as git does to answer. Raises OSError.
+    """
+    import select
+
+    reading, writing = os.pipe()
+    with open(reading, "rb") as said:
+        try:
+            actions = [
+                (os.POSIX_SPAWN_DUP2, writing, 1),
+                (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
+            ]
+            process = os.posix_spawnp(command[0], command, os.environ, file_actions=actions)
+        finally:
+            os.close(writing)
+        in_time = bool(select.select([said], [], [], PATIENCE)[0])
+        if not in_time:
+            os.kill(process, 9)
+        output = said.read() if in_time else b""
+        _, status = os.waitpid(process, 0)
+    return output.decode(errors="replace").strip() if status == 0 else ""
+
+
+def _run(command: list[str]) -> str:
+    """Does what `_spawned` does, where processes cannot be spawned so."""
+    import subprocess
+
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=PATIENCE, check=False)
+    except subprocess.TimeoutExpired:
         return ""
     return done.stdout.decode(errors="replace").strip() if done.returncode == 0 else ""
 
