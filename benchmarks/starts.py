@@ -27,7 +27,8 @@ ID = derived_id("benchmark")
 ROOT = Path(__file__).parent.parent
 BARE = ["-c", "import click, sqlite3"]
 SCRIPT = "import sys\nfrom tfgrpo.cli.main import main\nsys.exit(main())\n"
-VERBS = (["--help"], ["log"], ["diff", "v1", "v2"], ["checkout", "main"])
+VERBS = {("--help",): 1.2, ("log",): 1.15, ("diff", "v1", "v2"): 1.2, ("checkout", "main"): 1.15}
+"""Each with how many times the bare Python it may take."""
 
 
 def measure(folder: Path, sizes: Sizes) -> list[Figure]:
@@ -64,13 +65,13 @@ def measure(folder: Path, sizes: Sizes) -> list[Figure]:
         ):
             store.commit("main", [operation], message="by hand")
     figures = []
-    for verb in VERBS:
+    for verb, goal in VERBS.items():
         pairs = [(run([str(script), *verb]), run(BARE)) for _ in range(sizes.rounds)]
         ours, bare = ([pair[i][1] for pair in pairs] for i in (0, 1))
         wall, cpu = (statistics.median(a[i] / b[i] for a, b in pairs) for i in (0, 1))
         beside = f"bare {span(statistics.median(bare))}: CPU {times(cpu)}, wall {times(wall)}"
         what = f"`tfgrpo {' '.join(verb)}` from a cold start"
         figures.append(
-            Figure(what, span(statistics.median(ours)), beside, "≤ 1.2× bare", cpu <= 1.2)
+            Figure(what, span(statistics.median(ours)), beside, f"≤ {goal}× bare", cpu <= goal)
         )
     return figures

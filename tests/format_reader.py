@@ -33,8 +33,8 @@ class Reader:
         self.db.row_factory = sqlite3.Row
         if self._one("pragma application_id") != APPLICATION_ID:
             raise ValueError("not a store")
-        if self._one("pragma user_version") < 1:
-            raise ValueError("never finished")
+        if self._one("pragma user_version") < 3:
+            raise ValueError("never finished, or older than version 1 of the format")
         self.versions = {v["number"]: v for v in self._all("select * from versions")}
         self.bases = dict(map(tuple, self._all("select lane, base from lanes")))
 

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import cached_property
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tfgrpo.store.errors import StoreError
@@ -380,24 +381,27 @@ class SqlitePort:
         return None if row is None else _moves([row])[0]
 
     def refs(self, prefix: str) -> list[RefMove]:
-        # One index probe per name, however long the log: the names are walked like a skip scan.
-        rows = self.rows(
-            f"""
-            with recursive names (name) as (
-                select min(name) from reflog where name >= :low and name < :high
-                union all
-                select (select min(name) from reflog where name > names.name and name < :high)
+        columns = ", ".join("r." + c for c in REF_COLUMNS.split(", "))
+        if prefix > "heads0":  # tags are many and seldom move: all their moves are read
+            latest = """
+                select max(row) row from reflog where name >= :low and name < :high group by name
+                """
+        else:  # branches move with every commit: a probe each, however long the log
+            latest = """
+                with recursive names (name) as (
+                    select min(name) from reflog where name >= :low and name < :high
+                    union all
+                    select (select min(name) from reflog where name > names.name and name < :high)
+                    from names where names.name is not null
+                )
+                select (select max(row) from reflog where reflog.name = names.name) row
                 from names where names.name is not null
-            )
-            select {", ".join("r." + c for c in REF_COLUMNS.split(", "))}
-            from names join reflog r on r.row = (
-                select max(row) from reflog where reflog.name = names.name
-            )
-            where names.name is not null
-            """,
+                """
+        rows = self.rows(
+            f"select {columns} from ({latest}) l cross join reflog r on r.row = l.row",
             {"low": prefix, "high": prefix + "\U0010ffff"},
         )
-        return _moves(rows)
+        return sorted(_moves(rows), key=itemgetter(2))
 
     def last_move(self) -> int:
         (last,) = self.row("select max(row) from reflog")
