@@ -29,6 +29,7 @@ from tfgrpo.model.endpoint import Endpoint, EndpointOptions
 from tfgrpo.model.keys import OPENAI_ADDRESS, key_for, unsent_key
 from tfgrpo.model.prices import LOCAL
 from tfgrpo.model.prices import find as find_price
+from tfgrpo.model.providers import provider_at
 from tfgrpo.model.settings import FROM_ENVIRONMENT, ModelSettings
 from tfgrpo.model.throttle import PATIENCE
 
@@ -77,6 +78,10 @@ class Endpoints:
             await self.embedding.close()
 
 
+OLLAMA = (
+    "Ollama cuts prompts that are longer than its context, 4,096 tokens by default, without a "
+    "word: start it with OLLAMA_CONTEXT_LENGTH=32768 (`tfgrpo model check` tries it)"
+)
 CHECKED = CallLimits(concurrency=1, timeout=300.0)
 """The limits under which an endpoint is tried."""
 
@@ -164,6 +169,9 @@ def named_models(
     asked = found.get("base_url", base_url)
     if not is_local and first("api_key_env")[1] is None:
         notes += filter(None, [unsent_key(asked, environment)])
+    provider = provider_at(asked)
+    if not is_local and provider is not None and provider.id == "ollama":
+        notes.append(OLLAMA)
     if model is not None and is_local and base_url is not None and at == model_at:
         notes.append(f"{model} is a local model: {base_url} is not asked for it")
     return found, tuple(notes)

@@ -71,9 +71,10 @@ class StandIn:
 
 @dataclass
 class Served:
-    """What a stand-in was asked, in the order in which it came."""
+    """What a stand-in was asked, in the order in which it came, and which of it it answered."""
 
     bodies: list[Body] = field(default_factory=list)
+    answered: list[Body] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     paths: list[str] = field(default_factory=list)
     hosts: set[str] = field(default_factory=set)
@@ -240,6 +241,8 @@ class Server:
                 if stand_in.schema == "refused" and "response_format" in body:
                     refuse(400, "This response_format type is unavailable now")
                 found = answer(stand_in, self.served, body)
+                with self.served.lock:
+                    self.served.answered.append(body)
             status = 200
         except Refusal as refusal:
             status, found = refusal.status, refusal.body

@@ -142,6 +142,12 @@ def test_an_address_beside_a_local_model_is_said_to_be_of_no_use() -> None:
     assert "is not asked" in note
 
 
+def test_ollama_is_warned_of() -> None:
+    _, (note,) = named_models([{"model": "m", "base_url": "http://127.0.0.1:11434/v1"}], {})
+    assert "OLLAMA_CONTEXT_LENGTH" in note
+    assert named_models([{"model": "m", "base_url": "http://127.0.0.1:8000/v1"}], {}) == ({}, ())
+
+
 def test_the_key_is_in_no_error_of_a_list_of_models(folder: Path) -> None:
     with Server(StandIn(), key="sk-right") as server:
         where = Connection(f"{server.address}/v1", "sk-wrong-secret")

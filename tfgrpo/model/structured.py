@@ -160,6 +160,9 @@ async def ask(
             problem = check(value) or ""
             if not problem:
                 return Typed(value, recorded.key)
+        if not said:  # some endpoints take no empty message
+            current = replace(request, in_words=in_words)
+            continue
         complaint = f"That cannot be used: {problem}\nGive the whole answer again, mended."
         current = replace(
             request,
