@@ -124,7 +124,7 @@ def run(app: App, command: tuple[str, ...], score: str | None, below: float | No
     else:
         dataset = options.open_project(app, None).record_path(score)
         judge = bisect_judges.by_score(store, dataset, below)
-    progress = bisect_judges.run(store, judge, watch=lambda mark: click.echo(_mark_line(mark)))
+    progress = bisect_judges.run(store, judge, watch=lambda mark: text.echo(_mark_line(mark)))
     if progress.first_bad is None and score is not None:
         version = bisect_judges.unjudged(store, score)
         if version is not None:
@@ -206,7 +206,7 @@ def reset(app: App) -> None:
 
     was_on = searches.reset(app.store)
     forget(trial_folder(app))
-    click.echo("search ended; HEAD has not moved" if was_on else "no search in progress")
+    text.echo("search ended; HEAD has not moved" if was_on else "no search in progress")
 
 
 def trial_folder(app: App) -> Path:
@@ -229,7 +229,7 @@ def _mark(app: App, verdict: BisectVerdict, revisions: tuple[str, ...]) -> None:
 
 
 def _mark_line(mark: Mark) -> str:
-    verdict = click.style(mark.verdict, fg=COLOURS[mark.verdict], bold=True)
+    verdict = text.style(mark.verdict, fg=COLOURS[mark.verdict], bold=True)
     return f"v{mark.version} {verdict}" + (f" ({mark.why})" if mark.why else "")
 
 
@@ -244,7 +244,7 @@ def _view(app: App, search: BisectSearch, progress: BisectProgress) -> Iterator[
             known = "bad"
         elif number in search.skipped:
             known = "skip"
-        mark = click.style(known.ljust(4), fg=COLOURS.get(known), bold=known == "next")
+        mark = text.style(known.ljust(4), fg=COLOURS.get(known), bold=known == "next")
         with text.inset(5):
             yield f"{mark} {log.one_line(app.store, app.store.version(number), names)}"
 
@@ -257,30 +257,30 @@ def _print_state(app: App, search: BisectSearch) -> None:
     progress = searches.progress(store, search)
     if progress.first_bad is not None:
         version = store.version(progress.first_bad)
-        click.echo(click.style(f"{version.name} is the first bad version", bold=True))
+        text.echo(text.style(f"{version.name} is the first bad version", bold=True))
         for line in log.heading(store, version, log.StandingNames(store)):
-            click.echo(line)
+            text.echo(line)
         events = store.events(version)
         texts = store.texts_before(events)
         for event in events:
             for line in event_lines(event, texts.get(event.row)):
-                click.echo(line)
-        click.echo("end the search with `tfgrpo bisect reset`")
+                text.echo(line)
+        text.echo("end the search with `tfgrpo bisect reset`")
     elif progress.next is not None:
         files = materialise(store, store.version(progress.next), trial_folder(app))
         left, tries = (
             text.plural(len(progress.suspects), "version"),
             text.plural(progress.steps, "step"),
         )
-        click.echo(f"{left} left, about {tries} to go: test v{progress.next}")
-        click.echo(f"its library is in {files.library}, and its prompt text in {files.prompt}")
-        click.echo("then run `tfgrpo bisect good`, `bad` or `skip`")
+        text.echo(f"{left} left, about {tries} to go: test v{progress.next}")
+        text.echo(f"its library is in {files.library}, and its prompt text in {files.prompt}")
+        text.echo("then run `tfgrpo bisect good`, `bad` or `skip`")
     elif progress.suspects:
         listed = ", ".join(f"v{n}" for n in progress.suspects)
-        click.echo(f"the first bad version is one of {listed}: the others are untestable")
+        text.echo(f"the first bad version is one of {listed}: the others are untestable")
     else:
         ends = {"bad": search.bad is None, "good": not search.good}
         missing_ends = [
             f"`tfgrpo bisect {end} REVISION`" for end, missing in ends.items() if missing
         ]
-        click.echo(f"the search still needs: {' and '.join(missing_ends)}")
+        text.echo(f"the search still needs: {' and '.join(missing_ends)}")

@@ -46,12 +46,12 @@ def create(app: App, file: Path, names: tuple[str, ...], since: str | None) -> N
     store = app.store
     base = store.resolve(since) if since is not None else None
     header, count = bundles.create(store, file, names, since=base)
-    click.echo(f"wrote {text.plural(count, 'version')} to {file}")
+    text.echo(f"wrote {text.plural(count, 'version')} to {file}")
     for line in heads(header.names):
-        click.echo(line)
+        text.echo(line)
     if header.needs:
         needed = text.plural(len(header.needs), "version")
-        click.echo(f"to read it, a store must already have the {needed} it builds on")
+        text.echo(f"to read it, a store must already have the {needed} it builds on")
 
 
 @bundle.command()
@@ -90,13 +90,13 @@ def verify(app: App, file: Path, as_json: bool) -> None:
         )
     else:
         contents = f"{text.plural(versions, 'version')}, {text.plural(events, 'event')}"
-        click.echo(f"{file} is valid: {contents}")
+        text.echo(f"{file} is valid: {contents}")
         if lacking:
-            click.echo(
+            text.echo(
                 f"this store lacks versions it builds on: {', '.join(d[:12] for d in lacking)}"
             )
         else:
-            click.echo("this store has everything it builds on")
+            text.echo("this store has everything it builds on")
     if lacking:
         click.get_current_context().exit(1)
 
@@ -123,7 +123,7 @@ def list_heads(file: Path, as_json: bool) -> None:
         text.emit_json({name: digest.hex() for name, digest in names.at.items()})
     else:
         for line in heads(names):
-            click.echo(line)
+            text.echo(line)
 
 
 def heads(names: Names) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import click
 
-from tfgrpo.cli import checkout
+from tfgrpo.cli import checkout, text
 from tfgrpo.cli.context import EXPERIENCE, App, force_option, pass_app
 from tfgrpo.cli.events import event_lines
 from tfgrpo.store.errors import InvalidOperation, StaleVersion
@@ -167,9 +167,9 @@ def commit(
     message = message or by_hand(operations)
     version = store.commit(head.branch, operations, message=message, onto=onto, expected=expected)
     checkout.materialise(app)
-    click.echo(f"{version.name} on {head.branch}: {message}")
+    text.echo(f"{version.name} on {head.branch}: {message}")
     events = store.events(version)
     texts = store.texts_before(events)
     for event in events:
         for line in event_lines(event, texts.get(event.row)):
-            click.echo(line)
+            text.echo(line)

@@ -57,17 +57,17 @@ def checkout(app: App, revision: str, branch: str | None, format_: str, output: 
         line += f" ({revision})"
     line += f", {text.plural(len(library), 'experience')}"
     line += f", on branch {head.branch}" if head.branch else ""
-    click.echo(line, err=output == "-")
+    text.echo(line, err=output == "-")
     if head.branch is None:
         back = before.branch or "main"
-        click.echo(
+        text.echo(
             f"HEAD is detached: `tfgrpo checkout {back}` returns to the branch, "
             f"`tfgrpo checkout -b NAME {revision}` starts a new one here",
             err=output == "-",
         )
     written = materialise(app, format_, output)
     if written is not None:
-        click.echo(f"wrote {written}")
+        text.echo(f"wrote {written}")
 
 
 def materialise(app: App, format_: str = "json", output: str | None = None) -> str | None:
@@ -75,7 +75,7 @@ def materialise(app: App, format_: str = "json", output: str | None = None) -> s
     from tfgrpo import interchange
 
     if output == "-":
-        click.echo("".join(interchange.export(app.store, "HEAD", format_)), nl=False)
+        text.write_out("".join(interchange.export(app.store, "HEAD", format_)))
         return None
     ending = {"json": "json", "md": "md", "prompt": "txt"}[format_]
     path = output or os.path.join(os.path.dirname(app.file), f"{SNAPSHOT}.{ending}")

@@ -100,9 +100,9 @@ def merge(app: App, revision: str, take: str | None, message: str | None, as_jso
     if as_json:
         _emit(app, version, branch, before, [pair._asdict() for pair in near])
     elif version.number == before.number:
-        click.echo(f"already up to date: {branch} contains {revision}")
+        text.echo(f"already up to date: {branch} contains {revision}")
     elif version.number == theirs.number:
-        click.echo(f"fast-forwarded {branch} from {before.name} to {version.name}")
+        text.echo(f"fast-forwarded {branch} from {before.name} to {version.name}")
         checkout.materialise(app)
     else:
         print_version(app, version, branch)
@@ -200,11 +200,11 @@ def show_conflicts(error: MergeConflict) -> None:
     """Prints what each side says of every experience that has to be decided."""
     for conflict in error.conflicts:
         for line in _conflict(conflict):
-            click.echo(line, err=True)
+            text.echo(line, err=True)
 
 
 def _conflict(conflict: Conflict) -> list[str]:
-    lines = [click.style(f"conflict {conflict.experience}", fg="red", bold=True)]
+    lines = [text.style(f"conflict {conflict.experience}", fg="red", bold=True)]
     for name in ("base", "ours", "theirs"):
         words = getattr(conflict, name)
         styled = text.words(words) if words is not None else text.words("(not there)", dim=True)
@@ -244,17 +244,17 @@ def print_version(app: App, version: Version, branch: str, before: Version | Non
         return
     events = store.events(version)
     texts = store.texts_before(events)
-    click.echo(f"{version.name} on {branch}: {version.message}")
+    text.echo(f"{version.name} on {branch}: {version.message}")
     for event in events:
         for line in event_lines(event._replace(reason=None), texts.get(event.row)):
-            click.echo(line)
+            text.echo(line)
 
 
 def point_out(app: App, near: Sequence[NearDuplicate], version: Version) -> None:
     """Prints which experiences a merge brought together that say nearly the same."""
     label = app.store.library(version).label_of
     for new, there, likeness in near:
-        click.echo(
+        text.echo(
             f"{label[new]} and {label[there]} say nearly the same ({likeness:.0f} %): "
             f"`tfgrpo delete {label[new]}` if they do"
         )

@@ -95,7 +95,7 @@ def _lines(comparisons: Sequence[Comparison]) -> Iterator[str]:
         yield from _table(comparisons)
         return
     view = comparisons[0].view()
-    yield click.style(view.title, bold=True)
+    yield text.style(view.title, bold=True)
     yield from text.table(view.rows, header=view.header)
     for note in view.notes:
         yield from text.wrap(text.words(note), indent=0)
@@ -113,7 +113,7 @@ def _table(found: Sequence[Comparison]) -> Iterator[str]:
     shown = {name: cells for name, cells in named.items() if len(set(cells)) > 1}
     fixed = [cells[0] for name, cells in named.items() if name not in shown]
     control = library_name(found[0].control)
-    yield click.style(f"{', '.join(fixed) or 'libraries'} against {control}", bold=True)
+    yield text.style(f"{', '.join(fixed) or 'libraries'} against {control}", bold=True)
     columns = list(zip(*shown.values(), strict=True)) or [()] * len(found)
     rows = []
     for one, cells in zip(found, columns, strict=True):
@@ -216,16 +216,16 @@ def power(
             }
         )
         return
-    click.echo(
+    text.echo(
         f"difference {found.difference:+.3f}, standard deviation {found.within:.3f} within "
         f"problems and {found.between:.3f} between them"
     )
     if not rows:
-        click.echo("no number of problems can detect a difference of 0")
+        text.echo("no number of problems can detect a difference of 0")
         return
     cells = [(f"{n}", f"{problems:,}", f"{2 * n * problems:,}") for n, problems in rows]
     for line in text.table(cells, header=("samples", "problems", "attempts in total")):
-        click.echo(line)
+        text.echo(line)
 
 
 def _seen(app: App, control: str, library: str, dataset: str | None) -> tuple[float, float, float]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from tfgrpo.cli import text
+
 
 @click.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
@@ -21,4 +23,4 @@ def completion(shell: str) -> None:
     kind = get_completion_class(shell)
     assert kind is not None, "the choices are those that click knows"
     made = kind(context.command, {}, "tfgrpo", "_TFGRPO_COMPLETE")
-    click.echo(made.source())
+    text.echo(made.source())

@@ -150,6 +150,7 @@ class Named(click.ParamType[str]):
         """Offers the names that begin with what was typed; in a range, for the side typed."""
         from click.shell_completion import CompletionItem
 
+        from tfgrpo.cli.text import shown
         from tfgrpo.store.errors import TfgrpoError
 
         done, dots, typed = incomplete.rpartition("..") if self._ranges else ("", "", incomplete)
@@ -162,7 +163,9 @@ class Named(click.ParamType[str]):
         finally:
             app.close()
         return [
-            CompletionItem(done + dots + n, help=h or None) for n, h in pairs if n.startswith(typed)
+            CompletionItem(shown(done + dots + n), help=shown(h) or None)
+            for n, h in pairs
+            if n.startswith(typed)
         ]
 
 

@@ -53,7 +53,7 @@ def cost(app: App, name: str | None, config: Path | None, as_json: bool) -> None
         text.emit_json({"calls": rows, "total": _totals(total(found)) | counted})
         return
     if not found:
-        click.echo("no call has been made")
+        text.echo("no call has been made")
         return
     lines: list[str] = []
     if run is None:
@@ -176,15 +176,15 @@ def print_estimate(app: App, plan: RunPlan, as_json: bool) -> None:
     for title, stages in (("expected", estimate.expected), ("at most", estimate.upper)):
         rows = [_estimated(one) for one in (*stages, _sum(stages))]
         for line in aligned((title, "calls", "prompt", "completion", "cost"), rows, 1):
-            click.echo(line)
-        click.echo()
+            text.echo(line)
+        text.echo()
     source = "this store has seen them" if estimate.lengths_seen else "a rule of thumb says"
-    click.echo(f"answers are taken to be as long as {source}; nothing has been spent")
+    text.echo(f"answers are taken to be as long as {source}; nothing has been spent")
     for missing in estimate.left_out:
         for line in text.wrap(text.words(f"not counted: {missing}"), indent=2):
-            click.echo(line)
+            text.echo(line)
     if not plan.prices.known:
-        click.echo("a price is unknown: give it in tfgrpo.toml's [prices]")
+        text.echo("a price is unknown: give it in tfgrpo.toml's [prices]")
 
 
 def _estimated(one: StageEstimate) -> list[str]:

@@ -46,7 +46,7 @@ def _lines(found: Sequence[Credited]) -> Iterator[str]:
         yield "no credit is known: train with `--dropout 0.2` to measure it"
         return
     for one in found:
-        label = click.style(f"[{one.label}]", fg="cyan") + " "
+        label = text.style(f"[{one.label}]", fg="cyan") + " "
         yield from text.wrap(text.words(one.experience.text), first=label, indent=6)
         line = words(one)
         if one.credit:

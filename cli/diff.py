@@ -64,7 +64,7 @@ def diff(
     elif name_only:
         text.emit(app, (change.experience for change in changes))
     elif stat:
-        click.echo(_total(before, after, changes))
+        text.echo(_total(before, after, changes))
     else:
         text.emit(app, _lines(before, after, changes))
     if exit_code and changes:
@@ -95,4 +95,4 @@ def _total(before: Version, after: Version, changes: tuple[Change, ...]) -> str:
     number: Counter[Op] = Counter(change.op for change in changes)
     words = {"ADD": "added", "MODIFY": "modified", "DELETE": "deleted"}
     counts = ", ".join(f"{number[op]} {word}" for op, word in words.items() if number[op])  # type: ignore[index]
-    return click.style(f"{before.name} → {after.name}: {counts}", bold=True)
+    return text.style(f"{before.name} → {after.name}: {counts}", bold=True)

@@ -54,7 +54,7 @@ def edit(app: App, message: str | None, reason: str | None, file: Path | None) -
     try:
         after = _edit(path)
         if after == before:
-            click.echo("nothing changed")
+            text.echo("nothing changed")
         else:
             _apply(app, library, after, message, reason)
     except TfgrpoError as error:
@@ -113,9 +113,9 @@ def _apply(
         operations = [operation._replace(reason=reason) for operation in edit.operations]
         change.commit(app, operations, message, onto=library.version)
     else:
-        click.echo("nothing changed")
+        text.echo("nothing changed")
     if edit.moved:
-        click.echo(
+        text.echo(
             f"{text.plural(edit.moved, 'line')} moved: nothing recorded, because a library is "
             "ordered by when its experiences were first added"
         )

@@ -97,7 +97,7 @@ def run_evaluation(
             return interrupts.run(score(app.store, plan, on_progress=show))
         except interrupts.Interrupted as stop:
             report.close()
-            click.echo(
+            text.echo(
                 "interrupted; every answer is saved, run the same command to resume", err=True
             )
             click.get_current_context().exit(stop.code)

@@ -79,13 +79,13 @@ def fsck(app: App, repair: bool, as_json: bool) -> None:
     else:
         if dropped is not None:
             snapshots = text.plural(dropped, "snapshot")
-            click.echo(f"rebuilt indexes and triggers, and dropped {snapshots}")
+            text.echo(f"rebuilt indexes and triggers, and dropped {snapshots}")
         for problem in checked.problems:
-            click.echo(f"{click.style(problem.where, fg='red', bold=True)} {problem.what}")
+            text.echo(f"{text.style(problem.where, fg='red', bold=True)} {problem.what}")
         verdict = (
             text.plural(len(checked.problems), "problem") if checked.problems else "no problems"
         )
         versions = text.plural(checked.versions, "version")
-        click.echo(f"{versions}, {text.plural(checked.events, 'event')}: {verdict}")
+        text.echo(f"{versions}, {text.plural(checked.events, 'event')}: {verdict}")
     if checked.problems:
         click.get_current_context().exit(1)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import click
+from tfgrpo.cli import text
 
 COLOURS = ("red", "green", "yellow", "blue", "magenta", "cyan")
 
@@ -67,9 +67,9 @@ class Graph:
 def coloured(row: str) -> str:
     """Returns a row with each line in its column's colour."""
     return "".join(
-        click.style(sign, fg="yellow", bold=True)
+        text.style(sign, fg="yellow", bold=True)
         if sign == "*"
-        else click.style(sign, fg=COLOURS[(place + 1) // 2 % len(COLOURS)])
+        else text.style(sign, fg=COLOURS[(place + 1) // 2 % len(COLOURS)])
         if sign != " "
         else sign
         for place, sign in enumerate(row)

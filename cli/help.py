@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from tfgrpo.cli import text
+
 
 @click.command("help")
 @click.argument("words", nargs=-1, metavar="[COMMAND]...")
@@ -24,4 +26,4 @@ def help_(ctx: click.Context, words: tuple[str, ...]) -> None:
         name, command, _ = group.resolve_command(here, [word])
         assert command is not None, "resolve_command says what is wrong with a name"
         here = click.Context(command, info_name=name, parent=here)
-    click.echo(here.get_help())
+    text.echo(here.get_help())

@@ -102,7 +102,7 @@ def _effect(one: Credited | None) -> dict[str, Any] | None:
 
 def _lines(blamed: list[Blame], known: Mapping[str, Credited]) -> Iterator[str]:
     for number, b in enumerate(blamed):
-        label = click.style(f"[G{number}]", fg="cyan") + " "
+        label = text.style(f"[G{number}]", fg="cyan") + " "
         yield from text.wrap(text.words(b.experience.text), first=label, indent=6)
         line = [
             text.Word(b.version.name, fg="yellow"),

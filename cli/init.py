@@ -77,12 +77,12 @@ def init(
     folder = _folder(app)
     written = write_files(folder, plan)
     for line in plan.lines:
-        click.echo(line)
+        text.echo(line)
     names = ", ".join(str(path.relative_to(folder)) for path in written)
     for line in text.wrap(text.words(f"wrote {names}"), first="", indent=2):
-        click.echo(line)
+        text.echo(line)
     _make_store(app)
-    click.echo("next: `tfgrpo train --estimate` says what it takes, `tfgrpo train` learns")
+    text.echo("next: `tfgrpo train --estimate` says what it takes, `tfgrpo train` learns")
 
 
 def _folder(app: App) -> Path:
@@ -101,9 +101,9 @@ def _make_store(app: App) -> None:
     app.adopt(store)
     head = store.head
     if there:
-        click.echo(f"there is already a store at {path}, at {head.version.name}")
+        text.echo(f"there is already a store at {path}, at {head.version.name}")
     else:
-        click.echo(f"made an empty library at {path}, on branch {head.branch}")
+        text.echo(f"made an empty library at {path}, on branch {head.branch}")
 
 
 def _planned(source: Path, told: OwnData) -> tuple[DataPlan, OwnData]:
@@ -119,7 +119,7 @@ def _planned(source: Path, told: OwnData) -> tuple[DataPlan, OwnData]:
     if sys.stdin.isatty() and sys.stdout.isatty():
         guess = guess_columns(rows, told.problem, told.answers, told.kind)
         names = ", ".join(dict.fromkeys(name for row in rows for name in row))
-        click.echo(f"{source}: {len(rows):,} rows with the fields {names}")
+        text.echo(f"{source}: {len(rows):,} rows with the fields {names}")
         if told.problem is None:
             told = replace(told, problem=_ask("Which field is asked?", guess.problem))
         if not told.answers:
@@ -127,10 +127,9 @@ def _planned(source: Path, told: OwnData) -> tuple[DataPlan, OwnData]:
             told = replace(told, answers=tuple(filter(None, map(str.strip, answer.split(",")))))
         if told.kind is None:
             guess = guess_columns(rows, told.problem, told.answers)
-            kinds = click.Choice(KINDS)
-            click.echo(guess.why[-1])
+            text.echo(guess.why[-1])
             told = replace(
-                told, kind=click.prompt("How are answers judged?", guess.kind, type=kinds)
+                told, kind=text.prompt("How are answers judged?", guess.kind, choices=KINDS)
             )
         if told.model is None:
             told = replace(told, model=_ask("Which model?", DEFAULT_MODEL))
@@ -141,4 +140,4 @@ def _planned(source: Path, told: OwnData) -> tuple[DataPlan, OwnData]:
 
 
 def _ask(question: str, default: str) -> str:
-    return str(click.prompt(question, default=default, show_default=bool(default)))
+    return text.prompt(question, default)

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Self
 
-import click
 from rich.console import Console, Group
 from rich.live import Live
 from rich.progress_bar import ProgressBar
@@ -29,6 +28,11 @@ from tfgrpo.store.store import Store
 from tfgrpo.training.progress import Progress
 
 PLAIN_SECONDS = 15.0
+
+
+def _text(line: str, style: str = "") -> Text:
+    """Returns a line for rich to draw: rich lets through what commands a terminal."""
+    return Text(text.shown(line), style=style)
 
 
 class Shown:
@@ -50,9 +54,9 @@ class Shown:
     def say(self, line: str) -> None:
         """Prints a line that stays, above the view."""
         if self._terminal:
-            self._console.print(Text(line))
+            self._console.print(_text(line))
         else:
-            click.echo(line, err=True)
+            text.echo(line, err=True)
 
     def __enter__(self) -> Self:
         if self._terminal:
@@ -73,7 +77,7 @@ class Shown:
 
     def _tick(self) -> None:
         while not self._stop.wait(PLAIN_SECONDS):
-            click.echo(self._line(), err=True)
+            text.echo(self._line(), err=True)
 
 
 def training(progress: Progress) -> Shown:
@@ -82,13 +86,13 @@ def training(progress: Progress) -> Shown:
     def draw() -> Group:
         bar = Table.grid(padding=(0, 1))
         bar.add_row(
-            Text(f"step {min(progress.step + 1, progress.steps)}/{progress.steps}", style="bold"),
+            _text(f"step {min(progress.step + 1, progress.steps)}/{progress.steps}", style="bold"),
             ProgressBar(total=1.0, completed=progress.fraction, width=24),
-            Text(f"{progress.fraction:4.0%}"),
-            Text(left(progress.seconds_left)),
+            _text(f"{progress.fraction:4.0%}"),
+            _text(left(progress.seconds_left)),
         )
-        usage = Text(_describe_usage(progress.meter), style="dim")
-        return Group(bar, Text(_describe_position(progress)), usage)
+        usage = _text(_describe_usage(progress.meter), style="dim")
+        return Group(bar, _text(_describe_position(progress)), usage)
 
     def line() -> str:
         return (
@@ -127,12 +131,12 @@ def evaluation(progress: EvalProgress) -> Shown:
         bar = Table.grid(padding=(0, 1))
         share = progress.done / progress.total if progress.total else 0.0
         bar.add_row(
-            Text("evaluating", style="bold"),
+            _text("evaluating", style="bold"),
             ProgressBar(total=1.0, completed=share, width=24),
-            Text(f"{progress.done}/{progress.total}"),
-            Text(left(progress.seconds_left)),
+            _text(f"{progress.done}/{progress.total}"),
+            _text(left(progress.seconds_left)),
         )
-        return Group(bar, Text(_describe_usage(progress.meter), style="dim"))
+        return Group(bar, _text(_describe_usage(progress.meter), style="dim"))
 
     def line() -> str:
         return (
@@ -214,9 +218,9 @@ class Reporter:
             case ScoresReady():
                 self.close()
                 for line in scores_lines(notice.scores):
-                    click.echo(line)
+                    text.echo(line)
             case _:
-                click.echo(str(notice))
+                text.echo(str(notice))
 
     def close(self) -> None:
         """Takes away what is shown."""
@@ -249,7 +253,7 @@ class Reporter:
 def scores_lines(scores: Scores) -> Iterator[str]:
     """Yields scores as a table, and how the libraries compare."""
     view = scores.view()
-    yield click.style(view.title, bold=True)
+    yield text.style(view.title, bold=True)
     yield from text.table(view.rows, header=view.header)
     yield from view.notes
     if not scores.differences:
@@ -282,7 +286,7 @@ class Fetch:
                 self._bar.start()
         elif time.monotonic() - self._said > PLAIN_SECONDS or not self._said:
             self._said = time.monotonic()
-            click.echo(f"fetching {name}: {done / 1e6:.0f} of {total / 1e6:.0f} MB", err=True)
+            text.echo(f"fetching {name}: {done / 1e6:.0f} of {total / 1e6:.0f} MB", err=True)
 
     def close(self) -> None:
         """Takes the bar away."""
@@ -294,9 +298,9 @@ class Fetch:
         done, total = self._at
         grid = Table.grid(padding=(0, 1))
         grid.add_row(
-            Text(f"fetching {self._name}", style="bold"),
+            _text(f"fetching {self._name}", style="bold"),
             ProgressBar(total=total, completed=done, width=24),
-            Text(f"{done / 1e6:,.0f}/{total / 1e6:,.0f} MB"),
+            _text(f"{done / 1e6:,.0f}/{total / 1e6:,.0f} MB"),
         )
         return grid
 

@@ -163,7 +163,9 @@ def main() -> None:
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)
     except click.exceptions.NoArgsIsHelpError as asked_nothing:
-        click.echo(asked_nothing.format_message())
+        from tfgrpo.cli.text import echo
+
+        echo(asked_nothing.format_message())
         sys.exit(0)
     except click.UsageError as error:
         asked = f"`{error.ctx.command_path} --help` shows how" if error.ctx else None
@@ -174,7 +176,9 @@ def main() -> None:
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt) as stop:
         if isinstance(stop, click.Abort) and stop.__cause__ is None:
-            click.echo(err=True)  # a question stands there that nobody has answered
+            from tfgrpo.cli.text import echo
+
+            echo(err=True)  # a question stands there that nobody has answered
         complain("interrupted", None)
         sys.exit(130)
     except TfgrpoError as error:
@@ -196,12 +200,8 @@ def main() -> None:
 def complain(message: str, hint: str | None) -> None:
     """Prints an error to standard error: without what would command a terminal, as a server's
     words may."""
-    from tfgrpo.cli.text import shown
+    from tfgrpo.cli.text import echo, shown, style
 
-    message, hint = shown(message), hint and shown(hint)
-    color = False if os.environ.get("NO_COLOR") else None
-    click.secho("error: ", fg="red", nl=False, err=True, color=color)
-    click.echo(message, err=True, color=color)
+    echo(style("error: ", fg="red") + shown(message), err=True)
     if hint:
-        click.secho("hint: ", fg="cyan", nl=False, err=True, color=color)
-        click.echo(hint, err=True, color=color)
+        echo(style("hint: ", fg="cyan") + shown(hint), err=True)

@@ -50,14 +50,14 @@ def git_(app: App, folder: Path, revision: str | None, as_json: bool) -> None:
         return
     if done.written:
         was = f", {done.there} already there" if done.there else ""
-        click.echo(f"mirrored {text.plural(done.written, 'version')} to {folder}{was}")
+        text.echo(f"mirrored {text.plural(done.written, 'version')} to {folder}{was}")
     else:
-        click.echo(f"already up to date: {folder} has all {text.plural(done.there, 'version')}")
+        text.echo(f"already up to date: {folder} has all {text.plural(done.there, 'version')}")
     for what, names in (("moved", done.moved), ("removed", done.removed)):
         if names and (done.there or what == "removed"):
-            click.echo(f"{what} {', '.join(names[:8])}{' …' if len(names) > 8 else ''}")
+            text.echo(f"{what} {', '.join(names[:8])}{' …' if len(names) > 8 else ''}")
     if done.redacted:
-        click.echo(
+        text.echo(
             f"{text.plural(done.redacted, 'text')} redacted: "
             "mirrors made before, and their clones, may hold copies"
         )

@@ -62,12 +62,12 @@ def list_(as_json: bool) -> None:
         )
         return
     for m in MODELS.values():
-        here = click.style("downloaded", fg="green") if cache.has(m) else "not downloaded"
-        name = click.style(m.name, bold=True)
-        click.echo(f"{name}  {m.bytes / 1e6:,.0f} MB, {m.licence}, {here}")
+        here = text.style("downloaded", fg="green") if cache.has(m) else "not downloaded"
+        name = text.style(m.name, bold=True)
+        text.echo(f"{name}  {m.bytes / 1e6:,.0f} MB, {m.licence}, {here}")
         for line in text.wrap(text.words(m.note), first="  ", indent=2):
-            click.echo(line)
-    click.echo(click.style(f"weights are cached in {cache.folder}", dim=True))
+            text.echo(line)
+    text.echo(text.style(f"weights are cached in {cache.folder}", dim=True))
 
 
 @model.command()
@@ -93,7 +93,7 @@ def get(name: str) -> None:
         path = fetch(
             weights, model_cache(os.environ).folder, lambda d, t: bar.update(weights.name, d, t)
         )
-    click.echo(f"{name} is at {path}")
+    text.echo(f"{name} is at {path}")
 
 
 @model.command()
@@ -131,13 +131,14 @@ def check(
 
     project = options.open_project(app, config)
     given = {"model": name, "base_url": base_url, "api_key_env": api_key_env}
+    project.require_trust(given)
     table = project.table("model")
     if not any((*given.values(), table.get("model"), table.get("base_url"))):
         raise click.UsageError("name what to try: --base-url URL, or --model NAME")
     work = check_model([given, table], os.environ, project.table("prices"))
     report, notes = asyncio.run(work)
     for note in notes:
-        click.echo(f"note: {note}", err=True)
+        text.echo(f"note: {note}", err=True)
     if as_json:
         text.emit_json(report.as_json())
         return
@@ -150,16 +151,16 @@ def _check_lines(report: EndpointReport) -> Iterator[str]:
     from tfgrpo.model.providers import settings_toml
 
     where = report.base_url or "OpenAI's address"
-    yield click.style(f"{text.shown(report.model)} at {where}", bold=True)
+    yield text.style(f"{text.shown(report.model)} at {where}", bold=True)
     colours = {"yes": "green", "known": "green", "no": "yellow", "cut": "red"}
     wide = max(len(one.name) for one in report.findings)
     for one in report.findings:
-        verdict = click.style(one.verdict, fg=colours.get(one.verdict))
-        detail = f"  {click.style(text.shown(one.detail), dim=True)}" if one.detail else ""
+        verdict = text.style(one.verdict, fg=colours.get(one.verdict))
+        detail = f"  {text.style(text.shown(one.detail), dim=True)}" if one.detail else ""
         yield f"  {one.name.ljust(wide)}  {verdict}{detail}"
     cost = money(report.dollars)
     tokens = f"{report.prompt_tokens:,} tokens in, {report.completion_tokens:,} out"
-    yield click.style(f"{report.calls} calls, {tokens}, {cost}", dim=True)
+    yield text.style(f"{report.calls} calls, {tokens}, {cost}", dim=True)
     if report.provider is not None and report.provider.note:
         yield ""
         line = text.words(f"{report.provider.title}: {report.provider.note}")
@@ -217,8 +218,8 @@ def serve(name: str, port: int, slots: int, context: int) -> None:
         )
 
     def ready(server: LocalServer) -> None:
-        click.echo(f"{name} is ready at {server.base_url}; press Ctrl-C to stop")
-        click.echo(f"API key: {server.key}")
+        text.echo(f"{name} is ready at {server.base_url}; press Ctrl-C to stop")
+        text.echo(f"API key: {server.key}")
 
     options = ServerOptions(n_parallel=slots, context=context, port=port, sha256=weights.sha256)
     code = serve_forever(path, name, ready, options)
@@ -238,4 +239,4 @@ def rm(name: str) -> None:
     from tfgrpo.connect import model_cache
 
     freed = model_cache(os.environ).remove(name)
-    click.echo(f"removed {name}: {freed / 1e6:,.0f} MB freed")
+    text.echo(f"removed {name}: {freed / 1e6:,.0f} MB freed")

@@ -50,7 +50,7 @@ def switch(app: App, branch: str, revision: str | None, create: bool) -> None:
     head = store.checkout(branch)
     checkout.materialise(app)
     size = text.plural(len(store.library(head.version)), "experience")
-    click.echo(f"on branch {branch}, at {head.version.name}, {size}")
+    text.echo(f"on branch {branch}, at {head.version.name}, {size}")
 
 
 class _ResetCommand(click.Command):
@@ -91,7 +91,7 @@ def reset(app: App, revision: str) -> None:
     version = store.move_branch(head.branch, revision)
     checkout.materialise(app)
     size = text.plural(len(store.library(version)), "experience")
-    click.echo(
+    text.echo(
         f"moved {head.branch} from {head.version.name} to {version.name}, {size}; "
         "`tfgrpo undo` reverses it"
     )
@@ -129,20 +129,20 @@ def redo(app: App) -> None:
 
 def _print_moves(app: App, verb: str, moves: Sequence[RefMove]) -> None:
     action = moves[0].action.removeprefix(undos.UNDO)
-    click.echo(f"{verb} {action}")
+    text.echo(f"{verb} {action}")
     for move in moves:
         if move.name.startswith(PROTECTED):
             again = "again" if move.previous is not None else "no longer"
-            click.echo(f"  {short(move.name.removeprefix(PROTECTED))} is {again} protected")
+            text.echo(f"  {short(move.name.removeprefix(PROTECTED))} is {again} protected")
             continue
         if move.previous is None and move.previous_symbol is None:
-            click.echo(f"  {short(move.name)} no longer exists")
+            text.echo(f"  {short(move.name)} no longer exists")
             continue
-        click.echo(f"  {short(move.name)} is back at {place(move.previous, move.previous_symbol)}")
+        text.echo(f"  {short(move.name)} is back at {place(move.previous, move.previous_symbol)}")
     checkout.materialise(app)
     head = app.store.head
     where = f"on branch {head.branch}" if head.branch else "detached"
-    click.echo(f"HEAD is {where}, at {head.version.name}")
+    text.echo(f"HEAD is {where}, at {head.version.name}")
 
 
 @click.command(cls=CountedCommand)

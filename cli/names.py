@@ -106,32 +106,30 @@ def _work(app: App, kind: NameKind, flags: NameFlags) -> None:
     if rename:
         old, new = _renaming(app, kind, str(name), revision)
         protection.rename(store, kind, old, new)
-        click.echo(f"renamed {kind} {old} to {new}")
+        text.echo(f"renamed {kind} {old} to {new}")
     elif protect is not None:
         new_ = protection.protect(store, kind, protect)
-        click.echo(f"{kind} {protect} is {'now' if new_ else 'already'} protected")
+        text.echo(f"{kind} {protect} is {'now' if new_ else 'already'} protected")
     elif unprotect is not None:
         was = protection.unprotect(store, kind, unprotect)
-        click.echo(f"{kind} {unprotect} is {'no longer' if was else 'not'} protected")
+        text.echo(f"{kind} {unprotect} is {'no longer' if was else 'not'} protected")
     elif name is None:
         _list(app, kind, as_json)
     elif delete_:
         version = store.delete_branch(name) if kind == "branch" else store.delete_tag(name)
-        click.echo(f"deleted {kind} {name} (was {version.name}); the version is kept")
+        text.echo(f"deleted {kind} {name} (was {version.name}); the version is kept")
     elif kind == "tag":
         version = store.create_tag(name, revision or "HEAD", force=force, why=message or "")
-        click.echo(f"tagged {version.name} as {name}")
+        text.echo(f"tagged {version.name} as {name}")
     elif force and name in store.branches():
         was_at = store.tip(name)
         version = store.move_branch(name, revision or "HEAD")
-        click.echo(f"moved branch {name} from {was_at.name} to {version.name}")
+        text.echo(f"moved branch {name} from {was_at.name} to {version.name}")
         if store.head.branch == name:
             checkout.materialise(app)
     else:
         version = store.create_branch(name, revision or "HEAD")
-        click.echo(
-            f"created branch {name} at {version.name}; `tfgrpo switch {name}` switches to it"
-        )
+        text.echo(f"created branch {name} at {version.name}; `tfgrpo switch {name}` switches to it")
 
 
 def _renaming(app: App, kind: NameKind, first: str, second: str | None) -> tuple[str, str]:

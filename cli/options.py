@@ -102,8 +102,10 @@ def shared_by_models(command: F) -> F:
 def open_project(app: App, config: Path | None) -> Project:
     """Returns the project of the store, or of this folder where there is none."""
     from tfgrpo import project
+    from tfgrpo.cli import trust
     from tfgrpo.store.errors import StoreError
 
+    trust.ask_on_a_terminal()
     try:
         root = app.root
     except StoreError:

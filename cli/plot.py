@@ -41,10 +41,12 @@ def plot(app: App, name: str | None, output: Path | None, as_json: bool) -> None
         text.emit_json({"run": run.name, "series": {one.name: one.values for one in series}})
     elif output is not None:
         atomic_write.write(output, page(run, series), mode=atomic_write.SHARED)
-        click.echo(f"wrote {output}")
+        text.echo(f"wrote {output}")
     elif not series or not series[0].values:
-        click.echo(f"run {run.name} has not finished a step yet")
+        text.echo(f"run {run.name} has not finished a step yet")
     else:
-        click.secho(f"run {run.name}: {text.plural(len(series[0].values), 'step')}", bold=True)
+        text.echo(
+            text.style(f"run {run.name}: {text.plural(len(series[0].values), 'step')}", bold=True)
+        )
         for line in draw(series, min(text.width(), 100)):
-            click.echo(line)
+            text.echo(line)

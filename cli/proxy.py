@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tfgrpo.cli import text, trust
 from tfgrpo.cli.context import App, pass_app
 from tfgrpo.store.errors import TfgrpoError
 
@@ -70,7 +71,7 @@ def proxy(app: App, workers: int, config: Path | None, **flags: Any) -> None:
 
     def ready(port: int) -> None:
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
-        click.echo(f"listening on http://{host}:{port}/v1, asking {settings.openai}", err=True)
+        text.echo(f"listening on http://{host}:{port}/v1, asking {settings.openai}", err=True)
 
     run(settings, workers, ready)
 
@@ -80,9 +81,14 @@ def settings_of(app: App, config: Path | None, flags: dict[str, Any]) -> ProxySe
     from tfgrpo.proxy.settings import LibraryChoice, ProxySettings, read_file, upstreams
     from tfgrpo.settings import SettingsError
 
+    trust.ask_on_a_terminal()
     if config is None and os.path.isfile(beside := app.root / FILE):
         config = beside
-    found: dict[str, Any] = {} if config is None else read_file(config)
+    found: dict[str, Any] = (
+        {}
+        if config is None
+        else read_file(config, [name for name, value in flags.items() if value is not None])
+    )
     own = {key: flags[key] for key in ("revision", "top_k", "dropout") if flags[key] is not None}
     libraries = dict(found.get("libraries", {}))
     if not libraries:

@@ -70,7 +70,7 @@ def redact(
     store = app.store
     if finish:
         _finished(redactions.finish(store))
-        click.echo("rewrote the file: nothing that was removed is left in it")
+        text.echo("rewrote the file: nothing that was removed is left in it")
         return
     if experience is None and wanted is None:
         raise click.UsageError("give an EXPERIENCE or a --text")
@@ -103,7 +103,7 @@ def redact(
     elif not as_json:
         text.emit(app, _lines(plan, would=dry_run or not yes))
         if calls:
-            click.echo(f"and {text.plural(calls, 'row')} of the record of traffic")
+            text.echo(f"and {text.plural(calls, 'row')} of the record of traffic")
     if dry_run:
         return
     if not yes and not _agreed():
@@ -151,21 +151,21 @@ def _redact_traffic_alone(
         text.emit_json({"events": [], "records": [], "kept": [], "live": {}, "traffic": rows})
     else:
         verb = "would redact" if dry_run else "redacted"
-        click.echo(f"{verb} {text.plural(rows, 'row')} of the record of traffic; nothing else")
+        text.echo(f"{verb} {text.plural(rows, 'row')} of the record of traffic; nothing else")
 
 
 def _agreed() -> bool:
     """Asks; nobody there to answer is no."""
     try:
-        return click.confirm("This cannot be undone. Redact?", err=True)
+        return text.confirm("This cannot be undone. Redact?", err=True)
     except click.Abort:
-        click.echo(err=True)
+        text.echo(err=True)
         return False
 
 
 def _read() -> str:
     if sys.stdin.isatty():
-        return str(click.prompt("Text to remove", hide_input=True, err=True))
+        return text.prompt_hidden("Text to remove")
     return sys.stdin.read().rstrip("\r\n")
 
 
@@ -196,7 +196,7 @@ def _lines(plan: RedactionPlan, *, would: bool) -> Iterable[str]:
     for branch, ids in plan.live.items():
         yield f"current on {branch}, and removed from it: {', '.join(ids)}"
     if plan.kept:
-        yield click.style("the text remains where it cannot be changed", fg="red", bold=True)
+        yield text.style("the text remains where it cannot be changed", fg="red", bold=True)
         yield from _grouped(plan.kept)
 
 
@@ -212,11 +212,11 @@ def _grouped(places: Iterable[Occurrence]) -> Iterable[str]:
 
 def _report(app: App, done: Redacted, written: list[Path], left: list[Path]) -> Iterable[str]:
     for version in done.versions:
-        yield f"{click.style(version.name, fg='yellow')}: {version.message}"
+        yield f"{text.style(version.name, fg='yellow')}: {version.message}"
     for path in written:
         yield f"wrote {path}"
     for path in left:
-        yield click.style(f"{path} still contains the text", fg="red")
+        yield text.style(f"{path} still contains the text", fg="red")
     yield f"redacted {text.plural(len(done.plan.events), 'event')}; `tfgrpo fsck` checks the store"
     yield "copies may remain in exported files, clones, mirrors, bundles, backups,"
     yield "and in the logs of the model's provider: redact or delete them there"

@@ -52,7 +52,7 @@ def list_(app: App, as_json: bool) -> None:
         )
         return
     if not remotes:
-        click.echo("no remotes; add one with `tfgrpo remote add NAME LOCATION`")
+        text.echo("no remotes; add one with `tfgrpo remote add NAME LOCATION`")
         return
     rows = [
         (
@@ -79,10 +79,13 @@ def add(app: App, name: str, location: str) -> None:
     """
     from tfgrpo.store.transfer import locations
     from tfgrpo.store.transfer.remotes import Remotes
+    from tfgrpo.trust.ledger import remember_own
+    from tfgrpo.trust.permissions import of_remote
 
     there = locations.parse(location)
     Remotes(app.store).add(name, there.text)
-    click.echo(f"added {name} at {there.text}; `tfgrpo fetch {name}` downloads its versions")
+    remember_own(of_remote(app.root, name, there.text))
+    text.echo(f"added {name} at {there.text}; `tfgrpo fetch {name}` downloads its versions")
 
 
 @remote.command()
@@ -99,7 +102,7 @@ def remove(app: App, name: str) -> None:
     from tfgrpo.store.transfer.remotes import Remotes
 
     branches = Remotes(app.store).remove(name)
-    click.echo(f"removed {name} and its branches here ({branches})")
+    text.echo(f"removed {name} and its branches here ({branches})")
 
 
 @remote.command("set-url")
@@ -116,7 +119,10 @@ def set_url(app: App, name: str, location: str) -> None:
     """
     from tfgrpo.store.transfer import locations
     from tfgrpo.store.transfer.remotes import Remotes
+    from tfgrpo.trust.ledger import remember_own
+    from tfgrpo.trust.permissions import of_remote
 
     there = locations.parse(location)
     before = Remotes(app.store).move(name, there.text)
-    click.echo(f"changed {name} from {before} to {there.text}")
+    remember_own(of_remote(app.root, name, there.text))
+    text.echo(f"changed {name} from {before} to {there.text}")

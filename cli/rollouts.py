@@ -161,7 +161,7 @@ def _groups(found: AttemptList) -> Iterator[str]:
         step = "" if group[0].step is None else f"step {group[0].step}, "
         right = sum(one.is_right for one in group)
         title = f"{step}{group[0].problem}: {right} of {text.plural(len(group), 'attempt')} right"
-        yield click.style(text.shown(" ".join(title.split())), bold=True)
+        yield text.style(text.shown(" ".join(title.split())), bold=True)
         yield from _said("question", first.question)
         if first.ground_truths is not None:
             yield from _said("ground truth", " or ".join(first.ground_truths))
@@ -185,16 +185,16 @@ def _attempt(
     side = f"{one.side}, " if one.side else ""
     colour = {"winner": "green", "loser": "red"}.get(one.side)
     title = f"attempt {one.sample}: {side}{reward}, {one.outcome} under v{one.version}"
-    yield click.style(title, bold=True, fg=colour)
+    yield text.style(title, bold=True, fg=colour)
     notes = {"hint": one.verdict.get("hint"), "answer": one.answer, "reason": one.reason}
     for key, note in notes.items():
         if note:
             yield from text.wrap(text.words(f"{key}: {note}", dim=True), indent=2)
     if said.prompt and said.prompt != prompt:
-        yield click.style("its prompt differs: --json shows it", dim=True)
+        yield text.style("its prompt differs: --json shows it", dim=True)
     if "branch" in one.verdict:
         parent, at = one.verdict["branch"]
-        yield click.style(f"… the first {at + 1} messages are those of attempt {parent}", dim=True)
+        yield text.style(f"… the first {at + 1} messages are those of attempt {parent}", dim=True)
     for role, content in said.messages:
         yield from _said(role, content)
 

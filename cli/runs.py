@@ -38,7 +38,7 @@ def runs(app: App, name: str | None, as_json: bool) -> None:
     elif as_json:
         text.emit_json([_object(store, run) for run in store.runs.all()])
     elif not store.runs.all():
-        click.echo("no runs yet; start one with `tfgrpo train DATA`")
+        text.echo("no runs yet; start one with `tfgrpo train DATA`")
     else:
         rows = [
             (
@@ -68,7 +68,7 @@ def issue_counts(found: RunReport) -> str:
 
 
 def _lines(store: Store, run: Run) -> Iterator[str]:
-    yield f"{click.style('run ' + run.name, bold=True)}: {store.runs.state(run)}, " + (
+    yield f"{text.style('run ' + run.name, bold=True)}: {store.runs.state(run)}, " + (
         f"on branch {run.branch}, from v{run.base}, started {text.when(run.time)} by {run.author}"
     )
     config = dict(run.config)
@@ -88,7 +88,7 @@ def _lines(store: Store, run: Run) -> Iterator[str]:
         yield ""
         yield issue_counts(found)
     for issue in found.issues:
-        first = click.style(issue.version.name, fg="yellow") + " "
+        first = text.style(issue.version.name, fg="yellow") + " "
         yield from issue_lines(issue, first=first)
     usage = store.runs.usage(run)
     if usage:
@@ -100,7 +100,7 @@ def _lines(store: Store, run: Run) -> Iterator[str]:
         yield from text.table(rows, header=("stage", "calls", "tokens in", "tokens out"))
     for state in store.runs.states(run):
         detail = f": {state.detail}" if state.detail else ""
-        yield click.style(f"{text.when(state.time)} {state.state}{detail}", dim=True)
+        yield text.style(f"{text.when(state.time)} {state.state}{detail}", dim=True)
 
 
 def _seal_lines(store: Store, run: Run) -> Iterator[str]:

@@ -67,7 +67,7 @@ def show_experience(app: App, store: Store, experience: str, as_json: bool) -> N
 def _version_lines(store: Store, version: Version, library: Library) -> Iterator[str]:
     names = log.StandingNames(store)
     yield from log.heading(store, version, names)
-    yield click.style(f"  {version.digest.hex()}", dim=True)
+    yield text.style(f"  {version.digest.hex()}", dim=True)
     before = _before(store, version)
     origins = Origins(store)
     for event in store.events(version):
@@ -82,7 +82,7 @@ def _version_lines(store: Store, version: Version, library: Library) -> Iterator
         yield ""
         yield text.plural(version.meta["repaired"], "answer") + " had to be repaired to be read"
     yield ""
-    yield click.style(f"the library at {version.name}", bold=True) + (
+    yield text.style(f"the library at {version.name}", bold=True) + (
         f": {text.plural(len(library), 'experience')}" if library else ": empty"
     )
     yield from library_lines(library)
@@ -106,14 +106,14 @@ def _before(store: Store, version: Version) -> dict[str, str]:
 def library_lines(library: Library) -> Iterator[str]:
     """Yields `[G0] text` for each experience, hung under its label."""
     for label, id in library.labels.items():
-        first = click.style(f"[{label}]", fg="cyan") + " "
+        first = text.style(f"[{label}]", fg="cyan") + " "
         yield from text.wrap(text.words(library.by_id[id].text), first=first, indent=len(label) + 3)
 
 
 def _life(store: Store, experience: str, events: tuple[Event, ...]) -> Iterator[str]:
     labels = store.library("HEAD").label_of
     here = f"[{labels[experience]}] at HEAD" if experience in labels else "not in HEAD's library"
-    yield click.style(f"experience {experience}", bold=True) + f", {here}"
+    yield text.style(f"experience {experience}", bold=True) + f", {here}"
     texts = {event.row: event.text for event in events}
     origins = Origins(store)
     for event in events:

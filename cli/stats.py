@@ -100,7 +100,7 @@ def _live(app: App, since: str, number: int, as_json: bool) -> None:
 def _lines(store: Store, stats: Stats, number: int) -> Iterator[str]:
     size = text.plural(len(stats.experiences), "experience")
     letters = sum(len(c.experience.text) for c in stats.experiences)
-    yield f"{click.style(stats.version.name, fg='yellow', bold=True)}: {size}, {letters} characters"
+    yield f"{text.style(stats.version.name, fg='yellow', bold=True)}: {size}, {letters} characters"
     share = f"{stats.snapshot_share:.1%} of it in {text.plural(stats.snapshots, 'snapshot')}"
     yield (
         f"file     {stats.bytes / 1e6:.2f} MB, {share if stats.snapshots else 'no snapshots'}; "
@@ -119,7 +119,7 @@ def _lines(store: Store, stats: Stats, number: int) -> Iterator[str]:
         ("most often changed", "~", stats.churn[:number]),
     ):
         if listed:
-            yield click.style(title, bold=True)
+            yield text.style(title, bold=True)
             yield from _listed(listed, sign, label)
     if stats.steps:
         rows = [

@@ -63,34 +63,32 @@ def status(app: App, as_json: bool) -> None:
         return
     where = f"on branch {head.branch}" if head.branch else "HEAD is detached"
     told = ", protected: it moves only with --force" if head.branch in kept else ""
-    click.echo(f"{where}, at {click.style(head.version.name, fg='yellow')}{told}")
+    text.echo(f"{where}, at {text.style(head.version.name, fg='yellow')}{told}")
     for line in text.wrap(text.words(subject(store, head.version)), first="  ", indent=2):
-        click.echo(line)
+        text.echo(line)
     if apart is not None:
-        click.echo(f"  {_apart(apart)}")
+        text.echo(f"  {_apart(apart)}")
     size = text.plural(len(library), "experience")
     letters = sum(len(e.text) for e in library)
-    click.echo(f"  {size}, {letters} characters; {text.plural(len(runs), 'run')}")
-    click.echo(f"  store: {app.path}, {app.path.stat().st_size / 1e6:.1f} MB")
+    text.echo(f"  {size}, {letters} characters; {text.plural(len(runs), 'run')}")
+    text.echo(f"  store: {app.path}, {app.path.stat().st_size / 1e6:.1f} MB")
     for line in text.wrap(
         text.words(f"sandbox for agents' Python: {sandbox}"), first="  ", indent=4
     ):
-        click.echo(line)
+        text.echo(line)
     if head.branch is None:
-        click.echo("  `tfgrpo checkout main` returns to the branch main")
+        text.echo("  `tfgrpo checkout main` returns to the branch main")
     for run_name, found in accounts.items():
         if issue_counts(found):
-            click.echo(
-                f"run {run_name}: {issue_counts(found)}; `tfgrpo runs {run_name}` lists them"
-            )
+            text.echo(f"run {run_name}: {issue_counts(found)}; `tfgrpo runs {run_name}` lists them")
     for run, state in unfinished:
         states = store.runs.states(run)
-        click.echo(f"run {run.name} is {state}")
+        text.echo(f"run {run.name} is {state}")
         if state == "running":
             continue
         if states and states[-1].detail:
-            click.echo(f"  {states[-1].detail}")
-        click.echo(f"  resume it with `tfgrpo train --resume {run.name}`")
+            text.echo(f"  {states[-1].detail}")
+        text.echo(f"  resume it with `tfgrpo train --resume {run.name}`")
 
 
 def _apart(apart: Apart) -> str:

@@ -15,7 +15,7 @@ from tfgrpo.cli import checkout, combine, text
 from tfgrpo.cli.context import BRANCH, REF, REMOTE, App, force_option, pass_app
 from tfgrpo.store import merge as merges
 from tfgrpo.store.errors import InvalidOperation, UnknownRevision
-from tfgrpo.store.find import store_path
+from tfgrpo.store.find import project_root, store_path
 
 if TYPE_CHECKING:
     from tfgrpo.store.transfer.locations import Location
@@ -54,6 +54,8 @@ def clone(app: App, location: str, folder: Path | None) -> None:
     """
     from tfgrpo.store.store import Store
     from tfgrpo.store.transfer import locations
+    from tfgrpo.trust.ledger import remember_own
+    from tfgrpo.trust.permissions import of_remote
 
     there = locations.parse(location)
     if folder is None and app.named is not None:
@@ -61,12 +63,13 @@ def clone(app: App, location: str, folder: Path | None) -> None:
     else:
         path = store_path(folder or Path(locations.folder_for(there)))
     done = locations.clone(there, path, author=default_author(), ssh=ssh())
+    remember_own(of_remote(project_root(path), "origin", there.text))
     with Store.open(path, author=default_author()) as store:
         head = store.head
         size = text.plural(len(store.library(head.version)), "experience")
         received = amount(done)
-        click.echo(f"cloned {received} into {path}")
-        click.echo(f"on branch {head.branch}, at {head.version.name}, {size}")
+        text.echo(f"cloned {received} into {path}")
+        text.echo(f"on branch {head.branch}, at {head.version.name}, {size}")
 
 
 @click.command()
@@ -94,9 +97,9 @@ def fetch(app: App, remote: str | None, branches: tuple[str, ...]) -> None:
         )
     with locations.source(other.location, author=app.store.author, ssh=ssh()) as source:
         done = sync.fetch(app.store, source, other.name, branches=branches or None)
-    click.echo(f"fetched {amount(done)} from {other.called}")
+    text.echo(f"fetched {amount(done)} from {other.called}")
     for line in moved(done):
-        click.echo(line)
+        text.echo(line)
 
 
 @click.command()
@@ -147,13 +150,13 @@ def pull(
         except merges.MergeConflict as error:
             combine.show_conflicts(error)
             raise
-    click.echo(f"fetched {amount(done.fetched)} from {other.called}")
+    text.echo(f"fetched {amount(done.fetched)} from {other.called}")
     for line in moved(done.fetched):
-        click.echo(line)
+        text.echo(line)
     if done.after.number == done.before.number:
-        click.echo(f"already up to date: {into} contains {other.called} {theirs}")
+        text.echo(f"already up to date: {into} contains {other.called} {theirs}")
     elif done.after.merged is None or done.after.parent != done.before.number:
-        click.echo(f"fast-forwarded {into} from {done.before.name} to {done.after.name}")
+        text.echo(f"fast-forwarded {into} from {done.before.name} to {done.after.name}")
         checkout.materialise(app)
     else:
         combine.print_version(app, done.after, into)
@@ -207,22 +210,28 @@ def push(
     with locations.peer(other.location, author=app.store.author, ssh=ssh()) as peer:
         done = sync.push(store, peer, chosen, remote=other.name, force=force, delete=delete_)
     if not done.moved:
-        click.echo(f"already up to date: {other.called} has {', '.join(chosen)}")
+        text.echo(f"already up to date: {other.called} has {', '.join(chosen)}")
     else:
-        click.echo(f"pushed {amount(done)} to {other.called}")
+        text.echo(f"pushed {amount(done)} to {other.called}")
     for line in moved(done):
-        click.echo(line)
+        text.echo(line)
 
 
 def find(app: App, given: str | None) -> Other:
     """Returns the remote of that name, or a location as it is; without one, the default."""
+    from tfgrpo.cli import trust
     from tfgrpo.store.transfer import locations
     from tfgrpo.store.transfer.remotes import Remotes
+    from tfgrpo.trust import gate
+    from tfgrpo.trust.permissions import of_remote
 
     remotes = Remotes(app.store)
     name = given or remotes.default()
     if name in remotes.all() or not (set(name) & set("/:.\\") or Path(name).exists()):
-        return Other(name, locations.parse(remotes.location(name)))
+        location = remotes.location(name)
+        trust.ask_on_a_terminal()
+        gate.require(of_remote(app.root, name, location))
+        return Other(name, locations.parse(location))
     return Other(None, locations.parse(name))
 
 
@@ -249,6 +258,6 @@ def moved(done: Transferred) -> Iterator[str]:
         else:
             place = f"{was} → {now}" if was else f"new, at {now}"
         called = f"tag {move.name}" if move.kind == "tag" else move.name
-        yield f"  {click.style(called, fg='green')}  {place}"
+        yield f"  {text.style(called, fg='green')}  {place}"
     for tag in done.kept:
         yield f"  tag {tag} points elsewhere on the other side; it was not moved"

@@ -28,21 +28,13 @@ if TYPE_CHECKING:
 SIGNS: dict[Op, str] = {"ADD": "+", "MODIFY": "~", "DELETE": "-", "KEEP": "="}
 COLOURS: dict[Op, str] = {"ADD": "green", "MODIFY": "yellow", "DELETE": "red", "KEEP": "cyan"}
 UNWRAPPED = 10_000
-SHOWN = {
-    code: f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
-    for codes in (
-        range(9),
-        range(11, 32),
-        range(127, 160),
-        range(0x202A, 0x202F),
-        range(0x2066, 0x206A),
-    )
-    for code in codes
-}
-"""Characters that command a terminal, or turn a line round, as they are shown instead."""
-IN_JSON = {code: f"\\u{code:04x}" for code in SHOWN}
-LOOKS = re.compile(r"(\x1b\[[0-9;]*m)")
-"""What click writes for colours: all that may reach a terminal as it is."""
+COMMANDING = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+"""Characters that command a terminal, turn a line round or cannot be written."""
+OURS = str(int.from_bytes(os.urandom(4), "big"))
+"""What marks a colour as one of ours until it is printed: nobody else knows it."""
+LOOKS = re.compile(rf"(\x1b\[[0-9;]*;{OURS}m)")
 _inset = ContextVar("_inset", default=0)
 
 
@@ -59,7 +51,7 @@ class Word(NamedTuple):
     def styled(self) -> str:
         """The word with its colours."""
         if self.fg or self.dim or self.bold or self.strike:
-            return click.style(
+            return style(
                 self.text,
                 fg=self.fg,
                 dim=self.dim or None,
@@ -95,14 +87,64 @@ def words(text: str, **look: Any) -> list[Word]:
 
 def shown(text: str) -> str:
     """Returns a text without what would command a terminal: models may write anything."""
-    return text if text.isprintable() else text.translate(SHOWN)
+    return text if text.isprintable() else COMMANDING.sub(_escaped, text)
+
+
+def _escaped(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
+
+
+def _escaped_in_json(match: re.Match[str]) -> str:
+    return f"\\u{ord(match[0]):04x}"
+
+
+def style(text: str, **look: Any) -> str:
+    """Returns a text with colours of ours, which `echo` lets through to a terminal."""
+    before, after = click.style("\0", **look).split("\0")
+    ours = [part.replace("m", f";{OURS}m") for part in (before, after)]
+    return safe(str(text)).join(ours)
 
 
 def safe(line: str) -> str:
-    """Returns a line of ours with its colours, and nothing else that commands a terminal."""
+    """Returns a line with colours of ours, and nothing else that commands a terminal."""
     if line.isprintable():
         return line
     return "".join(part if n % 2 else shown(part) for n, part in enumerate(LOOKS.split(line)))
+
+
+def echo(line: str = "", *, err: bool = False, nl: bool = True) -> None:
+    """Prints a line, to standard error with `err`: all that the commands print goes through here.
+
+    Colours are those that `style` gave. Whatever else would command a terminal is made visible.
+    """
+    color = False if os.environ.get("NO_COLOR") else None
+    click.echo(safe(line).replace(f";{OURS}m", "m"), err=err, nl=nl, color=color)
+
+
+def write_out(piece: str) -> None:
+    """Prints a piece of a file: to the byte where it is piped, as `echo` does on a terminal."""
+    if sys.stdout.isatty():
+        echo(piece, nl=False)
+    else:
+        click.echo(piece, nl=False, color=True)
+
+
+def confirm(question: str, *, err: bool = False) -> bool:
+    """Asks a question; returns whether the answer is yes. No answer is no."""
+    return click.confirm(shown(question), err=err)
+
+
+def prompt(question: str, default: str, *, choices: Sequence[str] = ()) -> str:
+    """Returns what is typed as the answer to a question: `default` for nothing."""
+    kind = click.Choice(choices) if choices else None
+    shows = bool(default)
+    return str(click.prompt(shown(question), shown(default), type=kind, show_default=shows))
+
+
+def prompt_hidden(question: str) -> str:
+    """Returns a text that is typed without being seen."""
+    return str(click.prompt(shown(question), hide_input=True, err=True))
 
 
 def wrap(line: Iterable[Word], *, first: str = "", indent: int = 0) -> list[str]:
@@ -209,10 +251,9 @@ def emit(app: App, lines: Iterator[str] | Iterable[str]) -> None:
 
     Lines are taken as they are needed, so a long history shows its first at once.
     """
-    lines = map(safe, lines)
     if not app.pager or not sys.stdout.isatty():
         for line in lines:
-            click.echo(line)
+            echo(line)
         return
     lines_held: list[str] = []
     import shutil
@@ -224,29 +265,26 @@ def emit(app: App, lines: Iterator[str] | Iterable[str]) -> None:
             click.echo_via_pager(_chain(lines_held, lines))
             return
     for line in lines_held:
-        click.echo(line)
+        echo(line)
 
 
 def _chain(lines_held: list[str], rest: Iterator[str]) -> Iterator[str]:
-    for line in lines_held:
-        yield line + "\n"
-    for line in rest:
-        yield line + "\n"
+    for lines in (lines_held, rest):
+        for line in lines:
+            yield safe(line).replace(f";{OURS}m", "m") + "\n"
 
 
 def warn(lines: Iterable[str]) -> None:
     """Prints what a person should know, to standard error."""
-    color = False if os.environ.get("NO_COLOR") else None
     for line in lines:
-        click.secho("warning: ", fg="yellow", nl=False, err=True, color=color)
-        click.echo(line, err=True, color=color)
+        echo(style("warning: ", fg="yellow") + shown(line), err=True)
 
 
 def emit_json(value: object) -> None:
     """Prints a value as JSON for programs."""
     import json
 
-    click.echo(json.dumps(value, ensure_ascii=False, indent=2).translate(IN_JSON))
+    echo(_json(json.dumps(value, ensure_ascii=False, indent=2)))
 
 
 def emit_json_lines(values: Iterable[object]) -> None:
@@ -254,7 +292,12 @@ def emit_json_lines(values: Iterable[object]) -> None:
     import json
 
     for value in values:
-        click.echo(json.dumps(value, ensure_ascii=False).translate(IN_JSON))
+        echo(_json(json.dumps(value, ensure_ascii=False)))
+
+
+def _json(text: str) -> str:
+    """Returns JSON that says the same without what would command a terminal."""
+    return text if text.isprintable() else COMMANDING.sub(_escaped_in_json, text)
 
 
 def emit_csv(rows: Iterable[Mapping[str, object]]) -> None:
@@ -283,5 +326,5 @@ def table(rows: Sequence[Sequence[str]], *, header: Sequence[str]) -> list[str]:
         line = "  ".join([*cells, row[-1]]).rstrip()
         if len(line) > width():
             line = line[: width() - 1] + "…"
-        lines.append(click.style(line, bold=True) if number == 0 else line)
+        lines.append(style(line, bold=True) if number == 0 else line)
     return lines

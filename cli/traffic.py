@@ -84,7 +84,7 @@ def feedback(app: App, call: str, score: str | None, **given: str | None) -> Non
         id = found.call(call).id
         now = time.time_ns() // 1000
         found.add_feedback(checked_feedback(id, words, author=default_author(), time=now))
-    click.echo(f"recorded feedback on {id}")
+    text.echo(f"recorded feedback on {id}")
 
 
 def opened(app: App) -> Any:
@@ -169,7 +169,7 @@ def _listed(calls: list[ListedCall]) -> Iterator[str]:
 
 def _shown(found: Traffic, id: str) -> Iterator[str]:
     call = found.call(id)
-    yield f"{click.style(call.id, fg='yellow')}  {text.when(call.time)}  {call.route}"
+    yield f"{text.style(call.id, fg='yellow')}  {text.when(call.time)}  {call.route}"
     yield f"library  {call.library or 'none'} {call.version or ''} {call.digest or ''}"
     yield (
         f"answer   {call.status}, {call.latency / 1000:.1f} ms, of these {call.added / 1000:.2f} "
@@ -179,9 +179,9 @@ def _shown(found: Traffic, id: str) -> Iterator[str]:
         yield f"error    {text.shown(call.error)}"
     content = found.content(call.id)
     if content is not None:
-        yield click.style("request", bold=True)
+        yield text.style("request", bold=True)
         yield text.shown(content.request)
-        yield click.style("answer", bold=True)
+        yield text.style("answer", bold=True)
         yield text.shown(content.answer)
     for one in found.feedback(call.id):
         yield _feedback(one)

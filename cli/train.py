@@ -220,7 +220,7 @@ def train(
         plan = plan_run(app.store, project, given)
         text.warn(plan.warnings)
         if plan.chosen:
-            click.echo(plan.chosen, err=True)
+            text.echo(plan.chosen, err=True)
         run_budget(app.store, project, budget, plan.prices)
         cost.print_estimate(app, plan, as_json)
         return
@@ -228,7 +228,7 @@ def train(
     make = None if there else app.make_store
     ready = ready_run(app.store, project, given, choice, new_store=make)
     if not there:
-        click.echo(f"made an empty library at {app.path}")
+        text.echo(f"made an empty library at {app.path}")
     _work(app, project, ready)
 
 
@@ -249,7 +249,7 @@ def _work(app: App, project: Project, ready: ReadyRun) -> None:
 
     run = ready.run
     if app.store.runs.state(run) == "finished":
-        click.echo(f"run {run.name} is finished; --new begins another")
+        text.echo(f"run {run.name} is finished; --new begins another")
     with live.Reporter(app.store) as report:
         try:
             result = interrupts.run(run_to_end(app.store, project, ready, on_progress=report))
@@ -260,8 +260,8 @@ def _work(app: App, project: Project, ready: ReadyRun) -> None:
             done = f"{_steps_done(app.store, run)} of {steps}"
             calls = sum(spent.usage.calls for spent in app.store.runs.spent(run))
             saved = f"{text.plural(calls, 'answer')} saved"
-            click.echo(f"interrupted; run {run.name}: {done} done, {saved}")
-            click.echo(f"resume with `tfgrpo train --resume {run.name}`")
+            text.echo(f"interrupted; run {run.name}: {done} done, {saved}")
+            text.echo(f"resume with `tfgrpo train --resume {run.name}`")
             click.get_current_context().exit(stop.code)
     _tell(app, result)
 
@@ -281,12 +281,12 @@ def _tell(app: App, result: TrainResult) -> None:
     store, run = app.store, result.run
     done = _steps_done(store, run)
     if result.nothing_learned is not None:
-        click.echo(f"learned nothing: {result.nothing_learned}")
+        text.echo(f"learned nothing: {result.nothing_learned}")
     if result.chosen is not None:  # first of all: it may be worse than none
-        click.echo(str(result.chosen))
+        text.echo(str(result.chosen))
     issues = runs.issue_counts(result.report)
     if issues:
-        click.echo(f"{issues}; `tfgrpo runs {run.name}` lists them")
+        text.echo(f"{issues}; `tfgrpo runs {run.name}` lists them")
     final = final_version(store, run)
     name = "best" if best_tag(run) in store.tags() else f"step_{done}"
     added = sum(change.op == "ADD" for change in store.diff(f"{run.name}/step_0", final.name))
@@ -296,8 +296,8 @@ def _tell(app: App, result: TrainResult) -> None:
         learned = f"the library is as it was, after {versions}"
     if store.head.branch == run.branch and store.head.version.number == final.number:
         path = checkout.materialise(app)
-        click.echo(f"{learned}; {name} is checked out ({span(result.seconds)})")
-        click.echo(f"wrote {path}")
+        text.echo(f"{learned}; {name} is checked out ({span(result.seconds)})")
+        text.echo(f"wrote {path}")
     else:
-        click.echo(f"{learned}, on branch {run.branch} ({span(result.seconds)})")
-        click.echo(f"switch to it with `tfgrpo checkout {run.branch}`")
+        text.echo(f"{learned}, on branch {run.branch} ({span(result.seconds)})")
+        text.echo(f"switch to it with `tfgrpo checkout {run.branch}`")

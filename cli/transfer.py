@@ -67,11 +67,11 @@ def export(
         for piece in interchange.export(
             app.store, version, chosen, name=name, description=description
         ):
-            click.echo(piece, nl=False)
+            text.write_out(piece)
         return
     interchange.save(app.store, Path(output), version, chosen, name=name, description=description)
     size = text.plural(len(app.store.library(version)), "experience")
-    click.echo(f"wrote {size} of {version.name} to {output} as {chosen}")
+    text.echo(f"wrote {size} of {version.name} to {output} as {chosen}")
 
 
 @click.command("import")
@@ -159,22 +159,22 @@ def import_(
     if not imported.versions:
         of = "versions" if document.batches else "texts"
         all_of_it = f": all {imported.known} of its {of} are here already"
-        click.echo(f"nothing new in {what}{'' if imported.left else all_of_it}")
+        text.echo(f"nothing new in {what}{'' if imported.left else all_of_it}")
     for version in imported.versions[:SHOWN]:
-        click.echo(f"{version.name} on {branch}: {version.message}")
+        text.echo(f"{version.name} on {branch}: {version.message}")
         events = app.store.events(version)
         texts = app.store.texts_before(events[:SHOWN])
         for event in events[:SHOWN]:
             for line in event_lines(event, texts.get(event.row)):
-                click.echo(line)
+                text.echo(line)
         if len(events) > SHOWN:
             more = text.plural(len(events) - SHOWN, "more event")
-            click.echo(f"… and {more}: `tfgrpo show {version.name}` has them all")
+            text.echo(f"… and {more}: `tfgrpo show {version.name}` has them all")
     if len(imported.versions) > SHOWN:
         more = text.plural(len(imported.versions) - SHOWN, "more version")
-        click.echo(f"… and {more}: `tfgrpo log` has them all")
+        text.echo(f"… and {more}: `tfgrpo log` has them all")
     if imported.left:
-        click.echo(
+        text.echo(
             f"left alone: {text.plural(len(imported.left), 'experience')} that the library had as "
             "the file says and has otherwise now; --again puts them back"
         )
@@ -206,12 +206,12 @@ def _preview(app: App, document: Document, branch: str, again: bool, as_json: bo
     also = f"; {known} are here already" if known else ""
     also += f"; {len(left)} would be left alone" if left else ""
     would = f"would {', '.join(parts)}" if parts else "would record nothing"
-    click.echo(f"read as {document.format}: {would} on {branch}{also}")
+    text.echo(f"read as {document.format}: {would} on {branch}{also}")
     for operation in operations:
         sign = text.Word(text.SIGNS[operation.op], fg=text.COLOURS[operation.op], bold=True)
         body = text.words(operation.text or operation.experience or "")
         for line in text.wrap([sign, *body], indent=2):
-            click.echo(line)
+            text.echo(line)
     _show_skipped(document, most=None)
 
 
@@ -219,11 +219,11 @@ def _show_skipped(document: Document, most: int | None = SHOWN) -> None:
     """Prints what of a file became no experience."""
     if not document.skipped:
         return
-    click.echo(f"skipped {text.plural(len(document.skipped), 'part')} of {document.name}:")
+    text.echo(f"skipped {text.plural(len(document.skipped), 'part')} of {document.name}:")
     for entry in document.skipped[:most]:
-        click.echo(f"  {entry}")
+        text.echo(f"  {entry}")
     if most is not None and len(document.skipped) > most:
-        click.echo(f"  … and {len(document.skipped) - most} more: --dry-run lists them all")
+        text.echo(f"  … and {len(document.skipped) - most} more: --dry-run lists them all")
 
 
 def _emit(app: App, branch: str, imported: Imported, document: Document) -> None:
@@ -267,7 +267,7 @@ def _import_settings(path: Path, dry_run: bool, as_json: bool) -> None:
     if as_json:
         text.emit_json({"toml": found.toml, "run": found.run, "left": found.left})
     elif dry_run:
-        click.echo(found.toml, nl=False)
+        text.echo(found.toml, nl=False)
     if not dry_run:
         if target.exists():
             raise InvalidOperation(
@@ -277,11 +277,11 @@ def _import_settings(path: Path, dry_run: bool, as_json: bool) -> None:
         target.write_text(found.toml, encoding="utf-8")
     if as_json or dry_run:
         return
-    click.echo(f"wrote {target}")
+    text.echo(f"wrote {target}")
     for line in found.left:
-        click.echo(f"  not translated: {line}")
+        text.echo(f"  not translated: {line}")
     run = f" --run {found.run}" if found.run else ""
-    click.echo(f"next: `tfgrpo train{run} --estimate` says what it takes")
+    text.echo(f"next: `tfgrpo train{run} --estimate` says what it takes")
 
 
 def _import_attempts(app: App, path: Path, name: str | None, as_json: bool) -> None:
@@ -296,9 +296,9 @@ def _import_attempts(app: App, path: Path, name: str | None, as_json: bool) -> N
     attempts = text.plural(found.attempts, "attempt")
     problems, steps = text.plural(found.problems, "problem"), text.plural(found.steps, "step")
     unscored = f", {found.unscored} of them without a reward" if found.unscored else ""
-    click.echo(f"run {found.run.name}: {attempts} at {problems} in {steps}{unscored}")
-    click.echo(f"wrote {found.dataset.name}")
-    click.echo(f"next: `tfgrpo rollouts {found.run.name}` shows them")
+    text.echo(f"run {found.run.name}: {attempts} at {problems} in {steps}{unscored}")
+    text.echo(f"wrote {found.dataset.name}")
+    text.echo(f"next: `tfgrpo rollouts {found.run.name}` shows them")
 
 
 def _import_git(app: App, folder: Path, as_json: bool) -> None:
@@ -318,15 +318,15 @@ def _import_git(app: App, folder: Path, as_json: bool) -> None:
         )
         return
     for version in returned.by_hand:
-        click.echo(f"{version.name}: {version.message.splitlines()[0]} ({version.author})")
+        text.echo(f"{version.name}: {version.message.splitlines()[0]} ({version.author})")
     counted = text.plural(len(returned.adopted), "version")
-    click.echo(f"read {counted} and {text.plural(len(returned.by_hand), 'commit')} made by hand")
+    text.echo(f"read {counted} and {text.plural(len(returned.by_hand), 'commit')} made by hand")
     for name, version in returned.moved:
-        click.echo(f"{name} is at {version.name}")
+        text.echo(f"{name} is at {version.name}")
     for name, version in returned.apart:
-        click.echo(f"{name} differs there: it stands at {version.name}, and was left alone here")
+        text.echo(f"{name} differs there: it stands at {version.name}, and was left alone here")
     for name in returned.unnamed:
-        click.echo(f"{name} cannot be a name here, and was left out")
+        text.echo(f"{name} cannot be a name here, and was left out")
 
 
 def _named(names: Iterable[tuple[str, Version]]) -> list[dict[str, str]]:

@@ -119,13 +119,13 @@ def verify(
             }
         )
         return
-    click.echo(f"{file}: {text.plural(len(judged), 'case')}, domain {judging_domain.name}")
-    click.echo("  " + ", ".join(f"{count} {word}" for word, count in _counts(judged).items()))
+    text.echo(f"{file}: {text.plural(len(judged), 'case')}, domain {judging_domain.name}")
+    text.echo("  " + ", ".join(f"{count} {word}" for word, count in _counts(judged).items()))
     if known:
-        click.echo(f"  agreement {right} of {known} ({100 * right / known:.1f} %)")
+        text.echo(f"  agreement {right} of {known} ({100 * right / known:.1f} %)")
     odd = judged if everything or not known else [case for case in judged if case.agrees is False]
     if odd:
-        click.echo()
+        text.echo()
         text.emit(app, _table(odd, bool(known)))
 
 
@@ -152,10 +152,11 @@ def _judged(
     from tfgrpo.settings import Settings, build
 
     project = options.open_project(app, config)
+    project.require_trust(model)
     layers = [model, project.table("model")]
     named, notes = named_models(layers, os.environ)
     for note in notes:
-        click.echo(f"note: {note}", err=True)
+        text.echo(f"note: {note}", err=True)
     settings = build(Settings, named, *layers)
     session_options = replace(limits, prices=project.prices(settings.models))
 

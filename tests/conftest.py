@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
@@ -27,6 +29,12 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     # ignores Ctrl-C, as whoever started it wanted, and the programs it tests hear it.
     signal.signal(signal.SIGINT, lambda number, frame: None)
 
+OWN = os.pathsep.join((str(ROOT), tempfile.gettempdir()))
+"""Folders of the tests' own, trusted as by whoever made them; test_trust.py does without."""
+os.environ["TFGRPO_TRUST"] = OWN
+os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="tfgrpo-state-")
+atexit.register(shutil.rmtree, os.environ["XDG_STATE_HOME"], ignore_errors=True)
+
 Cli: TypeAlias = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -37,7 +45,8 @@ def environment(**more: str) -> dict[str, str]:
         for key, value in os.environ.items()
         if not key.startswith(("TFGRPO_", "OPENAI_", "NO_COLOR", "FORCE_COLOR"))
     }
-    return kept | {"TFGRPO_AUTHOR": "tester", "COLUMNS": "80"} | more
+    named = {"TFGRPO_AUTHOR": "tester", "COLUMNS": "80", "TFGRPO_TRUST": OWN}
+    return kept | named | more
 
 
 @pytest.fixture(params=["bubblewrap", "confined"])

@@ -102,6 +102,7 @@ ROOMS = (
     ("store",),
     ("rendering", "local"),
     ("data", "model", "interchange"),
+    ("trust",),
     ("domains", "tools", "connect", "mirror"),
     ("settings", "session"),
     ("project", "rollout", "own_data"),

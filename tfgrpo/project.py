@@ -8,7 +8,9 @@ the record, under which it has to be given again.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import tomllib
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,11 +18,17 @@ from typing import TYPE_CHECKING, Any
 from tfgrpo import domains
 from tfgrpo.data import datasets
 from tfgrpo.domains.base import Domain, DomainError
+from tfgrpo.domains.rubric import rubric_permissions
 from tfgrpo.model.prices import ModelPrices, model_prices
 from tfgrpo.settings import FILE, SettingsError, read_toml
+from tfgrpo.store.find import project_root
+from tfgrpo.trust import gate
+from tfgrpo.trust.ledger import is_trusted
+from tfgrpo.trust.permissions import Permissions, of_file, of_proxy, of_remote, of_run
 
 if TYPE_CHECKING:
     from tfgrpo.model.settings import ModelSettings
+    from tfgrpo.store.store import Store
 
 PATHS = ("data", "heldout", "gate", "sealed", "prompts")
 """Settings that are a file or a folder."""
@@ -31,12 +39,52 @@ OBJECT = "object:"
 @dataclass(frozen=True, slots=True)
 class Project:
     """A folder, the tables of its settings file, the domains that were given as objects, and the
-    names of the Python functions that agents have as tools."""
+    names of the Python functions that agents have as tools.
+
+    `raw` are the tables of `file` as they are written there, which trust rests on.
+    """
 
     root: Path
     tables: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     objects: Mapping[str, Domain] = field(default_factory=dict)
     functions: tuple[str, ...] = ()
+    file: Path | None = None
+    raw: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    # trust:
+
+    def require_trust(self, given: Mapping[str, Any]) -> None:
+        """Returns if the settings file may do what it says, but for the settings `given` instead.
+
+        To be called before a setting of it is used, the [prices] apart. Raises NotTrusted.
+        """
+        if self.file is None:
+            return
+        known, typed = domains.names(), {k for k, value in given.items() if value is not None}
+        if of_file(self.file, self.raw, known, typed).needed:
+            gate.require(of_file(self.file, self.raw, known))
+
+    def require_run(
+        self, name: str, config: Mapping[str, Any], used: Collection[str] | None = None
+    ) -> None:
+        """Does the same for the record of a run, which may have come with the store: for the
+        settings of it that are `used`, or for all. Raises NotTrusted."""
+        if self._needs(name, config, used):
+            gate.require(self.run_permissions(name, config))
+
+    def trusts_run(self, name: str, config: Mapping[str, Any], used: Collection[str]) -> bool:
+        """Returns whether settings of a run's record may be used. Nobody is asked."""
+        trusted = is_trusted(self.run_permissions(name, config))
+        return trusted or not self._needs(name, config, used)
+
+    def run_permissions(self, name: str, config: Mapping[str, Any]) -> Permissions:
+        """Returns what the record of a run needs to be allowed."""
+        return of_run(name, config, self.root, domains.names())
+
+    def _needs(self, name: str, config: Mapping[str, Any], used: Collection[str] | None) -> bool:
+        everything = {*config, *(config.get("models") or {}), "corpus", "sandbox"}
+        unused = set() if used is None else everything - {*used, "models"}
+        return bool(of_run(name, config, self.root, domains.names(), unused).needed)
 
     def table(self, name: str) -> dict[str, Any]:
         """Returns a copy of a table of the settings file; an empty one where there is none."""
@@ -128,7 +176,8 @@ def open_project(
     path = Path(config) if config is not None else root / FILE
     if config is None and not path.is_file():
         return Project(root, {}, objects or {}, functions)
-    tables = read_toml(path)
+    raw = read_toml(path)
+    tables = deepcopy(raw)
     for table in tables.values():
         for key in (*PATHS, "corpus"):
             if isinstance(table.get(key), str) and not datasets.parse(table[key]).on_hub:
@@ -136,7 +185,46 @@ def open_project(
         name, colon, argument = str(table.get("domain", "")).partition(":")
         if colon and os.path.isfile(path.parent / argument):
             table["domain"] = f"{name}:{path.parent / argument}"
-    return Project(root, tables, objects or {}, functions)
+    return Project(root, tables, objects or {}, functions, path, raw)
+
+
+def file_permissions(path: Path) -> list[Permissions]:
+    """Returns what a settings file, a proxy's or a rubric needs to be allowed: a rubric that a
+    settings file names by itself. Raises SettingsError and DomainError."""
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        found = {}  # what is wrong with it is told below
+    if "criteria" in found:
+        return [rubric_permissions(path)]
+    if {"upstream", "anthropic", "libraries", "rules", "host"} & found.keys():
+        return [of_proxy(path, found)]
+    tables = read_toml(path)
+    specs = [tables.get(name, {}).get("domain") for name in ("train", "eval", "model")]
+    return [
+        of_file(path, tables, domains.names()),
+        *_rubrics((spec for spec in specs if isinstance(spec, str)), path.resolve().parent),
+    ]
+
+
+def store_permissions(store: Store) -> list[Permissions]:
+    """Returns what the runs and the remotes on record in a store need to be allowed."""
+    root, known = project_root(store.path), domains.names()
+    configs = {run.name: run.config for run in store.runs.all()}
+    specs = (config.get("domain") for config in configs.values())
+    return [
+        *(of_run(name, config, root, known) for name, config in configs.items()),
+        *_rubrics((spec for spec in specs if isinstance(spec, str)), root),
+        *(of_remote(root, name, there) for name, there in store.port.remotes().items()),
+    ]
+
+
+def _rubrics(specs: Iterable[str], folder: Path) -> Iterator[Permissions]:
+    """Yields what the rubrics need that are named as domains."""
+    for spec in dict.fromkeys(specs):
+        name, _, argument = spec.partition(":")
+        if name == "rubric" and (folder / argument).is_file():
+            yield rubric_permissions(folder / argument)
 
 
 def read_options(given: Mapping[str, Any]) -> dict[str, Any]:

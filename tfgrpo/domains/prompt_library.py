@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ from tfgrpo.rendering.render import AGENT_OBJECTIVE, prompt_text
 from tfgrpo.rendering.retrieve import relevant
 from tfgrpo.store.find import located, project_root
 from tfgrpo.store.records import Library, Version
+from tfgrpo.store.revisions import run_of_history
 from tfgrpo.store.store import Store
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 class PromptLibrary(Library):
     """A library that can put itself into a prompt."""
 
-    __slots__ = ("_folders", "_prompts", "agent_objective", "domain")
+    __slots__ = ("_folders", "_prompts", "_require_trust", "agent_objective", "domain")
 
     def __init__(
         self,
@@ -32,12 +33,14 @@ class PromptLibrary(Library):
         prompts: Path | None = None,
         domain: Domain | str | None = None,
         folders: Sequence[Path] = (),
+        require_trust: Callable[[], None] | None = None,
     ) -> None:
         super().__init__(stored.version, tuple(stored))
         self.agent_objective = agent_objective
         self.domain = domain
         """Who renders problems, or its name: it is looked for, in `folders` too, when one is."""
         self._folders = folders
+        self._require_trust = require_trust
         self._prompts = prompts
 
     def prompt(self, problem: str = "", *, top_k: int | None = None) -> str:
@@ -52,7 +55,8 @@ class PromptLibrary(Library):
         """Returns the chat messages for a problem, as the `openai` client takes them.
 
         The whole library is in them, or the `top_k` experiences that fit the problem best. Raises
-        DomainError for a domain that is not to be found here.
+        DomainError for a domain that is not to be found here, and NotTrusted for one in Python
+        that came with somebody else's store.
         """
         from tfgrpo.data.problems import Problem
         from tfgrpo.domains.base import problem_messages
@@ -61,6 +65,8 @@ class PromptLibrary(Library):
         if isinstance(problem, str):
             problem = Problem("", problem)
         if isinstance(self.domain, str):
+            if self._require_trust is not None:
+                self._require_trust()
             self.domain = find(self.domain, self._folders)
         domain = self.domain
         template = templates.load("rollout", self._prompts, domain.prompts if domain else None)
@@ -95,10 +101,21 @@ def prompt_library(store: Store, version: Version) -> PromptLibrary:
     spec = config.get("domain")
     if isinstance(spec, str) and spec.startswith("object:"):
         spec = None  # a Python object judges; attempts are rendered as usual
+    name = run_of_history(store, version) or version.name
+
+    def require_trust() -> None:
+        from tfgrpo.domains.lookup import names
+        from tfgrpo.trust import gate
+        from tfgrpo.trust.permissions import of_run
+
+        if of_run(name, {"domain": spec}, root, names()).needed:
+            gate.require(of_run(name, config, root, names()))
+
     return PromptLibrary(
         store.library(version),
         agent_objective=str(config.get("agent_objective", AGENT_OBJECTIVE)),
         prompts=root / config["prompts"] if config.get("prompts") else None,
         domain=spec or None,
         folders=(root,),
+        require_trust=require_trust,
     )

@@ -21,17 +21,20 @@ from tfgrpo.domains.criteria import Criterion, criteria_error, describe_scores, 
 from tfgrpo.domains.files import HINT, first_error, read
 from tfgrpo.domains.verifier import Killed
 from tfgrpo.model.endpoint import CallFailed, Request
+from tfgrpo.trust import gate
+from tfgrpo.trust.permissions import Permissions, of_predicates
 
 AGENT_OBJECTIVE = "Answer the message."
 LEARNING_OBJECTIVE = "Rules of form, tone and content that make answers better."
 
 
 class Rubric(BaseModel):
-    """A rubric file."""
+    """A rubric file. `predicates` are functions that criteria of its problems may call too."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     criteria: tuple[Criterion, ...] = Field(min_length=1)
+    predicates: tuple[str, ...] = ()
     agent_objective: str = AGENT_OBJECTIVE
     learning_objective: str = LEARNING_OBJECTIVE
 
@@ -40,6 +43,8 @@ def make_domain(argument: str) -> Domain:
     """Makes the domain of a rubric file. Raises DomainError."""
     path = Path(argument)
     rubric, identity = read(path, Rubric)
+    predicates = _predicates(rubric)
+    gate.require(of_predicates(path, predicates))
     folder = str(path.resolve().parent)
     error = criteria_error(rubric.criteria, folder)
     if error is not None:
@@ -61,7 +66,7 @@ def make_domain(argument: str) -> Domain:
         problems = conversation.load(source, fields, extra=("criteria",), ground_truth=False)
         for problem in problems:
             own_criteria = problem_criteria(problem)
-            error = (
+            error = _unlisted(own_criteria, predicates) or (
                 criteria_error((*rubric.criteria, *own_criteria), folder) if own_criteria else None
             )
             if error is not None:
@@ -81,6 +86,27 @@ def make_domain(argument: str) -> Domain:
         learning_objective=rubric.learning_objective,
         identity=identity,
     )
+
+
+def rubric_permissions(path: Path) -> Permissions:
+    """Returns what a rubric file needs to be allowed. Raises DomainError."""
+    return of_predicates(path, _predicates(read(path, Rubric)[0]))
+
+
+def _predicates(rubric: Rubric) -> frozenset[str]:
+    """Returns the functions that a rubric calls, or lets problems call."""
+    own = (criterion.python for criterion in rubric.criteria)
+    return frozenset((*rubric.predicates, *(place for place in own if place is not None)))
+
+
+def _unlisted(criteria: tuple[Criterion, ...], predicates: frozenset[str]) -> str | None:
+    """Returns what is wrong where a problem's own criteria call what the rubric does not name:
+    data runs no code that nobody has named outside of it."""
+    for criterion in criteria:
+        if criterion.python is not None and criterion.python not in predicates:
+            place = criterion.python
+            return f'{criterion.name}: the rubric does not list "{place}" under predicates'
+    return None
 
 
 async def judge_rubric(

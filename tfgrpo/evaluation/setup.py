@@ -110,11 +110,14 @@ def eval_settings(
 
     The settings are what is given, then [eval] in tfgrpo.toml, then what
     the first of these versions that a run made, or else HEAD's, was trained with; [train] in
-    tfgrpo.toml where no run has been. Raises SettingsError."""
+    tfgrpo.toml where no run has been. Raises SettingsError and NotTrusted."""
+    project.require_trust(given)
     frozen: Mapping[str, Any] = {}
     for version in (*versions, store.head.version):
         frozen = trained_with(store, version)
         if frozen:
+            name = run_of_history(store, version) or version.name
+            project.require_run(name, frozen, _used(frozen, project, given))
             break
     trained = {key: frozen[key] for key in FROM_RUN if key in frozen} | frozen.get("models", {})
     if trained.get("prompts"):
@@ -135,6 +138,15 @@ def eval_settings(
     return fitted, notes
 
 
+def _used(config: Mapping[str, Any], project: Project, given: Mapping[str, Any]) -> set[str]:
+    """Returns the settings of a run that an evaluation takes over: those that nothing else
+    names."""
+    others = {name for name, value in given.items() if value is not None}
+    others |= {name.replace("-", "_") for name in project.table("eval")}
+    others |= {"tools"} if project.table("tools") else set()
+    return {*FROM_RUN, *(config.get("models") or {}), "corpus", "sandbox"} - others
+
+
 def leak_warnings(
     store: Store, project: Project, version: Version, dataset: Sequence[Problem]
 ) -> list[str]:
@@ -148,6 +160,8 @@ def leak_warnings(
             f"cannot tell whether these problems were trained on: run {name} is not in this store"
         ]
     settings = TrainSettings(**run.config)
+    if not project.trusts_run(name, run.config, ("domain", "data")):
+        return [f"cannot tell whether these problems were trained on: run {name} is not trusted"]
     domain = project.domain(settings.domain)
     data = project.open_data(settings.data)
     try:

@@ -15,10 +15,11 @@ import json
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from tfgrpo.model import response as responses
+from tfgrpo.model import secrets
 from tfgrpo.model.adaptation import Adaptation
 from tfgrpo.model.connection import CONNECT, Connection, open_client
 from tfgrpo.model.response import UnusableBody, UnusableResponse
@@ -33,8 +34,6 @@ TRANSIENT = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 LIMITS = frozenset({429, 503, 529})
 MOST_SAID = 4_000
 """Characters of an error's body that are looked at."""
-SECRET = 12
-"""Characters from which on a key in an answer is the key: that of a local server may be `x`."""
 LIMIT_NAMES = ("max_tokens", "max_completion_tokens")
 MOST_OUTPUT = (
     re.compile(r"supports at most (\d[\d,]*) completion tokens"),  # OpenAI, Azure
@@ -271,15 +270,9 @@ class Endpoint:
     def _read(self, response: object, request: Request, seconds: float) -> Answer:
         """Returns the answer that a response holds. Raises UnusableResponse."""
         answer = replace(_answer(response, request, seconds), sent=self.adaptation.sent())
-        if not any(len(secret) >= SECRET for secret in self._secrets):
-            return answer
-        calls = json.loads(self.scrub(json.dumps(answer.tool_calls)))
-        return replace(
-            answer,
-            content=self.scrub(answer.content),
-            finish_reason=self.scrub(answer.finish_reason),
-            tool_calls=tuple(calls),
-        )
+        long = (secret for secret in self._secrets if len(secret) >= secrets.LONG)
+        texts = {field.name: getattr(answer, field.name) for field in fields(answer)}
+        return replace(answer, **secrets.scrub(texts, *long))
 
     def _unusable(self, error: UnusableBody, request: Request, arrived: str = "") -> Transient:
         """Returns what is raised for a body that cannot be read. If it was an answer's, it is
@@ -296,9 +289,7 @@ class Endpoint:
 
     def scrub(self, text: str) -> str:
         """Returns a text without the key, or what else is secret, in it."""
-        for secret in self._secrets:
-            text = text.replace(secret, "***")
-        return text
+        return secrets.scrub(text, *self._secrets)
 
     @property
     def _secrets(self) -> list[str]:

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from tfgrpo.model.connection import OPENAI_HOST, host_of, on_loopback
 from tfgrpo.model.endpoint import EndpointError
 from tfgrpo.model.providers import provider_at
+from tfgrpo.model.secrets import know
 
 ANY_HOST = "TFGRPO_API_KEY"
 OPENAI_KEY = "OPENAI_API_KEY"
@@ -29,14 +30,14 @@ def key_for(base_url: str | None, name: str | None, environment: Mapping[str, st
     if name is not None:
         if not environment.get(name):
             raise EndpointError(f"environment variable {name} is not set", hint=f"export {name}=…")
-        return environment[name]
+        return know(environment[name], name)
     if environment.get(ANY_HOST):
-        return environment[ANY_HOST]
+        return know(environment[ANY_HOST], ANY_HOST)
     own = own_variable(base_url, environment)
     if own is None:
         return None
     if environment.get(own):
-        return environment[own]
+        return know(environment[own], own)
     if base_url is None:
         raise EndpointError(
             "no API key",

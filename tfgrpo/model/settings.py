@@ -17,6 +17,7 @@ from pydantic import (
 
 from tfgrpo.model.connection import API_VERSION
 from tfgrpo.model.prices import LOCAL
+from tfgrpo.model.secrets import literal
 
 DEFAULT_MODEL = "local:qwen2.5-coder-1.5b"
 FROM_ENVIRONMENT = "env:"
@@ -95,6 +96,12 @@ class ModelSettings(BaseModel):
     def _no_request(cls, body: dict[str, Any] | None) -> dict[str, Any] | None:
         for name in sorted(OURS & set(body or {})):
             raise ValueError(f"{name} is made here and cannot be given")
+        found = literal("extra_body", body)
+        if found is not None:
+            raise ValueError(
+                f"{found} looks like a secret, and would be kept in the store: send it as a header "
+                'in extra_headers, with "env:NAME" for its value'
+            )
         return body
 
     @field_validator("extra_headers", "reflection_extra_headers")

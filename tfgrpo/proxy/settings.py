@@ -16,13 +16,15 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from tfgrpo.settings import SettingsError
+from tfgrpo.trust import gate
+from tfgrpo.trust.permissions import of_proxy
 
 OPENAI = "https://api.openai.com"
 ANTHROPIC = "https://api.anthropic.com"
@@ -143,9 +145,13 @@ def upstreams(openai: str | None, anthropic: str | None) -> tuple[Upstream, Upst
     )
 
 
-def read_file(path: Path) -> dict[str, Any]:
+def read_file(path: Path, given: Collection[str] = ()) -> dict[str, Any]:
     """Returns the settings in a file as arguments of ProxySettings; what it does not say is left
-    out. Paths in it are relative to it. Raises SettingsError."""
+    out. Paths in it are relative to it.
+
+    Raises SettingsError, and NotTrusted where nobody has allowed the file to say where requests
+    go, or who may send some, other than by what is `given` instead.
+    """
     try:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -158,6 +164,8 @@ def read_file(path: Path) -> dict[str, Any]:
         raise SettingsError(
             f"{path}: there is no setting {min(unknown)!r}", hint=", ".join(sorted(known))
         )
+    if of_proxy(path, found, given).needed:
+        gate.require(of_proxy(path, found))
     try:
         settings: dict[str, Any] = {key: found[key] for key in plain if key in found}
         settings["openai"], settings["anthropic"] = upstreams(

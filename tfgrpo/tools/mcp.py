@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from tfgrpo.model import secrets
 from tfgrpo.store.canonical import digest
 from tfgrpo.tools.tool import Arguments, Result, ToolError, ToolSpec, cut
 
@@ -32,7 +33,8 @@ class ServerError(ToolError):
 class Server(BaseModel):
     """How an MCP server is reached: a command with arguments, or an address.
 
-    `env` names variables of this process's environment that the command may see.
+    `env` names variables of this process's environment that the command may see. A `$NAME` in an
+    argument or the address is read from there when the server is reached.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -47,6 +49,14 @@ class Server(BaseModel):
     def _one_way(self) -> Server:
         if (self.command is None) == (self.url is None):
             raise ValueError("an MCP server has either a command or a url")
+        line = [self.command, *self.args]
+        for name, value in (("command and args", line), ("url", self.url)):
+            found = secrets.literal(name, value)
+            if found is not None:
+                raise ValueError(f"{found} looks like a secret: {secrets.HINT}")
+        wrong = [name for name in self.env if not secrets.NAME.fullmatch(name)]
+        if wrong:
+            raise ValueError("env takes the names of environment variables, never their values")
         return self
 
 
@@ -88,10 +98,11 @@ class RemoteTool:
         try:
             answer = await self._client.call_tool(self._name, dict(arguments))
         except Exception as error:  # the server's, the transport's, or an answer of no known shape
-            result = Result(f"{self._spec.name} failed: {_first_cause(error)}"[:500], failed=True)
+            text = secrets.scrub(f"{self._spec.name} failed: {_first_cause(error)}")
+            result = Result(text[:500], failed=True)
         else:
             text = "\n".join(part.text for part in answer.content if part.type == "text")
-            given = cut(text, self._characters) or "(no text)"
+            given = cut(secrets.scrub(text), self._characters) or "(no text)"
             result = Result(given, failed=bool(answer.is_error))
         self.recall(arguments, result)
         return result
@@ -130,10 +141,23 @@ async def connected(name: str, server: Server) -> AsyncIterator[Connection]:
         raise ServerError(
             "MCP servers need the package `mcp`", hint="pip install 'tfgrpo[mcp]'"
         ) from None
-    target: Any = server.url
+    missing = [
+        name
+        for name in secrets.variables([*server.args, server.url or ""])
+        if not os.environ.get(name)
+    ]
+    if missing:
+        raise ServerError(
+            f"MCP server {name} needs ${missing[0]}, which is not set",
+            hint=f"export {missing[0]}=…",
+        )
+    target: Any = server.url and secrets.fill(server.url, os.environ)
     if server.command is not None:
-        env = {name: os.environ[name] for name in server.env if name in os.environ}
-        target = StdioServerParameters(command=server.command, args=list(server.args), env=env)
+        env = {
+            name: secrets.know(os.environ[name], name) for name in server.env if name in os.environ
+        }
+        args = [secrets.fill(argument, os.environ) for argument in server.args]
+        target = StdioServerParameters(command=server.command, args=args, env=env)
     client = Client(target, read_timeout_seconds=server.seconds)
     try:
         await client.__aenter__()
@@ -175,7 +199,7 @@ def _function_name(name: str) -> str:
 
 def _unusable(name: str, error: Exception) -> ServerError:
     return ServerError(
-        f"MCP server {name} cannot be used: {_first_cause(error)}"[:300],
+        secrets.scrub(f"MCP server {name} cannot be used: {_first_cause(error)}")[:300],
         hint=f"check [tools.mcp.{name}] in tfgrpo.toml",
     )
 

@@ -10,8 +10,9 @@ Serper, Tavily, Brave and SearXNG are here by name; any other is a table in `tfg
     results = "data.items"
     fields = { url = "link", title = "name", text = "summary" }
 
-A value `$NAME` is read from the environment when a request is made; it is in no record, and
-error texts are scrubbed of it.
+A `$NAME` in the address, a parameter, a header or the body is read from the environment when a
+request is made; it is in no record, and error texts are scrubbed of it. A secret that is written
+out is refused, as it would be in the record of every run.
 """
 
 from __future__ import annotations
@@ -19,21 +20,20 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import re
 from collections.abc import Mapping
-from typing import Any
-from urllib.parse import urlencode
+from typing import Any, Self
+from urllib.parse import quote_plus, urlencode
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from tfgrpo.model import secrets
 from tfgrpo.store.canonical import digest
 from tfgrpo.tools.corpus import Passage
 from tfgrpo.tools.fetch import FetchError, fetch
 from tfgrpo.tools.tool import ToolFailure
 
-LONG = 12
-"""Characters from which on a key in a provider's answer is the key, and no word of a result."""
-SECRET = re.compile(r"\$([A-Z_][A-Z0-9_]*)")
+FILLED = {"url", "params", "headers", "body"}
+"""The parts of a template that may name variables."""
 
 
 class SearchTemplate(BaseModel):
@@ -52,16 +52,14 @@ class SearchTemplate(BaseModel):
     private: bool = False
     """Whether the provider may stand at a private address, as a SearXNG of one's own does."""
 
-    @field_validator("headers")
-    @classmethod
-    def _no_keys(cls, headers: dict[str, str]) -> dict[str, str]:
+    @model_validator(mode="after")
+    def _no_secrets(self) -> Self:
         """A key belongs in the environment: what is written here would be kept."""
-        for name, value in headers.items():
-            if re.search(r"key|token|auth|secret", name, re.IGNORECASE) and not SECRET.search(
-                value
-            ):
-                raise ValueError(f"{name}: write $NAME of an environment variable, not the key")
-        return headers
+        for name in ("url", "params", "headers", "body"):
+            found = secrets.literal(name, getattr(self, name))
+            if found is not None:
+                raise ValueError(f"{found} looks like a secret: {secrets.HINT}")
+        return self
 
 
 PROVIDERS = {
@@ -117,17 +115,18 @@ class Provider:
 
     async def search(self, query: str, count: int) -> list[Passage]:
         """Returns the provider's results. Raises ToolFailure when it gives none."""
-        template, secrets = self._template, self._secrets()
+        template, keys = self._template, self._keys()
         values: dict[str, str | int] = {"query": query, "count": count}
-        url = template.url
+
+        def filled(value: Any) -> Any:
+            return _fill(_with_keys(value, keys), values)
+
+        url = _with_keys(template.url, keys)
         if template.params:
-            filled = {name: str(_fill(value, values)) for name, value in template.params.items()}
-            url += ("&" if "?" in url else "?") + urlencode(filled)
-        body = None if template.body is None else json.dumps(_fill(template.body, values))
-        headers = {
-            name: SECRET.sub(lambda found: secrets[found[1]], value)
-            for name, value in template.headers.items()
-        }
+            params = {name: str(value) for name, value in filled(template.params).items()}
+            url += ("&" if "?" in url else "?") + urlencode(params)
+        body = None if template.body is None else json.dumps(filled(template.body))
+        headers = {name: _with_keys(value, keys) for name, value in template.headers.items()}
         if body is not None:
             headers["Content-Type"] = "application/json"
         try:
@@ -139,26 +138,34 @@ class Provider:
                 seconds=self._seconds,
                 private=template.private,
             )
-            long = {name: key for name, key in secrets.items() if len(key) >= LONG}
-            answer = json.loads(_scrub(page.body.decode("utf-8", "replace"), long))
+            answer = secrets.scrub(json.loads(page.body.decode("utf-8", "replace")))
             return list(_passages(answer, template))[:count]
         except FetchError as error:
-            raise ToolFailure(_scrub(str(error), secrets)) from None
+            quoted = map(quote_plus, keys.values())  # as an address has them
+            raise ToolFailure(secrets.scrub(str(error), *keys.values(), *quoted)) from None
         except (ValueError, RecursionError):
             raise ToolFailure("the provider's answer is not JSON") from None
 
-    def _secrets(self) -> dict[str, str]:
-        names = {
-            name for value in self._template.headers.values() for name in SECRET.findall(value)
-        }
+    def _keys(self) -> dict[str, str]:
+        """Returns the variables that the template names, each with its value."""
+        names = secrets.variables(self._template.model_dump(include=FILLED))
         missing = sorted(name for name in names if not self._environment.get(name))
         if missing:
             raise ToolFailure(f"the environment has no {', '.join(missing)}")
-        keys = {name: self._environment[name].strip() for name in names}
+        keys = {name: secrets.know(self._environment[name].strip(), name) for name in names}
         for name, key in keys.items():  # HTTP would quote such a key in what it says of it
             if not (key.isascii() and key.isprintable()):
                 raise ToolFailure(f"{name} in the environment contains invalid characters")
         return keys
+
+
+def _with_keys(value: Any, keys: Mapping[str, str]) -> Any:
+    """Returns a part of a template with the values of the variables that it names."""
+    if isinstance(value, dict):
+        return {name: _with_keys(inner, keys) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_with_keys(inner, keys) for inner in value]
+    return secrets.fill(value, keys) if isinstance(value, str) else value
 
 
 def _fill(value: Any, values: Mapping[str, str | int]) -> Any:
@@ -190,9 +197,3 @@ def _value_at(value: object, path: str) -> object:
     for part in path.split("."):
         value = value.get(part) if isinstance(value, dict) else None
     return value
-
-
-def _scrub(text: str, secrets: Mapping[str, str]) -> str:
-    for secret in secrets.values():
-        text = text.replace(secret, "***")
-    return text

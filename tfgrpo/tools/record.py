@@ -12,6 +12,7 @@ import asyncio
 import time
 from typing import NamedTuple
 
+from tfgrpo.model.secrets import scrub
 from tfgrpo.store.canonical import canonical, digest
 from tfgrpo.store.journal import Journal
 from tfgrpo.store.runs import Call, Run, Runs
@@ -68,6 +69,7 @@ class ToolRecord:
         result = await tool.call(arguments)
         seconds = time.monotonic() - started
         text = result.text.encode("utf-8", "replace").decode()  # half a character cannot be kept
+        text = scrub(text)
         await self._journal.append(
             Call(
                 key=here if result.failed else everywhere,

@@ -28,6 +28,7 @@ from tfgrpo.store.runs import Run
 from tfgrpo.store.store import Store
 from tfgrpo.training.fitting import fit
 from tfgrpo.training.run_problems import RunProblems, load_problems, reload_problems
+from tfgrpo.trust.ledger import remember_own
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,7 @@ def plan_run(store: Store, project: Project, given: Mapping[str, Any]) -> RunPla
     `given` are settings by name, which win over the settings file. Raises TfgrpoError.
     """
     given = dict(given)
+    project.require_trust(given)
     train = project.table("train")
     stem = train.pop("run", None)
     train.pop("keep_going", None)  # of the command, and no part of what a run is
@@ -122,8 +124,9 @@ def plan_run(store: Store, project: Project, given: Mapping[str, Any]) -> RunPla
 
 def plan_resumed(project: Project, run: Run) -> RunPlan:
     """Returns what is to be done of a run on record. Raises DatasetError where its data has
-    changed, and TfgrpoError."""
+    changed, NotTrusted where the record came with the store, and TfgrpoError."""
     settings = TrainSettings(**run.config)
+    project.require_run(run.name, run.config)
     domain = project.domain(settings.domain)
     return RunPlan(
         settings,
@@ -160,6 +163,7 @@ def ready_run(
             check_name("run", choice.name or "run")
             store = new_store()
         run, resumed = begin(store, plan.settings, name=choice.name, stem=plan.stem, new=choice.new)
+        remember_own(project.run_permissions(run.name, run.config))
     keep_going = choice.keep_going or bool(project.table("train").get("keep_going"))
     budget = run_budget(store, project, choice.budget, plan.prices, run)
     return ReadyRun(run, resumed, plan, budget, keep_going)

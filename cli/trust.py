@@ -1,0 +1,131 @@
+"""`tfgrpo trust`, and how a command asks for trust on a terminal."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tfgrpo.cli import text
+from tfgrpo.cli.context import App, pass_app
+
+if TYPE_CHECKING:
+    from tfgrpo.trust.permissions import Permissions
+
+
+@click.command()
+@click.argument("place", required=False, metavar="[FOLDER | FILE]", type=click.Path(path_type=Path))
+@click.option("--show", is_flag=True, help="Show what would be allowed; change nothing.")
+@click.option("--revoke", is_flag=True, help="Take back all trust in the folder.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("--json", "as_json", is_flag=True, help="With --show: output JSON.")
+@pass_app
+def trust(app: App, place: Path | None, show: bool, revoke: bool, yes: bool, as_json: bool) -> None:
+    """Allow a folder to do what its settings, rubrics, runs and remotes say.
+
+    Settings can run code or send something away: a model's address, the variable with its key, a
+    domain in Python, a tool's command, a path outside of the folder. In a folder that came from
+    somebody else, nothing like that happens before you allow it here, once; it is asked about
+    again only when it changes. What you type yourself needs no trust, and neither does a run
+    that was begun here. Reading (log, diff, status, ...) never needs any.
+
+    FOLDER is the project of this folder by default. Trust is kept outside of it, in
+    $XDG_STATE_HOME/tfgrpo. Folders named in $TFGRPO_TRUST, separated as in PATH, are trusted
+    with all that lies in them.
+
+    \b
+    Examples:
+      tfgrpo trust --show
+      tfgrpo trust --yes
+    """
+    if as_json and not show:
+        raise click.UsageError("--json needs --show")
+    from tfgrpo.trust import ledger
+
+    folder, sources = _sources(app, place)
+    if revoke:
+        entries = ledger.revoke(folder)
+        text.echo(f"revoked {entries} {'entry' if entries == 1 else 'entries'} of {folder}")
+        return
+    if as_json:
+        text.emit_json([_object(one) for one in sources])
+        return
+    if not sources:
+        text.echo(f"nothing in {folder} would run code or send anything away")
+        return
+    text.emit(app, [line for one in sources for line in _lines(one)])
+    unknown = [one for one in sources if not ledger.is_trusted(one)]
+    if show or not unknown:
+        return
+    if not yes and sys.stdin.isatty() and not text.confirm("Trust this?"):
+        text.echo("nothing was allowed")
+        click.get_current_context().exit(1)
+    ledger.remember(*unknown)
+    text.echo("trusted, until any of this changes")
+
+
+def ask_on_a_terminal() -> None:
+    """Has whoever sits at a terminal asked where something is not trusted."""
+    if sys.stdin.isatty() and sys.stderr.isatty():
+        from tfgrpo.trust import gate
+
+        gate.asking(_ask)
+
+
+def _ask(permissions: Permissions) -> bool:
+    from tfgrpo.trust.gate import describe
+
+    text.echo(describe(permissions), err=True)
+    for line in permissions.words:
+        text.echo(f"  {line}", err=True)
+    return text.confirm("Trust this?", err=True)
+
+
+def _sources(app: App, place: Path | None) -> tuple[Path, list[Permissions]]:
+    """Returns a folder, and what its parts need that need anything."""
+    from tfgrpo.cli.proxy import FILE as PROXY
+    from tfgrpo.project import FILE, file_permissions, store_permissions
+    from tfgrpo.store.errors import StoreError, TfgrpoError
+    from tfgrpo.store.find import project_root, store_path
+    from tfgrpo.store.store import Store
+
+    if place is not None and not place.exists():
+        raise TfgrpoError(f"there is no {place}", hint="name a folder, or a settings file")
+    if place is not None and place.is_file() and place.suffix == ".toml":
+        return place.resolve().parent, [one for one in file_permissions(place) if one.needed]
+    try:
+        path = app.path if place is None else store_path(place) if place.is_dir() else place
+        root = project_root(path)
+    except StoreError:
+        path, root = app.new_path, Path.cwd()
+    sources: list[Permissions] = []
+    for file in (root / FILE, root / PROXY):
+        sources += file_permissions(file) if file.is_file() else []
+    if path.is_file():
+        with Store.open(path) as store:
+            sources += store_permissions(store)
+    return root, [one for one in sources if one.needed]
+
+
+def _lines(permissions: Permissions) -> Sequence[str]:
+    from tfgrpo.trust.ledger import is_trusted
+
+    known = " (trusted)" if is_trusted(permissions) else ""
+    lines = [text.style(permissions.source, bold=True) + known]
+    for words in permissions.words:
+        lines += text.wrap(text.words(words), first="  ", indent=4)
+    return lines
+
+
+def _object(permissions: Permissions) -> dict[str, object]:
+    from tfgrpo.trust.ledger import is_trusted
+
+    return {
+        "source": permissions.source,
+        "folder": str(permissions.folder),
+        "trusted": is_trusted(permissions),
+        "allows": [{"setting": one.key, "words": one.words} for one in permissions.needed],
+    }

@@ -1,0 +1,158 @@
+"""Secrets: what looks like one where a setting is written down, and what is one when it comes back.
+
+Settings become part of a run's record, which nothing can redact, so they hold the names of
+environment variables, `$NAME`, and never a key. Which values were read from the environment is
+known for as long as the process lives: they are taken out of all that is recorded or told.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeVar
+from urllib.parse import parse_qsl, urlsplit
+
+V = TypeVar("V")
+
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+VARIABLE = re.compile(r"\$([A-Z_][A-Z0-9_]*)")
+LONG = 12
+"""Characters from which on a key in a text is the key, and no word of somebody's."""
+NAMED = re.compile(
+    r"(?:api|access|private|subscription|account|shared)[-_]?key|(?:^|[-_.\s])key(?:$|[-_.\s])|token(?!s)"
+    r"|secret|passw|passphrase|\bpwd\b|credential|authori[sz]ation|bearer|cookie|signature"
+    r"|(?:^|[-_])auth(?:$|[-_])|(?:^|[-_])pass(?:$|[-_])",
+    re.IGNORECASE,
+)
+"""Names of things whose value is a secret."""
+KNOWN = re.compile(
+    r"(?<![A-Za-z0-9])(?:sk-[A-Za-z0-9]|sk_live_|rk_live_|gh[pousr]_|github_pat_|glpat-|xox[abeprs]-|"
+    r"hf_[A-Za-z0-9]{8}|AKIA[A-Z0-9]{8}|ASIA[A-Z0-9]{8}|AIza[A-Za-z0-9_-]{8}|ya29\.|npm_[A-Za-z0-9]{8}|"
+    r"pypi-|tvly-|gsk_|eyJ[A-Za-z0-9_-]{8}|-----BEGIN)"
+)
+"""How the keys of well-known services begin."""
+RANDOM = re.compile(r"[A-Za-z0-9]{20,}")
+PAIR = re.compile(r"\s*-{0,2}([\w.-]+)\s*[=:]\s*(.+)", re.DOTALL)
+SMALL = re.compile(r"\d{1,5}|true|false", re.IGNORECASE)
+"""What is a number or a switch, whatever its name."""
+BEARER = re.compile(r"\s*(?:bearer|basic|token)\s+[^\s$]", re.IGNORECASE)
+HINT = "write $NAME, the name of an environment variable, in its place"
+
+USUAL = frozenset(("HOME", "HOSTNAME", "LANG", "LOGNAME", "PATH", "PWD", "SHELL", "TERM", "USER"))
+"""Variables that everybody has: their values are no secrets."""
+
+_seen: set[str] = set()
+
+
+def literal(name: str, value: object) -> str | None:
+    """Returns what in a setting looks like a secret that is written out, or None.
+
+    `value` may be a text, a list (of a command's arguments, for one) or a table; what stands
+    after the name of a secret is one, whatever it looks like.
+    """
+    for where, text, secret in _texts(name, value, NAMED.search(name) is not None):
+        if secret and text.strip() and not VARIABLE.search(text) and not SMALL.fullmatch(text):
+            return where
+        if BEARER.match(text) or _in_url(text) or _looks_random(VARIABLE.sub("", text)):
+            return where
+    return None
+
+
+def _texts(name: str, value: object, secret: bool) -> Iterator[tuple[str, str, bool]]:
+    """Yields each text in a value, where it stands, and whether its name is a secret's."""
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield f"{name}.{key}", str(key), False
+            named = secret or NAMED.search(str(key)) is not None
+            yield from _texts(f"{name}.{key}", inner, named)
+    elif isinstance(value, list | tuple):
+        after = secret
+        for number, inner in enumerate(value):
+            where = f"{name}[{number}]"
+            yield from _texts(where, inner, after)
+            flag = isinstance(inner, str) and inner.startswith("-") and "=" not in inner
+            after = secret or (flag and NAMED.search(str(inner)) is not None)
+    elif isinstance(value, str):
+        pair = PAIR.fullmatch(value)
+        if pair and not value.partition("://")[1] and NAMED.search(pair[1]):
+            yield name, pair[2], True
+        else:
+            yield name, value, secret
+
+
+def _in_url(text: str) -> bool:
+    """Returns whether a text is an address with a password, or a secret among its parameters."""
+    if "://" not in text:
+        return False
+    try:
+        parts = urlsplit(text)
+        password, pairs = parts.password, parse_qsl(parts.query)
+    except ValueError:
+        return False
+    userinfo = parts.netloc.rpartition("@")[0]
+    if (password or userinfo) and not VARIABLE.search(password or userinfo):
+        return True
+    return any(NAMED.search(name) and not VARIABLE.search(value) for name, value in pairs)
+
+
+def _looks_random(text: str) -> bool:
+    """Returns whether a text has a part like a key: letters and digits without an order."""
+    if KNOWN.search(text):
+        return True
+    for run in RANDOM.findall(text):
+        digits = sum(sign.isdigit() for sign in run)
+        cases = any(map(str.islower, run)) and any(map(str.isupper, run))
+        if 3 <= digits < len(run) and (len(run) >= 32 or cases):
+            return True
+    return False
+
+
+def variables(value: object) -> list[str]:
+    """Returns the environment variables that a setting names as $NAME, each once."""
+    found: dict[str, None] = {}
+    for _, text, _ in _texts("", value, False):
+        found |= dict.fromkeys(VARIABLE.findall(text))
+    return list(found)
+
+
+def fill(text: str, environment: Mapping[str, str]) -> str:
+    """Returns a text with the values of the variables that it names, which are secrets from now
+    on. A variable that is not set stays as it is written."""
+
+    def value(match: re.Match[str]) -> str:
+        found = environment.get(match[1])
+        return know(found, match[1]) if found else match[0]
+
+    return VARIABLE.sub(value, text)
+
+
+def know(value: str, name: str) -> str:
+    """Returns the value of a variable that is taken for a secret from now on.
+
+    A path is none, nor is what is too short to be told from a word.
+    """
+    if len(value) >= LONG and name not in USUAL and not os.path.isabs(value):
+        _seen.add(value)
+    return value
+
+
+def scrub(value: V, *more: str | None) -> V:
+    """Returns a value without the secrets that are known, and `more` of any length, in any text
+    of it: in lists, and in names and values of tables, however deep."""
+    secrets = sorted({*_seen, *(one for one in more if one)}, key=len, reverse=True)
+    return _scrubbed(value, secrets) if secrets else value
+
+
+def _scrubbed(value: Any, secrets: list[str]) -> Any:
+    if isinstance(value, str):
+        for secret in secrets:
+            value = value.replace(secret, "***")
+        return value
+    if isinstance(value, Mapping):
+        return {_scrubbed(k, secrets): _scrubbed(v, secrets) for k, v in value.items()}
+    if isinstance(value, tuple) and type(value) is tuple:
+        return tuple(_scrubbed(inner, secrets) for inner in value)
+    if isinstance(value, list):
+        return [_scrubbed(inner, secrets) for inner in value]
+    return value

@@ -1,0 +1,129 @@
+"""What was trusted, kept outside of any folder: in the user's own state, for the user alone.
+
+An entry is a file named by the SHA-256 of a folder's real path and a digest of permissions, under
+`$XDG_STATE_HOME/tfgrpo/trust` (else `~/.local/state`). A folder that is copied, moved or changed
+has no entry, and nothing inside a folder can make one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from tfgrpo.store import atomic_write
+from tfgrpo.store.errors import TfgrpoError
+from tfgrpo.trust.permissions import Permissions
+
+VARIABLE = "TFGRPO_TRUST"
+"""Names folders that are trusted with all that lies in them, separated as in PATH."""
+
+
+class LedgerError(TfgrpoError):
+    """Trust cannot be kept: there is no place for it that is the user's alone."""
+
+
+def ledger_folder() -> Path:
+    """Returns where trust is kept. Raises LedgerError where the user has no such folder."""
+    state = os.environ.get("XDG_STATE_HOME", "")
+    if not os.path.isabs(state):
+        state = os.path.join(os.path.expanduser("~"), ".local", "state")
+    if not os.path.isabs(state):
+        raise LedgerError("there is no home folder to keep trust in", hint="set XDG_STATE_HOME")
+    return Path(state, "tfgrpo", "trust")
+
+
+def is_trusted(permissions: Permissions) -> bool:
+    """Returns whether all that is needed was allowed. Raises LedgerError where others could have
+    written that it was."""
+    if not permissions.needed or _named(permissions.folder):
+        return True
+    try:
+        folder = ledger_folder()
+    except LedgerError:
+        return False
+    if not (folder / _entry(permissions)).is_file():
+        return False
+    _check(folder)
+    return True
+
+
+def remember(*all_permissions: Permissions) -> None:
+    """Keeps that these are allowed. Raises LedgerError."""
+    for permissions in all_permissions:
+        if not permissions.needed or is_trusted(permissions):
+            continue
+        folder = ledger_folder()
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _check(folder)
+            atomic_write.write(folder / _entry(permissions), _content(permissions))
+        except OSError as error:
+            raise LedgerError(
+                f"cannot keep trust in {folder}: {error.strerror}",
+                hint="check its permissions, or set XDG_STATE_HOME",
+            ) from None
+
+
+def remember_own(permissions: Permissions) -> None:
+    """Keeps that what this user typed, or trusted before, is allowed. Where nothing can be kept
+    it is asked about later."""
+    with suppress(LedgerError):
+        remember(permissions)
+
+
+def revoke(folder: Path) -> int:
+    """Takes back all trust in a folder; returns how many entries that were. Raises LedgerError."""
+    where, entries = str(folder.resolve()), 0
+    for path, entry in _entries():
+        if entry.get("folder") == where:
+            path.unlink(missing_ok=True)
+            entries += 1
+    return entries
+
+
+def _entries() -> Iterator[tuple[Path, dict[str, Any]]]:
+    folder = ledger_folder()
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        try:
+            entry = json.loads(path.read_bytes())
+        except (OSError, ValueError):
+            continue  # no entry of ours
+        if isinstance(entry, dict):
+            yield path, entry
+
+
+def _named(folder: Path) -> bool:
+    """Returns whether the user's environment names a folder, or one above it, as trusted."""
+    named = os.environ.get(VARIABLE, "").split(os.pathsep)
+    return any(folder.is_relative_to(Path(one).resolve()) for one in named if os.path.isabs(one))
+
+
+def _entry(permissions: Permissions) -> str:
+    key = f"{permissions.folder}\0{permissions.digest}"
+    return hashlib.sha256(os.fsencode(key)).hexdigest()
+
+
+def _content(permissions: Permissions) -> str:
+    entry = {
+        "folder": str(permissions.folder),
+        "source": permissions.source,
+        "allows": permissions.words,
+    }
+    return json.dumps(entry, indent=2) + "\n"
+
+
+def _check(folder: Path) -> None:
+    """Raises LedgerError for a folder that others can write to."""
+    if not hasattr(os, "getuid"):
+        return
+    there = folder.stat()
+    if there.st_uid != os.getuid() or there.st_mode & 0o022:
+        raise LedgerError(
+            f"others can write to {folder}, where trust is kept",
+            hint=f"chmod 700 {folder}, or set XDG_STATE_HOME",
+        )

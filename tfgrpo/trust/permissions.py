@@ -1,0 +1,287 @@
+"""What a settings file, a run's record or a remote needs to be allowed, in values and in words.
+
+Everything that could run code, or send something to another place, is one permission. Trust is
+given to all permissions of a source at once, and rests on their values: a change of any of them
+is another digest, so it is asked about again. `HARMLESS` and `JUDGED` name all settings there
+are; a test holds that no setting is in neither.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shlex
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tfgrpo.data import datasets
+from tfgrpo.model.connection import LOOPBACK
+from tfgrpo.model.secrets import variables
+
+HARMLESS = frozenset(
+    (
+        *("fields", "skip_unverifiable", "skipped", "agent_objective", "concurrency"),
+        *("max_tokens", "task_timeout", "patience", "seed", "mode", "turns", "inject", "top_k"),
+        *("data_digest", "branch", "epochs", "batch_size", "group_size", "temperature"),
+        *("reflection_temperature", "learning_objective", "max_words", "summarise_over"),
+        *("ground_truth", "heldout_samples", "heldout_problems", "rollouts", "quorum", "hints"),
+        *("dropout", "library_tokens", "gate_digest", "gate_samples", "gate_problems"),
+        *("sealed_digest", "controller_sees_credit", "reward", "direct", "samples", "preset"),
+        *("deploy", "gate_rule", "reasoning_effort", "max_completion_tokens"),
+        *("reflection_reasoning_effort", "reflection_max_completion_tokens"),
+    )
+)
+"""Settings that say how much, how often or in which words: they neither run nor send."""
+PATHS = ("data", "heldout", "gate", "sealed", "prompts")
+ROLES = (("", "prompts"), ("reflection_", "prompts for reflection"), ("embedding_", "experiences"))
+"""The models that are asked: what their settings begin with, and what is sent to them."""
+EXTRAS = ("extra_headers", "extra_body")
+"""What goes with every request, in settings that may also begin with `reflection_`."""
+ENDPOINTS = tuple(f"{r}{name}" for r, _ in ROLES for name in ("model", "base_url", "api_key_env"))
+JUDGED = frozenset(
+    (*PATHS, *ENDPOINTS, *EXTRAS, *(f"reflection_{x}" for x in EXTRAS), "domain", "tools", "models")
+)
+"""Settings that permissions are made from."""
+HARMLESS_TOOLS = frozenset(["seconds", "memory", "output", "results", "functions"])
+JUDGED_TOOLS = frozenset(["use", "sandbox", "corpus", "provider", "search", "mcp"])
+LOCAL = "local:"
+OBJECT = "object:"
+
+
+class Permission(NamedTuple):
+    """One thing to be allowed: trust rests on `key` and `value`; `words` say what happens."""
+
+    key: str
+    value: Any
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Permissions:
+    """What a source in a folder needs to be allowed. `place` is what `tfgrpo trust` takes."""
+
+    folder: Path
+    source: str
+    needed: tuple[Permission, ...]
+    place: Path
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 of what is needed, in hex; the words are no part of it."""
+        values = sorted([one.key, json.dumps(one.value, sort_keys=True)] for one in self.needed)
+        return hashlib.sha256(json.dumps(values).encode()).hexdigest()
+
+    @property
+    def words(self) -> list[str]:
+        """What would happen, a line for each permission."""
+        return [one.words for one in self.needed]
+
+
+def plain(value: object) -> str:
+    """Returns a value of a stranger's as a text that can be read, on one line and whole."""
+    text = str(value)
+    return text if text.isprintable() and text.isascii() else ascii(text)
+
+
+def of_file(
+    path: Path,
+    tables: Mapping[str, Mapping[str, Any]],
+    known: Collection[str],
+    given: Collection[str] = (),
+) -> Permissions:
+    """Returns what a settings file needs, without the settings that were `given` instead.
+
+    `tables` are the file's, `known` the names of installed domains.
+    """
+    path = path.resolve()
+    model, tools = _names(tables.get("model", {})), tables.get("tools", {})
+    needed: list[Permission] = []
+    for name in ("train", "eval"):
+        values = model | _names(tables.get(name, {}))
+        for more in ({}, {"tools": tools}):
+            needed += of_values(values | more, path.parent, known, given)
+    return Permissions(path.parent, path.name, _distinct(needed), path)
+
+
+def of_run(
+    name: str,
+    config: Mapping[str, Any],
+    root: Path,
+    known: Collection[str],
+    given: Collection[str] = (),
+) -> Permissions:
+    """Returns what the record of a run needs in the project at `root`."""
+    root = root.resolve()
+    values = {**config, **_table(config.get("models"))}
+    return Permissions(
+        root, f"the run {plain(name)}", _distinct(of_values(values, root, known, given)), root
+    )
+
+
+def of_remote(root: Path, name: str, location: str) -> Permissions:
+    """Returns what a remote needs in the project at `root`."""
+    root = root.resolve()
+    words = f"fetches from {plain(location)}, and pushes to it"
+    needed = (Permission("remote", location, words),)
+    return Permissions(root, f"the remote {plain(name)}", needed, root)
+
+
+def of_proxy(path: Path, found: Mapping[str, Any], given: Collection[str] = ()) -> Permissions:
+    """Returns what the settings file of a proxy needs, without what was `given` instead."""
+    path = path.resolve()
+    needed: list[Permission] = []
+    for name in () if {"upstream", "anthropic"} & set(given) else ("upstream", "anthropic"):
+        if found.get(name) is not None:
+            words = f"passes applications' requests, with their keys, to {plain(found[name])}"
+            needed.append(Permission(name, str(found[name]), words))
+    host = found.get("host")
+    if host is not None and "host" not in given and str(host) not in LOOPBACK:
+        words = f"listens on {plain(host)}, where other machines may reach it"
+        needed.append(Permission("host", str(host), words))
+    for name, table in _table(found.get("libraries")).items():
+        outside = _outside(str(_table(table).get("store", "")), path.parent)
+        if outside is not None:
+            words = (
+                f"serves the library {plain(name)} from {plain(outside)}, outside of this folder"
+            )
+            needed.append(Permission(f"libraries.{name}", outside, words))
+    return Permissions(path.parent, path.name, tuple(needed), path)
+
+
+def of_predicates(path: Path, predicates: Iterable[str]) -> Permissions:
+    """Returns what a rubric needs that calls these functions, written module:function."""
+    path = path.resolve()
+    called = sorted(set(predicates))
+    listed = ", ".join(map(plain, called))
+    words = f"imports and calls {listed}, from this folder where it has such modules"
+    needed = (Permission("predicates", called, words),) if called else ()
+    return Permissions(path.parent, path.name, needed, path)
+
+
+def of_values(
+    values: Mapping[str, Any], folder: Path, known: Collection[str], given: Collection[str] = ()
+) -> Iterator[Permission]:
+    """Yields what settings by name need, paths in them being relative to `folder`."""
+    own = {k: v for k, v in _names(values).items() if v is not None and k not in given}
+    yield from _endpoints(own, given)
+    spec = own.get("domain")
+    name, colon, argument = str(spec or "").partition(":")
+    if spec is not None and colon and name not in known and name != OBJECT[:-1]:
+        words = f"imports the Python module {plain(name)}, from this folder if it is there"
+        yield Permission("domain", str(spec), f"{words}, and runs its code")
+    elif argument and (outside := _outside(argument, folder)):
+        yield Permission("domain", outside, f"reads {plain(outside)}, outside of this folder")
+    for key in PATHS:
+        if isinstance(own.get(key), str):
+            yield from _path(key, own[key], folder)
+    if isinstance(own.get("tools"), Mapping):
+        yield from _tools(own["tools"], folder, given)
+
+
+def _endpoints(own: Mapping[str, Any], given: Collection[str]) -> Iterator[Permission]:
+    """Yields the addresses that models are asked at, and the keys that are sent there."""
+    hosted: list[str] = []
+    for role, sent in ROLES:
+        named = own.get(f"{role}base_url"), own.get(f"{role}api_key_env")
+        url, key = named[0] or own.get("base_url"), named[1] or own.get("api_key_env")
+        model = own.get(f"{role}model")
+        at_openai = url is None and not {f"{role}base_url", "base_url"} & set(given)
+        if at_openai and isinstance(model, str) and not model.startswith(LOCAL):
+            hosted.append(plain(model))
+        if named == (None, None):
+            continue
+        where = "the model's endpoint" if url is None else plain(url)
+        words = f"sends {sent} to {where}, with the key in ${plain(key)}"
+        if key is None:
+            words = f"sends {sent} to {where}, with your $TFGRPO_API_KEY or $OPENAI_API_KEY if set"
+        yield Permission(f"{role}endpoint", {"base_url": url, "api_key_env": key}, words)
+    for name in (f"{role}{extra}" for role in ("", "reflection_") for extra in EXTRAS):
+        if _table(own.get(name)):
+            fields = ", ".join(f"{plain(k)}: {plain(v)}" for k, v in _table(own[name]).items())
+            words = f"sends with every request, as {name}: {fields}"
+            yield Permission(name, _listed(own[name]), words)
+    if hosted:
+        words = f"asks {', '.join(hosted)} at OpenAI (or $OPENAI_BASE_URL), which costs money"
+        yield Permission("hosted", True, words)
+
+
+def _path(key: str, value: str, folder: Path) -> Iterator[Permission]:
+    spec = datasets.parse(value) if key != "prompts" else None
+    if spec is not None and spec.on_hub:
+        return
+    outside = _outside(spec.source if spec else value, folder)
+    if outside is not None:
+        words = f"reads {plain(outside)}, outside of this folder, and sends it to a model"
+        yield Permission(key, outside, words)
+
+
+def _tools(table: Mapping[str, Any], folder: Path, given: Collection[str]) -> Iterator[Permission]:
+    """Yields what an agent's tools need."""
+    corpus = table.get("corpus")
+    if isinstance(corpus, str) and "corpus" not in given:
+        yield from _path("corpus", corpus, folder)
+    if table.get("sandbox") == "off" and "sandbox" not in given:
+        words = "runs Python that a model writes, even where nothing shuts it in"
+        yield Permission("sandbox", "off", words)
+    use = table.get("use")
+    visits = isinstance(use, list | tuple) and "visit" in use
+    if visits and corpus is None and "corpus" not in given:
+        words = "lets a model ask any public web address for a page, and so tell it anything"
+        yield Permission("visit", True, words)
+    if table.get("provider") is not None:
+        name = plain(table["provider"])
+        words = f"sends a model's queries to the search provider {name}, with your key for it"
+        yield Permission("provider", str(table["provider"]), words)
+    if table.get("search") is not None:
+        search = _table(table["search"])
+        names = ", ".join(f"${name}" for name in variables(search))
+        words = f"sends a model's queries to {plain(search.get('url'))}"
+        yield Permission("search", _listed(search), words + (f", with {names}" if names else ""))
+    for name, server in _table(table.get("mcp")).items():
+        server = _table(server)
+        if server.get("command") is not None:
+            line = [server["command"], *(server.get("args") or ())]
+            words = f"runs the command {' '.join(shlex.quote(plain(part)) for part in line)}"
+        else:
+            words = f"calls tools at {plain(server.get('url'))}"
+        names = ", ".join(f"${plain(name)}" for name in (*_env(server), *variables(server)))
+        words += f", which gets {names}" if names else ""
+        yield Permission(f"mcp.{name}", _listed(server), words)
+
+
+def _env(server: Mapping[str, Any]) -> list[Any]:
+    env = server.get("env")
+    return list(env) if isinstance(env, list | tuple) else []
+
+
+def _outside(value: str, folder: Path) -> str | None:
+    """Returns where a path leads, links followed, if that is not in the folder."""
+    try:
+        there = (folder / value).resolve()
+    except (OSError, ValueError, RuntimeError):  # nothing that could be opened
+        return None
+    return None if there.is_relative_to(folder) else str(there)
+
+
+def _names(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns settings under the names that they have in code: both spellings are read."""
+    return {str(key).replace("-", "_"): value for key, value in _table(values).items()}
+
+
+def _table(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _listed(value: object) -> Any:
+    """Returns a value as JSON has it, whatever TOML put into it, without what says nothing."""
+    if isinstance(value, Mapping):
+        return {str(k): _listed(v) for k, v in value.items() if v not in (None, [], (), {}, "")}
+    if isinstance(value, list | tuple):
+        return [_listed(inner) for inner in value]
+    return value if isinstance(value, str | int | bool) else str(value)
+
+
+def _distinct(needed: Iterable[Permission]) -> tuple[Permission, ...]:
+    return tuple({(one.key, json.dumps(one.value, sort_keys=True)): one for one in needed}.values())
