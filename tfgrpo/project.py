@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -224,7 +225,8 @@ def _rubrics(specs: Iterable[str], folder: Path) -> Iterator[Permissions]:
     for spec in dict.fromkeys(specs):
         name, _, argument = spec.partition(":")
         if name == "rubric" and (folder / argument).is_file():
-            yield rubric_permissions(folder / argument)
+            with suppress(DomainError):  # one that cannot be read runs nothing, and says so
+                yield rubric_permissions(folder / argument)
 
 
 def read_options(given: Mapping[str, Any]) -> dict[str, Any]:
