@@ -22,6 +22,7 @@ from scripted import ScriptedEndpoint
 
 import tfgrpo
 from tfgrpo.cli.main import tfgrpo as command
+from tfgrpo.model.settings import ModelSettings
 from tfgrpo.project import open_project
 from tfgrpo.settings import EvalSettings, TrainSettings
 from tfgrpo.store.store import Store
@@ -79,6 +80,14 @@ FILES = {
         "experiences to http://127.0.0.1:9/v1",
     ),
     "embedding_api_key_env": ('[model]\nembedding_api_key_env = "GH_TOKEN"', "GH_TOKEN"),
+    "headers": (
+        '[model]\nextra_headers = { X-Host = "env:AWS_SECRET_ACCESS_KEY" }',
+        "X-Host: env:AWS_SECRET_ACCESS_KEY",
+    ),
+    "a body": (
+        '[train]\nreflection_extra_body = { api_base = "https://evil.example" }',
+        "api_base: https://evil.example",
+    ),
     "a hosted model": ('[model]\nmodel = "dear-one"', "dear-one at OpenAI"),
     "a hosted reflection model": ('[train]\nreflection_model = "dear-two"', "dear-two at OpenAI"),
     "a domain's module": ('[train]\ndomain = "evil:DOMAIN"', "imports the Python module evil"),
@@ -133,7 +142,7 @@ def test_reading_needs_no_trust(stranger: Path) -> None:
 
 def test_every_setting_is_known_to_be_harmless_or_asked_about() -> None:
     fields = {*TrainSettings.model_fields, *EvalSettings.model_fields}
-    assert fields | {*permissions.ENDPOINTS} == permissions.HARMLESS | permissions.JUDGED
+    assert fields | {*ModelSettings.model_fields} == permissions.HARMLESS | permissions.JUDGED
     assert not permissions.HARMLESS & permissions.JUDGED
     tools = permissions.HARMLESS_TOOLS | permissions.JUDGED_TOOLS
     assert set(ToolSettings.model_fields) == tools
@@ -225,13 +234,13 @@ def test_a_library_of_a_strangers_store_imports_nothing(stranger: Path, tmp_path
     (stranger / "evil_library.py").write_text(MARK.format(path=str(tmp_path / "ran")))
     forged(stranger, domain="evil_library:X")
     with pytest.raises(NotTrusted):
-        tfgrpo.library(store=stranger)
+        tfgrpo.library(store=stranger).render("?")
     # a version says by itself how it is rendered, where the run is not in the store
     with Store.open(stranger / ".tfgrpo" / "store.db", author="stranger") as store:
         meta = {"run": "elsewhere", "rendering": {"domain": "evil_library:X"}}
         store.commit("main", [], message="pulled", meta=meta)
     with pytest.raises(NotTrusted):
-        tfgrpo.library(store=stranger)
+        tfgrpo.library(store=stranger).render("?")
     refused(run("eval", "p.jsonl", "--model", "local:smollm2-135m"), "evil_library")
     assert not (tmp_path / "ran").exists()
 
