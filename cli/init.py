@@ -71,11 +71,15 @@ def init(
         _make_store(app)
         return
     from tfgrpo.own_data import OwnData, write_files
+    from tfgrpo.project import FILE, file_permissions
+    from tfgrpo.trust.ledger import remember_own
 
     told = OwnData(problem, answers, kind, **model)  # type: ignore[arg-type]
     plan, told = _planned(source, told)
     folder = _folder(app)
     written = write_files(folder, plan)
+    for permissions in file_permissions(folder / FILE):  # at the word of whoever asks for it
+        remember_own(permissions)
     for line in plan.lines:
         text.echo(line)
     names = ", ".join(str(path.relative_to(folder)) for path in written)

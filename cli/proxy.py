@@ -84,11 +84,8 @@ def settings_of(app: App, config: Path | None, flags: dict[str, Any]) -> ProxySe
     trust.ask_on_a_terminal()
     if config is None and os.path.isfile(beside := app.root / FILE):
         config = beside
-    found: dict[str, Any] = (
-        {}
-        if config is None
-        else read_file(config, [name for name, value in flags.items() if value is not None])
-    )
+    given = [name for name, value in flags.items() if value is not None]
+    found: dict[str, Any] = {} if config is None else read_file(config, given)
     own = {key: flags[key] for key in ("revision", "top_k", "dropout") if flags[key] is not None}
     libraries = dict(found.get("libraries", {}))
     if not libraries:

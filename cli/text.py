@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import click
 
 from tfgrpo.store.records import Op
+from tfgrpo.visible import shown, shown_in_json
 
 T = TypeVar("T")
 
@@ -28,10 +29,6 @@ if TYPE_CHECKING:
 SIGNS: dict[Op, str] = {"ADD": "+", "MODIFY": "~", "DELETE": "-", "KEEP": "="}
 COLOURS: dict[Op, str] = {"ADD": "green", "MODIFY": "yellow", "DELETE": "red", "KEEP": "cyan"}
 UNWRAPPED = 10_000
-COMMANDING = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
-)
-"""Characters that command a terminal, turn a line round or cannot be written."""
 OURS = str(int.from_bytes(os.urandom(4), "big"))
 """What marks a colour as one of ours until it is printed: nobody else knows it."""
 LOOKS = re.compile(rf"(\x1b\[[0-9;]*;{OURS}m)")
@@ -83,20 +80,6 @@ def inset(columns: int) -> Iterator[None]:
 def words(text: str, **look: Any) -> list[Word]:
     """Returns a text's words, all looking alike."""
     return [Word(shown(word), **look) for word in text.split()]
-
-
-def shown(text: str) -> str:
-    """Returns a text without what would command a terminal: models may write anything."""
-    return text if text.isprintable() else COMMANDING.sub(_escaped, text)
-
-
-def _escaped(match: re.Match[str]) -> str:
-    code = ord(match[0])
-    return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
-
-
-def _escaped_in_json(match: re.Match[str]) -> str:
-    return f"\\u{ord(match[0]):04x}"
 
 
 def style(text: str, **look: Any) -> str:
@@ -284,7 +267,7 @@ def emit_json(value: object) -> None:
     """Prints a value as JSON for programs."""
     import json
 
-    echo(_json(json.dumps(value, ensure_ascii=False, indent=2)))
+    echo(shown_in_json(json.dumps(value, ensure_ascii=False, indent=2)))
 
 
 def emit_json_lines(values: Iterable[object]) -> None:
@@ -292,12 +275,7 @@ def emit_json_lines(values: Iterable[object]) -> None:
     import json
 
     for value in values:
-        echo(_json(json.dumps(value, ensure_ascii=False)))
-
-
-def _json(text: str) -> str:
-    """Returns JSON that says the same without what would command a terminal."""
-    return text if text.isprintable() else COMMANDING.sub(_escaped_in_json, text)
+        echo(shown_in_json(json.dumps(value, ensure_ascii=False)))
 
 
 def emit_csv(rows: Iterable[Mapping[str, object]]) -> None:
@@ -311,7 +289,7 @@ def emit_csv(rows: Iterable[Mapping[str, object]]) -> None:
         if not number:
             sheet.writerow(row)
         sheet.writerow("" if value is None else value for value in row.values())
-        click.echo(page.getvalue().translate(SHOWN), nl=False)
+        echo(shown(page.getvalue()), nl=False)
         page.seek(0)
         page.truncate()
 

@@ -98,7 +98,7 @@ def test_imports_point_one_way() -> None:
 
 
 ROOMS = (
-    ("migrations", "notices", "author", "views", "prompts"),
+    ("migrations", "notices", "author", "views", "visible", "prompts"),
     ("store",),
     ("rendering", "local"),
     ("data", "model", "interchange"),
@@ -166,6 +166,33 @@ def test_sql_is_spoken_by_the_implementation_its_schema_and_one_index_in_memory(
     spoken = importers("sqlite3", "sqlite_utils")
     outside = {f for f in spoken if not f.startswith(("store/sqlite/", "migrations/"))}
     assert outside == {"tfgrpo/rendering/retrieve.py"}
+
+
+PRINTING = {"echo", "secho", "style", "confirm", "prompt", "echo_via_pager", "pause"}
+"""What click prints with, or makes to be printed."""
+PRINTERS = ("cli/text.py", "tfgrpo/visible.py")
+CHILDREN = ("tfgrpo/tools/interpreter.py", "tfgrpo/local/child.py")
+"""Programs whose output is read by ours."""
+
+
+def test_one_module_prints_all_that_reaches_a_terminal() -> None:
+    """`cli/text.py` makes visible what would command a terminal. What rich draws went through it
+    in one function of `cli/live.py`, and `tfgrpo serve` writes bytes for a program."""
+    around = []
+    for path in sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")):
+        name = str(path.relative_to(ROOT))
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.Call) or name in (*PRINTERS, *CHILDREN):
+                continue
+            called = ast.unparse(node.func)
+            module, _, attribute = called.rpartition(".")
+            prints = called == "print" or (module == "click" and attribute in PRINTING)
+            prints |= module.startswith(("sys.stdout", "sys.stderr")) and "write" in attribute
+            prints |= called == "Console" and name != "cli/live.py"
+            prints |= called == "Text" and "shown(" not in ast.unparse(node)
+            if prints:
+                around.append(f"{name}:{node.lineno} calls {called}")
+    assert around == []
 
 
 def test_a_tree_has_files_in_every_folder() -> None:

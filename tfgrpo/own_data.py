@@ -28,11 +28,9 @@ from tfgrpo.data.columns import (
 from tfgrpo.data.readers import DatasetError
 from tfgrpo.model.prices import LOCAL
 from tfgrpo.model.settings import DEFAULT_MODEL
-from tfgrpo.project import file_permissions
 from tfgrpo.settings import FILE, LOCAL_TOKENS, SHORT_ANSWERS, SHORT_TOKENS
 from tfgrpo.store.atomic_write import SHARED, write
 from tfgrpo.store.errors import InvalidOperation
-from tfgrpo.trust.ledger import remember_own
 
 SHARES = {"sealed": 0.3, "gate": 0.2}
 """The share of the rows that each file gets at most, beside those to learn from."""
@@ -148,9 +146,6 @@ def write_files(folder: Path, plan: DataPlan) -> list[Path]:
     for path, content in paths.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         write(path, content, mode=SHARED)
-    if (folder / FILE) in paths:  # at the word of whoever asked for it
-        for permissions in file_permissions(folder / FILE):
-            remember_own(permissions)
     return list(paths)
 
 

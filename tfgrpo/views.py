@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
+from tfgrpo.visible import shown
+
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
@@ -38,10 +40,10 @@ class View:
 
         table = Table(box=None, pad_edge=False, header_style="dim")
         for cell in self.header:
-            table.add_column(Text(cell))
+            table.add_column(Text(shown(cell)))
         for row in self.rows:
-            table.add_row(*map(Text, row))
-        title, notes = Text(self.title, style="bold"), map(Text, self.notes)
+            table.add_row(*(Text(shown(cell)) for cell in row))
+        title, notes = Text(shown(self.title), style="bold"), (Text(shown(n)) for n in self.notes)
         return Group(title, table, *notes) if self.rows else Group(title, *notes)
 
     def html(self) -> str:

@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 import socket
-import sys
 import time
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -15,6 +14,7 @@ from tfgrpo.proxy.server import Proxy, listening
 from tfgrpo.proxy.settings import ProxySettings
 from tfgrpo.settings import SettingsError
 from tfgrpo.store.errors import TfgrpoError
+from tfgrpo.visible import complain
 
 
 def run(settings: ProxySettings, workers: int, ready: Callable[[int], None]) -> None:
@@ -88,7 +88,7 @@ def _supervise(
             continue
         children.discard(child)
         if not stopping:
-            print(f"worker {child} ended with {status}; starting another", file=sys.stderr)
+            complain(f"worker {child} ended with {status}; starting another")
             children.add(_fork(settings, listener))
 
 
@@ -103,7 +103,7 @@ def _fork(settings: ProxySettings, listener: socket.socket) -> int:
         _work(settings, listener, lambda port: None)
         code = 0
     except TfgrpoError as error:
-        print(f"error: {error}", file=sys.stderr)
+        complain(f"error: {error}")
         time.sleep(1)  # and not as fast as workers can be started
     finally:
         os._exit(code)
