@@ -49,7 +49,12 @@ def script(request: dict[str, Any]) -> str:
 def test_an_example_trains_and_ends_with_a_version_to_show(
     cli: Cli, tmp_path: Path, name: str
 ) -> None:
+    """As its page says, in a folder that nobody has trusted but as the page says."""
     shutil.copytree(ROOT / "examples" / name, tmp_path / name)
+    page = (tmp_path / name / "README.md").read_text()
+    nobody = {"TFGRPO_TRUST": "", "XDG_STATE_HOME": str(tmp_path / "state")}
+    for place in re.findall(r"^\$ tfgrpo trust examples/(\S+)$", page, re.M):
+        cli("trust", "--yes", place, env=nobody)
     with ScriptedEndpoint(script) as server:
         done = cli(
             "train",
@@ -59,9 +64,8 @@ def test_an_example_trains_and_ends_with_a_version_to_show(
             "m",
             "--base-url",
             server.base_url,
+            env=nobody,
         )
     assert "learned 1 experience" in done.stdout
-    (show,) = re.findall(
-        r"^\$ tfgrpo show (\S+)$", (tmp_path / name / "README.md").read_text(), re.M
-    )
+    (show,) = re.findall(r"^\$ tfgrpo show (\S+)$", page, re.M)
     assert LESSON in cli("show", show).stdout

@@ -98,7 +98,8 @@ def test_imports_point_one_way() -> None:
 
 
 ROOMS = (
-    ("migrations", "notices", "author", "views", "visible", "prompts"),
+    ("visible",),
+    ("migrations", "notices", "author", "views", "prompts"),
     ("store",),
     ("rendering", "local"),
     ("data", "model", "interchange"),

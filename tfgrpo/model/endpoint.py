@@ -15,7 +15,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from tfgrpo.model import response as responses
@@ -269,10 +269,24 @@ class Endpoint:
 
     def _read(self, response: object, request: Request, seconds: float) -> Answer:
         """Returns the answer that a response holds. Raises UnusableResponse."""
-        answer = replace(_answer(response, request, seconds), sent=self.adaptation.sent())
-        long = (secret for secret in self._secrets if len(secret) >= secrets.LONG)
-        texts = {field.name: getattr(answer, field.name) for field in fields(answer)}
-        return replace(answer, **secrets.scrub(texts, *long))
+        answer = _answer(self._without_secrets(response), request, seconds)
+        return replace(answer, sent=self.adaptation.sent())
+
+    def _without_secrets(self, response: object) -> object:
+        """Returns a response whose answer holds no secret in any field: taken out before names
+        are cut to their length. Log probabilities are numbers, and many. Raises
+        UnusableResponse."""
+        choices = responses.field(response, "choices")
+        if not isinstance(response, dict) or not isinstance(choices, list):
+            return response
+        long = [secret for secret in self._secrets if len(secret) >= secrets.LONG]
+        first = choices[0] if choices and isinstance(choices[0], dict) else {}
+        kept = {name: value for name, value in first.items() if name != "logprobs"}
+        try:
+            scrubbed = first | secrets.scrub(kept, *long)
+        except RecursionError:
+            raise UnusableResponse("unreadable answer: it is nested too deep") from None
+        return {**response, "choices": [scrubbed if first else None]} if choices else response
 
     def _unusable(self, error: UnusableBody, request: Request, arrived: str = "") -> Transient:
         """Returns what is raised for a body that cannot be read. If it was an answer's, it is

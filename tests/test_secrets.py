@@ -1,0 +1,222 @@
+"""Secrets neither enter a record through a setting nor come back in through an answer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+from scripted import Reply, ScriptedEndpoint
+
+import tfgrpo
+from tfgrpo.model import secrets
+from tfgrpo.model.endpoint import CallFailed, Endpoint, EndpointError, Request, Transient
+from tfgrpo.model.settings import ModelSettings
+from tfgrpo.tools.mcp import Server
+from tfgrpo.tools.provider import PROVIDERS, Provider, SearchTemplate
+from tfgrpo.tools.tool import ToolFailure
+
+KEY = "zq-7f3Kd0Vb9sX2mWq81"
+SEARCH: dict[str, Any] = {"url": "https://search.example/api", "results": "r"}
+LITERAL: dict[str, dict[str, Any]] = {
+    "a password in an address": {"url": "https://ada:hunter2@search.example/api"},
+    "a user in an address": {"url": "https://ab12cd@search.example/api"},
+    "a key in a query": {"url": "https://search.example/api?api_key=abc"},
+    "a key in a path": {"url": "https://search.example/s/a1b2c3d4e5f60718293a4b5c6d7e8f90/sse"},
+    "a parameter": {"params": {"q": "{query}", "key": "abc"}},
+    "a subscription": {"params": {"subscription-key": "abc"}},
+    "a header": {"headers": {"X-API-KEY": "abc"}},
+    "a cookie": {"headers": {"Cookie": "session=abc"}},
+    "a bearer under any name": {"headers": {"X-Upstream": "Bearer abc"}},
+    "a body": {"body": {"q": "{query}", "auth": {"user": "abc"}}},
+    "a list in a body": {"body": {"tokens_of": [{"password": "abc"}]}},
+    "a well-known form": {"params": {"x": "sk-proj-abc"}},
+}
+ARGUMENTS = {
+    "a flag and its value": ["--token", "abc"],
+    "a flag with its value": ["--api-key=abc"],
+    "a variable": ["GITHUB_TOKEN=abc"],
+    "a header": ["--header", "Authorization: Bearer abc"],
+    "a database": ["postgresql://ada:hunter2@db/experiences"],
+    "a well-known form": ["ghp_abcdefgh"],
+    "letters and digits at random": ["A1b2C3d4E5f6G7h8I9j0"],
+}
+
+
+@pytest.mark.parametrize("given_", LITERAL.values(), ids=LITERAL)
+def test_a_search_with_a_secret_written_out_is_refused(given_: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError, match=r"looks like a secret: write \$NAME"):
+        SearchTemplate(**{**SEARCH, **given_})
+
+
+@pytest.mark.parametrize("arguments", ARGUMENTS.values(), ids=ARGUMENTS)
+def test_a_server_with_a_secret_written_out_is_refused(arguments: list[str]) -> None:
+    with pytest.raises(ValidationError, match=r"looks like a secret: write \$NAME"):
+        Server(command="serve", args=tuple(arguments))
+
+
+def test_other_places_of_a_secret_are_refused_too() -> None:
+    with pytest.raises(ValidationError, match="looks like a secret"):
+        Server(url="https://ada:hunter2@mcp.example/sse")
+    with pytest.raises(ValidationError, match="names of environment variables"):
+        Server(command="serve", env=("GITHUB_TOKEN=abc",))
+    with pytest.raises(ValidationError, match="looks like a secret"):
+        ModelSettings(extra_body={"provider": {"api_key": "abc"}})
+
+
+def test_what_is_no_secret_is_taken() -> None:
+    for template in PROVIDERS.values():
+        SearchTemplate(**template.model_dump())
+    SearchTemplate(
+        **SEARCH | {"url": "https://search.example/v1/$ACCOUNT?format=json"},
+        params={"key": "$SEARCH_KEY", "q": "{query}", "max_tokens": "512"},
+        headers={"Accept": "application/json", "Authorization": "Bearer $SEARCH_KEY"},
+        body={"auth": {"token": "$SEARCH_KEY"}, "count": "{count}"},
+    )
+    Server(command="npx", args=("-y", "@scope/server-filesystem@2025.8.21", "/home/ada/notes"))
+    Server(command="serve", args=("--token", "$GITHUB_TOKEN", "--max-tokens", "512"))
+    Server(command="docker", args=("run", "-i", "--rm", "-e", "GITHUB_TOKEN", "image:v1.2.3"))
+
+
+@given(st.sampled_from(["--token", "--api-key", "password", "X-Auth-Token"]), st.text(min_size=1))
+def test_whatever_stands_after_the_name_of_a_secret_is_one(name: str, value: str) -> None:
+    named = value.strip() and not secrets.VARIABLE.search(value)
+    small = secrets.SMALL.fullmatch(value)
+    found = secrets.literal("x", {name: value})
+    assert (found is not None) or not named or small
+
+
+def test_a_template_is_filled_from_the_environment_when_it_is_asked() -> None:
+    template = SearchTemplate(
+        url="https://search.invalid/$ACCOUNT",
+        params={"key": "$SEARCH_KEY"},
+        results="r",
+    )
+    with pytest.raises(ToolFailure, match="the environment has no ACCOUNT, SEARCH_KEY"):
+        asyncio.run(Provider(template, environment={}).search("x", 1))
+    provider = Provider(template, environment={"ACCOUNT": "acme", "SEARCH_KEY": KEY + "+/"})
+    with pytest.raises(ToolFailure) as told:
+        asyncio.run(provider.search("x", 1))
+    assert KEY not in str(told.value)
+
+
+# answers:
+
+
+def poisoned(value: Any) -> Any:
+    """Returns a value with the key in each text of it, names of fields apart."""
+    if isinstance(value, dict):
+        return {name: poisoned(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [poisoned(inner) for inner in value]
+    return f"{value} {KEY}" if isinstance(value, str) else value
+
+
+CALL = {"id": "c" * 245, "type": "function", "function": {"name": "f", "arguments": '{"a": "b"}'}}
+BODY = {
+    "id": "x",
+    "model": "m",
+    "object": "chat.completion",
+    "system_fingerprint": "fp",
+    "service_tier": "default",
+    "choices": [
+        {
+            "index": 0,
+            "finish_reason": "stop",
+            "message": {
+                "role": "assistant",
+                "content": "\\boxed{5}",
+                "refusal": "no",
+                "reasoning_content": "so",
+                "tool_calls": [
+                    CALL,
+                    {**CALL, "id": "", "function": {"name": "g", "arguments": {}}},
+                ],
+            },
+            "logprobs": {"content": [{"token": "x", "top_logprobs": [{"logprob": -0.1}]}]},
+        }
+    ],
+    "usage": {"prompt_tokens": 1, "completion_tokens": 1},
+}
+
+
+def texts(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield str(name)
+            yield from texts(inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from texts(inner)
+    elif isinstance(value, str):
+        yield value
+
+
+REQUEST = Request("rollout", (("user", "?"),), 0.0, 10)
+
+
+def test_no_field_of_an_answer_holds_the_key() -> None:
+    answer = Endpoint("m", None, KEY)._read(poisoned(BODY), REQUEST, 1.0)
+    kept = list(texts(answer.journal_fields()))
+    assert any("***" in text for text in kept)
+    assert [text for text in kept if KEY[:8] in text] == [], "nor the part that a cut leaves of it"
+
+
+@settings(deadline=None)
+@given(
+    st.recursive(
+        st.sampled_from([KEY, f"a{KEY}b", KEY * 2, "no", 1, None]),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    )
+)
+def test_a_secret_is_taken_out_of_values_of_any_shape(value: Any) -> None:
+    assert KEY not in json.dumps(secrets.scrub(value, KEY))
+
+
+def test_a_key_read_for_one_endpoint_is_taken_out_of_all_others_answers() -> None:
+    secrets.know(KEY + "-elsewhere", "REFLECTION_KEY")
+    answer = Endpoint("m")._read(
+        {"choices": [{"message": {"content": f"it is {KEY}-elsewhere"}}]}, REQUEST, 1.0
+    )
+    assert answer.content == "it is ***"
+
+
+@pytest.mark.parametrize("status", [200, 400, 401, 404, 429, 500])
+def test_no_error_of_an_endpoint_tells_the_key(status: int) -> None:
+    body = {"error": {"message": f"no {KEY}", "code": KEY, "type": KEY, "param": KEY}}
+    with ScriptedEndpoint(lambda request: Reply(body, status=status)) as server:
+
+        async def ask() -> str:
+            endpoint = Endpoint("m", server.base_url, KEY)
+            try:
+                await endpoint.ask(REQUEST)
+            except (Transient, CallFailed, EndpointError) as error:
+                return f"{error!r} {error} {getattr(error, 'hint', '')} {vars(error)}"
+            finally:
+                await endpoint.close()
+            return "answered"
+
+        told = asyncio.run(ask())
+    assert told != "answered"
+    assert KEY not in told
+
+
+def test_a_key_in_every_field_of_every_answer_reaches_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TFGRPO_API_KEY", KEY)
+    Path("p.jsonl").write_text('{"problem": "What is 1 op 3?", "answer": 5}\n')
+    with ScriptedEndpoint(lambda request: Reply(poisoned(BODY))) as server:
+        tfgrpo.Store.init(tmp_path / ".tfgrpo" / "store.db").close()
+        options = {"model": "m", "base_url": server.base_url, "samples": 1}
+        tfgrpo.evaluate_sync("p.jsonl", store=tmp_path, **options)
+    written = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert any(b"boxed" in path.read_bytes() for path in written)
+    assert [path for path in written if KEY.encode() in path.read_bytes()] == []
