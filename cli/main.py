@@ -63,6 +63,7 @@ COMMANDS = {
     "proxy": ("proxy", "put the library into an application's requests"),
     "traffic": ("traffic", "the calls that went through the proxy"),
     "feedback": ("traffic", "record what became known of a call"),
+    "trust": ("trust", "allow what a folder's settings would run or send"),
     "serve": ("serve", "answer a fetch or push over standard input"),
     "model": ("model", "local models: list, get, serve, rm"),
     "completion": ("completion", "print a shell completion script"),
@@ -87,7 +88,7 @@ SECTIONS = (
         ),
     ),
     ("Serve", ("proxy", "traffic", "feedback")),
-    ("Maintain", ("redact", "fsck", "model", "serve", "completion", "help")),
+    ("Maintain", ("trust", "redact", "fsck", "model", "serve", "completion", "help")),
 )
 
 
