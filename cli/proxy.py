@@ -45,7 +45,7 @@ FILE = "proxy.toml"
     help="File with several libraries and rules; by default proxy.toml next to the store.",
 )
 @pass_app
-def proxy(app: App, workers: int, config: Path | None, **flags: Any) -> None:
+def proxy(app: App, /, workers: int, config: Path | None, **flags: Any) -> None:
     """Put the library in force into an application's requests to a provider.
 
     Point the client's base URL here: http://127.0.0.1:8484/v1. Chat completions, Responses and

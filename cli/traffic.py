@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Output JSON.")
 @pass_app
 def traffic(
-    app: App, call: str | None, since: str, subject: str | None, as_json: bool, **flags: Any
+    app: App, /, call: str | None, since: str, subject: str | None, as_json: bool, **flags: Any
 ) -> None:
     """List the calls that went through the proxy, or show one with its feedback.
 
@@ -64,7 +64,7 @@ def traffic(
 @click.option("--label", help="A word for what is wrong or right.")
 @click.option("--comment", help="Anything else.")
 @pass_app
-def feedback(app: App, call: str, score: str | None, **given: str | None) -> None:
+def feedback(app: App, /, call: str, score: str | None, **given: str | None) -> None:
     """Record what became known of a call: any number of times, late as well.
 
     An application sends the same to the proxy as POST /feedback.

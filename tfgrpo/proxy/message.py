@@ -46,7 +46,8 @@ class Request:
         """Whether the client speaks HTTP/1.1, and so takes chunks."""
         self.keep_alive = keep_alive
         self.began = 0.0
-        self.index = index = {}
+        self.index: dict[bytes, bytes] = {}
+        index = self.index
         for name, value in headers:
             lower = name.lower()
             if lower in index and (lower.startswith(OURS) or lower in _SINGLE):

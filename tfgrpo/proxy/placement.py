@@ -8,6 +8,7 @@ cache mark is added: a request may have four, and they are the application's.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 
 from tfgrpo.proxy.splice import Edit, Value, escaped, items, members, skip
@@ -48,18 +49,21 @@ def place_in_chat(text: str, found: Members, new: Addition) -> Edit | None:
     messages = found.get("messages")
     if messages is None or not isinstance(messages.value, list):
         return None
-    last = None
-    for item in items(text, messages.start):
-        if not isinstance(item.value, dict) or item.value.get("role") not in SYSTEM:
+    first = 0  # how many system messages come first: what follows them is not read again
+    for message in messages.value:
+        if not isinstance(message, dict) or message.get("role") not in SYSTEM:
             break
-        last = item
-    message = f'{{"role":"system","content":"{new.escaped}"}}'
+        first += 1
+    last = None
+    for last in islice(items(text, messages.start), first):
+        pass
+    own = f'{{"role":"system","content":"{new.escaped}"}}'
     if last is None:
         at = messages.start + 1
-        return at, at, message + ("," if messages.value else "")
+        return at, at, own + ("," if messages.value else "")
     content = members(text, last.start, ("role", "content")).get("content")
     if content is None or (edit := _appended(content, new)) is None:
-        return last.end, last.end, f",{message}"
+        return last.end, last.end, f",{own}"
     return edit
 
 

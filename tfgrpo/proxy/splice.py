@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator
-from json.decoder import JSONDecoder, scanstring
+from collections.abc import Callable, Collection, Iterable, Iterator
+from json.decoder import JSONDecoder
 from typing import Any, NamedTuple, TypeAlias
 
 Edit: TypeAlias = tuple[int, int, str]
 """From where to where, and what stands there from now on."""
 
-_scan = JSONDecoder().scan_once
+BLANKS = frozenset(" \t\n\r")
+_scan: Callable[[str, int], tuple[Any, int]] = vars(JSONDecoder())["scan_once"]
+_string: Callable[[str, int, bool], tuple[str, int]] = vars(json.decoder)["scanstring"]
 _space = re.compile(r"[ \t\n\r]*").match
 
 
@@ -89,7 +91,7 @@ def _members(text: str, start: int, keys: Collection[str]) -> tuple[dict[str, Va
     while True:
         if text[at] != '"':
             raise NotJson("a key is missing")
-        key, at = scanstring(text, at + 1, True)
+        key, at = _string(text, at + 1, True)
         at = skip(text, at)
         if text[at] != ":":
             raise NotJson("a colon is missing")
@@ -109,6 +111,8 @@ def _members(text: str, start: int, keys: Collection[str]) -> tuple[dict[str, Va
 
 def skip(text: str, at: int) -> int:
     """Returns where the next thing that is no blank stands, from `at` on."""
+    if text[at : at + 1] not in BLANKS:
+        return at
     match = _space(text, at)
     assert match is not None
     return match.end()

@@ -1,0 +1,465 @@
+"""What the proxy adds beside no proxy, a bare asyncio proxy and LiteLLM: one command, one table.
+
+    python benchmarks/proxy.py [--quick] [--litellm PYTHON] [--long] [--write]
+
+A provider that answers at once, each proxy, and the load have processes of their own, on
+loopback. The request has 3.6 kB, the library that our proxy puts in 5 kB, and the call is recorded.
+The *bare* proxy is asyncio (uvloop) and forty lines: it reads one request, sends it on, and reads
+one answer, understanding nothing. All are asked in turn, round after round, so that other load on
+the machine meets each alike; what a proxy adds is its figure less that of no proxy. CPU is the
+proxy's own, of all its threads, for one request: the figure that other load changes least.
+`--litellm` is a Python that has `litellm[proxy]`. `--long` makes 200,000 requests and says what
+memory does; `--write` puts the table into `RESULTS-proxy.md`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+RESULTS = Path(__file__).with_name("RESULTS-proxy.md")
+CONCURRENT = 32
+PATH = b"/v1/chat/completions"
+ANSWER = json.dumps(
+    {
+        "id": "chatcmpl-1",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "m",
+        "choices": [
+            {
+                "index": 0,
+                "finish_reason": "stop",
+                "message": {"role": "assistant", "content": "Both days count. " * 20},
+            }
+        ],
+        "usage": {"prompt_tokens": 900, "completion_tokens": 80, "total_tokens": 980},
+    }
+).encode()
+EVENTS = [
+    b'data: {"id":"c","object":"chat.completion.chunk","created":1,"model":"m","choices":['
+    b'{"index":0,"delta":{"content":"word %d "},"finish_reason":null}]}\n\n' % number
+    for number in range(20)
+] + [b"data: [DONE]\n\n"]
+TARGETS = ("no proxy", "bare asyncio proxy", "tfgrpo proxy", "LiteLLM")
+
+
+def request(kilobytes: float = 3.6, *, stream: bool = False) -> bytes:
+    """Returns a request whose body has about so many kilobytes."""
+    body = json.dumps(
+        {
+            "model": "m",
+            "stream": stream,
+            "temperature": 0.7,
+            "messages": [
+                {"role": "system", "content": "You answer customers of a bike hire. " * 10},
+                {"role": "user", "content": "How much is it? " * round(kilobytes * 58)},
+            ],
+        }
+    ).encode()
+    return (
+        b"POST %b HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer sk-1234\r\nAccept: */*\r\n"
+        b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % (PATH, len(body))
+    ) + body
+
+
+class _Reader(asyncio.Protocol):
+    """Calls `message` with each whole HTTP message, its body in plain length or in chunks."""
+
+    def __init__(self) -> None:
+        self.pending = bytearray()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self.pending += data
+        while (end := self.pending.find(b"\r\n\r\n")) >= 0:
+            head = bytes(self.pending[: end + 2]).lower()
+            at = head.find(b"\r\ncontent-length:")
+            if at >= 0:
+                end += 4 + int(head[at + 17 : head.index(b"\r\n", at + 17)])
+            elif b"chunked" in head:
+                stop = self.pending.find(b"\r\n0\r\n\r\n", end)
+                end = len(self.pending) + 1 if stop < 0 else stop + 7
+            if len(self.pending) < end:
+                return
+            whole = bytes(self.pending[:end])
+            del self.pending[:end]
+            self.message(whole)
+
+    def message(self, whole: bytes) -> None:
+        raise NotImplementedError
+
+
+class _Provider(_Reader):
+    def message(self, whole: bytes) -> None:
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: "
+        if b'"stream": true' in whole or b'"stream":true' in whole:
+            chunks = [b"%x\r\n%b\r\n" % (len(event), event) for event in [*EVENTS, b""]]
+            head += b"text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+            self.transport.write(head + chunks[0])
+            asyncio.get_running_loop().call_later(0.005, self.transport.write, b"".join(chunks[1:]))
+            return
+        head += b"application/json\r\nContent-Length: %d\r\n\r\n" % len(ANSWER)
+        self.transport.write(head + ANSWER)
+
+
+class _Bare(_Reader):
+    upstream = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self.far: asyncio.Transport | None = None
+
+    def message(self, whole: bytes) -> None:
+        if self.far is not None:
+            self.far.write(whole)
+        else:
+            asyncio.get_running_loop().create_task(self._connect(whole))
+
+    async def _connect(self, whole: bytes) -> None:
+        near = self.transport
+
+        class Far(asyncio.Protocol):
+            def data_received(self, data: bytes) -> None:
+                near.write(data)
+
+        loop = asyncio.get_running_loop()
+        self.far, _ = await loop.create_connection(Far, "127.0.0.1", self.upstream)
+        self.far.write(whole)
+
+
+def serve(role: str, upstream: int) -> None:
+    """Runs the provider or the bare proxy, and prints its port."""
+    import uvloop
+
+    async def main() -> None:
+        _Bare.upstream = upstream
+        server = await asyncio.get_running_loop().create_server(
+            {"provider": _Provider, "bare": _Bare}[role], "127.0.0.1", 0
+        )
+        print(server.sockets[0].getsockname()[1], flush=True)
+        await server.serve_forever()
+
+    uvloop.run(main())
+
+
+class _Client(_Reader):
+    """Asks, and waits for the whole answer; `first` is when its first byte came."""
+
+    first = 0.0
+    waiting: asyncio.Future[bytes]
+
+    def data_received(self, data: bytes) -> None:
+        if not self.first:
+            self.first = time.perf_counter()
+        super().data_received(data)
+
+    def message(self, whole: bytes) -> None:
+        self.waiting.set_result(whole)
+
+    async def ask(self, wire: bytes) -> bytes:
+        self.first = 0.0
+        self.waiting = asyncio.get_running_loop().create_future()
+        self.transport.write(wire)
+        return await self.waiting
+
+
+async def client(port: int) -> _Client:
+    _, made = await asyncio.get_running_loop().create_connection(_Client, "127.0.0.1", port)
+    return made
+
+
+class Sizes(NamedTuple):
+    """How many rounds, requests in one, requests at 32 at once, streams and large bodies."""
+
+    rounds: int
+    requests: int
+    burst: int
+    streams: int
+    large: int
+
+
+class Running(NamedTuple):
+    """What is measured: its name, port and process."""
+
+    name: str
+    port: int
+    process: int
+
+
+class Measured:
+    """The figures of one of them: seconds, and requests a second."""
+
+    def __init__(self) -> None:
+        self.latency: list[float] = []
+        self.rates: list[float] = []
+        self.first: list[float] = []
+        self.large: list[float] = []
+        self.cpu = 0.0
+        self.asked = 0
+        self.identical = True
+        self.memory = 0.0
+
+
+async def measure(targets: list[Running], sizes: Sizes) -> dict[str, Measured]:
+    """Asks each in turn, round after round."""
+    found = {target.name: Measured() for target in targets}
+    plain, streamed, large = request(), request(stream=True), request(1000)
+    for target in targets:  # warm
+        one = await client(target.port)
+        for _ in range(20):
+            await one.ask(plain)
+        one.transport.close()
+    for _ in range(sizes.rounds):
+        for target in targets:
+            await _round(target, found[target.name], sizes, (plain, streamed, large))
+    return found
+
+
+async def _round(
+    target: Running, into: Measured, sizes: Sizes, wires: tuple[bytes, bytes, bytes]
+) -> None:
+    plain, streamed, large = wires
+    slow = 10 if target.name == "LiteLLM" else 1
+    one = await client(target.port)
+    cpu = cpu_of(target.process)
+    for _ in range(sizes.requests // slow):
+        began = time.perf_counter()
+        await one.ask(plain)
+        into.latency.append(time.perf_counter() - began)
+    many = [await client(target.port) for _ in range(CONCURRENT)]
+    each = max(1, sizes.burst // CONCURRENT // slow)
+
+    async def work(which: _Client) -> None:
+        for _ in range(each):
+            await which.ask(plain)
+
+    began = time.perf_counter()
+    await asyncio.gather(*(work(which) for which in many))
+    into.rates.append(each * CONCURRENT / (time.perf_counter() - began))
+    into.cpu += cpu_of(target.process) - cpu
+    into.asked += sizes.requests // slow + each * CONCURRENT
+    for _ in range(sizes.streams):
+        fresh = await client(target.port)
+        began = time.perf_counter()
+        whole = await fresh.ask(streamed)
+        into.first.append(fresh.first - began)
+        body = whole.partition(b"\r\n\r\n")[2]
+        chunks = re.findall(rb"[0-9a-fA-F]+\r\n(data: .*?\n\n)\r\n", body, re.S)
+        into.identical &= b"".join(chunks) == b"".join(EVENTS)
+        fresh.transport.close()
+    for _ in range(sizes.large):
+        began = time.perf_counter()
+        await one.ask(large)
+        into.large.append(time.perf_counter() - began)
+    into.memory = max(into.memory, memory_of(target.process))
+    for which in (one, *many):
+        which.transport.close()
+
+
+def cpu_of(process: int) -> float:
+    """Returns the CPU seconds that a process has used, threads included."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def memory_of(process: int) -> float:
+    """Returns a process's resident memory in megabytes."""
+    status = Path(f"/proc/{process}/status").read_text()
+    found = re.search(r"VmRSS:\s+(\d+)", status)
+    return int(found[1]) / 1024 if found else 0.0
+
+
+@contextmanager
+def started(command: list[str], pattern: str, *, folder: Path, **env: str) -> Iterator[Running]:
+    """Starts a process that says its port in a line, and ends it."""
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        cwd=folder,
+        env={**os.environ, **env},
+    ) as process:
+        try:
+            assert process.stdout is not None
+            for line in process.stdout:
+                if found := re.search(pattern, line):
+                    yield Running("", int(found[1]), process.pid)
+                    return
+            raise SystemExit(f"{command[0]} did not start")
+        finally:
+            process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(10)
+            process.kill()
+
+
+def library(folder: Path) -> None:
+    """Makes a store whose library has about 5 kB."""
+    from tfgrpo.store import Operation, Store
+
+    with Store.init(folder / ".tfgrpo/store.db") as store:
+        store.commit(
+            "main",
+            [
+                Operation("ADD", text=f"Rule {n}: " + "count both the first and last day. " * 4)
+                for n in range(34)
+            ],
+            message="rules",
+        )
+
+
+LITELLM = """model_list:
+  - model_name: m
+    litellm_params: {{model: openai/m, api_base: "http://127.0.0.1:{port}/v1", api_key: sk-1}}
+"""
+
+
+@contextmanager
+def all_targets(folder: Path, litellm: str | None) -> Iterator[list[Running]]:
+    """Starts the provider and all proxies before it."""
+    library(folder)
+    here = [sys.executable, os.path.abspath(__file__)]
+    with ExitStack() as stack:
+        provider = stack.enter_context(
+            started([*here, "--serve", "provider"], r"^(\d+)$", folder=folder)
+        )
+        port = str(provider.port)
+        bare = stack.enter_context(
+            started([*here, "--serve", "bare", "--upstream", port], r"^(\d+)$", folder=folder)
+        )
+        tfgrpo = str(Path(sys.executable).with_name("tfgrpo"))
+        url = f"http://127.0.0.1:{port}/v1"
+        ours = stack.enter_context(
+            started(
+                [tfgrpo, "proxy", "--port", "0", "--upstream", url],
+                r":(\d+)/v1, asking",
+                folder=folder,
+            )
+        )
+        found = [provider, bare, ours]
+        if litellm:
+            (folder / "litellm.yaml").write_text(LITELLM.format(port=port))
+            command = [str(Path(litellm).with_name("litellm")), "--config", "litellm.yaml"]
+            started_ = started(
+                [*command, "--port", "8991"],
+                r"running on http://\S+:(\d+)",
+                folder=folder,
+                PYTHONUNBUFFERED="1",
+            )
+            found.append(stack.enter_context(started_))
+        yield [one._replace(name=name) for name, one in zip(TARGETS, found, strict=False)]
+
+
+def at(values: list[float], share: float) -> float:
+    """Returns a quantile of measurements."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+def table(found: dict[str, Measured]) -> list[str]:
+    """Returns the figures as a Markdown table."""
+    direct = found["no proxy"]
+    head = ("", *found)
+    names = list(found)
+
+    def row(name: str, cell: object) -> tuple[str, ...]:
+        assert callable(cell)
+        return (name, *(cell(found[each]) for each in names))
+
+    def added(kind: str, share: float) -> object:
+        base = at(getattr(direct, kind), share)
+        return lambda one: (
+            f"{base * 1e3:.3f} ms"
+            if one is direct
+            else f"+{(at(getattr(one, kind), share) - base) * 1e3:.3f} ms"
+        )
+
+    rows = [
+        row("latency, median", added("latency", 0.5)),
+        row("latency, fastest tenth", added("latency", 0.1)),
+        row("latency, p99", added("latency", 0.99)),
+        row(f"requests/s at {CONCURRENT} at once, best round", lambda m: f"{max(m.rates):,.0f}"),
+        row(
+            "CPU a request",
+            lambda m: "" if m is direct else f"{m.cpu / m.asked * 1e3:.3f} ms",
+        ),
+        row("first event of a stream, new connection", added("first", 0.5)),
+        row("events identical to the byte", lambda m: "yes" if m.identical else "no"),
+        row("1 MB body, median", added("large", 0.5)),
+        row("memory", lambda m: "" if m is direct else f"{m.memory:.0f} MB"),
+    ]
+    lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
+    return lines + ["| " + " | ".join(cells) + " |" for cells in rows]
+
+
+async def long(target: Running, requests: int) -> list[tuple[int, float]]:
+    """Makes many requests, and returns how much memory the proxy has on the way, in megabytes."""
+    clients = [await client(target.port) for _ in range(CONCURRENT)]
+    wire, seen, done = request(), [(0, memory_of(target.process))], 0
+    while done < requests:
+
+        async def work(one: _Client) -> None:
+            for _ in range(requests // 10 // CONCURRENT):
+                await one.ask(wire)
+
+        await asyncio.gather(*map(work, clients))
+        done += requests // 10 // CONCURRENT * CONCURRENT
+        seen.append((done, memory_of(target.process)))
+    return seen
+
+
+def main() -> None:
+    """Measures, and prints the table."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--quick", action="store_true", help="a few seconds")
+    parser.add_argument("--litellm", help="a Python that has litellm[proxy]")
+    parser.add_argument("--long", action="store_true", help="200,000 requests, for memory")
+    parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}")
+    parser.add_argument("--serve", choices=["provider", "bare"], help=argparse.SUPPRESS)
+    parser.add_argument("--upstream", type=int, default=0, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.serve:
+        serve(options.serve, options.upstream)
+        return
+    import uvloop
+
+    sizes = Sizes(3, 200, 640, 5, 3) if options.quick else Sizes(10, 1000, 6400, 20, 10)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        all_targets(Path(folder), options.litellm) as targets,
+    ):
+        load = os.getloadavg()[0]
+        lines = table(uvloop.run(measure(targets, sizes)))
+        lines += [
+            "",
+            f"Python {platform.python_version()}, {os.cpu_count()} cores, load {load:.1f}",
+        ]
+        lines[-1] += " of other programs when it began."
+        if options.long:
+            seen = uvloop.run(long(targets[2], 200_000))
+            lines += ["", "Memory over requests: "]
+            lines[-1] += ", ".join(f"{done:,}: {mb:.0f} MB" for done, mb in seen) + "."
+    page = "\n".join(["# The proxy", "", *lines]) + "\n"
+    print(page)
+    if options.write:
+        RESULTS.write_text(page)
+
+
+if __name__ == "__main__":
+    main()

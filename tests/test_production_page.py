@@ -1,0 +1,98 @@
+"""docs/production.md: every step of it is run, in order, against a provider on loopback."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from conftest import ROOT
+from providers import Provider
+from test_proxy import listen, make
+from test_traffic import answer
+
+from tfgrpo.cli.main import tfgrpo
+from tfgrpo.proxy.settings import read_file
+
+PAGE = (ROOT / "docs/production.md").read_text()
+BLOCKS = re.findall(r"^```(console|python|toml)\n(.*?)^```$", PAGE, re.M | re.S)
+SAID = json.dumps(
+    {
+        "id": "chatcmpl-1",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "gpt-5-mini",
+        "choices": [
+            {
+                "index": 0,
+                "finish_reason": "stop",
+                "message": {"role": "assistant", "content": "Eight days: 40 euros."},
+            }
+        ],
+        "usage": {"prompt_tokens": 40, "completion_tokens": 8, "total_tokens": 48},
+    }
+).encode()
+
+
+def test_every_step_of_the_page_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-page")
+    make(tmp_path / ".tfgrpo/store.db", "Give the price in euros.").close()
+    names: dict[str, Any] = {}
+    processes = []
+    port = 0
+
+    def command(line: str, base_url: str) -> str:
+        nonlocal port
+        words = shlex.split(line)
+        if words[:2] == ["tfgrpo", "proxy"]:
+            arguments = [word if word != "8484" else "0" for word in words[2:]]
+            process, port = listen([*arguments, "--upstream", base_url], tmp_path)
+            processes.append(process)
+            return ""
+        if words[0] != "tfgrpo":
+            return ""
+        if "call" in names:
+            words = [names["call"] if word.startswith("call-") else word for word in words]
+        done = CliRunner().invoke(tfgrpo, ["--no-pager", *words[1:]], catch_exceptions=False)
+        assert done.exit_code == 0, (line, done.output)
+        return done.output
+
+    outputs: dict[str, str] = {}
+    with Provider(answer(SAID)) as provider:
+        try:
+            for kind, block in BLOCKS:
+                if kind == "console":
+                    for line in re.findall(r"^\$ (.+)$", block, re.M):
+                        outputs[line] = command(line, provider.url)
+                elif kind == "python":
+                    exec(block.replace(":8484", f":{port}"), names)
+                else:
+                    (tmp_path / "page.toml").write_text(block)
+                    found = read_file(tmp_path / "page.toml")
+                    assert set(found["libraries"]) == {"support", "sales"}
+                    assert len(found["rules"]) == 2
+        finally:
+            for process in processes:
+                process.terminate()
+                process.communicate()
+    said = capsys.readouterr().out
+    assert "Eight days: 40 euros." in said
+    assert "v1 " in said, "the version of the answer"
+    sent = json.loads(provider.received[0].body)["messages"]
+    assert sent[0]["content"].startswith("You answer customers of a bike hire.\n\nExperiences")
+    assert provider.received[0].header(b"authorization") == b"Bearer sk-page"
+    assert "40+8" in outputs["tfgrpo traffic --since 1d"]
+    assert "Give the price in euros." in outputs["tfgrpo stats --live"]
+    assert "recorded feedback" in next(out for line, out in outputs.items() if "feedback" in line)
+    assert names["library"].prompt() == "[G0] Give the price in euros."
+    shown = CliRunner().invoke(tfgrpo, ["traffic", names["call"], "--json"])
+    assert [one["correct"] for one in json.loads(shown.output)["feedback"]] == ["40 euros"] * 2
+    assert not [path for path in os.listdir(tmp_path / ".tfgrpo") if "worker" in path]
