@@ -213,7 +213,7 @@ def experiences(store: Store) -> list[tuple[str, str]]:
 
 def runs(store: Store) -> list[tuple[str, str]]:
     """Returns the runs, each with its branch."""
-    return [(run.name, f"run on {run.branch}") for run in store.runs.all()]
+    return [(run.name, f"run on {run.branch}") for run in store.runs.listed()]
 
 
 REVISION = Named("revision", revisions)

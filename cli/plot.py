@@ -32,7 +32,7 @@ def plot(app: App, name: str | None, output: Path | None, as_json: bool) -> None
     from tfgrpo.store.errors import UnknownRevision
     from tfgrpo.training.dynamics import draw, dynamics, page
 
-    runs = app.store.runs.all()
+    runs = app.store.runs.listed()
     if name is None and not runs:
         raise UnknownRevision("there is no run to plot", hint="start one with `tfgrpo train`")
     run = runs[-1] if name is None else app.store.runs.get(name)

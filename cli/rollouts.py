@@ -98,7 +98,7 @@ def _read(
             store, recorded_evaluation(store, version.number, dataset), project
         )
     else:
-        runs = store.runs.all()
+        runs = store.runs.listed()
         if name is None and not runs:
             raise UnknownRevision("there is no run yet", hint="start one with `tfgrpo train`")
         run = runs[-1] if name is None else store.runs.get(name)

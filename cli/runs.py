@@ -17,11 +17,19 @@ from tfgrpo.training.run_report import RunReport, report, request_notes, version
 
 
 @click.command()
-@click.argument("name", required=False, type=RUN)
+@click.argument("names", metavar="[RUN]", nargs=-1, type=RUN)
+@click.option("-r", "--reason", help="With rm: why, for the record.")
+@click.option("-a", "--all", "everything", is_flag=True, help="List removed runs too.")
 @click.option("--json", "as_json", is_flag=True, help="Output JSON.")
 @pass_app
-def runs(app: App, name: str | None, as_json: bool) -> None:
+def runs(
+    app: App, names: tuple[str, ...], reason: str | None, everything: bool, as_json: bool
+) -> None:
     """List training runs, or show one: its settings, steps and cost.
+
+    `tfgrpo runs rm RUN …` hides unfinished runs from every list. That is on record and takes
+    nothing away: what they cost stays counted, and `tfgrpo train --resume RUN` brings one back. A
+    run is on record from its first answer on, so a start that fails needs no rm.
 
     \b
     Examples:
@@ -29,6 +37,11 @@ def runs(app: App, name: str | None, as_json: bool) -> None:
       tfgrpo runs --json
     """
     store = app.store
+    if len(names) > 1:
+        _remove(store, names, reason)
+        return
+    name = names[0] if names else None
+    listed = store.runs.all() if everything else store.runs.listed()
     if name is not None:
         run = store.runs.get(name)
         if as_json:
@@ -36,8 +49,8 @@ def runs(app: App, name: str | None, as_json: bool) -> None:
         else:
             text.emit(app, _lines(store, run))
     elif as_json:
-        text.emit_json([_object(store, run) for run in store.runs.all()])
-    elif not store.runs.all():
+        text.emit_json([_object(store, run) for run in listed])
+    elif not listed:
         text.echo("no runs yet; start one with `tfgrpo train DATA`")
     else:
         rows = [
@@ -48,9 +61,24 @@ def runs(app: App, name: str | None, as_json: bool) -> None:
                 text.when(run.time),
                 str(run.config["models"]["model"]),
             )
-            for run in store.runs.all()
+            for run in listed
         ]
         text.emit(app, text.table(rows, header=("run", "state", "steps", "started", "model")))
+
+
+def _remove(store: Store, names: tuple[str, ...], reason: str | None) -> None:
+    """Hides runs: all that are named, or none. Raises InvalidOperation."""
+    from tfgrpo.training.setup import remove_run
+
+    verb, *others = names
+    if verb != "rm":
+        raise click.UsageError("one run is shown at a time; `tfgrpo runs rm RUN …` hides some")
+    found = [store.runs.get(name) for name in others]
+    with store.port.transaction():
+        for run in found:
+            remove_run(store, run, reason)
+    for run in found:
+        text.echo(f"removed run {run.name}; `tfgrpo train --resume {run.name}` brings it back")
 
 
 def issue_counts(found: RunReport) -> str:

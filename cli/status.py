@@ -31,7 +31,7 @@ def status(app: App, as_json: bool) -> None:
     store = app.store
     head = store.head
     library = store.library(head.version)
-    runs = [(run, store.runs.state(run)) for run in store.runs.all()]
+    runs = [(run, store.runs.state(run)) for run in store.runs.listed()]
     name = run_of_history(store, head.version)
     here = store.runs.find(name) if name is not None else None
     shown = [run for run, state in runs if state != "finished" or run == here]

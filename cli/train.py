@@ -255,6 +255,9 @@ def _work(app: App, project: Project, ready: ReadyRun) -> None:
             result = interrupts.run(run_to_end(app.store, project, ready, on_progress=report))
         except interrupts.Interrupted as stop:
             report.close()
+            if not app.store.runs.is_on_record(run):
+                click.echo("interrupted before the first answer: nothing is on record")
+                click.get_current_context().exit(stop.code)
             settings = ready.plan.settings
             steps = text.plural(len(plan_steps(ready.plan.problems.train, settings)), "step")
             done = f"{_steps_done(app.store, run)} of {steps}"
@@ -269,7 +272,7 @@ def _work(app: App, project: Project, ready: ReadyRun) -> None:
 def _steps_done(store: Store, run: Run) -> int:
     prefix = f"{run.name}/step_"
     steps = [tag for tag in store.tags() if tag.startswith(prefix)]
-    return len(steps) - 1
+    return max(0, len(steps) - 1)
 
 
 def _tell(app: App, result: TrainResult) -> None:

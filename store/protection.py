@@ -107,7 +107,7 @@ def rename(store: Store, kind: NameKind, old: str, new: str) -> None:
 
 
 def _check_runs(store: Store, branch: str) -> None:
-    for run in store.runs.all():
+    for run in store.runs.listed():
         if run.branch == branch and store.runs.state(run) != "finished":
             raise InvalidName(
                 f"run {run.name} is unfinished and adds to {branch}",

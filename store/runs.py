@@ -8,11 +8,11 @@ a run's state is the last row of its states. Where they lie is the port's affair
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfgrpo.store import lock
-from tfgrpo.store.errors import InvalidName, UnknownRevision
+from tfgrpo.store.errors import InvalidName, InvalidOperation, UnknownRevision
 from tfgrpo.store.records import Json
 from tfgrpo.store.revisions import check_name
 
@@ -24,8 +24,14 @@ if TYPE_CHECKING:
     from tfgrpo.store.port import Port
 
 
+REMOVED = "removed"
+
+
 class Run(NamedTuple):
-    """One training run: its frozen settings, the branch it grows and where it began."""
+    """One training run: its frozen settings, the branch it grows and where it began.
+
+    The `id` is 0 while the run is not on record: nothing was paid for it yet (`Runs.prepare`).
+    """
 
     id: int
     name: str
@@ -39,7 +45,8 @@ class Run(NamedTuple):
 
 
 class RunState(NamedTuple):
-    """started, resumed, unsealed, interrupted, failed or finished, with what there is to say."""
+    """started, resumed, unsealed, interrupted, failed, removed or finished, with what there is to
+    say. A run that is removed is hidden until it goes on."""
 
     state: str
     detail: str | None
@@ -155,6 +162,8 @@ class Runs:
         self._port = port
         self._records = port.records
         self._path = path
+        self._pending: dict[str, Callable[[], None]] = {}
+        self._ids: dict[str, int] = {}
 
     # runs:
 
@@ -165,16 +174,78 @@ class Runs:
         check_name("run", name)
         now = time.time_ns() // 1000
         with self._port.transaction():
-            if self.find(name) is not None:
-                raise InvalidName(
-                    f"run {name} already exists",
-                    hint=f"choose another --run name, or go on with it: --resume {name}",
-                )
+            self._check_free(name)
             new = Run(0, name, uid, branch, base, digest(config).hex(), config, author, now)
             self._records.append_run(new)
         run = self.find(name)
         assert run is not None
         return run
+
+    def prepare(
+        self, name: str, uid: str, branch: str, base: int, config: Json, author: str
+    ) -> Run:
+        """Returns a new run that is not on record yet. Raises InvalidName where the name is taken
+        or cannot be one, and InvalidOperation where another process begins a run of that name."""
+        from tfgrpo.store.canonical import digest
+
+        check_name("run", name)
+        self._check_free(name)
+        if lock.is_held(self.starting_path(name)):
+            raise InvalidOperation(
+                f"a run {name} is starting in another process",
+                hint="wait for its first answer, or choose another name with --run",
+            )
+        now = time.time_ns() // 1000
+        return Run(0, name, uid, branch, base, digest(config).hex(), config, author, now)
+
+    def defer(self, run: Run, record: Callable[[], None]) -> None:
+        """Has a prepared run put on record, by `record`, when it first leaves something behind."""
+        self._pending[run.uid] = record
+
+    def is_on_record(self, run: Run) -> bool:
+        """Returns whether a run is on record. Raises InvalidName where another has its name."""
+        if not self._known_id(run):
+            self._check_free(run.name)
+        return bool(self._known_id(run))
+
+    def is_pending(self, run: Run) -> bool:
+        """Returns whether a run has left nothing behind yet."""
+        return run.uid in self._pending
+
+    def append(self, run: Run) -> None:
+        """Records a prepared run. Only inside a transaction. Raises InvalidName."""
+        self._check_free(run.name)
+        self._records.append_run(run)
+
+    def row_id(self, run: Run) -> int:
+        """Returns the number of a run on record, where what it leaves behind points. A run that
+        is not there yet is put on record first."""
+        record = self._pending.pop(run.uid, None)
+        if record is not None:
+            try:
+                record()
+            except BaseException:
+                self._pending[run.uid] = record
+                raise
+        return self._known_id(run)
+
+    def _known_id(self, run: Run) -> int:
+        """Returns the number of a run on record, 0 for one that is not."""
+        if run.id or run.uid in self._pending:
+            return run.id
+        if run.uid not in self._ids:
+            found = self.find(run.name)
+            if found is None or found.uid != run.uid:
+                return 0
+            self._ids[run.uid] = found.id
+        return self._ids[run.uid]
+
+    def _check_free(self, name: str) -> None:
+        if self.find(name) is not None:
+            raise InvalidName(
+                f"run {name} already exists",
+                hint=f"choose another --run name, or go on with it: --resume {name}",
+            )
 
     def find(self, name: str) -> Run | None:
         """Returns the run of that name."""
@@ -184,7 +255,7 @@ class Runs:
         """Returns the run of that name. Raises UnknownRevision with near misses."""
         run = self.find(name)
         if run is None:
-            names = [r.name for r in self.all()]
+            names = [r.name for r in self.listed()]
             raise UnknownRevision(
                 f"there is no run {name!r}",
                 hint="there is " + ", ".join(names[-8:]) if names else "there are none yet",
@@ -195,6 +266,31 @@ class Runs:
         """Returns every run, oldest first."""
         return self._records.runs()
 
+    def listed(self) -> list[Run]:
+        """Returns the runs that are not removed, oldest first."""
+        return [run for run in self.all() if not self.is_removed(run)]
+
+    def is_removed(self, run: Run) -> bool:
+        """Returns whether a run is hidden."""
+        states = self.states(run)
+        return bool(states) and states[-1].state == REMOVED
+
+    def remove(self, run: Run, reason: str | None = None) -> None:
+        """Hides an unfinished run; that is on record like all else, and undone by resuming it.
+
+        What it has paid for stays, and its name stays taken. Raises InvalidOperation where it is
+        at work, or finished.
+        """
+        state = self.state(run)
+        if state == REMOVED:
+            return
+        if state in ("running", "finished"):
+            raise InvalidOperation(
+                f"run {run.name} is {state}, so it stays",
+                hint="stop it first" if state == "running" else "its versions tell of it",
+            )
+        self.note(run, REMOVED, reason)
+
     def like(self, config: Json) -> list[Run]:
         """Returns the runs that were asked for with the very same settings, oldest first."""
         from tfgrpo.store.canonical import digest
@@ -202,14 +298,17 @@ class Runs:
         return self._records.runs(digest=digest(config).hex())
 
     def note(self, run: Run, state: str, detail: str | None = None) -> None:
-        """Appends a state to a run."""
+        """Appends a state to a run; not to one that was never on record, unless it is finished."""
+        if self.is_pending(run) and state != "finished":
+            return
+        row = self.row_id(run)
         with self._port.transaction():
             now = time.time_ns() // 1000
-            self._records.append_state(run.id, RunState(state, detail, now))
+            self._records.append_state(row, RunState(state, detail, now))
 
     def states(self, run: Run) -> list[RunState]:
         """Returns a run's states, oldest first."""
-        return self._records.states(run.id)
+        return self._records.states(self._known_id(run))
 
     def state(self, run: Run) -> str:
         """Returns what a run is at now: running, or the last state it reached.
@@ -228,11 +327,17 @@ class Runs:
 
         return Path(self._path).parent / "locks" / f"{run.uid}.lock"
 
+    def starting_path(self, name: str) -> Path:
+        """Returns the file whose lock is held while a run of that name is not on record yet."""
+        from pathlib import Path
+
+        return Path(self._path).parent / "locks" / f"starting-{name.encode().hex()[:120]}.lock"
+
     # rollouts and calls:
 
     def rollouts(self, run: Run, step: int | None = None) -> list[RolloutRow]:
         """Returns the rollouts of a run (of one step), by step, problem and sample."""
-        return self._records.rollouts(run.id, step)
+        return self._records.rollouts(self._known_id(run), step)
 
     def call(self, key: bytes) -> Call | None:
         """Returns the journalled call of that key."""
@@ -240,7 +345,7 @@ class Runs:
 
     def usage(self, run: Run, *, step: int | None = None) -> dict[str, Usage]:
         """Returns calls and tokens by stage."""
-        return self._records.usage(run.id, step)
+        return self._records.usage(self._known_id(run), step)
 
     def spent(self, run: Run | None = None) -> list[Spent]:
         """Returns what the calls of a run, or of the whole store, came to.
@@ -248,17 +353,17 @@ class Runs:
         By run, step, stage and model, in the order in which they were first made. Evaluations
         are a stage of their own; embeddings, which belong to no step, too.
         """
-        return self._records.spent(run.id if run else None)
+        return self._records.spent(self._known_id(run) if run else None)
 
     def estimated(self, run: Run | None = None) -> int:
         """Returns how many of these calls have tokens that were counted here, for the server told
         none."""
-        return self._records.estimated(run.id if run else None)
+        return self._records.estimated(self._known_id(run) if run else None)
 
     def sent(self, run: Run) -> list[tuple[str, Json]]:
         """Returns how requests of a run's calls were sent beside what they ask: each way once,
         with the model."""
-        return self._records.sent(run.id)
+        return self._records.sent(self._known_id(run))
 
     # evaluations:
 

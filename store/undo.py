@@ -66,7 +66,7 @@ def undoable(store: Store) -> list[RefMove] | None:
 def _check_idle(store: Store, batch: list[RefMove]) -> None:
     """Raises InvalidOperation where an operation is that of a run at work, which builds on it."""
     names = [move.name for move in batch]
-    for run in store.runs.all():
+    for run in store.runs.listed():
         steps = f"tags/{run.name}/step_"
         if any(name.startswith(steps) for name in names) and store.runs.state(run) == "running":
             raise InvalidOperation(

@@ -379,7 +379,7 @@ class Calls:
         paid = [answer, *call.wasted]
         return Call(
             key=key,
-            run=self._run.id if self._run else None,
+            run=self._runs.row_id(self._run) if self._run else None,
             stage=call.request.stage,
             step=call.step,
             model=self.endpoint.model,

@@ -73,7 +73,7 @@ class ToolRecord:
         await self._journal.append(
             Call(
                 key=here if result.failed else everywhere,
-                run=self._run.id if self._run else None,
+                run=self._runs.row_id(self._run) if self._run else None,
                 stage=STAGE,
                 step=step,
                 model=f"tool:{tool.spec.name}",

@@ -139,7 +139,7 @@ def _observations(
         if not run.config.get("dropout"):
             continue
         for row in store.runs.rollouts(run):
-            if upto is not None and upto[0].id == run.id and row.step > upto[1]:
+            if upto is not None and upto[0].uid == run.uid and row.step > upto[1]:
                 continue
             if row.reward is None or row.sample >= CONFIRMING or "hint" in row.verdict:
                 continue

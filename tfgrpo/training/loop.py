@@ -249,6 +249,8 @@ class Training:
         that this step is about, unless the step had already begun.
         """
         tag = f"{self._run.name}/step_{step}"
+        if self._store.runs.is_pending(self._run):  # it begins with the first answer
+            return self._store.version(self._run.base)
         if tag not in self._store.tags():  # somebody deleted the name
             self._store.create_tag(tag, self._store.version(self._run.base))
         tagged = self._store.version(self._store.tags()[tag])

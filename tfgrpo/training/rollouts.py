@@ -467,7 +467,10 @@ class Collector:
 
     async def record(self, step: int, rollout: Rollout, library: Library) -> None:
         """Puts a rollout on record, with the library it ran under."""
-        await self._journal.rollout(_row(self._run, step, rollout, library.version.number))
+        await self._journal.rollout(self._row(step, rollout, library))
+
+    def _row(self, step: int, rollout: Rollout, library: Library) -> RolloutRow:
+        return _row(self._store.runs.row_id(self._run), step, rollout, library.version.number)
 
     def _context(
         self,
@@ -536,7 +539,7 @@ async def _cancelled(gatherings: Iterable[Gathering]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _row(run: Run, step: int, rollout: Rollout, version: int) -> RolloutRow:
+def _row(run: int, step: int, rollout: Rollout, version: int) -> RolloutRow:
     verdict: dict[str, Any] = {"answer": rollout.answer, "reason": rollout.reason}
     if rollout.details:
         verdict["details"] = dict(rollout.details)
@@ -552,7 +555,7 @@ def _row(run: Run, step: int, rollout: Rollout, version: int) -> RolloutRow:
     if rollout.without:
         verdict["without"] = sorted(rollout.without)
     return RolloutRow(
-        run=run.id,
+        run=run,
         step=step,
         problem=rollout.problem.id,
         sample=rollout.sample,

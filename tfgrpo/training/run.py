@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,7 +35,7 @@ from tfgrpo.store.store import Store
 from tfgrpo.training.choice import Choice, choose_version, final_version, read_choice
 from tfgrpo.training.loop import Training, plan_steps
 from tfgrpo.training.run_report import nothing_learned, report, versions_of
-from tfgrpo.training.setup import ReadyRun
+from tfgrpo.training.setup import ReadyRun, put_on_record
 from tfgrpo.views import View, Viewed
 
 if TYPE_CHECKING:
@@ -104,11 +105,7 @@ async def run_to_end(
     run, plan = ready.run, ready.plan
     if store.runs.state(run) == "finished":
         return _result(store, project, ready, started)
-    with lock.held(store.runs.lock_path(run)) as free:
-        if not free:
-            raise InvalidOperation(
-                f"run {run.name} is running in another process", hint="see `tfgrpo status`"
-            )
+    with _at_work(store, run):
         settings = plan.settings
         for text in plan.warnings:
             on_progress(WarningNotice(text))
@@ -155,6 +152,34 @@ async def run_to_end(
 
             await _while_there(Path(store.path), work())
     return _result(store, project, ready, started)
+
+
+@contextmanager
+def _at_work(store: Store, run: Run) -> Iterator[None]:
+    """Holds a run's lock, and while it is not on record its name's; what fails before the first
+    answer leaves neither run nor lock behind. Raises InvalidOperation where it is at work."""
+    runs = store.runs
+    new = not runs.is_on_record(run)
+    paths = [runs.lock_path(run), *([runs.starting_path(run.name)] if new else [])]
+    if new:
+
+        def record() -> None:
+            put_on_record(store, run)
+            runs.note(run, "started")
+
+        runs.defer(run, record)
+    with ExitStack() as stack:
+        for path in paths:
+            if not stack.enter_context(lock.held(path)):
+                raise InvalidOperation(
+                    f"run {run.name} is running in another process", hint="see `tfgrpo status`"
+                )
+        try:
+            yield
+        finally:
+            for path in paths if runs.is_pending(run) else paths[1:]:
+                with suppress(OSError):  # where a file that is open cannot go
+                    path.unlink()
 
 
 async def _while_there(path: Path, work: Coroutine[Any, Any, None]) -> None:

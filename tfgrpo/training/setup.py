@@ -146,7 +146,8 @@ def ready_run(
     *,
     new_store: Callable[[], Store] | None = None,
 ) -> ReadyRun:
-    """Returns the run to work on: the one to resume, or a new one, which is then on record.
+    """Returns the run to work on: the one to resume, or a new one, which is on record from its
+    first answer on: a start that fails leaves nothing behind.
 
     Where there is no store yet, `store` is an empty one in memory, and `new_store` makes the one
     for the record when all is checked. Raises TfgrpoError; no run and no store is made then.
@@ -162,7 +163,9 @@ def ready_run(
             check_name("branch", plan.settings.branch)
             check_name("run", choice.name or "run")
             store = new_store()
-        run, resumed = begin(store, plan.settings, name=choice.name, stem=plan.stem, new=choice.new)
+        known = None if choice.new else alike(store, plan.settings, choice.name)
+        resumed = known is not None
+        run = known or prepare_run(store, plan.settings, choice.name, plan.stem)
         remember_own(project.run_permissions(run.name, run.config))
     keep_going = choice.keep_going or bool(project.table("train").get("keep_going"))
     budget = run_budget(store, project, choice.budget, plan.prices, run)
@@ -177,35 +180,69 @@ def begin(
     stem: str | None = None,
     new: bool = False,
 ) -> tuple[Run, bool]:
-    """Returns the run to work on, and whether there was one.
+    """Returns the run to work on, on record, and whether there was one.
 
-    A run with the very same settings, whatever its patience was, is resumed, unless `new`: the
-    last unfinished one, else the last that is finished, of which nothing is left to do. Otherwise
-    a run is made on the branch that the settings name, which is made at HEAD when there is none.
-    Without a `name` it is called after `stem`, or the data, with a number where that is taken.
+    One with the very same settings is resumed, unless `new`. Otherwise a run is made on the branch
+    that the settings name. Without a `name` it is called after `stem`, or the data.
     """
-    if not new:
-        alike = [
-            run
-            for run in store.runs.all()
-            if name in (None, run.name)
-            and TrainSettings(**{**run.config, "patience": settings.patience}) == settings
-        ]
-        unfinished = [run for run in alike if store.runs.state(run) != "finished"]
-        if alike:
-            return (unfinished or alike)[-1], True
+    known = None if new else alike(store, settings, name)
+    if known is not None:
+        return known, True
+    run = prepare_run(store, settings, name, stem)
+    put_on_record(store, run)
+    return store.runs.get(run.name), False
+
+
+def alike(store: Store, settings: TrainSettings, name: str | None = None) -> Run | None:
+    """Returns the run (of that name) with the very same settings, whatever its patience was.
+
+    That is the last unfinished one, else the last that is finished, of which nothing is left.
+    """
+    found = [
+        run
+        for run in store.runs.listed()
+        if name in (None, run.name)
+        and TrainSettings(**{**run.config, "patience": settings.patience}) == settings
+    ]
+    unfinished = [run for run in found if store.runs.state(run) != "finished"]
+    return next(iter((unfinished or found)[::-1]), None)
+
+
+def prepare_run(
+    store: Store, settings: TrainSettings, name: str | None = None, stem: str | None = None
+) -> Run:
+    """Returns a new run that is not on record yet, called `name`, or else after `stem` or the
+    data, with a number where that is taken. Raises TfgrpoError where it could not be."""
     check_branch(store, settings.branch)
     name = name or _free_name(store, stem or datasets.stem(settings.data))
+    there = settings.branch in store.branches()
+    if not there:
+        check_name("branch", settings.branch)
+    base = store.tip(settings.branch) if there else store.head.version
+    config = settings.model_dump(mode="json")
+    return store.runs.prepare(
+        name, uuid.uuid4().hex, settings.branch, base.number, config, store.author
+    )
+
+
+def put_on_record(store: Store, run: Run) -> None:
+    """Records a prepared run, its first step's tag, and its branch where there is none."""
+    base = store.version(run.base)
     with store.port.transaction():
-        if settings.branch not in store.branches():
-            store.create_branch(settings.branch)
-        base = store.tip(settings.branch)
-        config = settings.model_dump(mode="json")
-        run = store.runs.create(
-            name, uuid.uuid4().hex, settings.branch, base.number, config, store.author
-        )
-        store.create_tag(f"{name}/step_0", base)
-    return run, False
+        if run.branch not in store.branches():
+            store.create_branch(run.branch, base)
+        store.runs.append(run)
+        store.create_tag(f"{run.name}/step_0", base)
+
+
+def remove_run(store: Store, run: Run, reason: str | None = None) -> None:
+    """Hides an unfinished run, on record, with the name of its first step where it has made no
+    other. Raises InvalidOperation where it is at work or finished."""
+    with store.port.transaction():
+        store.runs.remove(run, reason)
+        names = [tag for tag in store.tags() if tag.startswith(f"{run.name}/step_")]
+        if names == [f"{run.name}/step_0"]:  # others name versions that it has made
+            store.delete_tag(names[0])
 
 
 def run_budget(
