@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import click
 
@@ -12,6 +12,7 @@ from tfgrpo.cli import text
 from tfgrpo.cli.context import App, pass_app
 
 if TYPE_CHECKING:
+    from tfgrpo.data.columns import Kind
     from tfgrpo.own_data import DataPlan, OwnData
 
 
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 @pass_app
 def init(
     app: App,
+    /,
     source: Path | None,
     problem: str | None,
     answers: tuple[str, ...],
@@ -74,7 +76,7 @@ def init(
     from tfgrpo.project import FILE, file_permissions
     from tfgrpo.trust.ledger import remember_own
 
-    told = OwnData(problem, answers, kind, **model)  # type: ignore[arg-type]
+    told = OwnData(problem, answers, cast("Kind | None", kind), **model)
     plan, told = _planned(source, told)
     folder = _folder(app)
     written = write_files(folder, plan)

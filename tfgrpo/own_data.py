@@ -25,7 +25,7 @@ from tfgrpo.data.columns import (
     guess_columns,
     is_filled,
 )
-from tfgrpo.data.readers import DatasetError
+from tfgrpo.data.contents import DatasetError
 from tfgrpo.model.prices import LOCAL
 from tfgrpo.model.settings import DEFAULT_MODEL
 from tfgrpo.settings import FILE, LOCAL_TOKENS, SHORT_ANSWERS, SHORT_TOKENS
@@ -76,7 +76,9 @@ class OwnData:
     @property
     def is_local(self) -> bool:
         """Whether the model runs on this machine, in our own process."""
-        return (self.model or DEFAULT_MODEL).startswith(LOCAL)
+        if self.model is None:
+            return self.base_url is None
+        return self.model.startswith(LOCAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,9 +338,9 @@ def _settings(
 
 
 def _model_lines(told: OwnData) -> list[str]:
-    rows: list[tuple[str, object, str]] = [
-        ("model", told.model or DEFAULT_MODEL, "local:NAME, or a name at base_url")
-    ]
+    rows: list[tuple[str, object, str]] = []
+    if told.model or not told.base_url:  # else the server is asked which it has
+        rows.append(("model", told.model or DEFAULT_MODEL, "local:NAME, or a name at base_url"))
     if told.base_url:
         rows.append(("base_url", told.base_url, "an OpenAI-compatible endpoint"))
     if told.api_key_env:

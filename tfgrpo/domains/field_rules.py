@@ -27,7 +27,6 @@ CHOICES = {
     "order": ("keep", "ignore"),
     "extra": ("ignore", "wrong"),
 }
-TEXTUAL = ("case", "accents", "punctuation")
 
 
 class Comparing(BaseModel):
@@ -140,7 +139,7 @@ def _equal(gold: Any, value: Any, rule: FieldRule) -> bool:
             return abs(one - other) <= _allowed(one, rule.tolerance)
         if not (isinstance(gold, str) and isinstance(value, str)):
             return False
-    normal = Normalisation(**{k: getattr(rule, k) or "keep" for k in TEXTUAL})
+    normal = Normalisation(rule.case or "keep", rule.accents or "keep", rule.punctuation or "keep")
     return normal.apply(str(gold)) == normal.apply(str(value))
 
 
@@ -221,7 +220,9 @@ def _from_words(options: str, hint: str) -> FieldRules:
     tolerances = [p.partition("=")[2].strip() for p in parts if p.partition("=")[0] == "tolerance"]
     others = [part for part in parts if part.partition("=")[0] != "tolerance"]
     read = read_options("json", ",".join(others), {**CHOICES, "tolerance": ("0.01", "1%")})
-    return FieldRules(**read, **({"tolerance": tolerances[-1]} if tolerances else {}))
+    if tolerances:
+        read["tolerance"] = tolerances[-1]
+    return FieldRules(**read)
 
 
 def _from_file(path: Path, hint: str) -> FieldRules:

@@ -146,7 +146,7 @@ def fields_in(problems: Sequence[Problem], rules: FieldRules) -> str:
     fields = {}
     for name, seen in types.items():
         known = sorted(seen - {"null"})
-        fields[name] = FieldRule(type=known[0] if len(known) == 1 else "any")
+        fields[name] = FieldRule.model_validate({"type": known[0] if len(known) == 1 else "any"})
     return rules.model_copy(update={"fields": fields}).as_options()
 
 
