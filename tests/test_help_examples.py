@@ -59,6 +59,8 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     cases = [{"gold": "5", "pred": r"\boxed{5}", "expected": True}, {"gold": "5", "pred": "6"}]
     (tmp_path / "cases.jsonl").write_text("".join(json.dumps(case) + "\n" for case in cases))
     (tmp_path / "experiences.json").write_text('{"G0": "From a file."}')
+    tickets = "".join(f"ticket {n},{'ab'[n % 2]}\n" for n in range(20))
+    (tmp_path / "tickets.csv").write_text(f"text,label\n{tickets}")
     (tmp_path / "library.md").write_text("- From Markdown.\n")
     with ScriptedEndpoint(answered) as endpoint:
         settings = f'[model]\nmodel = "m"\nbase_url = "{endpoint.base_url}"\n'
@@ -108,6 +110,8 @@ def run(folder: Path, command: str) -> None:
 def test_the_example_runs(example: str, folder: Path) -> None:
     settings = (folder / "tfgrpo.toml").read_text()
     address = settings.split('base_url = "')[1].split('"')[0]
+    if "init --from" in example:  # it writes settings, and overwrites none
+        (folder / "tfgrpo.toml").unlink()
     if example.startswith(AFTER_A_RUN):
         run(folder, "tfgrpo train problems.jsonl --epochs 1")
     run(folder, example.replace("http://127.0.0.1:8000/v1", address))
