@@ -256,7 +256,7 @@ def _work(app: App, project: Project, ready: ReadyRun) -> None:
         except interrupts.Interrupted as stop:
             report.close()
             if not app.store.runs.is_on_record(run):
-                click.echo("interrupted before the first answer: nothing is on record")
+                text.echo("interrupted before the first answer: nothing is on record")
                 click.get_current_context().exit(stop.code)
             settings = ready.plan.settings
             steps = text.plural(len(plan_steps(ready.plan.problems.train, settings)), "step")
