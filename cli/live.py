@@ -111,7 +111,7 @@ def _describe_position(progress: Progress) -> str:
         "starting": "starting",
         "rollouts": f"rollouts {progress.attempts_done}/{progress.attempts}",
         "reflection": f"comparing groups {progress.reflected}/{progress.mixed}",
-        "controller": "deciding what to keep",
+        "controller": f"deciding on lessons {progress.decided}/{progress.lessons}",
         "gate": "trying the candidate on held-out problems",
         "finished": "finished",
     }[progress.phase]

@@ -44,7 +44,7 @@ GROUPS = {
     "Agents": ("--mode", "--turns", "--corpus", "--sandbox"),
     "Learning": (
         *("--learning-objective", "--max-words", "--library-tokens", "--ground-truth"),
-        *("--summarise-over", "--controller-sees-credit", "--direct"),
+        *("--summarise-over", "--controller-sees-credit", "--lessons-ahead", "--direct"),
     ),
     "Gate and evaluation": (
         *("--gate", "--gate-samples", "--gate-problems", "--gate-rule", "--gate-trial", "--deploy"),
@@ -76,6 +76,11 @@ GROUPS = {
     "--reward",
     type=click.Choice(["verifier", "majority"]),
     help="Score against the ground truth, or against the group's most frequent answer.  [verifier]",
+)
+@click.option(
+    "--lessons-ahead",
+    type=int,
+    help="Lessons the controller is asked about at a time; local models: one.  [8]",
 )
 @click.option("--direct", type=int, help="Write this many experiences without any rollouts.")
 @click.option(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -49,6 +51,7 @@ def planned(
     library: Library = KNOWN,
     uid: str = "run",
     step: int = 3,
+    ahead: int = 1,
     **more: Any,
 ) -> tuple[BatchPlan, list[dict[str, Any]]]:
     """Plans lessons against a server that gives `answers` in order; returns plan and requests."""
@@ -62,7 +65,7 @@ def planned(
 
         async def run() -> BatchPlan:
             try:
-                return await Controller(calls, reflection(**more)).plan(
+                return await Controller(calls, reflection(**more), ahead=ahead).plan(
                     [lesson(text) for text in texts],
                     library,
                     StepOrigin(uid, step, {"run": "r", "step": step}),
@@ -296,3 +299,52 @@ def test_any_plan_can_be_committed_and_leaves_no_text_twice(
         store.commit("main", found.operations, message="plan")
         texts = [e.text.casefold() for e in store.library()]
     assert len(texts) == len(set(texts))
+
+
+TOPICS = ("units", "signs", "rounding", "carrying")
+
+
+def by_topic(request: dict[str, Any]) -> str:
+    """A controller to whom advice about one topic is the same, and longer advice a refinement."""
+    user = request["messages"][-1]["content"]
+    listed = dict(re.findall(r"^\[(G\d+)\] (.+)$", user, re.MULTILINE))
+    new = re.search(r"New lesson: (.+)", user)[1]  # type: ignore[index]
+    for label, text in listed.items():
+        if text.split()[1] == new.split()[1]:
+            longer = len(new) > len(text) + 4
+            return decision(label, "refines" if longer else "same", new if longer else "")
+    return decision(None, "new", new)
+
+
+@settings(max_examples=8, deadline=None)
+@given(
+    topics=st.lists(st.tuples(st.sampled_from(TOPICS), st.integers(0, 30)), max_size=16),
+    ahead=st.sampled_from([2, 3, 8]),
+)
+def test_lessons_asked_about_ahead_of_their_turn_come_to_the_same(
+    topics: list[tuple[str, int]], ahead: int
+) -> None:
+    texts = [f"Mind {topic} {'x' * length}{chr(97 + n)}ly." for n, (topic, length) in enumerate(topics)]
+    plans, requests = [], []
+    for width in (1, ahead, ahead):
+        with tempfile.TemporaryDirectory() as folder:
+            plan, asked = planned(Path(folder), by_topic, *texts, library=EMPTY, ahead=width)
+            plans.append([(o.op, o.experience, o.text) for o in plan.operations])
+            requests.append(sorted(json.dumps(one, sort_keys=True) for one in asked))
+    assert plans[0] == plans[1] == plans[2]
+    assert requests[1] == requests[2], "what is asked follows from the answers"
+
+
+def test_what_was_proposed_beside_another_library_is_asked_again_unless_it_is_the_same(
+    tmp_path: Path,
+) -> None:
+    texts = ["Mind signs aly.", "Mind signs bly.", "Mind units aly.", "Mind signs cly.", "Mind units bly."]
+    plan, asked = planned(tmp_path, by_topic, *texts, library=EMPTY, ahead=8)
+    assert [o.op for o in plan.operations] == ["ADD", "KEEP", "ADD", "KEEP", "KEEP"]
+    lessons = [re.search(r"New lesson: (.+)", r["messages"][-1]["content"])[1] for r in asked]  # type: ignore[index]
+    assert sorted(lessons) == [
+        "Mind signs bly.",
+        "Mind signs cly.",
+        *["Mind units aly."],
+        *["Mind units bly."] * 2,
+    ]

@@ -139,6 +139,7 @@ class TrainSettings(Settings):
     sealed: str | None = None
     sealed_digest: str = ""
     controller_sees_credit: bool = False
+    lessons_ahead: int = Field(default=8, ge=1, le=1000)
     reward: Reward = "verifier"
     direct: int = Field(default=0, ge=0, le=100)
     preset: Preset = "paper"

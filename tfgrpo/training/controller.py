@@ -4,7 +4,8 @@ Each lesson of a batch is put to the model beside the library as it stands after
 before it, with one question: is it new, the same as an experience, a refinement of one, or does
 it contradict one? A decision about one lesson is something that weak models can make, where a
 plan for a whole batch is not (docs/models.md has the measurements), and one bad answer costs
-its own lesson only.
+its own lesson only. Lessons are decided in order; some are asked about ahead of their turn, and
+whatever changes the library was decided beside all that is in it by then.
 
     new → ADD      same → KEEP      refines, contradicts → MODIFY, or DELETE when no text is left
 
@@ -19,10 +20,11 @@ or the operation refused (`pruning.py`).
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Self, get_args
 
 from pydantic import BaseModel
 
@@ -77,17 +79,30 @@ DECISIONS = get_args(Decision.model_fields["decision"].annotation)
 
 
 @dataclass(frozen=True, slots=True)
+class Proposed:
+    """What a lesson came to beside one draft: an operation, or why there is none."""
+
+    operation: Operation | None = None
+    refused: tuple[Refusal, ...] = ()
+    failures: tuple[Failure, ...] = ()
+    repaired: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Controller:
     """Decides about lessons.
 
     `embeddings` tell what is close in meaning. Where `notes` tell of rejected changes, a lesson
-    may be dropped, on record.
+    may be dropped, on record. `ahead` is how many lessons are at most asked about at a time,
+    `on_decided` is called after each.
     """
 
     calls: Calls
     reflection: Reflection
     embeddings: Embeddings | None = None
     notes: Notes = NOTHING
+    ahead: int = 1
+    on_decided: Callable[[], None] = lambda: None
 
     async def plan(
         self,
@@ -96,63 +111,80 @@ class Controller:
         origin: StepOrigin,
         initial: pruning.Pruning = NO_PRUNING,
     ) -> BatchPlan:
-        """Decides about the lessons of a batch, one after the other.
+        """Decides about the lessons of a batch, each beside what those before it left.
 
         The ids of new experiences follow from `origin`; `initial` comes before all lessons.
         EndpointError is let through.
         """
-        reflection, evidence = self.reflection, origin.evidence
         draft = Draft(library).after(initial.operations)
         operations: list[Operation] = list(initial.operations)
         refused: list[Refusal] = []
         failures: list[Failure] = []
         repaired = initial.repaired
-        for number, lesson in enumerate(lessons):
-            problem = lesson.group.problem.id
-            known = draft.same(lesson.text)
-            call: tuple[str, ...] = ()
-            if known is not None:
-                decision, label = Decision(decision="same"), known
-            elif self._needs_no_call(lesson, draft):
-                decision, label = Decision(decision="new", text=lesson.text), None
-            else:
-                try:
-                    similar = await find_similar(lesson.text, draft.texts, self.embeddings)
-                except CallFailed as error:  # the words are still there to go by
-                    failures.append(Failure("embedding", problem, str(error)))
-                    similar = await find_similar(lesson.text, draft.texts)
-                try:
-                    typed = await self._decide(lesson, draft, similar, (origin.step, number))
-                except CallFailed as error:
-                    refused.append(Refusal(lesson.text, problem, str(error)))
+        async with Lookahead(self, lessons, origin) as lookahead:
+            for number, lesson in enumerate(lessons):
+                proposed = await lookahead.proposed(number, draft)
+                refused += proposed.refused
+                failures += proposed.failures
+                repaired += proposed.repaired
+                operation = proposed.operation
+                if operation is None:
+                    self.on_decided()
                     continue
-                decision, call = typed.value, (typed.key,)
-                label = draft.labels.get(decision.closest or "")
-                repaired += typed.repaired
-                if decision.decision == "drop":
-                    refused.append(Refusal(lesson.text, problem, DROPPED))
-                    continue
-            text = _text(decision, lesson, reflection.max_words)
-            fresh = derived_id(origin.uid, origin.step, number)
-            operation = _operation(decision, label, text, draft, fresh)
-            operation = operation._replace(
-                reason=lesson.reason or None, evidence={**evidence, **_evidence(lesson, call)}
-            )
-            if not pruning.fits(draft, operation, reflection.library_tokens):
-                try:
-                    pruned = await pruning.make_room(
-                        self.calls, reflection, draft, operation, origin, number
-                    )
-                except CallFailed as error:
-                    refused.append(Refusal(operation.text or "", problem, str(error)))
-                    continue
-                draft = draft.after(pruned.operations)
-                operations += pruned.operations
-                repaired += pruned.repaired
-                operation = _once(operation, draft)
-            draft.apply(operation)
-            operations.append(operation)
+                if not pruning.fits(draft, operation, self.reflection.library_tokens):
+                    try:
+                        pruned = await pruning.make_room(
+                            self.calls, self.reflection, draft, operation, origin, number
+                        )
+                    except CallFailed as error:
+                        problem = lesson.group.problem.id
+                        refused.append(Refusal(operation.text or "", problem, str(error)))
+                        self.on_decided()
+                        continue
+                    draft = draft.after(pruned.operations)
+                    operations += pruned.operations
+                    repaired += pruned.repaired
+                    operation = _once(operation, draft)
+                draft.apply(operation)
+                operations.append(operation)
+                self.on_decided()
         return BatchPlan(tuple(operations), tuple(refused), repaired, tuple(failures))
+
+    async def propose(
+        self, lesson: Lesson, draft: Draft, origin: StepOrigin, number: int
+    ) -> Proposed:
+        """Returns what a lesson comes to beside a draft, which stays as it is."""
+        reflection, problem = self.reflection, lesson.group.problem.id
+        failures: tuple[Failure, ...] = ()
+        known = draft.same(lesson.text)
+        call: tuple[str, ...] = ()
+        repaired = 0
+        if known is not None:
+            decision, label = Decision(decision="same"), known
+        elif self._needs_no_call(lesson, draft):
+            decision, label = Decision(decision="new", text=lesson.text), None
+        else:
+            try:
+                similar = await find_similar(lesson.text, draft.texts, self.embeddings)
+            except CallFailed as error:  # the words are still there to go by
+                failures = (Failure("embedding", problem, str(error)),)
+                similar = await find_similar(lesson.text, draft.texts)
+            try:
+                typed = await self._decide(lesson, draft, similar, (origin.step, number))
+            except CallFailed as error:
+                refusal = Refusal(lesson.text, problem, str(error))
+                return Proposed(refused=(refusal,), failures=failures)
+            decision, call, repaired = typed.value, (typed.key,), typed.repaired
+            label = draft.labels.get(decision.closest or "")
+            if decision.decision == "drop":
+                refusal = Refusal(lesson.text, problem, DROPPED)
+                return Proposed(None, (refusal,), failures, repaired)
+        text = _text(decision, lesson, reflection.max_words)
+        fresh = derived_id(origin.uid, origin.step, number)
+        operation = _operation(decision, label, text, draft, fresh)
+        evidence = {**origin.evidence, **_evidence(lesson, call)}
+        operation = operation._replace(reason=lesson.reason or None, evidence=evidence)
+        return Proposed(operation, (), failures, repaired)
 
     def _needs_no_call(self, lesson: Lesson, draft: Draft) -> bool:
         """Returns whether a lesson enters as it is: nothing is there that it could be like."""
@@ -209,6 +241,58 @@ class Controller:
         most = self.reflection.max_words
         count = words(_text(decision, lesson, most))
         return f"the text has {count} words, and {most} are the most" if count > most else None
+
+
+class Lookahead:
+    """Asks about the next lessons before those ahead of them are decided. A context manager.
+
+    The bet is that a lesson changes nothing, since most say what an experience says already. That
+    a lesson is the same as an experience stands as long as that experience does, whatever came
+    to the library meanwhile; any other proposal is asked for again when its turn comes, if the
+    library has changed since, so whatever changes it was decided beside all that is in it. What
+    is asked when follows from the answers in their order, so a run that is resumed asks the same.
+    """
+
+    def __init__(
+        self, controller: Controller, lessons: Sequence[Lesson], origin: StepOrigin
+    ) -> None:
+        self._controller, self._lessons, self._origin = controller, lessons, origin
+        self._width = 1
+        self._asked: dict[int, tuple[Draft, asyncio.Task[Proposed]]] = {}
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *failure: object) -> None:
+        tasks = [task for _, task in self._asked.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def proposed(self, number: int, draft: Draft) -> Proposed:
+        """Returns what a lesson comes to; the draft is the one that those before it left."""
+        last = min(number + self._width, len(self._lessons))
+        now = draft.after(())
+        for at in range(number, last):
+            if at not in self._asked:
+                self._asked[at] = (now, asyncio.create_task(self._propose(at, now)))
+        then, task = self._asked.pop(number)
+        proposed = await task
+        self._width = min(2 * self._width, self._controller.ahead)
+        return proposed if _stands(proposed, then, draft) else await self._propose(number, now)
+
+    async def _propose(self, number: int, draft: Draft) -> Proposed:
+        lesson = self._lessons[number]
+        return await self._controller.propose(lesson, draft, self._origin, number)
+
+
+def _stands(proposed: Proposed, then: Draft, now: Draft) -> bool:
+    """Returns whether what was proposed beside one draft holds beside another."""
+    operation = proposed.operation
+    if operation is None or then.texts == now.texts:
+        return True
+    id = operation.experience or ""
+    return operation.op == "KEEP" and then.texts[id] == now.texts.get(id)
 
 
 def _text(decision: Decision, lesson: Lesson, most: int) -> str:

@@ -27,6 +27,7 @@ from tfgrpo.domains.base import Domain
 from tfgrpo.evaluation.evaluate import EvalTask
 from tfgrpo.model.embeddings import SCOPE, Embeddings
 from tfgrpo.model.gather import gather_all
+from tfgrpo.model.prices import LOCAL
 from tfgrpo.notices import OnProgress, StepFinished, ignore
 from tfgrpo.rendering.render import AGENT_OBJECTIVE
 from tfgrpo.rollout.agent import equipped
@@ -199,7 +200,7 @@ class Training:
         base = self._in_force(step)
         library = self._store.library(base)
         progress.step, progress.epoch, progress.library = step, epoch, len(library)
-        progress.reflected = 0
+        progress.reflected = progress.lessons = progress.decided = 0
         origin = StepOrigin(self._run.uid, step, self._evidence(step))
         initial = await pruning.bring_under(self._reflector, self._reflection, library, origin)
 
@@ -221,10 +222,16 @@ class Training:
                 self._reflector, self._reflection, batch, library, direct, origin
             )
         else:
-            deciding = controller.Controller(
-                self._reflector, self._reflection, self._embeddings, notes
-            )
             lessons = [lesson for comparison in comparisons for lesson in comparison.lessons]
+            progress.lessons, progress.decided = len(lessons), 0
+            deciding = controller.Controller(
+                self._reflector,
+                self._reflection,
+                self._embeddings,
+                notes,
+                ahead=self._lessons_ahead(),
+                on_decided=self._count_decided,
+            )
             plan = await deciding.plan(lessons, library, origin, initial)
         self._enter("gate", started)
         started = time.monotonic()
@@ -235,6 +242,15 @@ class Training:
         self._enter("rollouts", started, after="gate")
         self.progress.step = step + 1
         return version
+
+    def _lessons_ahead(self) -> int:
+        """How many lessons are asked about at a time: a local model answers one after the other."""
+        is_local = self._reflector.endpoint.model.startswith(LOCAL)
+        return 1 if is_local else min(self.settings.lessons_ahead, self.settings.concurrency)
+
+    def _count_decided(self) -> None:
+        self.progress.decided += 1
+        self.progress.announce()
 
     def _enter(self, phase: str, since: float | None = None, *, after: str | None = None) -> None:
         if since is not None:

@@ -31,6 +31,8 @@ class Progress:
     attempts: int = 0
     attempts_done: int = 0
     reflected: int = 0
+    lessons: int = 0
+    decided: int = 0
     rewards: list[float] = field(default_factory=list)
     library: int = 0
     late: int = 0
@@ -82,4 +84,6 @@ class Progress:
             return self.attempts_done / self.attempts if self.attempts else 0.0
         if self.phase == "reflection":
             return self.reflected / self.mixed if self.mixed else 0.0
+        if self.phase == "controller":
+            return self.decided / self.lessons if self.lessons else 0.0
         return 0.0

@@ -29,7 +29,14 @@ HARMLESS = frozenset(
         *("ground_truth", "heldout_samples", "heldout_problems", "rollouts", "quorum", "hints"),
         *("dropout", "library_tokens", "gate_digest", "gate_samples", "gate_problems"),
         *("sealed_digest", "controller_sees_credit", "reward", "direct", "samples", "preset"),
-        *("deploy", "gate_rule", "gate_trial", "reasoning_effort", "max_completion_tokens"),
+        *(
+            "deploy",
+            "gate_rule",
+            "gate_trial",
+            "lessons_ahead",
+            "reasoning_effort",
+            "max_completion_tokens",
+        ),
         *("reflection_reasoning_effort", "reflection_max_completion_tokens"),
     )
 )
