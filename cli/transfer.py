@@ -183,10 +183,11 @@ def import_(
 
 def _preview(app: App, document: Document, branch: str, again: bool, as_json: bool) -> None:
     """Prints what an import would record."""
+    left: tuple[str, ...] = ()
     if document.batches:
         new = interchange.new_batches(app.store, document, branch)
         operations = [operation for batch in new for operation in batch.operations]
-        known, left = len(document.batches) - len(new), ()
+        known = len(document.batches) - len(new)
     else:
         plan = interchange.plan(app.store, document.items, document.provenance, branch, again=again)
         operations, known, left = list(plan.operations), plan.known, plan.left

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from tfgrpo.data import contents, tables
-from tfgrpo.data.contents import Contents, DatasetError
+from tfgrpo.data.contents import Contents
+from tfgrpo.data.contents import DatasetError as DatasetError
 from tfgrpo.data.tables import EXTRA as EXTRA
 
 LONGEST_FIELD = 10_000_000
