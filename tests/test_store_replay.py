@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from store_helpers import clock
 
 from tfgrpo.store import Change, Operation, Store, derived_id, replay
+from tfgrpo.store.redact import Target, redact
 
 Pairs = list[tuple[str, str]]
 Plan = tuple[str, int, str]  # what to do, to which of those it may be done to, the text
@@ -353,3 +354,37 @@ def test_snapshots_are_as_often_whoever_opens_the_store(
         store.close()
     assert made[0] == made[1]
     assert len(made[0]) > 8
+
+
+def test_a_library_read_after_others_is_that_of_a_fresh_reader(tmp_path: Path) -> None:
+    dice = random.Random(8)
+    path = tmp_path / "store.db"
+    with Store.init(path, author="ann", now=clock()) as store, Store.open(path) as other:
+        store.commit("main", [Operation("ADD", text=f"t{n}") for n in range(40)], message="m")
+        store.create_branch("side")
+        for turn in range(40):
+            branch = dice.choice(["main", "side"])
+            chosen = dice.sample(list(other.library(branch)), 4)
+            edits = [Operation("MODIFY", e.id, f"{turn} {e.text}"[:60]) for e in chosen[1:]]
+            other.forget()
+            store.commit(branch, [Operation("DELETE", chosen[0].id), *edits], message="m")
+            if turn == 20:
+                redact(store, Target(next(iter(store.library("side"))).id), reason="leak")
+            version = store.version(dice.randrange(store.port.last_version() + 1))
+            other.forget()
+            assert list(store.library(version)) == list(other.library(version))
+
+
+def test_nothing_is_remembered_of_a_library_whose_version_was_rolled_back(tmp_path: Path) -> None:
+    with Store.init(tmp_path / "store.db", author="ann") as store:
+
+        def fail() -> None:
+            with store.port.transaction():
+                lost = store.commit("main", [Operation("ADD", text="lost")], message="m")
+                assert [e.text for e in store.library(lost)] == ["lost"]
+                raise KeyError
+
+        with pytest.raises(KeyError):
+            fail()
+        store.commit("main", [Operation("ADD", text="recorded")], message="m")
+        assert [e.text for e in store.library()] == ["recorded"]
