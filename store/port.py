@@ -249,6 +249,10 @@ class Port(Protocol):
         """Returns the tags and remote branches (whole names, ascending) that stood at a version
         right after the move in row `upto`."""
 
+    def head(self) -> tuple[str | None, Version] | None:
+        """Returns the name that HEAD follows (None: it is detached) and the version that it is at;
+        None where either cannot be told."""
+
     def standing(self, name: str) -> Version | None:
         """Returns the version that a name stands at now."""
 

@@ -258,6 +258,13 @@ class MemoryPort:
         marks = [name for name in latest if name.startswith(("tags/", "remotes/"))]
         return sorted(name for name in marks if latest[name] == number)
 
+    def head(self) -> tuple[str | None, Version] | None:
+        move = self.ref("HEAD")
+        if move is None:
+            return None
+        there = self.standing(move.symbol or "HEAD")
+        return None if there is None else (move.symbol, there)
+
     def standing(self, name: str) -> Version | None:
         move = self.ref(name)
         return None if move is None or move.version is None else self.version(move.version)

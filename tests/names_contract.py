@@ -74,6 +74,23 @@ class NamesContract:
         assert port.standing("tags/a") is None
         assert port.standing("heads/mai") is None
 
+    def test_head_is_at_the_version_of_the_branch_it_follows_or_its_own(self, port: Port) -> None:
+        assert port.head() is None
+        for number in range(3):
+            record(port, number, [])
+        with port.transaction():
+            port.append_refs([move("HEAD", 0, symbol="heads/main")])
+        assert port.head() is None, "there is no such branch"
+        with port.transaction():
+            port.append_refs([move("heads/main", 1)])
+        assert port.head() == ("heads/main", version(1, 0, 0))
+        with port.transaction():
+            port.append_refs([move("HEAD", 2)])
+        assert port.head() == (None, version(2, 0, 0))
+        with port.transaction():
+            port.append_refs([move("HEAD", 2, symbol="heads/main"), move("heads/main", None)])
+        assert port.head() is None
+
     def test_the_ref_log_keeps_every_move_newest_first_in_batches(self, port: Port) -> None:
         record(port, 0, [])
         batches = [["HEAD", "heads/main"], ["heads/main"], ["tags/a", "tags/b", "HEAD"]]

@@ -50,6 +50,14 @@ VERSION_COLUMNS = "number, digest, parent, merged, position, events, author, tim
 REF_COLUMNS = "row, batch, name, version, symbol, previous, previous_symbol, author, time, action"
 
 
+HEAD_QUERY = f"""
+select h.symbol, {", ".join("v." + column for column in VERSION_COLUMNS.split(", "))}
+from (select symbol, version from reflog where name = 'HEAD' order by row desc limit 1) h
+cross join versions v on v.number = iif(h.symbol is null, h.version,
+    (select version from reflog where name = h.symbol order by row desc limit 1))
+"""
+
+
 class SqlitePort:
     """The port over one SQLite file. One instance belongs to one thread."""
 
@@ -383,19 +391,17 @@ class SqlitePort:
     def refs(self, prefix: str) -> list[RefMove]:
         columns = ", ".join("r." + c for c in REF_COLUMNS.split(", "))
         if prefix > "heads0":  # tags are many and seldom move: all their moves are read
-            latest = """
-                select max(row) row from reflog where name >= :low and name < :high group by name
-                """
+            within = "name >= :low and name < :high"
+            latest = f"select max(row) row from reflog where {within} group by name"
         else:  # branches move with every commit: a probe each, however long the log
             latest = """
                 with recursive names (name) as (
                     select min(name) from reflog where name >= :low and name < :high
-                    union all
-                    select (select min(name) from reflog where name > names.name and name < :high)
-                    from names where names.name is not null
+                    union all select (
+                        select min(name) from reflog where name > names.name and name < :high
+                    ) from names where names.name is not null
                 )
-                select (select max(row) from reflog where reflog.name = names.name) row
-                from names where names.name is not null
+                select (select max(row) from reflog where reflog.name = names.name) row from names
                 """
         rows = self.rows(
             f"select {columns} from ({latest}) l cross join reflog r on r.row = l.row",
@@ -404,8 +410,7 @@ class SqlitePort:
         return sorted(_moves(rows), key=itemgetter(2))
 
     def last_move(self) -> int:
-        (last,) = self.row("select max(row) from reflog")
-        return last or 0
+        return self.row("select max(row) from reflog")[0] or 0
 
     def marks_at(self, number: int, upto: int) -> list[str]:
         rows = self.rows(
@@ -420,6 +425,12 @@ class SqlitePort:
             (number, upto, upto),
         )
         return [name for (name,) in check_rows(rows, "s", "moves of names")]
+
+    def head(self) -> tuple[str | None, Version] | None:
+        row = self.row(HEAD_QUERY)
+        if row is None or not isinstance(row[0], str | None):
+            return None
+        return row[0], _version(row[1:])
 
     def standing(self, name: str) -> Version | None:
         row = self.row(
@@ -463,8 +474,7 @@ class SqlitePort:
         self.connection.execute(query, (row,))
 
     def last_redaction(self) -> int:
-        (row,) = self.row("select max(row) from redactions")
-        return row or 0
+        return self.row("select max(row) from redactions")[0] or 0
 
     def redacted(self) -> list[int]:
         query = "select distinct event from redactions order by event"
