@@ -75,15 +75,17 @@ def feedback(app: App, /, call: str, score: str | None, **given: str | None) -> 
       tfgrpo feedback call-3f9c --score 0.8 --label late
     """
     from tfgrpo.author import default_author
+    from tfgrpo.proxy.metrics import sums_of_feedback
     from tfgrpo.store.traffic import checked_feedback
 
     words: dict[str, object] = {key: value for key, value in given.items() if value is not None}
     if score is not None:
         words["score"] = _score(score)
     with opened(app) as found:
-        id = found.call(call).id
-        now = time.time_ns() // 1000
-        found.add_feedback(checked_feedback(id, words, author=default_author(), time=now))
+        about = found.call(call)
+        id, now = about.id, time.time_ns() // 1000
+        said = checked_feedback(id, words, author=default_author(), time=now)
+        found.add_feedback(said, sums_of_feedback(said, about))
     text.echo(f"recorded feedback on {id}")
 
 

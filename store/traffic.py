@@ -16,7 +16,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.store.find import FILE
@@ -29,6 +29,10 @@ TRAFFIC = "traffic.db"
 ALL = -1
 MOST_TEXT = 64 << 10
 """Characters of a comment or of a corrected answer."""
+
+
+Sums: TypeAlias = Mapping[tuple[str, str], float]
+"""(name, labels as JSON) → a sum over all calls, those deleted since included."""
 
 
 class FeedbackRefused(TfgrpoError):
@@ -142,11 +146,16 @@ class Traffic(Protocol):
     def secret(self) -> bytes:
         """Returns the secret under which callers and subjects are digested here."""
 
-    def add(self, calls: Sequence[CallRecord], contents: Sequence[CallContent]) -> None:
-        """Records calls, all of them or none. Raises StoreError."""
+    def add(
+        self, calls: Sequence[CallRecord], contents: Sequence[CallContent], sums: Sums | None = None
+    ) -> None:
+        """Records calls, and adds to sums, all of it or nothing. Raises StoreError."""
 
-    def add_feedback(self, feedback: Feedback) -> None:
-        """Records feedback on a call. Raises UnknownCall or StoreError."""
+    def totals(self) -> Sums:
+        """Returns the sums."""
+
+    def add_feedback(self, feedback: Feedback, sums: Sums | None = None) -> None:
+        """Records feedback on a call, and adds to sums. Raises UnknownCall or StoreError."""
 
     def call(self, id: str) -> CallRecord:
         """Returns the call of that id, or of the only id that begins so. Raises UnknownCall."""

@@ -21,6 +21,7 @@ from providers import Provider, ProxyThread, Received, post
 from test_proxy import CHAT, Choice, listen, make, wait
 
 from tfgrpo.cli.main import tfgrpo
+from tfgrpo.proxy.metrics import Labels
 from tfgrpo.proxy.settings import ProxySettings, parse_upstream
 from tfgrpo.store import Operation, Store, TfgrpoError
 from tfgrpo.store.default import open_traffic
@@ -261,6 +262,52 @@ def test_redaction_reaches_the_record(
     assert json.loads(run(store, "traffic", plain, "--json"))["content"]["request"].count(
         "[redacted]"
     )
+
+
+def test_prometheus_reads_sums_that_outlive_calls_and_workers(
+    settings: ProxySettings, provider: Provider, store: Store
+) -> None:
+    get = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+
+    def read() -> dict[str, float]:
+        text = proxy.ask(get).partition(b"\r\n\r\n")[2].decode()
+        for line in text.splitlines():
+            assert re.fullmatch(
+                r'# (HELP|TYPE) \w+ .+|\w+(\{(\w+="(\\.|[^"\\])*",?)*\})? [-+.\de]+', line
+            ), line
+        return {
+            line.rpartition(" ")[0]: float(line.rpartition(" ")[2])
+            for line in text.splitlines()
+            if not line.startswith("#")
+        }
+
+    where = 'library="support",version="v2"'
+    for round in range(2):
+        with ProxyThread(settings) as proxy:
+            id = ask(proxy, {"model": 'gpt"\\\n5'})
+            ask(proxy)
+            wait(lambda many=2 * round + 2: len(recorded(store)) == many)
+            run(store, "feedback", id, "--score", "0.5")
+            found = read()
+    chat = f'{where},model="m",route="{CHAT}",status="200"'
+    assert found[f"tfgrpo_calls_total{{{chat}}}"] == 2
+    odd = 'model="gpt\\"\\\\\\n5"'
+    assert found[f'tfgrpo_tokens_total{{{where},{odd},type="input"}}'] == 140
+    assert found[f"tfgrpo_call_duration_seconds_count{{{where}}}"] == 4
+    assert found[f'tfgrpo_call_duration_seconds_bucket{{{where},le="+Inf"}}'] == 4
+    assert found[f"tfgrpo_feedback_score_sum{{{where}}}"] == 1.0
+    assert found["tfgrpo_calls_lost_total"] == 0
+    assert found['tfgrpo_library_stale{library="support"}'] == 0
+    buckets = [v for k, v in found.items() if k.startswith("tfgrpo_proxy_added_seconds_bucket")]
+    assert buckets == sorted(buckets)
+
+
+def test_labels_that_callers_choose_are_few() -> None:
+    labels = Labels()
+    values = {labels.value("model", f"m{n}") for n in range(1000)}
+    assert len(values) == 101
+    assert labels.value("model", "m5") == "m5"
+    assert labels.value("model", "new") == "other"
 
 
 def test_old_calls_are_deleted_with_all_that_is_known_of_them(store: Store) -> None:

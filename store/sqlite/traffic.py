@@ -17,6 +17,7 @@ from tfgrpo.store.traffic import (
     CallRecord,
     Feedback,
     ListedCall,
+    Sums,
     UnknownCall,
 )
 
@@ -43,6 +44,9 @@ create table feedback (
 );
 create index feedback_by_call on feedback (call);
 create table workers (id text primary key, recorded integer not null) without rowid;
+create table totals (
+    name text not null, labels text not null, value real not null, primary key (name, labels)
+) without rowid;
 create table facts (name text primary key, value blob not null) without rowid;
 """
 CALL = ", ".join(CallRecord._fields)
@@ -115,7 +119,9 @@ class SqliteTraffic:
         ((value,),) = self._rows("select value from facts where name = 'secret'")
         return bytes(value)
 
-    def add(self, calls: Sequence[CallRecord], contents: Sequence[CallContent]) -> None:
+    def add(
+        self, calls: Sequence[CallRecord], contents: Sequence[CallContent], sums: Sums | None = None
+    ) -> None:
         workers: dict[str, int] = {}
         for call in calls:
             workers[call.worker] = workers.get(call.worker, 0) + 1
@@ -128,12 +134,26 @@ class SqliteTraffic:
                 " on conflict (id) do update set recorded = recorded + excluded.recorded",
                 workers.items(),
             )
+            self._add_up(sums)
 
-    def add_feedback(self, feedback: Feedback) -> None:
+    def _add_up(self, sums: Sums | None) -> None:
+        rows = [(*key, value) for key, value in (sums or {}).items()]
+        self._db.executemany(
+            "insert into totals values (?, ?, ?)"
+            " on conflict (name, labels) do update set value = value + excluded.value",
+            rows,
+        )
+
+    def totals(self) -> Sums:
+        rows = self._rows("select name, labels, value from totals")
+        return {(name, labels): value for name, labels, value in rows}
+
+    def add_feedback(self, feedback: Feedback, sums: Sums | None = None) -> None:
         self.call(feedback.call)
         marks = ",".join("?" * len(feedback))
         with self._writing():
             self._db.execute(f"insert into feedback ({FEEDBACK}) values ({marks})", feedback)
+            self._add_up(sums)
 
     def call(self, id: str) -> CallRecord:
         query = f"select {CALL} from calls where id >= ? and id < ? order by id limit 2"

@@ -1,4 +1,4 @@
-"""What the proxy answers itself: `/healthz`, and `/feedback` on a call.
+"""What the proxy answers itself: `/healthz`, `/metrics`, and `/feedback` on a call.
 
 Feedback comes from whoever made the call: with the same key, which the record knows as a keyed
 digest, and on a proxy beyond this machine with its token too. Anyone else is refused, as for a
@@ -13,7 +13,9 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
+from tfgrpo.proxy import names
 from tfgrpo.proxy.message import BadRequest, Request, error_body, own_answer
+from tfgrpo.proxy.metrics import exposition, sums_of_feedback
 from tfgrpo.proxy.recorder import Recorder, caller
 from tfgrpo.store.default import open_traffic
 from tfgrpo.store.errors import StoreError, TfgrpoError
@@ -23,8 +25,12 @@ if TYPE_CHECKING:
     from tfgrpo.proxy.connection import ClientConnection
     from tfgrpo.proxy.server import Proxy
 
-OWN = ("/healthz", "/feedback")
-METHODS = {"/healthz": (b"GET", b"HEAD"), "/feedback": (b"POST",)}
+OWN = ("/healthz", "/feedback", "/metrics")
+METHODS = {
+    "/healthz": (b"GET", b"HEAD"),
+    "/feedback": (b"POST",),
+    "/metrics": (b"GET", b"HEAD"),
+}
 
 
 class OwnExchange:
@@ -52,19 +58,24 @@ class OwnExchange:
 
     async def _answer(self, body: bytes) -> None:
         request, proxy = self._request, self._proxy
+        kind, text = "application/json", ""
+        found: dict[str, Any] | None
         try:
             if request.method not in METHODS[request.path]:
                 raise BadRequest(405, f"{request.path} takes {METHODS[request.path][0].decode()}")
             if request.path == "/healthz":
                 found = await asyncio.to_thread(health, proxy)
                 status = 200 if found["status"] == "ok" else 503
+            elif request.path == "/metrics":
+                text = await asyncio.to_thread(metrics, proxy)
+                found, status, kind = None, 200, "text/plain; version=0.0.4"
             else:
                 recorders = {one.path: one for one in proxy.recorders.values()}
                 found = await asyncio.to_thread(
                     take_feedback, list(recorders.values()), request, body
                 )
                 status = 201
-            answer = json.dumps(found).encode() + b"\n"
+            answer = text.encode() if found is None else json.dumps(found).encode() + b"\n"
         except BadRequest as refusal:
             status, answer = refusal.status, error_body(str(refusal))
         except UnknownCall as error:
@@ -75,7 +86,7 @@ class OwnExchange:
             status, answer = 503, error_body(str(error))
         if request.method == b"HEAD":
             request.keep_alive, answer = False, b""
-        self._client.write(own_answer(status, answer, closing=not request.keep_alive))
+        self._client.write(own_answer(status, answer, kind=kind, closing=not request.keep_alive))
         self._client.finished(request)
 
 
@@ -104,6 +115,23 @@ def health(proxy: Proxy) -> dict[str, Any]:
     }
 
 
+def metrics(proxy: Proxy) -> str:
+    """Returns what Prometheus reads: the sums of all workers, and this one's gauges. Raises
+    StoreError."""
+    totals: dict[tuple[str, str], float] = {}
+    for path in sorted({recorder.path for recorder in list(proxy.recorders.values())}):
+        traffic = open_traffic(path)
+        try:
+            for key, value in {**traffic.totals(), (names.LOST, "{}"): traffic.lost()}.items():
+                totals[key] = totals.get(key, 0.0) + value
+        finally:
+            traffic.close()
+    gauges: dict[tuple[str, str], float] = {(names.OPEN, "{}"): proxy.open}
+    for name, source in list(proxy.chooser.sources.items()):
+        gauges[names.STALE, json.dumps({"library": name})] = float(bool(source.live.trouble))
+    return exposition(totals, gauges)
+
+
 def take_feedback(recorders: list[Recorder], request: Request, body: bytes) -> dict[str, Any]:
     """Records feedback that was sent, and returns the call's id. Raises BadRequest, UnknownCall,
     FeedbackRefused or StoreError."""
@@ -126,7 +154,7 @@ def take_feedback(recorders: list[Recorder], request: Request, body: bytes) -> d
                 raise BadRequest(403, "feedback is sent with the key that the call was made with")
             author = "caller" if sender is None else f"caller {sender.hex()[:8]}"
             feedback = checked_feedback(call.id, given, author=author, time=time.time_ns() // 1000)
-            traffic.add_feedback(feedback)
+            traffic.add_feedback(feedback, sums_of_feedback(feedback, call))
         except UnknownCall as error:
             unknown = error
         else:

@@ -7,6 +7,7 @@ cache mark is added: a request may have four, and they are the application's.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
@@ -54,16 +55,14 @@ def place_in_chat(text: str, found: Members, new: Addition) -> Edit | None:
         if not isinstance(message, dict) or message.get("role") not in SYSTEM:
             break
         first += 1
-    last = None
-    for last in islice(items(text, messages.start), first):
-        pass
+    last = deque(islice(items(text, messages.start), first), maxlen=1)
     own = f'{{"role":"system","content":"{new.escaped}"}}'
-    if last is None:
+    if not last:
         at = messages.start + 1
         return at, at, own + ("," if messages.value else "")
-    content = members(text, last.start, ("role", "content")).get("content")
+    content = members(text, last[0].start, ("role", "content")).get("content")
     if content is None or (edit := _appended(content, new)) is None:
-        return last.end, last.end, f",{own}"
+        return last[0].end, last[0].end, f",{own}"
     return edit
 
 

@@ -21,6 +21,7 @@ from contextlib import suppress
 from glob import glob
 from typing import IO, TYPE_CHECKING
 
+from tfgrpo.proxy.metrics import Labels, sums_of
 from tfgrpo.store.default import open_traffic
 from tfgrpo.store.errors import StoreError
 from tfgrpo.store.records import REDACTED
@@ -62,6 +63,7 @@ class Recorder:
         self._wake = threading.Event()
         self._flushing = threading.Lock()
         self._trouble = False
+        self._labels = Labels()
         traffic = open_traffic(path, create=True)
         self.secret = traffic.secret()
         count_lost(traffic, path)
@@ -143,7 +145,8 @@ class Recorder:
             if not calls:
                 return
             contents = [self._words(call) for call in calls] if self._content else []
-            traffic.add([self._row(call) for call in calls], [c for c in contents if c])
+            rows = [self._row(call) for call in calls]
+            traffic.add(rows, [c for c in contents if c], sums_of(rows, self._labels))
             del self._waiting[: len(calls)]
 
     def _row(self, call: Call) -> CallRecord:

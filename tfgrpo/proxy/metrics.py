@@ -1,0 +1,116 @@
+"""What Prometheus reads at `/metrics`: sums that grow with every batch of calls.
+
+They lie in the record of traffic, beside the calls, and are added to in the same transaction. So
+every worker answers for all of them, and they outlive restarts and the deletion of old calls.
+What callers choose (a model's name, a path, a revision) is a label only as long as there are few:
+after that it is `other`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias
+
+from tfgrpo.proxy import names
+from tfgrpo.proxy.placement import place_of
+from tfgrpo.store.traffic import CallRecord, Feedback
+
+MOST_LABELS = 100
+"""Values of one label that callers choose."""
+Sums: TypeAlias = dict[tuple[str, str], float]
+"""(name, labels as JSON) → what is added."""
+
+
+class Labels:
+    """Values of labels that callers choose, a bounded number of them."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, set[str]] = defaultdict(set)
+
+    def value(self, label: str, value: str | None) -> str:
+        """Returns the value to count under."""
+        text = (value or "")[:100]
+        known = self._known[label]
+        if text not in known:
+            if len(known) >= MOST_LABELS:
+                return "other"
+            known.add(text)
+        return text
+
+
+def sums_of(calls: Iterable[CallRecord], labels: Labels) -> Sums:
+    """Returns what a batch of calls adds."""
+    sums: Sums = defaultdict(float)
+    for call in calls:
+        where = {
+            "library": labels.value("library", call.library),
+            "version": labels.value("version", call.version),
+        }
+        model = {**where, "model": labels.value("model", call.model)}
+        route = call.route if place_of(b"POST", call.route) else "other"
+        status = {"route": labels.value("route", route), "status": str(call.status)}
+        sums[names.CALLS, _key({**model, **status})] += 1
+        for kind, number in (
+            ("input", call.prompt_tokens),
+            ("cached", call.cached_tokens),
+            ("output", call.completion_tokens),
+        ):
+            if number:
+                sums[names.TOKENS, _key({**model, "type": kind})] += number
+        _observe(sums, names.CALL_SECONDS, where, call.latency / 1e6, names.CALL_BUCKETS)
+        _observe(sums, names.ADDED_SECONDS, where, call.added / 1e6, names.ADDED_BUCKETS)
+    return sums
+
+
+def sums_of_feedback(feedback: Feedback, call: CallRecord) -> Sums:
+    """Returns what feedback on a call adds."""
+    if feedback.score is None:
+        return {}
+    key = _key({"library": call.library or "", "version": call.version or ""})
+    return {(f"{names.SCORES}_sum", key): feedback.score, (f"{names.SCORES}_count", key): 1.0}
+
+
+def exposition(
+    totals: Mapping[tuple[str, str], float], gauges: Mapping[tuple[str, str], float]
+) -> str:
+    """Returns everything in Prometheus's text format (version 0.0.4)."""
+    lines: list[str] = []
+    for name, (kind, help) in names.HELP.items():
+        lines += [f"# HELP {name} {help}", f"# TYPE {name} {kind}"]
+        found = {
+            key: value
+            for source in (totals, gauges)
+            for key, value in source.items()
+            if key[0] == name or (kind != "counter" and key[0].startswith(f"{name}_"))
+        }
+        for (series, labels), value in sorted(found.items(), key=_order):
+            pairs = ",".join(f'{k}="{_escaped(v)}"' for k, v in json.loads(labels).items())
+            lines.append(f"{series}{{{pairs}}} {value:g}" if pairs else f"{series} {value:g}")
+    return "\n".join(lines) + "\n"
+
+
+def _order(item: tuple[tuple[str, str], float]) -> tuple[str, str, float]:
+    (series, labels), _ = item
+    found = json.loads(labels)
+    bound = float(found.pop("le", "0").replace("+Inf", "inf"))
+    return series, json.dumps(found), bound
+
+
+def _observe(
+    sums: Sums, name: str, labels: Mapping[str, str], value: float, buckets: Sequence[float]
+) -> None:
+    for bound in buckets:
+        sums[f"{name}_bucket", _key({**labels, "le": f"{bound:g}"})] += value <= bound
+    sums[f"{name}_bucket", _key({**labels, "le": "+Inf"})] += 1
+    sums[f"{name}_sum", _key(labels)] += value
+    sums[f"{name}_count", _key(labels)] += 1
+
+
+def _key(labels: Mapping[str, str]) -> str:
+    return json.dumps(labels)
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
