@@ -61,6 +61,7 @@ def _live(app: App, since: str, number: int, as_json: bool) -> None:
     from tfgrpo.store.errors import TfgrpoError
     from tfgrpo.store.time_spec import parse_time
     from tfgrpo.store.traffic import by_experience, by_version, traffic_path
+    from tfgrpo.visible import shown
 
     store = app.store
 
@@ -86,7 +87,7 @@ def _live(app: App, since: str, number: int, as_json: bool) -> None:
             }
         )
         return
-    texts = {e.id: text.shown(e.text)[:40] for e in store.library("HEAD")}
+    texts = {e.id: shown(e.text)[:40] for e in store.library("HEAD")}
 
     def lines() -> Iterator[str]:
         yield from live_lines("version", versions, {})

@@ -10,6 +10,7 @@ import click
 
 from tfgrpo.cli import text
 from tfgrpo.cli.context import App, pass_app
+from tfgrpo.visible import shown
 
 if TYPE_CHECKING:
     from tfgrpo.store.traffic import CallRecord, Feedback, ListedCall, LiveFigures, Traffic
@@ -156,7 +157,7 @@ def _listed(calls: list[ListedCall]) -> Iterator[str]:
             one.call.id[:17],
             text.age(one.call.time),
             f"{one.call.library or ''} {one.call.version or ''}".strip(),
-            text.shown(one.call.model or ""),
+            shown(one.call.model or ""),
             str(one.call.status),
             f"{one.call.prompt_tokens or 0}+{one.call.completion_tokens or 0}",
             f"{one.call.latency / 1000:.0f} ms",
@@ -178,13 +179,13 @@ def _shown(found: Traffic, id: str) -> Iterator[str]:
         f"in the proxy; {call.prompt_tokens or 0} tokens in, {call.completion_tokens or 0} out"
     )
     if call.error:
-        yield f"error    {text.shown(call.error)}"
+        yield f"error    {shown(call.error)}"
     content = found.content(call.id)
     if content is not None:
         yield text.style("request", bold=True)
-        yield text.shown(content.request)
+        yield shown(content.request)
         yield text.style("answer", bold=True)
-        yield text.shown(content.answer)
+        yield shown(content.answer)
     for one in found.feedback(call.id):
         yield _feedback(one)
 
@@ -194,5 +195,5 @@ def _feedback(one: Feedback) -> str:
     for name in ("label", "comment", "correct"):
         value = getattr(one, name)
         if value:
-            parts.append(f"{name} {text.shown(value)}")
-    return f"feedback {text.age(one.time)} by {text.shown(one.author)}: {'; '.join(parts)}"
+            parts.append(f"{name} {shown(value)}")
+    return f"feedback {text.age(one.time)} by {shown(one.author)}: {'; '.join(parts)}"
