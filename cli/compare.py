@@ -104,6 +104,7 @@ def _lines(comparisons: Sequence[Comparison]) -> Iterator[str]:
 def _table(found: Sequence[Comparison]) -> Iterator[str]:
     """Yields a row for each comparison, with a column for each thing that differs."""
     from tfgrpo.evaluation.comparison import difference_words, library_name
+    from tfgrpo.evaluation.figures import conditions_words
 
     named = {
         "dataset": [one.dataset for one in found],
@@ -114,6 +115,8 @@ def _table(found: Sequence[Comparison]) -> Iterator[str]:
     fixed = [cells[0] for name, cells in named.items() if name not in shown]
     control = library_name(found[0].control)
     yield text.style(f"{', '.join(fixed) or 'libraries'} against {control}", bold=True)
+    alike = list(dict.fromkeys(conditions_words(one.conditions) for one in found))
+    yield from alike  # one row, unless the judge or the domain differs with the data
     columns = list(zip(*shown.values(), strict=True)) or [()] * len(found)
     rows = []
     for one, cells in zip(found, columns, strict=True):
@@ -146,6 +149,8 @@ def _object(one: Comparison) -> dict[str, Any]:
         "mean": one.mean,
         "difference": interval_object(mean, low, high),
         "problems": problems,
+        "won": one.pairs.count("won"),
+        "lost": one.pairs.count("lost"),
         "p": one.difference.p,
         "verdict": one.difference.verdict,
         "problems_needed": one.difference.problems_needed,

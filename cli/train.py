@@ -285,6 +285,7 @@ def _tell(app: App, result: TrainResult) -> None:
     from tfgrpo.cli import runs
     from tfgrpo.cli.live import span
     from tfgrpo.training.choice import best_tag, final_version
+    from tfgrpo.training.next_steps import next_steps
 
     store, run = app.store, result.run
     done = _steps_done(store, run)
@@ -309,3 +310,6 @@ def _tell(app: App, result: TrainResult) -> None:
     else:
         text.echo(f"{learned}, on branch {run.branch} ({span(result.seconds)})")
         text.echo(f"switch to it with `tfgrpo checkout {run.branch}`")
+    for step in next_steps(result):
+        for line in text.wrap(text.words(step), first="next: ", indent=6):
+            text.echo(line)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,12 +17,14 @@ from conftest import problems
 from scripted import ScriptedEndpoint, teachable
 
 import tfgrpo
+from tfgrpo.cli.main import COMMANDS
 from tfgrpo.cli.main import tfgrpo as command
 from tfgrpo.evaluation.by_problem import paired_problems, pairs_of
 from tfgrpo.evaluation.comparison import recorded_pairs
 from tfgrpo.project import open_project
 from tfgrpo.store import Store, TfgrpoError
 from tfgrpo.training.attempts import evaluation_attempts, recorded_evaluation, run_attempts
+from tfgrpo.training.next_steps import next_steps
 
 NUMBERS = (2, 5, 9)
 LESSON = "Op means: add the numbers and then add one."
@@ -36,7 +40,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.chdir(where)
         asked: dict[str, Any] = {"model": "m", "base_url": server.base_url}
         tfgrpo.train_sync("p.jsonl", epochs=1, batch_size=3, group_size=3, run="quick", **asked)
-        tfgrpo.compare_sync("v0", "HEAD", "held.jsonl", samples=2, **asked)
+        compared = tfgrpo.compare_sync("v0", "HEAD", "held.jsonl", samples=2, **asked)
+        (where / "compared.txt").write_text(f"{compared}\n")
+        scores = tfgrpo.evaluate_sync(
+            "held.jsonl", library="HEAD", against="v0", samples=2, **asked
+        )
+        (where / "scores.txt").write_text(f"{scores}\n")
         yield where
 
 
@@ -110,6 +119,56 @@ def test_two_libraries_are_paired_by_problem(folder: Path) -> None:
     with Store.open(folder / ".tfgrpo/store.db") as store:
         found = recorded_pairs(store, store.version(0), store.head.version)
         assert "won 2 problems" in str(paired_problems(store, *found[-1]))
+
+
+def test_every_figure_stands_with_a_row_of_its_settings_and_what_would_decide(
+    folder: Path,
+) -> None:
+    settings = "settings: 2 samples each, temperature 0.3, at most "
+    for name in ("compared.txt", "scores.txt"):
+        shown = (folder / name).read_text()
+        (line,) = [line for line in shown.splitlines() if line.startswith("settings: ")]
+        assert line.startswith(settings)
+        assert line.endswith(" tokens, seed 0")
+        assert "inconclusive; about 6 problems × 2 samples would decide" in shown
+    assert "won 2 problems, lost 0, even on 0\n" in (folder / "compared.txt").read_text()
+
+
+def comparison(verdict: str, needed: int | None = None) -> SimpleNamespace:
+    """What of a comparison decides what to do next."""
+    return SimpleNamespace(
+        verdict=verdict,
+        conditions={"samples": 2},
+        control=SimpleNamespace(number=0),
+        difference=SimpleNamespace(problems_needed=needed),
+    )
+
+
+@pytest.mark.parametrize(
+    ("experiences", "compared", "first", "named"),
+    [
+        (3, None, "does it help? `tfgrpo compare HELDOUT`", "--heldout"),
+        (3, comparison("better"), "it helps: `tfgrpo export main", "--eval main --against v0"),
+        (3, comparison("worse"), "it hurts: ", "tfgrpo reset quick/step_0"),
+        (3, comparison("inconclusive", 61), "not decided: about 61 problems × 2 samples", "power"),
+        (3, comparison("inconclusive"), "not decided: more problems", "compare MORE"),
+        (0, None, "`tfgrpo rollouts quick --failed`", "why"),
+    ],
+)
+def test_the_end_of_a_run_says_what_to_do_next(
+    experiences: int, compared: SimpleNamespace | None, first: str, named: str
+) -> None:
+    result: Any = SimpleNamespace(
+        run=SimpleNamespace(name="quick", branch="main"),
+        library=range(experiences),
+        comparison=compared,
+        nothing_learned=None,
+    )
+    said = list(next_steps(result))
+    assert said[0].startswith(first)
+    assert named in " ".join(said)
+    for words in re.findall(r"`tfgrpo ([\w-]+)", " ".join(said)):
+        assert words in COMMANDS
 
 
 def test_won_lost_and_even_count_what_both_have() -> None:

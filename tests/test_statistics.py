@@ -252,6 +252,15 @@ def test_a_difference_says_how_many_problems_would_show_it() -> None:
     assert paired(a, a) == (interval([0.0] * 6), "inconclusive", 1.0, None)
 
 
+def test_equal_gains_on_few_problems_need_the_six_that_a_permutation_test_needs() -> None:
+    a, b = ({str(i): [reward] for i in range(6)} for reward in (0.0, 1.0))
+    for count in (2, 5):
+        few = {problem: b[problem] for problem in list(b)[:count]}
+        found = paired(a, few)
+        assert (found.verdict, found.problems_needed) == ("inconclusive", 6)
+    assert paired(a, b).verdict == "better"
+
+
 def simulated(mean: float, alike: float, dice: random.Random) -> dict[str, list[float]]:
     """Returns 8 samples of each of 10 problems, whose rates are as much alike as `alike` says."""
     weight = 1 / alike - 1

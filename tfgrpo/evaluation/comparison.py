@@ -11,9 +11,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tfgrpo.evaluation import statistics
+from tfgrpo.evaluation.by_problem import ProblemPairs, pairs_of
 from tfgrpo.evaluation.evaluate import rewards
+from tfgrpo.evaluation.figures import conditions_words, verdict_words
 from tfgrpo.evaluation.statistics import Difference
-from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.store.records import Json, Version
 from tfgrpo.store.runs import Evaluation
 from tfgrpo.store.store import Store
@@ -24,7 +25,10 @@ SAMPLES = (1, 2, 4, 8, 16, 32)
 
 @dataclass(frozen=True, slots=True)
 class Comparison(Viewed):
-    """How much better `version` is than `control` under the same conditions."""
+    """How much better `version` is than `control` under the same conditions.
+
+    `pairs` are the problems that it won and lost.
+    """
 
     control: Version
     version: Version
@@ -33,6 +37,7 @@ class Comparison(Viewed):
     control_mean: float
     mean: float
     difference: Difference
+    pairs: ProblemPairs
 
     @property
     def model(self) -> str:
@@ -56,7 +61,9 @@ class Comparison(Viewed):
         ]
         pair = f"{self.version.name} - {self.control.name}"
         notes = [
+            conditions_words(self.conditions),
             f"{pair}: {difference_words(self)}, permutation p {self.difference.p:.2g}",
+            self.pairs.summary,
             verdict_words(self.difference, samples),
         ]
         return View(title, ("library", f"mean@{samples}"), rows, notes)
@@ -96,11 +103,7 @@ def compared(store: Store, evaluations: Sequence[Evaluation]) -> list[Comparison
     found = []
     for evaluation in evaluations[1:]:
         scored = rewards(store.runs.scores(evaluation))
-        if not base.keys() & scored.keys():
-            raise TfgrpoError(
-                f"v{control.version} and v{evaluation.version} have no scored problem in common",
-                hint="`tfgrpo show` shows how many samples could not be judged",
-            )
+        pairs = pairs_of(base, scored, (f"v{control.version}", f"v{evaluation.version}"))
         found.append(
             Comparison(
                 control=store.version(control.version),
@@ -110,6 +113,7 @@ def compared(store: Store, evaluations: Sequence[Evaluation]) -> list[Comparison
                 control_mean=statistics.mean_at_k(base).mean,
                 mean=statistics.mean_at_k(scored).mean,
                 difference=statistics.paired(base, scored),
+                pairs=pairs,
             )
         )
     return found
@@ -135,17 +139,6 @@ def power_of(store: Store, a: Evaluation, b: Evaluation) -> Power:
     before, after = rewards(store.runs.scores(a)), rewards(store.runs.scores(b))
     between, within = statistics.spreads(before, after)
     return Power(statistics.paired(before, after).estimate.mean, between, within)
-
-
-def verdict_words(found: Difference, samples: int) -> str:
-    """Returns a verdict, and what would decide it where it is inconclusive."""
-    if found.verdict != "inconclusive":
-        return found.verdict
-    if found.problems_needed is None:
-        return "inconclusive"
-    return (
-        f"inconclusive; about {found.problems_needed:,} problems × {samples} samples would decide"
-    )
 
 
 def library_name(version: Version) -> str:

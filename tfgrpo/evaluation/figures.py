@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tfgrpo.evaluation.statistics import Difference
 
 
 def interval_object(mean: float, low: float | None, high: float | None) -> dict[str, float | None]:
@@ -19,3 +22,36 @@ def summary_object(summary: Mapping[str, Any]) -> dict[str, Any]:
     passes = {k: interval_object(*estimate) for k, estimate in summary["pass"].items()}
     means = {name: interval_object(*summary[name]) for name in ("mean", "maj")}
     return {**summary, **means, "pass": passes}
+
+
+def conditions_words(conditions: Mapping[str, Any]) -> str:
+    """Returns what a figure depends on beside library, data and model, in one row: two figures
+    under the same row can be compared.
+
+    `settings: 8 samples each, temperature 0.3, at most 2,048 tokens, seed 0`.
+    """
+    samples = conditions["samples"]
+    parts = [
+        f"{samples} sample{'s' * (samples != 1)} each",
+        f"temperature {conditions['temperature']:g}",
+        f"at most {conditions['max_tokens']:,} tokens",
+        f"seed {conditions['seed']}",
+    ]
+    if conditions.get("mode", "prompt") != "prompt":
+        parts.append(f"{conditions['mode']} of {conditions['turns']} turns")
+    if "inject" in conditions:
+        parts.append(f"{conditions['top_k']} experiences a prompt")
+    if "domain" in conditions:
+        parts.append(f"domain {conditions['domain']}")
+    return f"settings: {', '.join(parts)}"
+
+
+def verdict_words(found: Difference, samples: int) -> str:
+    """Returns a verdict, and what would decide it where it is inconclusive."""
+    if found.verdict != "inconclusive":
+        return found.verdict
+    if found.problems_needed is None:
+        return "inconclusive"
+    return (
+        f"inconclusive; about {found.problems_needed:,} problems × {samples} samples would decide"
+    )

@@ -7,7 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tfgrpo.evaluation.evaluate import EvalTask, difference
-from tfgrpo.evaluation.figures import interval_object, summary_object
+from tfgrpo.evaluation.figures import (
+    conditions_words,
+    interval_object,
+    summary_object,
+    verdict_words,
+)
 from tfgrpo.evaluation.statistics import Difference
 from tfgrpo.store.records import Version
 from tfgrpo.store.runs import Evaluation, Score
@@ -86,7 +91,9 @@ class Scores(Viewed):
             f"{self.dataset}: {summary['problems']} problems × {samples} samples, {self.model}, "
             f"temperature {self.temperature:g}"
         )
-        return View(title, header, rows, [*self._unscored(), *self._difference_lines()])
+        settings = conditions_words(self.libraries[0].evaluation.config)
+        notes = [settings, *self._unscored(), *self._difference_lines()]
+        return View(title, header, rows, notes)
 
     def _unscored(self) -> Iterator[str]:
         for one in self.libraries:
@@ -97,11 +104,12 @@ class Scores(Viewed):
 
     def _difference_lines(self) -> Iterator[str]:
         first = self.libraries[0].version.name
+        samples = self.libraries[0].evaluation.summary["samples"]
         for one, other in zip(self.libraries[1:], self.differences, strict=True):
             mean, low, high, problems = other.estimate
             yield (
                 f"{first} - {one.version.name}: {mean:+.3f} [{low:+.3f}, {high:+.3f}], "
-                f"paired over {problems} problems: {other.verdict}"
+                f"paired over {problems} problems: {verdict_words(other, samples)}"
             )
 
 
@@ -145,7 +153,9 @@ def scores_object(scores: Scores) -> dict[str, Any]:
                 "against": one.version.name,
                 "difference": interval_object(*other.estimate[:3]),
                 "problems": other.estimate.problems,
+                "p": other.p,
                 "verdict": other.verdict,
+                "problems_needed": other.problems_needed,
             }
             for one, other in zip(scores.libraries[1:], scores.differences, strict=True)
         ],

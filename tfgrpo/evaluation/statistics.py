@@ -129,6 +129,10 @@ class Difference(NamedTuple):
     problems_needed: int | None = None
 
 
+FEWEST = 6
+"""Problems that have to differ before a permutation test can say p < 0.05: 2 / 2**5 is more."""
+
+
 def paired(a: Rewards, b: Rewards) -> Difference:
     """Returns the mean over the problems that both have of (mean reward in b - in a).
 
@@ -144,8 +148,9 @@ def paired(a: Rewards, b: Rewards) -> Difference:
     elif p < SIGNIFICANT and estimate.high < -NOISE:
         verdict = "worse"
     spread = stdev(values) if len(values) > 1 else 0.0
-    is_real = spread and abs(estimate.mean) > NOISE
-    needed = problems_for(estimate.mean, spread) if is_real else None
+    needed = None
+    if abs(estimate.mean) > NOISE:  # however small the spread, fewer cannot pass the permutations
+        needed = max(FEWEST, problems_for(estimate.mean, spread))
     return Difference(estimate, verdict, p, needed)
 
 

@@ -40,6 +40,15 @@ class Choice:
         """Whether even the best library scored below the empty one."""
         return self.scores.mean < self.empty_mean
 
+    @property
+    def conditions(self) -> str:
+        """How many problems at how many samples each, and the temperature."""
+        summary = self.scores.libraries[0].evaluation.summary
+        return (
+            f"{summary['problems']} problems × {summary['samples']} samples, temperature "
+            f"{self.scores.temperature:g}"
+        )
+
     def __str__(self) -> str:
         mean, none = self.scores.mean, self.empty_mean
         if self.is_worse_than_empty:
@@ -51,7 +60,8 @@ class Choice:
         others = len(self.scores.libraries) - 1
         return (
             f"best of {others + 1} libraries on fresh attempts at the gate's problems: "
-            f"{self.version.name}, {which} ({mean:.3f}; the empty one {none:.3f})"
+            f"{self.version.name}, {which} ({mean:.3f}; the empty one {none:.3f}; "
+            f"{self.conditions})"
         )
 
 

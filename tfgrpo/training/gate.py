@@ -182,7 +182,7 @@ def rejections(store: Store, version: Version) -> list[str]:
 
 def describe_gate(gate: Json) -> str:
     """Returns what a record says was done, and by what: `kept by the gate: 0.350 → 0.440, +0.090
-    [-0.010, +0.190], not significant`."""
+    [-0.010, +0.190], not significant (about 61 problems × 4 samples would decide)`."""
     if gate.get("trial") == "factorial":
         kept = sum(change["kept"] for change in gate["changes"])
         return (
@@ -190,6 +190,9 @@ def describe_gate(gate: Json) -> str:
         )
     done = "kept" if gate["verdict"] == "accepted" else "rejected"
     open_ = ", not significant" if gate.get("difference_is") == "inconclusive" else ""
+    needed = gate.get("problems_needed") if open_ else None
+    if needed:
+        open_ += f" (about {needed:,} problems × {gate['samples']} samples would decide)"
     return f"{done} by the gate: {describe_figures(gate)}{open_}"
 
 
