@@ -11,6 +11,7 @@ import click
 from tfgrpo.cli import text, trust
 from tfgrpo.cli.context import App, pass_app
 from tfgrpo.store.errors import TfgrpoError
+from tfgrpo.store.installed import install_hint
 
 if TYPE_CHECKING:
     from tfgrpo.proxy.settings import ProxySettings
@@ -64,9 +65,7 @@ def proxy(app: App, /, workers: int, config: Path | None, **flags: Any) -> None:
     except ModuleNotFoundError as error:
         if error.name != "httptools":
             raise
-        raise TfgrpoError(
-            "the proxy needs httptools", hint="install it: pip install 'tfgrpo[proxy]'"
-        ) from None
+        raise TfgrpoError("the proxy needs httptools", hint=install_hint("proxy")) from None
     settings = settings_of(app, config, flags)
 
     def ready(port: int) -> None:

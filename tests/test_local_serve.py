@@ -189,7 +189,7 @@ def test_missing_weights_and_a_missing_engine_say_what_to_do(
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(LocalModelError, match="not installed") as caught:
         LocalServer(weights, "noise")
-    assert caught.value.hint == "pip install 'tfgrpo[local]'"
+    assert caught.value.hint == "pip install 'xllamacpp>=0.2'"
 
 
 PARENT = """

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from tfgrpo.migrations import APPLICATION_ID, SCHEMA
 from tfgrpo.store.errors import RowRefused, StoreError
+from tfgrpo.store.installed import upgrade_hint
 from tfgrpo.store.row_checks import damage_error
 from tfgrpo.store.sqlite.writer_queue import WriterQueue, holder
 
@@ -56,7 +57,7 @@ def connect(
         if schema > SCHEMA:
             raise StoreError(
                 f"{path} has schema {schema}; this tfgrpo reads {SCHEMA}",
-                hint="upgrade tfgrpo: `pip install -U tfgrpo`",
+                hint=upgrade_hint(),
             )
         if schema < SCHEMA and watching:
             raise StoreError(

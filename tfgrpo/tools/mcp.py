@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tfgrpo.model import secrets
 from tfgrpo.store.canonical import digest
+from tfgrpo.store.installed import install_hint
 from tfgrpo.tools.tool import Arguments, Result, ToolError, ToolSpec, cut
 
 if TYPE_CHECKING:
@@ -138,9 +139,7 @@ async def connected(name: str, server: Server) -> AsyncIterator[Connection]:
     try:
         from mcp import Client, StdioServerParameters
     except ImportError:
-        raise ServerError(
-            "MCP servers need the package `mcp`", hint="pip install 'tfgrpo[mcp]'"
-        ) from None
+        raise ServerError("MCP servers need the package `mcp`", hint=install_hint("mcp")) from None
     missing = [
         name
         for name in secrets.variables([*server.args, server.url or ""])

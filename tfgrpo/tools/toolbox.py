@@ -20,6 +20,7 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from tfgrpo.store.installed import install_hint
 from tfgrpo.tools import python, search, visit
 from tfgrpo.tools.corpus import Corpus
 from tfgrpo.tools.function import FunctionTool, function_tools
@@ -138,7 +139,7 @@ async def opened(
             )
             backend = CorpusBackend(corpus)
         elif "visit" in settings.use and find_spec("trafilatura") is None:
-            raise ToolError("reading web pages needs a package", hint="pip install 'tfgrpo[web]'")
+            raise ToolError("reading web pages needs a package", hint=install_hint("web"))
         if settings.provider is not None or settings.search is not None:
             backend = Provider(settings.search or PROVIDERS[settings.provider or ""])
         servers = [
