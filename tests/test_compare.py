@@ -86,7 +86,8 @@ def test_two_models_show_where_a_library_transfers_and_where_it_harms(
         for data in ("a.jsonl", "b.jsonl")
         for model in ("m", "spoilt")
     }
-    assert said.splitlines()[1].split() == [
+    assert said.splitlines()[1].startswith("settings: 4 samples each, temperature ")
+    assert said.splitlines()[2].split() == [
         *("dataset", "model", "control", "mean", "difference", "p", "verdict")
     ]
     assert max(map(len, said.splitlines())) <= 80

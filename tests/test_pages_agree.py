@@ -66,7 +66,7 @@ def test_a_hint_names_the_packages_that_an_extra_stands_for() -> None:
     [
         (
             {"url": "file:///home/ann/my%20tfgrpo", "dir_info": {}},
-            "pip install /home/ann/my tfgrpo",
+            "install '/home/ann/my tfgrpo'",
         ),
         ({"url": "file:///src", "dir_info": {"editable": True}}, "git -C /src pull"),
         ({"url": "https://forge/x.git", "vcs_info": {"vcs": "git"}}, "'git+https://forge/x.git'"),
