@@ -128,6 +128,7 @@ def check(
     import asyncio
 
     from tfgrpo.connect import check_model
+    from tfgrpo.settings import Settings, build
 
     project = options.open_project(app, config)
     given = {"model": name, "base_url": base_url, "api_key_env": api_key_env}
@@ -135,6 +136,7 @@ def check(
     table = project.table("model")
     if not any((*given.values(), table.get("model"), table.get("base_url"))):
         raise click.UsageError("name what to try: --base-url URL, or --model NAME")
+    build(Settings, given, table)  # so that what is wrong is said in the words of the settings
     work = check_model([given, table], os.environ, project.table("prices"))
     report, notes = asyncio.run(work)
     for note in notes:

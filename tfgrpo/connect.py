@@ -30,7 +30,7 @@ from tfgrpo.model.keys import OPENAI_ADDRESS, key_for, unsent_key
 from tfgrpo.model.prices import LOCAL
 from tfgrpo.model.prices import find as find_price
 from tfgrpo.model.providers import provider_at
-from tfgrpo.model.settings import FROM_ENVIRONMENT, ModelSettings
+from tfgrpo.model.settings import FROM_ENVIRONMENT, ModelSettings, are_settings
 from tfgrpo.model.throttle import PATIENCE
 
 if TYPE_CHECKING:
@@ -138,34 +138,40 @@ def named_models(
         return next(found, (len(ordered), None))
 
     def served(address: str, headers: Any, key_env: str | None) -> str:
-        checked = ModelSettings(model="any", base_url=address, extra_headers=headers)
-        options = _options(checked.manner(), environment)
+        options = _options({"extra_headers": headers or {}}, environment)
         key = key_for(address, key_env, environment)
         return only_model_at(Connection(address, key, options.extra_headers))
 
+    names = ("base_url", "extra_headers", "reflection_base_url", "reflection_extra_headers")
+    if not are_settings(**{name: first(name)[1] for name in names}):
+        return {}, ()  # which is said where all of them are checked
     (at, base_url), (model_at, model) = first("base_url"), first("model")
+    address = environment.get(OPENAI_ADDRESS)
+    found: dict[str, Any] = {}
+    notes: list[str] = []
     if base_url is not None and (model is None or (at < model_at and model.startswith(LOCAL))):
         model = served(base_url, first("extra_headers")[1], first("api_key_env")[1])
-        return {"model": model}, (f"{base_url} serves one model, which is taken: {model}",)
+        found["model"] = model
+        notes.append(f"{base_url} serves one model, which is taken: {model}")
     is_local = model is None or str(model).startswith(LOCAL)
     reflection_url = first("reflection_base_url")[1]
     if is_local and reflection_url and first("reflection_model")[1] is None:
-        name = first("reflection_api_key_env")[1]
-        model = served(reflection_url, first("reflection_extra_headers")[1], name)
-        note = f"{reflection_url} serves one model, which is taken for reflection: {model}"
-        return {"reflection_model": model}, (note,)
-    address = environment.get(OPENAI_ADDRESS)
-    found: dict[str, Any] = {}
+        headers, name = first("reflection_extra_headers")[1], first("reflection_api_key_env")[1]
+        found["reflection_model"] = served(reflection_url, headers, name)
+        notes.append(
+            f"{reflection_url} serves one model, which is taken for reflection: "
+            f"{found['reflection_model']}"
+        )
     if address and base_url is None:
-        remote = {
-            prefix: str(name)
+        prefixes = [
+            prefix
             for prefix in ("", "reflection_", "embedding_")
             if (name := first(f"{prefix}model")[1]) and not str(name).startswith(LOCAL)
-        }
-        prefixes = [""] if "" in remote else list(remote)
-        wanted = [f"{prefix}base_url" for prefix in prefixes]
-        found = {name: address for name in wanted if first(name)[1] is None}
-    notes = [f"{OPENAI_ADDRESS} is set: requests go to {address}"] if found else []
+        ]
+        wanted = [f"{prefix}base_url" for prefix in prefixes if prefix == "" or "" not in prefixes]
+        addresses = {name: address for name in wanted if first(name)[1] is None}
+        notes += [f"{OPENAI_ADDRESS} is set: requests go to {address}"] if addresses else []
+        found |= addresses
     asked = found.get("base_url", base_url)
     if not is_local and first("api_key_env")[1] is None:
         notes += filter(None, [unsent_key(asked, environment)])

@@ -7,13 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from documented import STAND_INS
 from scripted import write_problems
 from standins import Server, StandIn
 
 import tfgrpo
+from tfgrpo.cli.main import tfgrpo as tfgrpo_cli
 from tfgrpo.connect import check_endpoints, named_models
-from tfgrpo.model.connection import Connection, ModelsUnknown, models_at
+from tfgrpo.model.connection import Connection, ModelsUnknown, models_at, open_client
 from tfgrpo.model.endpoint import EndpointError
 from tfgrpo.model.keys import key_for, unsent_key
 from tfgrpo.model.prices import model_prices
@@ -140,6 +142,24 @@ def test_an_address_beside_a_local_model_is_said_to_be_of_no_use() -> None:
     found, (note,) = named_models([both], {})
     assert found == {}
     assert "is not asked" in note
+
+
+@pytest.mark.parametrize("base_url", ["nonsense", "http://u:p@h/v1", "ftp://h/v1"])
+def test_what_is_no_address_is_said_in_the_words_of_the_settings(
+    base_url: str, folder: Path
+) -> None:
+    with pytest.raises(SettingsError, match="base_url"):
+        tfgrpo.train_sync("problems.jsonl", base_url=base_url)
+    asked = CliRunner().invoke(tfgrpo_cli, ["model", "check", "--base-url", base_url])
+    assert isinstance(asked.exception, SettingsError)
+
+
+def test_no_address_is_openais_whatever_the_environment_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")
+    client = open_client(Connection(None, "k"), 5.0)
+    assert str(client.base_url) == "https://api.openai.com/v1/"
 
 
 def test_ollama_is_warned_of() -> None:

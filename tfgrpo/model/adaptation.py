@@ -81,8 +81,10 @@ class Adaptation:
         """Returns how requests are sent beside what they ask, as a person reads it; nothing where
         they are sent as they are."""
         parts = [f"{self.room:,} tokens of room for thinking"] if self.room else []
-        parts += ["schemas said in the prompt"] if self.in_words else []
-        parts += [f"without {', '.join(sorted(self.refused))}"] if self.refused else []
+        in_words = self.in_words or "response_format" in self.refused
+        parts += ["schemas said in the prompt"] if in_words else []
+        without = sorted(self.refused - {"response_format", "max_tokens"})
+        parts += [f"without {', '.join(without)}"] if without else []
         return f"{self.name}: {'; '.join(parts)}" if parts else ""
 
     def prompt_read(self, told: int, counted: int) -> None:

@@ -137,11 +137,10 @@ def _client(where: Connection, timeout: float) -> dict[str, Any]:
     # A connection that is kept may hold what answers no request of ours: the next request on it
     # would take that for its answer.
     headers: dict[str, Any] = {"Connection": "close", **where.headers}
-    base_url, query = where.base_url, dict[str, object]()
-    if base_url is not None:
-        parts = urlsplit(base_url)
-        query = dict(parse_qsl(parts.query))
-        base_url = urlunsplit(parts._replace(query=""))
+    # Named, so that the client looks for none in the environment.
+    parts = urlsplit(where.base_url or f"https://{OPENAI_HOST}/v1")
+    query: dict[str, object] = dict(parse_qsl(parts.query))
+    base_url = urlunsplit(parts._replace(query=""))
     if _keyed(where):
         headers["api-key"] = where.api_key
     return {

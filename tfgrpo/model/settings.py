@@ -11,6 +11,7 @@ from pydantic import (
     ConfigDict,
     Field,
     SerializerFunctionWrapHandler,
+    ValidationError,
     field_validator,
     model_serializer,
 )
@@ -31,6 +32,15 @@ HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 OURS = frozenset({"messages", "model", "stream", "n", "tools", "response_format"})
 """Fields of a request that are what it asks, and no manner of asking."""
+
+
+def are_settings(**values: object) -> bool:
+    """Returns whether settings take these values."""
+    try:
+        ModelSettings(**values)  # type: ignore[arg-type]
+    except ValidationError:
+        return False
+    return True
 
 
 class ModelSettings(BaseModel):
