@@ -73,7 +73,8 @@ def init(
         _make_store(app)
         return
     from tfgrpo.own_data import OwnData, write_files
-    from tfgrpo.project import FILE, file_permissions
+    from tfgrpo.project import file_permissions
+    from tfgrpo.settings import FILE
     from tfgrpo.trust.ledger import remember_own
 
     told = OwnData(problem, answers, cast("Kind | None", kind), **model)
@@ -134,9 +135,8 @@ def _planned(source: Path, told: OwnData) -> tuple[DataPlan, OwnData]:
         if told.kind is None:
             guess = guess_columns(rows, told.problem, told.answers)
             text.echo(guess.why[-1])
-            told = replace(
-                told, kind=text.prompt("How are answers judged?", guess.kind, choices=KINDS)
-            )
+            kind = text.prompt("How are answers judged?", guess.kind, choices=KINDS)
+            told = replace(told, kind=next(known for known in KINDS if known == kind))
         if told.model is None:
             told = replace(told, model=_ask("Which model?", DEFAULT_MODEL))
             if not told.is_local and told.base_url is None:

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import click
 
 from tfgrpo.store.records import Op
-from tfgrpo.visible import shown, shown_in_json
+from tfgrpo.visible import shown as shown
+from tfgrpo.visible import shown_in_json
 
 T = TypeVar("T")
 

@@ -87,7 +87,8 @@ def _ask(permissions: Permissions) -> bool:
 def _sources(app: App, place: Path | None) -> tuple[Path, list[Permissions]]:
     """Returns a folder, and what its parts need that need anything."""
     from tfgrpo.cli.proxy import FILE as PROXY
-    from tfgrpo.project import FILE, file_permissions, store_permissions
+    from tfgrpo.project import file_permissions, store_permissions
+    from tfgrpo.settings import FILE
     from tfgrpo.store.errors import StoreError, TfgrpoError
     from tfgrpo.store.find import project_root, store_path
     from tfgrpo.store.store import Store

@@ -1,0 +1,98 @@
+"""What others wrote commands no terminal, whichever command prints it, and leaves pipes alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from conftest import Cli, environment
+
+from tfgrpo.cli import text
+from tfgrpo.settings import TrainSettings
+from tfgrpo.store.records import Operation
+from tfgrpo.store.store import Store
+
+HOSTILE = "good\x1b[31mred\x1b]0;title\x07\x1b[2J\x1b[8mgone\x9b1A\u202eback\u2066\u200f\x7f"
+SEEN = "good\\x1b[31mred\\x1b]0;title\\x07\\x1b[2J\\x1b[8mgone\\x9b1A\\u202eback\\u2066"
+COLOURS = re.compile(r"\x1b\[(?:0|1|2|9|3[1-6])m")
+VERBS = (
+    *("log", "log -p", "log --oneline", "log --graph", "log --json", "show", "show --json"),
+    *("status", "status --json", "diff v0 HEAD", "blame", "stats", "reflog", "runs", "runs r"),
+    *("runs --json", "cost", "remote", "fsck", "branch", "tag", "history G0", "trust --show"),
+    *("export", "export --format md", "export --format prompt", "checkout HEAD -o -"),
+    *("train p.jsonl --estimate --skip-unverifiable", "verify cases.jsonl --all", "show nothing"),
+    *("eval missing\x1b[2J.jsonl", "export HEAD -o out.nothing\x1b[2J", "help nothing\x1b[2J"),
+)
+SCRIPT = """
+import sys
+from tfgrpo.cli.main import main
+for line in {verbs!r}:
+    sys.argv = ["tfgrpo", "--no-pager", *line.split(" ")]
+    try:
+        main()
+    except SystemExit:
+        pass
+"""
+
+
+@pytest.fixture
+def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder in which every text that can be anything commands a terminal."""
+    monkeypatch.chdir(tmp_path)
+    with Store.init(tmp_path / ".tfgrpo" / "store.db", author=HOSTILE) as store:
+        models = {"model": HOSTILE, "base_url": "http://127.0.0.1:9/v1"}
+        settings = TrainSettings(data=f"{HOSTILE}.jsonl", models=models, agent_objective=HOSTILE)
+        run = store.runs.create("r", "0" * 32, "main", 0, settings.model_dump(mode="json"), HOSTILE)
+        store.create_tag("r/step_0", store.version(0))
+        store.runs.note(run, "failed", HOSTILE)
+        adding = Operation("ADD", text=f"Mind {HOSTILE} always.", reason=HOSTILE)
+        store.commit("main", [adding], message=HOSTILE, meta={"run": "r"})
+        store.port.put_remote("origin", f"/nowhere/{HOSTILE}")
+    rows = [{"id": HOSTILE, "problem": f"{n} {HOSTILE}", "answer": n} for n in (1, 2)]
+    rows += [{"id": f"{HOSTILE}2", "problem": HOSTILE, "answer": HOSTILE}]
+    (tmp_path / "p.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    case = {"id": HOSTILE, "gold": "5", "pred": HOSTILE, "expected": True}
+    (tmp_path / "cases.jsonl").write_text(json.dumps(case) + "\n")
+    return tmp_path
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no terminals to pretend")
+def test_no_command_lets_anything_command_a_terminal(hostile: Path) -> None:
+    near, far = os.openpty()
+    script = SCRIPT.format(verbs=VERBS)
+    command = [sys.executable, "-c", script]
+    process = subprocess.Popen(command, stdout=far, stderr=far, env=environment(COLUMNS="200"))
+    os.close(far)
+    told = b""
+    with suppress(OSError):  # which is how a terminal ends
+        while chunk := os.read(near, 65536):
+            told += chunk
+    os.close(near)
+    assert process.wait() == 0
+    left = COLOURS.sub("", told.decode()).replace("\r\n", "\n")
+    assert "Traceback" not in left, left
+    found = {sign for sign in left if sign != "\n" and not sign.isprintable()}
+    assert found == set(), [line for line in left.splitlines() if found & set(line)]
+    assert left.count("good\\x1b[31mred") > len(VERBS), "it is shown, not lost"
+
+
+def test_what_is_piped_from_export_is_exact_to_the_byte(hostile: Path, cli: Cli) -> None:
+    for format_ in ("md", "prompt", "rows"):
+        cli("export", "--format", format_, "-o", f"file.{format_}")
+        piped = cli("export", "--format", format_).stdout
+        assert piped.encode() == (hostile / f"file.{format_}").read_bytes()
+    assert "\x1b[31mred" in cli("export", "--format", "prompt").stdout
+
+
+def test_colours_are_ours_alone() -> None:
+    assert text.safe("\x1b[31mred") == "\\x1b[31mred"
+    line = text.safe(f"a {text.style('b', fg='green')} {text.style(HOSTILE, bold=True)}")
+    assert line.count("\x1b") == 4, "two before and two after"
+    assert "\\x1b[31mred" in line
+    assert "\ud800" not in text.safe("half \ud800")
