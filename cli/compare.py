@@ -127,6 +127,7 @@ def _table(found: Sequence[Comparison]) -> Iterator[str]:
         rows.append((*cells, *means, difference_words(one), _p(one), verdict))
     header = (*shown, "control", "mean", "difference", "p", "verdict")
     yield from text.table(rows, header=header)
+    yield from dict.fromkeys(note for one in found for note in one.unscored_notes())
     if any(one.difference.verdict == "inconclusive" for one in found):
         samples = found[0].conditions["samples"]
         yield f"`would decide`: number of problems, at {samples} samples each (80 % power)"
@@ -154,6 +155,7 @@ def _object(one: Comparison) -> dict[str, Any]:
         "p": one.difference.p,
         "verdict": one.difference.verdict,
         "problems_needed": one.difference.problems_needed,
+        "unscored": {"control": one.control_unscored, "version": one.unscored},
         "conditions": one.conditions,
     }
 

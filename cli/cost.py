@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from math import ceil
+from math import ceil, floor, log10
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,8 @@ from tfgrpo.cli.context import RUN, App, pass_app
 
 if TYPE_CHECKING:
     from tfgrpo.model.costs import Cost, Total
-    from tfgrpo.training.estimate import StageEstimate
+    from tfgrpo.store.runs import Run
+    from tfgrpo.training.estimate import RunEstimate, StageEstimate
     from tfgrpo.training.setup import RunPlan
 
 COLUMNS = ("calls", "tries", "prompt", "cached", "completion", "reasoning", "seconds", "cost")
@@ -160,31 +161,92 @@ def _totals(sums: Total) -> dict[str, Any]:
     }
 
 
-def print_estimate(app: App, plan: RunPlan, as_json: bool) -> None:
-    """Prints what a planned run would take."""
+def print_estimate(
+    app: App, plan: RunPlan, run: Run | None, *, details: bool, as_json: bool
+) -> None:
+    """Prints what a planned run would take, or what is left of one: a sentence, or by stage."""
     from tfgrpo.training.run_estimate import estimate_run
 
-    estimate = estimate_run(app.store, plan)
+    estimate = estimate_run(app.store, plan, run)
+    three = (
+        ("expected", estimate.expected),
+        ("at most", estimate.most),
+        ("worst case", estimate.upper),
+    )
     if as_json:
-        expected, upper = (
-            [_planned_object(one) for one in stages]
-            for stages in (estimate.expected, estimate.upper)
-        )
-        left_out = list(estimate.left_out)
-        text.emit_json({"expected": expected, "upper": upper, "left_out": left_out})
+        keys = ("expected", "most", "upper")
+        stages = ([_planned_object(one) for one in stages] for _, stages in three)
+        more = {
+            "left_out": list(estimate.left_out),
+            "steps": estimate.steps,
+            "seconds": round(estimate.seconds),
+            "most_seconds": round(estimate.most_seconds),
+            "steps_done": estimate.steps_done,
+            "spent_tokens": estimate.spent_tokens,
+            "spent_dollars": estimate.spent_dollars,
+        }
+        text.emit_json({**dict(zip(keys, stages, strict=True)), **more})
         return
-    for title, stages in (("expected", estimate.expected), ("at most", estimate.upper)):
-        rows = [_estimated(one) for one in (*stages, _sum(stages))]
-        for line in aligned((title, "calls", "prompt", "completion", "cost"), rows, 1):
-            text.echo(line)
-        text.echo()
-    source = "this store has seen them" if estimate.lengths_seen else "a rule of thumb says"
-    text.echo(f"answers are taken to be as long as {source}; nothing has been spent")
+    if details:
+        for title, stages in three:
+            rows = [_estimated(one) for one in (*stages, _sum(stages))]
+            for line in aligned((title, "calls", "prompt", "completion", "cost"), rows, 1):
+                text.echo(line)
+            text.echo()
+    for line in text.wrap(text.words(_sentence(estimate, details=details))):
+        text.echo(line)
+    if details:
+        text.echo(f"{_source(estimate)}; nothing has been spent")
     for missing in estimate.left_out:
         for line in text.wrap(text.words(f"not counted: {missing}"), indent=2):
             text.echo(line)
     if not plan.prices.known:
         text.echo("a price is unknown: give it in tfgrpo.toml's [prices]")
+
+
+def _sentence(estimate: RunEstimate, *, details: bool) -> str:
+    """Returns `about $1.90 and 25 min (40,000 in, 9,000 out a step), at most $6`, and what else
+    belongs to it."""
+    from tfgrpo.cli.live import span
+
+    expected, most = _sum(estimate.expected), _sum(estimate.most)
+    steps = max(1, estimate.steps)
+    sizes = (_round(expected.prompt_tokens / steps), _round(expected.completion_tokens / steps))
+    step = f"({sizes[0]:,} in, {sizes[1]:,} out a step)"
+    times = [span(seconds) for seconds in (estimate.seconds, estimate.most_seconds)]
+    if expected.dollars is None or most.dollars is None:
+        tokens = [_short(one.prompt_tokens + one.completion_tokens) for one in (expected, most)]
+        amounts = [f"{amount} tokens" for amount in tokens]
+    elif not most.dollars:
+        amounts = ["", ""]
+    else:
+        amounts = [money(_round(expected.dollars)), money(_round(most.dollars))]
+    if amounts[1]:
+        said = f"about {amounts[0]} and {times[0]} {step}, at most {amounts[1]}"
+    else:
+        said = f"about {times[0]} {step}, at most {times[1]}, at no cost"
+    if estimate.steps_done:
+        spent = money(estimate.spent_dollars)
+        if estimate.spent_dollars is None:
+            spent = f"{_short(estimate.spent_tokens)} tokens"
+        done = text.plural(estimate.steps_done, "step")
+        said += f", for what is left after {done}, which took {spent}"
+    return said if details else f"{said}; --details for more"
+
+
+def _source(estimate: RunEstimate) -> str:
+    if estimate.steps_done:
+        return "the rest is taken to be like the steps so far"
+    source = "this store has seen them" if estimate.lengths_seen else "a rule of thumb says"
+    return f"answers are taken to be as long as {source}"
+
+
+def _round(amount: float) -> float:
+    """Returns an amount with two digits that count: nothing more is known of it."""
+    if amount <= 0:
+        return 0
+    rounded = round(amount, 1 - floor(log10(amount)))
+    return round(rounded) if rounded >= 10 else rounded
 
 
 def _estimated(one: StageEstimate) -> list[str]:

@@ -89,7 +89,7 @@ def training(progress: Progress) -> Shown:
             _text(f"step {min(progress.step + 1, progress.steps)}/{progress.steps}", style="bold"),
             ProgressBar(total=1.0, completed=progress.fraction, width=24),
             _text(f"{progress.fraction:4.0%}"),
-            _text(left(progress.seconds_left)),
+            _text(left(progress.seconds_left, progress.dollars_left)),
         )
         usage = _text(_describe_usage(progress.meter), style="dim")
         return Group(bar, _text(_describe_position(progress)), usage)
@@ -98,7 +98,8 @@ def training(progress: Progress) -> Shown:
         return (
             f"step {min(progress.step + 1, progress.steps)}/{progress.steps} "
             f"{progress.fraction:.0%}: {_describe_position(progress)}; "
-            f"{_describe_usage(progress.meter)}; {left(progress.seconds_left)}"
+            f"{_describe_usage(progress.meter)}; "
+            f"{left(progress.seconds_left, progress.dollars_left)}"
         )
 
     return Shown(draw, line)
@@ -175,11 +176,12 @@ def money(amount: float | None) -> str:
     return "price unknown" if amount is None else cost.money(amount)
 
 
-def left(seconds: float | None) -> str:
-    """Returns a time that is left, as people read it."""
+def left(seconds: float | None, dollars: float | None = None) -> str:
+    """Returns a time that is left, as people read it, and what it may cost."""
     if seconds is None:
         return "time left: not known yet"
-    return f"about {span(seconds)} left"
+    cost = "" if dollars is None else f" and {money(dollars)}"
+    return f"about {span(seconds)}{cost} left"
 
 
 def span(seconds: float) -> str:

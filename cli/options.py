@@ -71,10 +71,19 @@ SHARED = (
         metavar="TIME",
         help="Stop after this long without any answer, such as 90s or 2h.  [10m]",
     ),
+    click.option(
+        "--verify-timeout",
+        type=float,
+        help="Seconds after which judging an answer is given up.  [10]",
+    ),
+    click.option("--verify-workers", type=int, help="Processes that judge answers.  [2]"),
     click.option("--seed", type=int, help="Random seed for batches and samples.  [0]"),
 )
 SHARED_GROUPS = {
-    "Problems": ("--field", "--skip-unverifiable", "--domain"),
+    "Problems": (
+        *("--field", "--skip-unverifiable", "--domain"),
+        *("--verify-timeout", "--verify-workers"),
+    ),
     "Model": (
         *("--model", "--base-url", "--api-key-env", "--temperature", "--max-tokens"),
         *("--concurrency", "--task-timeout", "--patience", "--seed"),

@@ -11,7 +11,7 @@ from tfgrpo.store.protection import protected
 from tfgrpo.store.revisions import run_of_history
 from tfgrpo.store.subject import subject
 from tfgrpo.store.transfer.remotes import Apart, apart_from_remote
-from tfgrpo.tools.sandbox import strength
+from tfgrpo.tools.known_strength import known_strength
 from tfgrpo.training.run_report import report
 
 
@@ -39,7 +39,7 @@ def status(app: App, as_json: bool) -> None:
     unfinished = [(run, state) for run, state in runs if state != "finished"]
     kept = protected(store, "branch")
     apart = apart_from_remote(store, head.branch) if head.branch else None
-    sandbox = strength("off")
+    sandbox = known_strength()
     if as_json:
         text.emit_json(
             {

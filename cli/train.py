@@ -31,7 +31,10 @@ GROUPS = {
         "--preset",
         "--seed",
     ),
-    "Problems": ("--field", "--skip-unverifiable", "--domain"),
+    "Problems": (
+        *("--field", "--skip-unverifiable", "--domain"),
+        *("--verify-timeout", "--verify-workers"),
+    ),
     "Model": (
         *("--model", "--base-url", "--api-key-env", "--temperature", "--max-tokens"),
         *("--reflection-model", "--reflection-base-url", "--reflection-api-key-env"),
@@ -50,7 +53,7 @@ GROUPS = {
         *("--gate", "--gate-samples", "--gate-problems", "--gate-rule", "--gate-trial", "--deploy"),
         *("--heldout", "--heldout-samples", "--heldout-problems", "--sealed"),
     ),
-    "Cost": ("--estimate", "--json", "--budget"),
+    "Cost": ("--estimate", "--details", "--json", "--budget"),
 }
 
 
@@ -171,6 +174,7 @@ GROUPS = {
     help="Defaults that fit the data and the model, or the paper's.  [fit]",
 )
 @click.option("--estimate", is_flag=True, help="Print the estimated calls and cost, then exit.")
+@click.option("--details", is_flag=True, help="With --estimate: calls, tokens and cost by stage.")
 @click.option("--json", "as_json", is_flag=True, help="With --estimate: output JSON.")
 @click.option(
     "--budget", help="Stop before spending more than this: 5.00 (US dollars) or 200000tok."
@@ -187,6 +191,7 @@ def train(
     new: bool,
     keep_going: bool,
     estimate: bool,
+    details: bool,
     as_json: bool,
     budget: str | None,
     config: Path | None,
@@ -211,25 +216,25 @@ def train(
         raise click.UsageError(
             "--json needs --estimate; `tfgrpo runs --json` prints a finished run"
         )
-    if resume is not None and estimate:
-        raise click.UsageError("--estimate cannot be combined with --resume")
+    if details and not estimate:
+        raise click.UsageError("--details needs --estimate")
     from tfgrpo.cli import cost
-    from tfgrpo.training.setup import RunChoice, plan_run, ready_run, run_budget
+    from tfgrpo.training.setup import RunChoice, plan_choice, ready_run, run_budget
 
     there = _has_store(app)
     if not there:
         app.pretend()
     project = options.open_project(app, config)
     given = {"data": data, **options.read_flags(values)}
+    choice = RunChoice(name, resume, new, budget, keep_going)
     if estimate:
-        plan = plan_run(app.store, project, given)
+        plan, run = plan_choice(app.store, project, given, choice)
         text.warn(plan.warnings)
         if plan.chosen:
             text.echo(plan.chosen, err=True)
         run_budget(app.store, project, budget, plan.prices)
-        cost.print_estimate(app, plan, as_json)
+        cost.print_estimate(app, plan, run, details=details, as_json=as_json)
         return
-    choice = RunChoice(name, resume, new, budget, keep_going)
     make = None if there else app.make_store
     ready = ready_run(app.store, project, given, choice, new_store=make)
     if not there:

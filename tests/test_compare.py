@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from conftest import Cli, one_line_error, problems
 from scripted import LESSON, ScriptedEndpoint, teachable
 
+from tfgrpo.cli.main import tfgrpo
 from tfgrpo.evaluation.comparison import Power
 from tfgrpo.evaluation.statistics import problems_for, spread_of
 
@@ -119,3 +121,26 @@ def test_power_from_numbers_needs_all_three(cli: Cli, folder: Path) -> None:
     done = cli("power", "--difference", "0.03", ok=False)
     assert done.returncode == 2
     assert "--within" in done.stderr
+
+
+def test_samples_that_could_not_be_judged_are_counted_beside_a_comparison(
+    folder: Path, endpoint: ScriptedEndpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A judge that cannot judge some problems."""
+    monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend(folder)
+    (folder / "strict.py").write_text(
+        "from tfgrpo.domains import Domain, Verdict\n"
+        "def verify(problem, response):\n"
+        "    right = 0.0 if problem.id > '5' else 1.0\n"
+        "    return Verdict(None if problem.problem.startswith('What is 1') else right, '', '')\n"
+        "DOMAIN = Domain(name='strict', verify=verify)\n"
+    )
+    base = ("a.jsonl", "--library", "v1", "--base-url", endpoint.base_url, "--model", "m")
+    asked = ("compare", *base, "--samples", "2", "--domain", "strict:DOMAIN")
+    limited = (*asked, "--verify-timeout", "60", "--verify-workers", "1")
+    said = CliRunner().invoke(tfgrpo, limited).output
+    (found,) = json.loads(CliRunner().invoke(tfgrpo, [*asked, "--json"]).output)
+    assert found["unscored"]["control"] == found["unscored"]["version"] > 0
+    count = found["unscored"]["version"]
+    assert f"v1: {count} samples could not be judged and do not count" in " ".join(said.split())

@@ -297,7 +297,15 @@ def test_an_estimate_spends_nothing_and_makes_no_run(
 ) -> None:
     write_problems(tmp_path / "problems.jsonl", 6)
     write_problems(tmp_path / "heldout.jsonl", 4, start=50)
-    arguments = ("train", "problems.jsonl", *SMALL, "--model", "scripted", "--estimate")
+    arguments = (
+        "train",
+        "problems.jsonl",
+        *SMALL,
+        "--model",
+        "scripted",
+        "--estimate",
+        "--details",
+    )
     more = ("--base-url", endpoint.base_url, "--heldout", "heldout.jsonl")
     said = cli(*arguments, *more).stdout
     assert "unknown" in said

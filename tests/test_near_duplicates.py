@@ -18,10 +18,13 @@ from scripted import Reply, ScriptedEndpoint, opened_calls, stage, teachable
 from test_controller import KNOWN, B, decision, lesson, planned, short
 from test_reflection import reflection
 
-from tfgrpo.model.embeddings import EmbeddingEndpoint, Embeddings
-from tfgrpo.model.endpoint import CallFailed, EndpointError
+from tfgrpo.connect import CallLimits, Endpoints
+from tfgrpo.model.embeddings import PATIENCE, EmbeddingEndpoint, Embeddings
+from tfgrpo.model.endpoint import CallFailed, Endpoint, EndpointError
+from tfgrpo.session import Session
 from tfgrpo.settings import SettingsError, TrainSettings, build
 from tfgrpo.store import Operation, Store, derived_id
+from tfgrpo.store.journal import Journal
 from tfgrpo.store.redact import Target, redact
 from tfgrpo.training.controller import BatchPlan, Controller
 from tfgrpo.training.near_duplicates import describe, find_similar, similar_in_words
@@ -44,13 +47,13 @@ def embedding(request: dict[str, Any]) -> str | Reply:
 
 
 def embedded(
-    folder: Path, script: Callable[[dict[str, Any]], str | Reply], *texts: str
+    folder: Path, script: Callable[[dict[str, Any]], str | Reply], *texts: str, **more: Any
 ) -> tuple[BatchPlan, list[dict[str, Any]]]:
     """Plans lessons with embeddings from the same server; returns plan and requests."""
     with ScriptedEndpoint(script) as server, opened_calls(folder, server.base_url) as calls:
         store = folder / "embeddings"
         store.mkdir(exist_ok=True)
-        with opened_calls(store, server.base_url, tries=2) as asking:
+        with opened_calls(store, server.base_url, tries=2, **more) as asking:
             asking.endpoint = EmbeddingEndpoint("e", server.base_url, None, 20)
 
             async def run() -> BatchPlan:
@@ -249,3 +252,35 @@ def test_a_run_with_an_embedding_model_counts_what_it_costs(cli: Cli, tmp_path: 
     assert "embeddings" in cli("cost", "problems").stdout
     with Store.open(tmp_path / ".tfgrpo" / "store.db") as store:
         assert derived_id(store.runs.get("problems").uid, 0, 0) in store.library().by_id
+
+
+def test_an_embedding_endpoint_that_is_away_is_given_up_for_words(tmp_path: Path) -> None:
+    """The run goes on by words, with a failure on record for each lesson, and asks no more."""
+    asked = 0
+
+    def away(request: dict[str, Any]) -> str | Reply:
+        nonlocal asked
+        if stage(request) != "embedding":
+            return decision(None, "new")
+        asked += 1
+        return Reply(status=503)
+
+    texts = ("Check the signs.", "Bring the decade over.", "Look for a minus.")
+    plan, requests = embedded(tmp_path, away, *texts, patience=0.2)
+    assert len(plan.operations) == 3
+    assert [failure.stage for failure in plan.failures] == ["embedding"] * 3
+    assert "given up" in plan.failures[-1].reason
+    assert "97 % of the words" in shown(requests)[0]
+    assert asked < 20
+
+
+def test_embeddings_are_not_waited_for_as_long_as_a_model(tmp_path: Path) -> None:
+    limits = CallLimits(patience=3600.0)
+    model = EmbeddingEndpoint("e", "http://127.0.0.1:9/v1", None, 20)
+    policy = Endpoint("m", "http://127.0.0.1:9/v1")
+    with Store.init(tmp_path / "s.db") as store:
+        journal = Journal(store.port.writer())
+        session = Session(store, journal, Endpoints(policy, policy, limits, model), None)  # type: ignore[arg-type]
+        assert session.calls("embedding", "x", None).throttle.patience == PATIENCE
+        assert session.calls("policy", "x", None).throttle.patience == 3600.0
+        journal.close()

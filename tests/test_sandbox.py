@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, Cli, alive, bubblewrap_starts, environment
 
-from tfgrpo.tools import python, sandbox
+from tfgrpo.tools import known_strength, python, sandbox
 from tfgrpo.tools.python import Python
 from tfgrpo.tools.sandbox import PythonLimits, Sandbox, SandboxError
 
@@ -85,6 +85,28 @@ def answer(sandbox: Sandbox, code: str = "1 + 1") -> str:
 
 
 # The choice:
+
+
+def test_what_holds_code_is_found_out_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """And again when what it depends on has changed, or the record is no good."""
+    found = []
+
+    def strength(asked: str) -> sandbox.Strength:
+        found.append(asked)
+        return sandbox.Strength("kernel walls", ("a hold on this",))
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(known_strength, "strength", strength)
+    first = known_strength.known_strength()
+    assert known_strength.known_strength() == first == strength("again")
+    assert found == ["off", "again"]
+    monkeypatch.setattr(known_strength.platform, "release", lambda: "another kernel")
+    assert known_strength.known_strength() == first
+    assert found == ["off", "again", "off"]
+    for broken in ("", "[]", '{"conditions": 1}', "\x00"):
+        (tmp_path / "tfgrpo" / "sandbox.json").write_text(broken)
+        assert known_strength.known_strength() == first
+    assert found == ["off", "again", *["off"] * 5]
 
 
 def test_without_bubblewrap_code_is_confined_and_require_refuses(found: Path) -> None:

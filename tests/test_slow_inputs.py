@@ -7,6 +7,7 @@ import os
 import random
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -18,14 +19,19 @@ from hypothesis import strategies as st
 from store_helpers import add
 
 from tfgrpo import interchange
+from tfgrpo.data import readers
+from tfgrpo.data.readers import DatasetError
 from tfgrpo.interchange import UnreadableLibrary
+from tfgrpo.rendering.edit import _split_identity
 from tfgrpo.store import Store
+from tfgrpo.store.canonical import derived_id
 from tfgrpo.store.fsck import fsck
 from tfgrpo.store.merge import merge_words
 from tfgrpo.store.transfer.pack import exported
 from tfgrpo.store.transfer.receive import receive
 from tfgrpo.store.word_diff import SMALL, hunks
 
+ID = derived_id("a line")
 LIMIT = 60
 """Seconds for what takes about one here, and took minutes to ages before."""
 
@@ -192,3 +198,34 @@ def test_what_a_version_costs_does_not_grow_with_the_forks_before_it(tmp_path: P
                 assert target.library(digest.hex()[:12]) == source.library(f"v{number}")
     assert fetching[1] < 1.5 * fetching[0], fetching
     assert checking[1] < 1.5 * checking[0], checking
+
+
+@pytest.mark.parametrize("times", [1, 10, 100])
+@pytest.mark.parametrize("unit", [" ", "<!-- ", "a <!--", "-->", "<!-- x -->"])
+def test_a_line_with_an_id_is_read_in_its_length(times: int, unit: str) -> None:
+    """100 times as long took 10,000 times as long."""
+    text = "a" + unit * 2_000 * times
+    started = time.process_time()
+    for end in ("", "b", f"<!-- {ID} -->", f"<!-- {ID}" + " " * 2_000 * times):
+        _split_identity(text + end)
+    assert time.process_time() - started < 2
+
+
+def test_the_id_at_the_end_of_a_line_is_split_off() -> None:
+    assert _split_identity(f"Round up. <!-- {ID} -->") == ("Round up.", ID)
+    assert _split_identity(f"Round up.<!--{ID}-->  ") == ("Round up.", ID)
+    for text in (f"Round up. <!-- {ID}", "Round up. <!-- no id -->", f"<!-- {ID} --> up", ID):
+        assert _split_identity(text) == (text, None)
+
+
+@pytest.mark.parametrize("name", ["pipe.jsonl", "pipe.csv", "pipe.gz", "pipe.parquet"])
+def test_data_that_is_a_pipe_is_refused_at_once(tmp_path: Path, name: str) -> None:
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(DatasetError, match="is a pipe or a device"):
+        list(readers.read(tmp_path / name))
+
+
+@pytest.mark.parametrize("path", ["/dev/zero", "/dev/null", "/dev/tty"])
+def test_data_that_is_a_device_is_refused_at_once(path: str) -> None:
+    with pytest.raises(DatasetError, match="is a pipe or a device"):
+        list(readers.read(Path(path)))

@@ -32,7 +32,7 @@ from tfgrpo.store.store import Author, Store
 from tfgrpo.training.estimate import RunEstimate
 from tfgrpo.training.run import TrainResult, run_to_end
 from tfgrpo.training.run_estimate import estimate_run
-from tfgrpo.training.setup import ReadyRun, RunChoice, plan_run, ready_run
+from tfgrpo.training.setup import ReadyRun, RunChoice, plan_choice, ready_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -213,14 +213,7 @@ class _Request:
 
     def ready_run(self, data: Data) -> ReadyRun:
         """Returns the run to work on, on record; makes the store where there is none."""
-        choice = {key: self._options.pop(key, None) for key in CHOICES}
-        named = RunChoice(
-            _text(choice["run"]),
-            _text(choice["resume"]),
-            bool(choice["new"]),
-            _text(choice["budget"]),
-            bool(choice["keep_going"]),
-        )
+        choice = self._choice()
         with ExitStack() as stack:
             there = self._path.exists()
             store, project = stack.enter_context(self.open())
@@ -229,20 +222,31 @@ class _Request:
                 return stack.enter_context(Store.init(self._path, author=self._author))
 
             if there:
-                return ready_run(store, project, self._given(project, data), named)
+                return ready_run(store, project, self._given(project, data), choice)
             with _nothing_left(self._path.parent):
                 given = self._given(project, data)
-                return ready_run(store, project, given, named, new_store=new_store)
+                return ready_run(store, project, given, choice, new_store=new_store)
+
+    def _choice(self) -> RunChoice:
+        choice = {key: self._options.pop(key, None) for key in CHOICES}
+        return RunChoice(
+            _text(choice["run"]),
+            _text(choice["resume"]),
+            bool(choice["new"]),
+            _text(choice["budget"]),
+            bool(choice["keep_going"]),
+        )
 
     def estimate(self, data: Data) -> RunEstimate:
-        """Returns what a run would take; where there is no store, as if an empty one were here."""
-        for key in CHOICES:
-            self._options.pop(key, None)
+        """Returns what a run would take, or what is left of an unfinished one with the same
+        settings; where there is no store, as if an empty one were here."""
+        choice = self._choice()
         with ExitStack() as stack:
             store, project = stack.enter_context(self.open())
             if not self._path.exists():
                 stack.enter_context(_nothing_left(self._path.parent, even=True))
-            return estimate_run(store, plan_run(store, project, self._given(project, data)))
+            plan, run = plan_choice(store, project, self._given(project, data), choice)
+            return estimate_run(store, plan, run)
 
     def plan_evaluation(
         self, data: Data, revisions: Sequence[str], trained: Sequence[str]

@@ -20,6 +20,7 @@ from tfgrpo.connect import CallLimits, Download, Endpoints, open_endpoints
 from tfgrpo.domains.verifier import Verifier
 from tfgrpo.model.budget import Budget
 from tfgrpo.model.client import CallConditions, Calls, Meter
+from tfgrpo.model.embeddings import PATIENCE as EMBEDDING_PATIENCE
 from tfgrpo.model.prices import FREE, ModelPrices
 from tfgrpo.store.find import project_root
 from tfgrpo.store.journal import Journal
@@ -77,6 +78,9 @@ class Session:
         }[role]
         if endpoint is None:
             raise ValueError("no embedding model is named")
+        patience = endpoints.limits.patience
+        if role == "embedding":
+            patience = min(patience, EMBEDDING_PATIENCE)
         if run is not None:  # what the run had found out of it before
             for model, sent in self.store.runs.sent(run):
                 if model == endpoint.model:
@@ -90,7 +94,7 @@ class Session:
                 run=run,
                 concurrency=endpoints.limits.concurrency,
                 timeout=endpoints.limits.timeout,
-                patience=endpoints.limits.patience,
+                patience=patience,
                 price=price,
                 meter=self.meter,
                 budget=self.budget,

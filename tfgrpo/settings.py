@@ -84,6 +84,8 @@ class Settings(BaseModel):
     max_tokens: int = Field(default=16_384, ge=1)
     task_timeout: float = Field(default=1800.0, gt=0, allow_inf_nan=False)
     patience: float = Field(default=PATIENCE, ge=0, allow_inf_nan=False)
+    verify_timeout: float = Field(default=10.0, gt=0, allow_inf_nan=False)
+    verify_workers: int = Field(default=2, ge=1, le=256)
     seed: int = 0
     mode: Mode = "prompt"
     tools: ToolSettings = ToolSettings()

@@ -44,6 +44,11 @@ class Contents(NamedTuple):
 def contents(path: Path) -> Contents:
     """Returns what is in a file, unpacked where it is packed. Raises DatasetError."""
     try:
+        if path.exists() and not path.is_file():
+            raise DatasetError(
+                f"{path} is a pipe or a device, not a file",
+                hint="data is read again when a run is resumed: write it to a file first",
+            )
         ending = path.suffix.lower()
         if ending == ".gz":
             with gzip.open(path) as file:

@@ -18,6 +18,7 @@ import inspect
 import pickle
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
@@ -133,7 +134,8 @@ class PlannedAttempt:
     """An attempt that is not made yet, as an estimate of its costs sees it.
 
     With `most` everything is as long and as often as it can be, else as it is likely to be;
-    `length` is then the likely answer, in tokens.
+    `length` is then the likely answer, in tokens, and `share` how much likely happens of what
+    may: turns of an agent or a conversation.
     """
 
     problem: Problem
@@ -141,14 +143,15 @@ class PlannedAttempt:
     max_tokens: int
     most: bool
     length: float
+    share: float = 0.5
 
     def text(self, most: int) -> str:
         """Returns a text that is as long as an answer of at most so many tokens."""
         return "x" * (QUOTED * most) if self.most else "word " * round(min(self.length, most))
 
     def times(self, most: int) -> int:
-        """Returns how often something happens that may happen `most` times: likely half."""
-        return most if self.most else (most + 1) // 2
+        """Returns how often something happens that may happen `most` times."""
+        return most if self.most else ceil(most * self.share)
 
     def request(self, messages: Sequence[Message], **more: Any) -> Request:
         """Returns a request as `Context.ask` makes it, seed and temperature apart."""

@@ -7,7 +7,7 @@ on record with the versions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tfgrpo.evaluation import statistics
@@ -27,7 +27,8 @@ SAMPLES = (1, 2, 4, 8, 16, 32)
 class Comparison(Viewed):
     """How much better `version` is than `control` under the same conditions.
 
-    `pairs` are the problems that it won and lost.
+    `pairs` are the problems that it won and lost. `control_unscored` and `unscored` are the
+    samples of each that could not be judged, which count for neither.
     """
 
     control: Version
@@ -38,6 +39,8 @@ class Comparison(Viewed):
     mean: float
     difference: Difference
     pairs: ProblemPairs
+    control_unscored: int = 0
+    unscored: int = 0
 
     @property
     def model(self) -> str:
@@ -66,7 +69,14 @@ class Comparison(Viewed):
             self.pairs.summary,
             verdict_words(self.difference, samples),
         ]
-        return View(title, ("library", f"mean@{samples}"), rows, notes)
+        return View(title, ("library", f"mean@{samples}"), rows, [*self.unscored_notes(), *notes])
+
+    def unscored_notes(self) -> Iterator[str]:
+        """Yields how many samples of each library could not be judged, where any could not."""
+        counts = ((self.control, self.control_unscored), (self.version, self.unscored))
+        for version, count in counts:
+            if count:
+                yield unscored_words(version, count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +124,8 @@ def compared(store: Store, evaluations: Sequence[Evaluation]) -> list[Comparison
                 mean=statistics.mean_at_k(scored).mean,
                 difference=statistics.paired(base, scored),
                 pairs=pairs,
+                control_unscored=int(control.summary.get("unscored", 0)),
+                unscored=int(evaluation.summary.get("unscored", 0)),
             )
         )
     return found
@@ -139,6 +151,12 @@ def power_of(store: Store, a: Evaluation, b: Evaluation) -> Power:
     before, after = rewards(store.runs.scores(a)), rewards(store.runs.scores(b))
     between, within = statistics.spreads(before, after)
     return Power(statistics.paired(before, after).estimate.mean, between, within)
+
+
+def unscored_words(version: Version, count: int) -> str:
+    """Returns that so many samples of a library could not be judged."""
+    samples = "1 sample" if count == 1 else f"{count:,} samples"
+    return f"{version.name}: {samples} could not be judged and do not count"
 
 
 def library_name(version: Version) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tfgrpo.evaluation.comparison import unscored_words
 from tfgrpo.evaluation.evaluate import EvalTask, difference
 from tfgrpo.evaluation.figures import (
     conditions_words,
@@ -99,8 +100,7 @@ class Scores(Viewed):
         for one in self.libraries:
             count = one.evaluation.summary["unscored"]
             if count:
-                samples = "1 sample" if count == 1 else f"{count} samples"
-                yield f"{one.version.name}: {samples} could not be judged and do not count"
+                yield unscored_words(one.version, count)
 
     def _difference_lines(self) -> Iterator[str]:
         first = self.libraries[0].version.name

@@ -42,6 +42,8 @@ FROM_RUN = (
     "max_tokens",
     "task_timeout",
     "patience",
+    "verify_timeout",
+    "verify_workers",
     "mode",
     "tools",
     "turns",
@@ -195,6 +197,8 @@ async def score(
             functions,
             lambda *at: on_progress(DownloadProgress(*at)),
             lambda text: on_progress(WarningNotice(text)),
+            verifier_seconds=settings.verify_timeout,
+            verifier_workers=settings.verify_workers,
         )
         async with open_session(store, settings.models, options) as session:
             progress = EvalProgress(0, on_change=None if on_progress is ignore else on_progress)

@@ -13,7 +13,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from tfgrpo.model.client import Calls
-from tfgrpo.model.endpoint import Answer, CallFailed, Endpoint, Request, prompt_tokens
+from tfgrpo.model.endpoint import (
+    Answer,
+    CallFailed,
+    Endpoint,
+    EndpointError,
+    Request,
+    prompt_tokens,
+)
 from tfgrpo.model.gather import gather_all
 from tfgrpo.model.response import UnusableResponse, usage_of
 
@@ -25,6 +32,8 @@ if TYPE_CHECKING:
 
 SCOPE = "embeddings"
 """Whose calls these are, in the journal's keys: the store's, not a run's."""
+PATIENCE = 30.0
+"""Seconds without any answer after which embeddings are given up: there are words to go by."""
 
 
 @dataclass(slots=True)
@@ -72,16 +81,26 @@ class Embeddings:
     async def similarity(self, text: str, others: Sequence[str]) -> list[float]:
         """Returns the cosine of a text with each of the others, in [-1, 1].
 
-        Raises CallFailed where an embedding cannot be had, EndpointError and BudgetReached.
+        Raises CallFailed where an embedding cannot be had: at once when the endpoint was given up,
+        which takes `PATIENCE` seconds at most. Raises EndpointError where it cannot serve the run,
+        and BudgetReached.
         """
         import numpy as np
 
-        await gather_all(map(self._learn, dict.fromkeys((text, *others))))
+        try:
+            await self._learn_all(text, others)
+        except EndpointError as error:
+            if not self.calls.throttle.given_up:
+                raise
+            raise CallFailed(f"the embedding endpoint is given up: {error}") from None
         vectors = [self._known[one] for one in (text, *others)]
         if len({len(vector) for vector in vectors}) > 1:
             raise CallFailed("embeddings of different lengths cannot be compared")
         cosines = np.stack(vectors[1:]) @ vectors[0] if others else np.zeros(0)
         return [float(cosine) for cosine in cosines]
+
+    async def _learn_all(self, text: str, others: Sequence[str]) -> None:
+        await gather_all(map(self._learn, dict.fromkeys((text, *others))))
 
     async def _learn(self, text: str) -> None:
         import numpy as np

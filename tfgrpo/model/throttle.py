@@ -53,7 +53,7 @@ class Throttle:
         self.in_flight = 0
         self._most = most
         self._tries = tries
-        self._patience = patience
+        self.patience = patience
         self._failing = 0.0
         self._since: float | None = None
         self._limited = False
@@ -66,6 +66,11 @@ class Throttle:
         self._queue: deque[asyncio.Future[None]] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._chance = random.Random()
+
+    @property
+    def given_up(self) -> bool:
+        """Whether the endpoint was given up: nothing more is sent to it."""
+        return self._dead is not None
 
     @property
     def healthy(self) -> bool:
@@ -127,7 +132,7 @@ class Throttle:
         self._since = now if self._since is None else self._since
         self._failing += 0 if limited else MEMORY * (1 - self._failing)
         if limited and trouble.after is not None:
-            if trouble.after > self._patience:
+            if trouble.after > self.patience:
                 self._die(f"the endpoint asks for a wait of {trouble.after:.0f} s: {trouble}")
             self._close(now + trouble.after)
         if entered < self._reacted:
@@ -145,10 +150,10 @@ class Throttle:
         if self._rounds > 1:
             pause = self._pause(0.25 * 2.0**self._rounds if wrong else waited * SHARE)
             after = pause if trouble.after is None else trouble.after
-            self._close(now + min(after, self._patience))
+            self._close(now + min(after, self.patience))
         if wrong and self._rounds >= min(FIRST_TRIES, self._tries):
             self._die(f"gave up after {self._rounds} tries without one answer: {trouble}")
-        if self._rounds > 1 and waited >= self._patience:
+        if self._rounds > 1 and waited >= self.patience:
             tries = f"{self._rounds} tries in {waited:.0f} s"
             self._die(f"gave up after {tries} without one answer: {trouble}")
 

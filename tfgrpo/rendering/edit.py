@@ -36,7 +36,6 @@ line "- text" to add one. The comment with the id stays with its line.
 Saving nothing changes nothing.
 -->"""
 ITEM = re.compile(r"[-*]\s+(.*)")
-IDENTITY = re.compile(r"(.*?)\s*<!--\s*(\w+)\s*-->\s*\Z", re.DOTALL)
 HEADING = re.compile(r"#+\s+Library \S+ \(([0-9a-f]{12})\)\s*\Z")
 LIKE = 70.0
 """How many percent a line without an id must have in common with an experience to be it."""
@@ -143,9 +142,8 @@ def _lines(raw: Sequence[tuple[int, Sequence[str]]], library: Library) -> list[L
     lines: list[Line] = []
     seen: dict[str, int] = {}
     for number, parts in raw:
-        text, id = " ".join(parts), None
-        if (match := IDENTITY.match(text)) and is_id(match[2]):
-            text, id = match[1], match[2]
+        text = " ".join(parts)
+        text, id = _split_identity(text)
         text = one_line(text)
         if id is not None and id not in library.by_id:
             raise UnreadableEdit(
@@ -203,3 +201,12 @@ def _longest_rise(places: Sequence[int]) -> int:
         at = bisect_left(ends, place)
         ends[at : at + 1] = [place]
     return len(ends)
+
+
+def _split_identity(text: str) -> tuple[str, str | None]:
+    """Returns a text without the comment at its end that holds an id, and the id."""
+    before, opened, comment = text.rstrip().rpartition("<!--")
+    inside = comment.removesuffix("-->")
+    if opened and inside != comment and is_id(inside.strip()):
+        return before.rstrip(), inside.strip()
+    return text, None

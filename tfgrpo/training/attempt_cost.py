@@ -107,14 +107,37 @@ class AttemptCost:
     details: float
 
 
+@dataclass(frozen=True, slots=True)
+class Assumptions:
+    """What a run is taken to be like.
+
+    Shares of the groups that are `mixed`, of the lessons that are `new`, of the problems that are
+    `unsolved`, of the `turns` that are taken; `lessons` of a comparison, experiences of a
+    `library` when it is full, how many times as long as likely answers are (`longer`), and how
+    often a structured call is made (`tries`). With `upper` answers and prompts are as long as
+    they can be.
+    """
+
+    mixed: float
+    new: float
+    lessons: float
+    unsolved: float
+    turns: float
+    library: float
+    longer: float = 1.0
+    tries: float = 1.0
+    upper: bool = False
+
+
 class TokenCounter:
-    """Sizes of prompts and answers, as expected or as an upper bound.
+    """Sizes of prompts and answers, under assumptions.
 
     `lengths` is stage → the likely tokens of an answer.
     """
 
-    def __init__(self, upper: bool, lengths: Mapping[str, float]) -> None:
-        self.upper, self._lengths = upper, lengths
+    def __init__(self, assumed: Assumptions, lengths: Mapping[str, float]) -> None:
+        upper = assumed.upper
+        self.assumed, self.upper, self._lengths = assumed, upper, lengths
         self.quoted = float(QUOTED) if upper else 1.0
         self._turns: dict[int, tuple[Json, float]] = {}
 
@@ -147,7 +170,8 @@ class TokenCounter:
 
     def answer(self, stage: str, most: float) -> float:
         """Returns the tokens of a stage's answer, which may have `most`."""
-        return float(most) if self.upper else min(self._lengths.get(stage, most), most)
+        likely = self._lengths.get(stage, most) * self.assumed.longer
+        return float(most if self.upper else min(likely, most))
 
     def plain(self, stage: str, prompt: float, most: float) -> PlannedUsage:
         """Returns what one plain call takes."""
@@ -160,7 +184,7 @@ class TokenCounter:
         what is wrong with it on top."""
         once = self.plain(stage, prompt, most)
         again = 2 * most * self.quoted + COMPLAINT + complaint
-        return once + once.longer(again) if self.upper else once
+        return once + once.longer(again) if self.upper else once.times(self.assumed.tries)
 
 
 def attempt_cost(
@@ -199,7 +223,8 @@ def attempt_cost(
 def _one(counter: TokenCounter, problem: Problem, plan: PlannedRun, length: float) -> AttemptCost:
     domain, settings = plan.domain, plan.settings
     messages = domain.render(plan.template, plan.library, problem, settings.agent_objective)
-    attempt = PlannedAttempt(problem, messages, settings.max_tokens, counter.upper, length)
+    turns = counter.assumed.turns
+    attempt = PlannedAttempt(problem, messages, settings.max_tokens, counter.upper, length, turns)
     branches = settings.rollouts == "branch"
     if settings.mode == "agent":
         planned = agent.foresee(attempt, settings, branches=branches)

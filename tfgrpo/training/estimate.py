@@ -1,12 +1,14 @@
 """What a run will take, before anything is spent: calls, tokens and US dollars, by stage.
 
 Prompts are rendered for real, every problem with the run's own templates and the library the
-branch stands at. Two figures are given. The *upper* one holds whatever the models say, as long
-as the server keeps to `max_tokens`: every group is mixed, every attempt takes all its turns,
-every answer is as long as it may be, every lesson becomes an experience, everything that can be
-asked again is. The *expected* one takes answers to be as long as this store has seen them from
-the same model, or else as `ANSWER` says, half the groups mixed, half the turns taken, and half
-the lessons new.
+branch stands at. Three figures are given. The *expected* one takes answers to be as long as this
+store has seen them from the same model, or else as `ANSWER` says, half the groups mixed, half the
+turns taken, half the lessons new, and a library full with 30. The one for *most* runs has nearly
+every group mixed and every lesson new, answers twice as long, and a library of 60: a run crosses
+it whose answers are longer still. The *upper* one, the worst case, holds whatever the models say,
+as long as the server keeps to `max_tokens`: every group is mixed, every attempt takes all its
+turns, every answer is as long as it may be, every lesson becomes an experience, everything that
+can be asked again is.
 
 The stages are those of `tfgrpo cost`. Tokens are counted by `tokens.py`, for a provider's own
 tokenizer is not at hand for most models; upper figures count a prompt's bytes, of which a
@@ -16,17 +18,19 @@ byte-level token has at least one.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import inf
 from statistics import fmean
 
 from tfgrpo.domains.base import QUOTED, Domain, answer_once, plan_answer_once
 from tfgrpo.model.prices import Price
 from tfgrpo.model.tokens import count
 from tfgrpo.rendering.render import prompt_text
-from tfgrpo.settings import TrainSettings
+from tfgrpo.settings import SHORT_ANSWERS, TrainSettings
 from tfgrpo.store.store import Store
 from tfgrpo.training import ablations, adaptive, rollouts, strategies
 from tfgrpo.training.attempt_cost import (
+    Assumptions,
     AttemptCost,
     Model,
     PlannedRun,
@@ -62,13 +66,17 @@ ANSWER = {
     "prune": 80.0,
 }
 """Tokens of an answer, before this store has seen any from the model."""
+LABEL_ANSWER, AGENT_ANSWER = 40.0, 250.0
+"""Tokens of an attempt's answer where it is a label or short, and of an agent's in one turn."""
 STAGES = (*ANSWER, "evaluation")
-MIXED, NEW = 0.5, 0.5
-UNSOLVED = 0.25
-"""The share of problems that no attempt solves, as expected."""
-LESSONS = 1.5
-"""Lessons of one comparison, as expected."""
+EXPECTED = Assumptions(0.5, 0.5, 1.5, 0.25, turns=0.5, library=30)
+MOST = Assumptions(0.9, 1.0, 2.0, 0.5, turns=0.8, library=60, longer=2.0, tries=1.1)
+SEEN_LONGER = 1.5
+"""How many times as long as this store has seen them answers are in `MOST`."""
+UPPER = Assumptions(1.0, 1.0, float(MOST_LESSONS), 1.0, turns=1.0, library=inf, upper=True)
 WORD_TOKENS = 1.4
+TOKEN_CHARACTERS = 4.0
+"""The characters of a token, more or less, where only its tokens are known of a text."""
 LABEL = 8.0
 SIMILAR = 250.0
 """The most that is said of what is like a lesson, in bytes."""
@@ -93,12 +101,25 @@ class StageEstimate:
 
 @dataclass(frozen=True, slots=True)
 class RunEstimate:
-    """A run's stages, expected and at most, and what is in neither, in words."""
+    """A run's stages: expected, in most runs at most, and in the worst case; and what is in none,
+    in words.
+
+    `steps` are those that are to be made, `seconds` the time that they are expected to take, and
+    `most_seconds` the time in most runs. Of a run that has made steps this is what is left:
+    `spent_dollars` and `spent_tokens` are gone, and `steps_done`.
+    """
 
     expected: tuple[StageEstimate, ...]
+    most: tuple[StageEstimate, ...]
     upper: tuple[StageEstimate, ...]
     left_out: tuple[str, ...] = ()
     lengths_seen: bool = False
+    steps: int = 0
+    seconds: float = 0.0
+    most_seconds: float = 0.0
+    steps_done: int = 0
+    spent_dollars: float | None = 0.0
+    spent_tokens: int = 0
 
 
 def answer_lengths(store: Store, model: str) -> dict[str, float]:
@@ -127,8 +148,10 @@ def estimate(
     settings = plan.settings
     sizes = [len(batch) for _, batch in plan_steps(plan.dataset, settings)]
     totals = []
-    for upper in (False, True):
-        counter = TokenCounter(upper, {**ANSWER, **(lengths or {})})
+    most = replace(MOST, longer=SEEN_LONGER) if lengths else MOST
+    for assumed in (EXPECTED, most, UPPER):
+        upper = assumed.upper
+        counter = TokenCounter(assumed, {**ANSWER, **_attempt_answer(settings), **(lengths or {})})
         total = _Total(counter, plan)
         length = counter.answer("rollout", settings.max_tokens) if not upper else 0.0
         training, gating, comparing = (
@@ -147,8 +170,16 @@ def estimate(
             total.add_gate(len(plan.gate), gating)
         total.add_comparison(len(plan.heldout) + len(plan.sealed), comparing)
         totals.append(total.stages(prices))
-    expected, most = totals
-    return RunEstimate(expected, most, tuple(_left_out(plan.domain, settings)))
+    left_out = tuple(_left_out(plan.domain, settings))
+    return RunEstimate(*totals, left_out=left_out, steps=len(sizes))
+
+
+def _attempt_answer(settings: TrainSettings) -> dict[str, float]:
+    """Returns what an attempt's answer likely has, where its kind says so."""
+    if settings.mode == "agent":
+        return {"rollout": AGENT_ANSWER}
+    short = settings.domain.partition(":")[0] in SHORT_ANSWERS
+    return {"rollout": LABEL_ANSWER} if short else {}
 
 
 def _left_out(domain: Domain, settings: TrainSettings) -> list[str]:
@@ -171,6 +202,7 @@ class _Total:
     def __init__(self, counter: TokenCounter, plan: PlannedRun) -> None:
         settings, library = plan.settings, plan.library
         self._counter, self._plan, self._upper = counter, plan, counter.upper
+        self._assumed = counter.assumed
         self._settings, self._library = settings, library
         self._reflection = reflection_of(settings, plan.domain, plan.prompts)
         self._sums: dict[tuple[str, Model], PlannedUsage] = {}
@@ -236,7 +268,8 @@ class _Total:
         attempts = size
         if settings.rollouts == "adaptive" and not upper:
             attempts = (min(adaptive.FIRST, size) + size) / 2
-        unsolved = batch * (1.0 if upper else UNSOLVED) * bool(settings.hints)
+        assumed = self._assumed
+        unsolved = batch * assumed.unsolved * bool(settings.hints)
         strategy = strategies.TOKENS * self._counter.quoted if upper else 40.0
         hinted = unsolved * settings.hints
         self._attempts(batch * attempts - hinted, one)
@@ -248,10 +281,10 @@ class _Total:
             shown = plain * (4.0 * strategies.SHOWN + 16 if upper else 150.0)
             self._structured("strategies", unsolved, shown, strategies.TOKENS)
         alone = self._reflection.single is not None
-        groups = batch * (1.0 if upper or alone else MIXED)
+        groups = batch * (1.0 if alone else assumed.mixed)
         if alone or size > 1:
             lessons = self._reflect(groups, attempts, one)
-            confirmed = unsolved * (MOST_LESSONS if upper else LESSONS * MIXED)
+            confirmed = unsolved * assumed.lessons * assumed.mixed
             self._attempts(rollouts.CONFIRMATIONS * confirmed, one, self._text)
             self._control(lessons)
 
@@ -267,15 +300,19 @@ class _Total:
     def _reflect(self, groups: float, size: float, one: AttemptCost) -> float:
         """Adds what mixed groups take until they have lessons, and returns how many."""
         upper, quoted = self._upper, self._counter.quoted
-        self._plain("summary", groups * size, one.transcript + one.details, SUMMARY_TOKENS)
-        summary = self._counter.answer("summary", SUMMARY_TOKENS) * quoted
+        as_it_stands = one.transcript * TOKEN_CHARACTERS <= self._settings.summarise_over
+        if as_it_stands and not upper:
+            summary = one.transcript
+        else:
+            self._plain("summary", groups * size, one.transcript + one.details, SUMMARY_TOKENS)
+            summary = self._counter.answer("summary", SUMMARY_TOKENS) * quoted
         if upper:  # an attempt may stand as it is, and an empty summary gives way to its beginning
             as_it_is = 4.0 * max(600, self._settings.summarise_over)
             summary = max(summary, min(one.transcript, as_it_is))
         beside = 4.0 * ANSWER_SHOWN + 64 if upper else 20.0
         listed = size * (summary + one.details + beside)
         self._structured("comparison", groups, self._grown + listed, COMPARISON_TOKENS)
-        lessons = groups * (MOST_LESSONS if upper else LESSONS)
+        lessons = groups * self._assumed.lessons
         if self._reflection.reconcile is not None:
             self._structured(
                 "reconcile", groups, self._grown + MOST_LESSONS * self._text, COMPARISON_TOKENS
@@ -292,9 +329,11 @@ class _Total:
     def _control(self, lessons: float) -> None:
         """Adds the decisions about a step's lessons, and lets the library grow by them."""
         upper, text = self._upper, self._text
-        new = lessons * text * (1.0 if upper else NEW)
+        room = max(0.0, self._assumed.library - self._experiences)
+        added = min(lessons * self._assumed.new, room)
+        new = added * text
         seen = self._grown + (new if upper else new / 2)
-        self._experiences += lessons * (1.0 if upper else NEW)
+        self._experiences += added
         prompt = seen + 2 * text + (SIMILAR if upper else 0.0) + self._notes()
         self._structured("controller", lessons, prompt, CONTROLLER_TOKENS)
         if self._settings.models.embedding_model:
@@ -336,7 +375,7 @@ class _Total:
             return
         over = max(0.0, self._grown + new - self._room)
         share = min(1.0, over / new) if new else 0.0
-        self._plain("prune", lessons * NEW * share, prompt, PRUNE_TOKENS)
+        self._plain("prune", lessons * self._assumed.new * share, prompt, PRUNE_TOKENS)
         self._grown = min(self._grown + new, self._room)
 
     def add_direct(self) -> None:

@@ -79,6 +79,15 @@ class Progress:
         elapsed = time.monotonic() - self.started
         return elapsed * (1 - self.fraction) / done if done > 0.01 else None
 
+    @property
+    def dollars_left(self) -> float | None:
+        """What the rest may cost, going by what this session has done; None before a step of it
+        is done, or where a price is unknown."""
+        done = self.fraction - self.first / self.steps
+        if self.step <= self.first or done <= 0 or not self.meter.cost:
+            return None
+        return self.meter.cost * (1 - self.fraction) / done
+
     def _phase_done(self) -> float:
         if self.phase == "rollouts":
             return self.attempts_done / self.attempts if self.attempts else 0.0

@@ -129,6 +129,8 @@ async def run_to_end(
             functions,
             lambda *at: on_progress(DownloadProgress(*at)),
             lambda text: on_progress(WarningNotice(text)),
+            verifier_seconds=settings.verify_timeout,
+            verifier_workers=settings.verify_workers,
         )
         async with open_session(store, settings.models, options) as session:
             training = Training(

@@ -1,19 +1,44 @@
-"""What a planned run would take, from what this store has seen of its models so far."""
+"""What a planned run would take, or what is left of one, from what this store has seen so far."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from tfgrpo.model.prices import Price
+from tfgrpo.connect import SLOTS
+from tfgrpo.model.prices import LOCAL, Price
+from tfgrpo.store.runs import Run, Spent
 from tfgrpo.store.store import Store
 from tfgrpo.training.attempt_cost import Model, PlannedRun
-from tfgrpo.training.estimate import RunEstimate, answer_lengths, estimate
+from tfgrpo.training.estimate import RunEstimate, StageEstimate, answer_lengths, estimate
 from tfgrpo.training.gate import rejections
+from tfgrpo.training.run_report import versions_of
 from tfgrpo.training.setup import RunPlan
 
+HOSTED_LATENCY, HOSTED_SPEED = 0.6, 60.0
+"""Seconds until an answer begins, and its tokens a second, before any has been seen."""
+LOCAL_PROMPT, LOCAL_SPEED = 100.0, 30.0
+"""Tokens a second of prompts and of answers that a local model reads and writes in all."""
+ONE_AFTER_ANOTHER = ("controller", "prune", "direct")
+"""The stages whose calls wait for each other."""
+ONE_STEP, MORE_STEPS = 2.0, 1.5
+"""How many times what the steps so far have taken the rest takes at most in most runs: after one
+step, and after more."""
 
-def estimate_run(store: Store, plan: RunPlan) -> RunEstimate:
-    """Returns the calls, tokens and dollars of a run, likely and at most. Nothing is written."""
+
+def estimate_run(store: Store, plan: RunPlan, run: Run | None = None) -> RunEstimate:
+    """Returns the calls, tokens, dollars and seconds of a run: expected, at most in most runs, and
+    in the worst case. Of a `run` that has made a step it is what is left, going by its steps so
+    far. Nothing is written."""
+    found = _planned(store, plan)
+    done = len(versions_of(store, run)) if run is not None else 0
+    if run is not None and done:
+        found = _rest(found, store.runs.spent(run), done, plan)
+    times = [_seconds(found, stages, store, plan) for stages in (found.expected, found.most)]
+    return replace(found, seconds=times[0], most_seconds=times[1])
+
+
+def _planned(store: Store, plan: RunPlan) -> RunEstimate:
     settings, models, problems = plan.settings, plan.settings.models, plan.problems
     lengths = answer_lengths(store, models.reflection_model or models.model)
     for stage, length in answer_lengths(store, models.model).items():
@@ -38,3 +63,117 @@ def estimate_run(store: Store, plan: RunPlan) -> RunEstimate:
         "embedding": prices.embedding,
     }
     return replace(estimate(planned, by_model, lengths), lengths_seen=bool(lengths))
+
+
+def _rest(found: RunEstimate, spent: Sequence[Spent], done: int, plan: RunPlan) -> RunEstimate:
+    """Returns what is left of a run after so many steps."""
+    left = max(0, found.steps - done)
+    so_far = _by_stage((one for one in spent if one.step is not None and one.step < done), plan)
+    evaluated = _by_stage((one for one in spent if one.step is None), plan).get("evaluation")
+    begun = _by_stage((one for one in spent if one.step is not None and one.step >= done), plan)
+
+    def rest(planned: Sequence[StageEstimate], factor: float) -> tuple[StageEstimate, ...]:
+        stages = []
+        for name in dict.fromkeys([*so_far, *(one.stage for one in planned)]):
+            if name == "evaluation":
+                one = next(one for one in planned if one.stage == name)
+                stages.append(one if evaluated is None else _less(one, evaluated))
+            elif name in so_far:
+                one = _times(so_far[name], left / done)
+                one = _less(one, begun[name]) if name in begun else one
+                stages.append(_times(one, factor))
+        return tuple(one for one in stages if one.calls > 0)
+
+    total = _by_stage(spent, plan)
+    amounts = [one.dollars for one in total.values()]
+    known = [amount for amount in amounts if amount is not None]
+    return replace(
+        found,
+        expected=rest(found.expected, 1.0),
+        most=rest(found.most, ONE_STEP if done == 1 else MORE_STEPS),
+        steps=left,
+        steps_done=done,
+        spent_dollars=sum(known) if len(known) == len(amounts) else None,
+        spent_tokens=round(sum(o.prompt_tokens + o.completion_tokens for o in total.values())),
+    )
+
+
+def _by_stage(spent: Iterable[Spent], plan: RunPlan) -> dict[str, StageEstimate]:
+    """Returns stage → what its calls have come to."""
+    stages: dict[str, StageEstimate] = {}
+    for one in spent:
+        usage = one.usage
+        price = plan.prices.policy
+        if one.stage == "embedding":
+            price = plan.prices.embedding
+        elif one.model == (plan.settings.models.reflection_model or plan.settings.models.model):
+            own = one.stage in ("rollout", "next action", "evaluation")
+            price = plan.prices.policy if own else plan.prices.reflection
+        cost = price and price.of(usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens)
+        new = StageEstimate(
+            one.stage, usage.calls, usage.prompt_tokens, usage.completion_tokens, cost
+        )
+        old = stages.get(one.stage)
+        stages[one.stage] = new if old is None else _less(old, _times(new, -1.0))
+    return stages
+
+
+def _times(one: StageEstimate, factor: float) -> StageEstimate:
+    return StageEstimate(
+        one.stage,
+        one.calls * factor,
+        one.prompt_tokens * factor,
+        one.completion_tokens * factor,
+        None if one.dollars is None else one.dollars * factor,
+    )
+
+
+def _less(one: StageEstimate, other: StageEstimate) -> StageEstimate:
+    """Returns what is left of one without another, and nothing below nothing."""
+    unknown = one.dollars is None or other.dollars is None
+    return StageEstimate(
+        one.stage,
+        max(0.0, one.calls - other.calls),
+        max(0.0, one.prompt_tokens - other.prompt_tokens),
+        max(0.0, one.completion_tokens - other.completion_tokens),
+        None if unknown else max(0.0, (one.dollars or 0.0) - (other.dollars or 0.0)),
+    )
+
+
+def _seconds(
+    found: RunEstimate, stages: Sequence[StageEstimate], store: Store, plan: RunPlan
+) -> float:
+    """Returns how long the calls of these stages take, as many at once as may be."""
+    settings, seen = plan.settings, _seconds_a_token(store, plan)
+    local = settings.models.model.startswith(LOCAL)
+    at_once = min(settings.concurrency, SLOTS) if local else settings.concurrency
+    groups = min(settings.batch_size, len(plan.problems.train))
+    total = 0.0
+    for one in stages:
+        if one.stage == "embedding":
+            continue
+        if one.stage in seen:
+            taken = one.completion_tokens * seen[one.stage]
+        elif local:
+            work = one.prompt_tokens / LOCAL_PROMPT + one.completion_tokens / LOCAL_SPEED
+            taken = work * at_once
+        else:
+            taken = one.calls * HOSTED_LATENCY + one.completion_tokens / HOSTED_SPEED
+        wide = groups if one.stage == "comparison" else groups * settings.group_size
+        alone = one.stage in ONE_AFTER_ANOTHER
+        total += taken / (1 if alone and not local else min(at_once, wide))
+    return total
+
+
+def _seconds_a_token(store: Store, plan: RunPlan) -> Mapping[str, float]:
+    """Returns stage → seconds for each token of its answers, as this store has seen them from the
+    run's models."""
+    models = plan.settings.models
+    named = {models.model, models.reflection_model}
+    sums: dict[str, tuple[float, int]] = {}
+    for spent in store.runs.spent():
+        if spent.model in named and spent.usage.completion_tokens:
+            seconds, tokens = sums.get(spent.stage, (0.0, 0))
+            usage = spent.usage
+            sums[spent.stage] = seconds + usage.seconds, tokens + usage.completion_tokens
+    return {stage: seconds / tokens for stage, (seconds, tokens) in sums.items()}

@@ -30,6 +30,9 @@ from tfgrpo.training.fitting import fit
 from tfgrpo.training.run_problems import RunProblems, load_problems, reload_problems
 from tfgrpo.trust.ledger import remember_own
 
+HOW_LONG = ("patience", "verify_timeout", "verify_workers")
+"""Settings of how long is waited, which may differ when a run is resumed."""
+
 
 @dataclass(frozen=True, slots=True)
 class RunPlan:
@@ -138,6 +141,19 @@ def plan_resumed(project: Project, run: Run) -> RunPlan:
     )
 
 
+def plan_choice(
+    store: Store, project: Project, given: Mapping[str, Any], choice: RunChoice
+) -> tuple[RunPlan, Run | None]:
+    """Returns what is to be done, and the unfinished run that it would go on with; None for a new
+    one. Nothing is written. Raises TfgrpoError."""
+    if choice.resume is not None:
+        run = store.runs.get(choice.resume)
+        return plan_resumed(project, run), run
+    plan = plan_run(store, project, given)
+    run = None if choice.new else alike(store, plan.settings, choice.name)
+    return plan, run if run is None or store.runs.state(run) != "finished" else None
+
+
 def ready_run(
     store: Store,
     project: Project,
@@ -194,15 +210,15 @@ def begin(
 
 
 def alike(store: Store, settings: TrainSettings, name: str | None = None) -> Run | None:
-    """Returns the run (of that name) with the very same settings, whatever its patience was.
+    """Returns the run (of that name) with the very same settings, but for those of `HOW_LONG`.
 
     That is the last unfinished one, else the last that is finished, of which nothing is left.
     """
+    same = {name: getattr(settings, name) for name in HOW_LONG}
     found = [
         run
         for run in store.runs.listed()
-        if name in (None, run.name)
-        and TrainSettings(**{**run.config, "patience": settings.patience}) == settings
+        if name in (None, run.name) and TrainSettings(**{**run.config, **same}) == settings
     ]
     unfinished = [run for run in found if store.runs.state(run) != "finished"]
     return next(iter((unfinished or found)[::-1]), None)

@@ -1,0 +1,185 @@
+"""An estimate in one sentence: what a well-behaved run takes is below its bound, and not far."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from scripted import Reply, ScriptedEndpoint, completion, stage, write_problems
+
+import tfgrpo
+from tfgrpo.cli.main import tfgrpo as command_line
+from tfgrpo.model import tokens
+from tfgrpo.model.costs import costs, total
+from tfgrpo.store import Store
+from tfgrpo.training.estimate import RunEstimate, StageEstimate
+
+PRICES = {"model": {"prompt": 1.0, "completion": 4.0}}
+SENTENCE = re.compile(
+    r"about \$[\d.,]+ and [\d hmins]+ \([\d,]+ in, [\d,]+ out a step\), at most \$[\d.,]+"
+)
+
+
+def prose(request: dict[str, Any], least: int, most: int) -> str:
+    """A text of so many words, the same for the same request and sample."""
+    digest = hashlib.sha256(json.dumps(request, sort_keys=True).encode()).digest()
+    return "so " * (least + digest[0] * (most - least) // 256)
+
+
+def behaving(answer: Callable[[dict[str, Any]], dict[str, Any]]) -> Callable[..., Reply]:
+    """A model with answers as long as models give them, and usage counted in what is sent."""
+
+    def script(request: dict[str, Any]) -> Reply:
+        kind = stage(request)
+        coin = hashlib.sha256(json.dumps(request, sort_keys=True).encode()).digest()
+        if kind == "rollout":
+            message = answer(request)
+        elif kind == "summary":
+            message = {"content": prose(request, 100, 250)}
+        elif kind == "comparison":
+            text = f"When case {coin[0]} comes up, look at part {coin[1]} of it first, then add."
+            lessons = [{"reason": prose(request, 20, 50), "text": text}]
+            said = {"right_did": prose(request, 30, 60), "wrong_did": prose(request, 30, 60)}
+            message = {"content": json.dumps({**said, "lessons": lessons})}
+        else:
+            decision = "new" if coin[2] % 2 else "same"
+            said = {"about": prose(request, 20, 40), "closest": "G0", "decision": decision}
+            message = {"content": json.dumps({**said, "text": ""})}
+        body = completion("", model=request["model"])
+        body["choices"][0]["message"] |= message
+        read = sum(tokens.count(json.dumps(part)) for part in request["messages"])
+        read += sum(tokens.count(json.dumps(tool)) for tool in request.get("tools", ()))
+        written = tokens.count(message.get("content") or "") + sum(
+            tokens.count(json.dumps(call)) for call in message.get("tool_calls", ())
+        )
+        body["usage"] = {"prompt_tokens": read, "completion_tokens": written}
+        return Reply(body)
+
+    return script
+
+
+def solved(request: dict[str, Any]) -> dict[str, Any]:
+    """A solution of a few hundred tokens, right half the time."""
+    asked = "".join(str(part["content"]) for part in request["messages"])
+    a, b = map(int, re.findall(r"What is (\d+) op (\d+)", asked)[-1])
+    right = hashlib.sha256(json.dumps(request, sort_keys=True).encode()).digest()[5] % 2
+    return {"content": prose(request, 400, 1_000) + f"\\boxed{{{a + b + right}}}"}
+
+
+def labelled(request: dict[str, Any]) -> dict[str, Any]:
+    """A label with a few words around it."""
+    coin = hashlib.sha256(json.dumps(request, sort_keys=True).encode()).digest()[5]
+    return {"content": prose(request, 5, 30) + f"\n{('billing', 'technical')[coin % 2]}"}
+
+
+def acted(request: dict[str, Any]) -> dict[str, Any]:
+    """Two to four searches, then a solution."""
+    turns = sum(part["role"] == "assistant" for part in request["messages"])
+    asked = json.dumps(request["messages"][:2])
+    if turns < 2 + hashlib.sha256(f"{asked}{request.get('seed')}".encode()).digest()[0] % 3:
+        query = json.dumps({"query": prose(request, 10, 20)})
+        function = {"name": "search", "arguments": query}
+        call = {"id": f"call_{turns}", "type": "function", "function": function}
+        return {"content": prose(request, 20, 60), "tool_calls": [call]}
+    return solved(request)
+
+
+SHAPES: dict[str, tuple[Callable[[dict[str, Any]], dict[str, Any]], dict[str, Any]]] = {
+    "math": (solved, {}),
+    "labels": (labelled, {"domain": "choice", "batch_size": 10}),
+    "agent": (acted, {"mode": "agent", "corpus": "passages.jsonl", "turns": 6}),
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder with problems, labels, passages and prices."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("TFGRPO_STORE", raising=False)
+    write_problems(tmp_path / "math.jsonl", 10)
+    kinds = ("billing", "technical")
+    rows = [{"problem": f"Ticket {n}: it fails.", "answer": kinds[n % 2]} for n in range(20)]
+    (tmp_path / "labels.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    rows = [{"title": f"Page {n}", "text": "It is so. " * 60, "url": f"u{n}"} for n in range(20)]
+    (tmp_path / "passages.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "tfgrpo.toml").write_text("[prices]\nmodel = {prompt = 1, completion = 4}\n")
+    return tmp_path
+
+
+def dollars(stages: tuple[StageEstimate, ...]) -> float:
+    return sum(one.dollars or 0.0 for one in stages)
+
+
+def paid(path: Path) -> float:
+    """Returns what all calls of a store have cost."""
+    with Store.open(path) as store:
+        return total(costs(store, PRICES)).dollars
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_run_costs_less_than_at_most_and_more_than_a_fifth_of_it(
+    folder: Path, shape: str
+) -> None:
+    answer, options = SHAPES[shape]
+    data = "labels.jsonl" if shape == "labels" else "math.jsonl"
+    with ScriptedEndpoint(behaving(answer)) as server:
+        asked = {"model": "model", "base_url": server.base_url, "epochs": 2, **options}
+        first: RunEstimate = tfgrpo.estimate_sync(data, **asked)
+        tfgrpo.train_sync(data, **asked, run="r")
+        cost = paid(folder / ".tfgrpo" / "store.db")
+        seen: RunEstimate = tfgrpo.estimate_sync(data, **asked, new=True)
+    print(shape, dollars(first.expected), cost, dollars(first.most), dollars(first.upper))
+    assert cost <= dollars(first.most) <= 5 * cost
+    assert dollars(first.most) < dollars(first.upper)
+    assert 0.6 * cost <= dollars(seen.expected) <= 1.6 * cost
+    assert cost <= dollars(seen.most) <= 4 * cost
+
+
+def test_the_sentence_and_what_is_left_of_a_run(folder: Path) -> None:
+    with ScriptedEndpoint(behaving(solved)) as server:
+        asked = ("math.jsonl", "--model", "model", "--base-url", server.base_url)
+        small = ("--epochs", "3", "--batch-size", "5", "--group-size", "3")
+        command = ["train", *asked, *small]
+        before = CliRunner().invoke(command_line, [*command, "--estimate"]).output
+        assert SENTENCE.search(" ".join(before.split())), before
+        assert "--details" in before
+        assert "worst case" not in before
+        detailed = CliRunner().invoke(command_line, [*command, "--estimate", "--details"]).output
+        assert "worst case" in detailed
+        stopped = CliRunner().invoke(command_line, [*command, "--budget", "0.12"])
+        assert stopped.exit_code, stopped.output
+        path = folder / ".tfgrpo" / "store.db"
+        gone = paid(path)
+        rest = [CliRunner().invoke(command_line, [*command, "--estimate"]).output]
+        rest += [
+            CliRunner().invoke(command_line, ["train", "--resume", "math", "--estimate"]).output
+        ]
+        assert rest[0] == rest[1]
+        assert "for what is left after" in " ".join(rest[0].split()), rest[0]
+        said = CliRunner().invoke(command_line, [*command, "--estimate", "--json"]).stdout
+        left = json.loads(said)
+        CliRunner().invoke(command_line, command)
+        more = paid(path) - gone
+    assert 0 < left["steps_done"] < 6
+    assert left["steps"] + left["steps_done"] == 6
+    assert left["spent_dollars"] == pytest.approx(gone)
+    expected, most = (sum(one["dollars"] for one in left[key]) for key in ("expected", "most"))
+    assert 0.6 * more <= expected <= 1.6 * more
+    assert more <= most <= 5 * more
+
+
+def test_a_local_model_is_told_by_its_time(folder: Path) -> None:
+    command = ["train", "math.jsonl", "--model", "local:qwen2.5-coder-1.5b", "--estimate"]
+    said = " ".join(CliRunner().invoke(command_line, command).output.split())
+    assert re.search(
+        r"about [\d hmins]+ \([\d,]+ in, [\d,]+ out a step\), at most [\d hmins]+", said
+    )
+    assert "at no cost" in said
+    left = json.loads(CliRunner().invoke(command_line, [*command, "--json"]).stdout)
+    assert 0 < left["seconds"] < left["most_seconds"]
