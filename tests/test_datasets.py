@@ -342,6 +342,21 @@ def test_conversations_of_every_kind_are_problems(tmp_path: Path, row: dict[str,
     assert (found.problem, found.answer, found.messages) == ("q", "a", ())
 
 
+def test_an_instruction_goes_with_its_input(tmp_path: Path) -> None:
+    rows = [
+        {"instruction": "Translate.", "input": "bonjour", "output": "hello"},
+        {"instruction": "Say hello.", "input": "", "output": "hello"},
+    ]
+    found = load(str(write(tmp_path / "d.jsonl", rows)), {"answer": "output"})
+    assert texts(found) == [("Translate.\n\nbonjour", "hello"), ("Say hello.", "hello")]
+
+
+def test_a_json_file_may_be_one_conversation(tmp_path: Path) -> None:
+    (tmp_path / "d.json").write_text(json.dumps(TURNS[0] | {"id": "c"}))
+    (found,) = load(str(tmp_path / "d.json"))
+    assert (found.id, found.problem, found.answer) == ("c", "q", "a")
+
+
 def test_a_list_of_ideals_is_several_ground_truths_and_true_is_one(tmp_path: Path) -> None:
     rows = [{"problem": "q", "ideal": ["Paris", "paris, France"]}, {"problem": "r", "answer": True}]
     first, second = load(str(write(tmp_path / "d.jsonl", rows)))

@@ -171,6 +171,8 @@ def _problem(
         candidates = [_field(row.fields, name) for name in (their_name, *usual.get(name, ()))]
         present = (value for value in candidates if value is not MISSING and value is not None)
         raw[name] = next(present, candidates[0])
+    if "problem" in usual:
+        raw["problem"] = _instructed(row.fields, raw["problem"])
     messages, reference = _without_reference(_messages(raw["problem"]))
     answers = _listed_answers(raw["answer"]) or ([reference] if reference else [])
     values = {}
@@ -214,6 +216,16 @@ def _with_json(row: Row, names: Iterable[str]) -> Row:
         if isinstance(row.fields.get(name), dict)
     }
     return row._replace(fields={**row.fields, **objects})
+
+
+def _instructed(fields: Mapping[str, Any], value: object) -> object:
+    """Returns an instruction with what it is about, where a row has `instruction` and `input`."""
+    instruction = fields.get("instruction")
+    whole = isinstance(instruction, str) and instruction.strip()
+    if not whole or value not in (MISSING, "", fields.get("input")):
+        return value
+    about = value.strip() if isinstance(value, str) else ""
+    return f"{whole}\n\n{about}" if about else whole
 
 
 def _listed_answers(value: object) -> list[str]:

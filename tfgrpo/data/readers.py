@@ -84,7 +84,7 @@ def _json(content: Contents) -> Iterator[Row]:
         yield from _jsonl(content)  # many a file of lines is called .json
         return
     if isinstance(rows, dict):
-        lists = [value for value in rows.values() if isinstance(value, list)]
+        lists = [value for value in rows.values() if isinstance(value, list) and _is_rows(value)]
         rows = lists[0] if len(lists) == 1 else [rows]
     if not isinstance(rows, list):
         raise DatasetError(
@@ -93,6 +93,12 @@ def _json(content: Contents) -> Iterator[Row]:
     for number, row in enumerate(rows, 1):
         where = f"{content.name}:{number}"
         yield Row(number, where, _object(_whole(row, where), where))
+
+
+def _is_rows(value: list[object]) -> bool:
+    """Returns whether a list in an object is what the file holds: a conversation is one row's."""
+    first = value[0] if value else None
+    return not (isinstance(first, dict) and ({"role", "from"} & first.keys()))
 
 
 def _csv(content: Contents) -> Iterator[Row]:
