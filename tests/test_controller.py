@@ -324,7 +324,9 @@ def by_topic(request: dict[str, Any]) -> str:
 def test_lessons_asked_about_ahead_of_their_turn_come_to_the_same(
     topics: list[tuple[str, int]], ahead: int
 ) -> None:
-    texts = [f"Mind {topic} {'x' * length}{chr(97 + n)}ly." for n, (topic, length) in enumerate(topics)]
+    texts = [
+        f"Mind {topic} {'x' * length}{chr(97 + n)}ly." for n, (topic, length) in enumerate(topics)
+    ]
     plans, requests = [], []
     for width in (1, ahead, ahead):
         with tempfile.TemporaryDirectory() as folder:
@@ -338,7 +340,13 @@ def test_lessons_asked_about_ahead_of_their_turn_come_to_the_same(
 def test_what_was_proposed_beside_another_library_is_asked_again_unless_it_is_the_same(
     tmp_path: Path,
 ) -> None:
-    texts = ["Mind signs aly.", "Mind signs bly.", "Mind units aly.", "Mind signs cly.", "Mind units bly."]
+    texts = [
+        "Mind signs aly.",
+        "Mind signs bly.",
+        "Mind units aly.",
+        "Mind signs cly.",
+        "Mind units bly.",
+    ]
     plan, asked = planned(tmp_path, by_topic, *texts, library=EMPTY, ahead=8)
     assert [o.op for o in plan.operations] == ["ADD", "KEEP", "ADD", "KEEP", "KEEP"]
     lessons = [re.search(r"New lesson: (.+)", r["messages"][-1]["content"])[1] for r in asked]  # type: ignore[index]

@@ -17,7 +17,7 @@ from tfgrpo.cli.main import tfgrpo as tfgrpo_cli
 from tfgrpo.connect import check_endpoints, named_models
 from tfgrpo.model.connection import Connection, ModelsUnknown, models_at, open_client
 from tfgrpo.model.endpoint import EndpointError
-from tfgrpo.model.keys import key_for, unsent_key
+from tfgrpo.model.keys import key_for, own_variable, unsent_key
 from tfgrpo.model.prices import model_prices
 from tfgrpo.model.settings import ModelSettings
 from tfgrpo.notices import Notice
@@ -48,6 +48,12 @@ def test_a_key_goes_to_the_host_that_it_belongs_to(
     base_url: str | None, environment: dict[str, str], key: str | None
 ) -> None:
     assert key_for(base_url, None, environment) == key
+
+
+@pytest.mark.parametrize("base_url", ["http://[x", "http://127.0.0.1:port/v1", "none", "//"])
+def test_what_is_no_address_has_no_key_of_its_own(base_url: str) -> None:
+    assert own_variable(base_url, OPENAI) is None
+    assert key_for(base_url, None, OPENAI) is None
 
 
 def test_a_key_that_is_named_goes_where_it_is_named_for() -> None:

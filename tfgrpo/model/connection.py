@@ -121,8 +121,12 @@ def only_model_at(where: Connection) -> str:
 
 
 def host_of(base_url: str | None) -> str:
-    """Returns the host of an address; OpenAI's where there is none."""
-    return (urlsplit(base_url).hostname or "") if base_url else OPENAI_HOST
+    """Returns the host of an address, OpenAI's where there is none; nothing of what is no
+    address."""
+    try:
+        return (urlsplit(base_url).hostname or "") if base_url else OPENAI_HOST
+    except ValueError:
+        return ""
 
 
 def on_loopback(base_url: str | None) -> bool:

@@ -268,13 +268,17 @@ PROVIDERS = (
 
 def provider_at(base_url: str | None) -> Provider | None:
     """Returns the provider whose address this is: by its host, or on this machine by its port."""
-    parts = urlsplit(base_url or f"https://{OPENAI_HOST}")
+    try:
+        parts = urlsplit(base_url or f"https://{OPENAI_HOST}")
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        return None
     for provider in PROVIDERS:
         known = urlsplit(provider.base_url or f"https://{OPENAI_HOST}")
         if known.hostname in LOOPBACK:
-            if parts.hostname in LOOPBACK and parts.port == known.port:
+            if host in LOOPBACK and port == known.port:
                 return provider
-        elif provider.hosted and parts.hostname == known.hostname:
+        elif provider.hosted and host == known.hostname:
             return provider
     return None
 

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from tfgrpo.data import datasets
 from tfgrpo.model.connection import LOOPBACK
+from tfgrpo.model.keys import ANY_HOST, own_variable
 from tfgrpo.model.secrets import variables
 
 HARMLESS = frozenset(
@@ -202,7 +203,9 @@ def _endpoints(own: Mapping[str, Any], given: Collection[str]) -> Iterator[Permi
         where = "the model's endpoint" if url is None else plain(url)
         words = f"sends {sent} to {where}, with the key in ${plain(key)}"
         if key is None:
-            words = f"sends {sent} to {where}, with your $TFGRPO_API_KEY or $OPENAI_API_KEY if set"
+            own_key = own_variable(url if isinstance(url, str) else None, {})
+            keys = " or ".join(f"${name}" for name in (ANY_HOST, own_key) if name)
+            words = f"sends {sent} to {where}, with your {keys} if set"
         yield Permission(f"{role}endpoint", {"base_url": url, "api_key_env": key}, words)
     for name in (f"{role}{extra}" for role in ("", "reflection_") for extra in EXTRAS):
         if _table(own.get(name)):
