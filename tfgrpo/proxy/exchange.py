@@ -50,7 +50,7 @@ class Exchange:
         self.call = Call(f"call-{secrets.token_hex(16)}", time.time_ns() // 1000, request)
         self._connection: UpstreamConnection | None = None
         self._connecting: asyncio.Task[None] | None = None
-        self._wire = b""
+        self._wire = self._body = b""
         self._streaming = self._fed = False
         self._framing: Framing | None = None
         self._out: list[bytes] = []
@@ -81,7 +81,7 @@ class Exchange:
                 body = self._placed(body)
                 length = len(body) if request.has_body or body else None
                 self._wire = request_head(request, upstream.prefix, upstream.authority, length)
-                self._wire += body
+                self._body = body
         except BadRequest as refusal:
             self._refuse(refusal.status, str(refusal))
             return
@@ -147,7 +147,7 @@ class Exchange:
                     edits.append(edit)
         if not edits:
             return body
-        changed = edited(text, edits).encode()
+        changed = edited(plain, text, edits)
         return gzip.compress(changed, 1) if encoding == b"gzip" else changed
 
     def _chosen(self, name: str, found: Members) -> Chosen | None:
@@ -187,7 +187,7 @@ class Exchange:
     def _sent(self, connection: UpstreamConnection) -> None:
         self._connection = connection
         self.call.sent = perf_counter()
-        connection.ask(self, self._wire, headless=self.request.method == b"HEAD")
+        connection.ask(self, self._wire, self._body, headless=self.request.method == b"HEAD")
         if self._streaming:
             self._wire = b""
             self.client.hold(False)

@@ -158,6 +158,8 @@ def take_feedback(recorders: list[Recorder], request: Request, body: bytes) -> d
         except UnknownCall as error:
             unknown = error
         else:
+            if recorder.telemetry is not None:
+                recorder.telemetry.send_feedback(feedback)
             return {"call": call.id}
         finally:
             traffic.close()

@@ -22,6 +22,7 @@ from glob import glob
 from typing import IO, TYPE_CHECKING
 
 from tfgrpo.proxy.metrics import Labels, sums_of
+from tfgrpo.proxy.telemetry import Telemetry
 from tfgrpo.store.default import open_traffic
 from tfgrpo.store.errors import StoreError
 from tfgrpo.store.records import REDACTED
@@ -64,6 +65,8 @@ class Recorder:
         self._flushing = threading.Lock()
         self._trouble = False
         self._labels = Labels()
+        self.telemetry = Telemetry.of_environment()
+        self._unsent: list[CallRecord] = []
         traffic = open_traffic(path, create=True)
         self.secret = traffic.secret()
         count_lost(traffic, path)
@@ -114,6 +117,7 @@ class Recorder:
             try:
                 traffic = traffic or open_traffic(self.path, create=True)
                 self._write(traffic)
+                self._send()
                 if self._keep is not None and time.monotonic() - pruned > PRUNE:
                     traffic.delete_before(int((time.time() - self._keep) * 1e6))
                     pruned = time.monotonic()
@@ -148,6 +152,14 @@ class Recorder:
             rows = [self._row(call) for call in calls]
             traffic.add(rows, [c for c in contents if c], sums_of(rows, self._labels))
             del self._waiting[: len(calls)]
+        if self.telemetry is not None:
+            self._unsent += rows[: max(0, WAITING - len(self._unsent))]
+
+    def _send(self) -> None:
+        """Sends what was written to the collector, from this thread alone: it may take seconds."""
+        unsent, self._unsent = self._unsent, []
+        if self.telemetry is not None and unsent:
+            self.telemetry.send_calls(unsent)
 
     def _row(self, call: Call) -> CallRecord:
         chosen, tokens = call.chosen, call.tokens()

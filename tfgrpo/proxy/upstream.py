@@ -18,6 +18,10 @@ IDLE = 30.0
 """Seconds after which a connection that nobody used is closed."""
 
 
+COPIED = 64 << 10
+"""Bytes of a body from which on it is not copied once more, to be sent with its head as one."""
+
+
 class Asker(Protocol):
     """Who made a request, and hears what comes of it."""
 
@@ -57,7 +61,7 @@ class UpstreamConnection(asyncio.Protocol):
         self.idle_since = 0.0
         self._used = 0
 
-    def ask(self, asker: Asker, wire: bytes, *, headless: bool = False) -> None:
+    def ask(self, asker: Asker, head: bytes, body: bytes, *, headless: bool = False) -> None:
         """Sends a request, or the beginning of one. `headless`: no body follows the answer."""
         assert self.transport is not None
         self.asker = asker
@@ -67,7 +71,10 @@ class UpstreamConnection(asyncio.Protocol):
         self._reason = b""
         self._done = self._informal = self._sized = self._lasting = self.begun = False
         self._used += 1
-        self.transport.write(wire)
+        if len(body) < COPIED:
+            self.transport.write(head + body)
+        else:
+            self.transport.writelines((head, body))
 
     def leave(self) -> None:
         """Closes the connection: whoever asked is gone."""

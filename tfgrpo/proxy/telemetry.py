@@ -1,0 +1,167 @@
+"""OpenTelemetry: a span for each call and an event for each feedback, as OTLP over HTTP.
+
+The names are those of the GenAI conventions (all still "Development", schema gen-ai-dev/1.42); they
+stand here and nowhere else. The library is the prompt: `gen_ai.prompt.name` is its name and
+`gen_ai.prompt.version` the digest of its version, valid in every clone. Spans carry no words. They
+are sent as JSON, which every collector takes, from the recorder's thread: no SDK is needed, and a
+collector that is slow or gone delays no call. What could not be sent is dropped, on the log once.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+from urllib.error import URLError
+from urllib.request import Request, urlopen
+
+if TYPE_CHECKING:
+    from tfgrpo.store.traffic import CallRecord, Feedback
+
+SCHEMA = "https://opentelemetry.io/schemas/gen-ai-dev/1.42"
+SERVICE = "service.name"
+OPERATION = "gen_ai.operation.name"
+PROVIDER = "gen_ai.provider.name"
+REQUEST_MODEL = "gen_ai.request.model"
+RESPONSE_ID = "gen_ai.response.id"
+PROMPT_NAME = "gen_ai.prompt.name"
+PROMPT_VERSION = "gen_ai.prompt.version"
+INPUT_TOKENS = "gen_ai.usage.input_tokens"
+CACHED_TOKENS = "gen_ai.usage.cache_read.input_tokens"
+OUTPUT_TOKENS = "gen_ai.usage.output_tokens"
+STATUS = "http.response.status_code"
+ERROR = "error.type"
+CALL = "tfgrpo.call.id"
+LABEL = "tfgrpo.version"
+SUBJECT = "tfgrpo.subject"
+ARM = "tfgrpo.arm"
+ADDED = "tfgrpo.added_ms"
+EVALUATION = "gen_ai.evaluation.result"
+EVALUATION_NAME = "gen_ai.evaluation.name"
+SCORE = "gen_ai.evaluation.score.value"
+SCORE_LABEL = "gen_ai.evaluation.score.label"
+EXPLANATION = "gen_ai.evaluation.explanation"
+
+TIMEOUT = 5.0
+ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
+HEADERS = "OTEL_EXPORTER_OTLP_HEADERS"
+SERVICE_NAME = "OTEL_SERVICE_NAME"
+CLIENT, FAILED = 3, 2
+"""A span's kind and its status, by OTLP's numbers."""
+OPERATIONS = {"/messages": "chat", "/chat/completions": "chat", "/responses": "chat"}
+log = logging.getLogger("tfgrpo.proxy")
+
+
+class Telemetry:
+    """Where spans are sent."""
+
+    def __init__(self, endpoint: str, headers: Mapping[str, str], service: str) -> None:
+        self._endpoint = endpoint.rstrip("/")
+        self._headers = dict(headers)
+        self._resource = {"attributes": _attributes({SERVICE: service})}
+        self._trouble = False
+
+    @classmethod
+    def of_environment(cls) -> Telemetry | None:
+        """Returns what OpenTelemetry's own variables say; None where they name no endpoint."""
+        endpoint = os.environ.get(ENDPOINT)
+        if not endpoint:
+            return None
+        pairs = (pair.partition("=") for pair in os.environ.get(HEADERS, "").split(","))
+        headers = {name.strip(): value.strip() for name, equals, value in pairs if equals}
+        return cls(endpoint, headers, os.environ.get(SERVICE_NAME) or "tfgrpo-proxy")
+
+    def send_calls(self, calls: Iterable[CallRecord]) -> None:
+        """Sends a span for each call."""
+        spans = [span(call) for call in calls]
+        self._send("/v1/traces", "resourceSpans", "scopeSpans", {"spans": spans})
+
+    def send_feedback(self, feedback: Feedback) -> None:
+        """Sends an event for feedback, in the trace of its call."""
+        self._send("/v1/logs", "resourceLogs", "scopeLogs", {"logRecords": [event(feedback)]})
+
+    def _send(self, path: str, resources: str, scopes: str, found: Mapping[str, Any]) -> None:
+        scope = {"scope": {"name": "tfgrpo.proxy"}, "schemaUrl": SCHEMA, **found}
+        body = json.dumps({resources: [{"resource": self._resource, scopes: [scope]}]}).encode()
+        headers = {**self._headers, "Content-Type": "application/json"}
+        try:
+            with urlopen(Request(self._endpoint + path, body, headers), timeout=TIMEOUT) as answer:
+                answer.read()
+            self._trouble = False
+        except (URLError, OSError, ValueError) as error:
+            if not self._trouble:
+                log.warning("telemetry is not sent: %s", error)
+            self._trouble = True
+
+
+def span(call: CallRecord) -> dict[str, Any]:
+    """Returns the span of a call, as OTLP's JSON has it."""
+    operation = OPERATIONS.get(call.route.removeprefix("/v1"))
+    attributes: dict[str, object] = {
+        OPERATION: operation,
+        PROVIDER: "anthropic" if "/messages" in call.route else "openai",
+        REQUEST_MODEL: call.model,
+        PROMPT_NAME: call.library,
+        PROMPT_VERSION: call.digest,
+        INPUT_TOKENS: call.prompt_tokens,
+        CACHED_TOKENS: call.cached_tokens,
+        OUTPUT_TOKENS: call.completion_tokens,
+        STATUS: call.status,
+        CALL: call.id,
+        LABEL: call.version,
+        SUBJECT: call.subject,
+        ARM: call.arm,
+        ADDED: call.added / 1000,
+    }
+    failed = call.status >= 400 or not call.status
+    if failed:
+        attributes[ERROR] = str(call.status)
+    name = " ".join(filter(None, (operation or call.route, call.model if operation else None)))
+    return {
+        **_ids(call.id),
+        "name": name,
+        "kind": CLIENT,
+        "startTimeUnixNano": str(call.time * 1000),
+        "endTimeUnixNano": str((call.time + call.latency) * 1000),
+        "attributes": _attributes(attributes),
+        "status": {"code": FAILED} if failed else {},
+    }
+
+
+def event(feedback: Feedback) -> dict[str, Any]:
+    """Returns the event of feedback, as OTLP's JSON has it."""
+    attributes: dict[str, object] = {
+        EVALUATION_NAME: "feedback",
+        SCORE: feedback.score,
+        SCORE_LABEL: feedback.label,
+        EXPLANATION: feedback.comment,
+        CALL: feedback.call,
+    }
+    return {
+        **_ids(feedback.call),
+        "timeUnixNano": str(feedback.time * 1000),
+        "eventName": EVALUATION,
+        "attributes": _attributes(attributes),
+    }
+
+
+def _ids(call: str) -> dict[str, str]:
+    """A call's id is its trace: 32 digits of hex, of which the first 16 are its span."""
+    digits = call.removeprefix("call-")
+    return {"traceId": digits, "spanId": digits[:16]}
+
+
+def _attributes(found: Mapping[str, object]) -> Sequence[dict[str, Any]]:
+    return [
+        {"key": key, "value": _value(value)} for key, value in found.items() if value is not None
+    ]
+
+
+def _value(value: object) -> dict[str, object]:
+    if isinstance(value, int):
+        return {"intValue": str(value)}
+    if isinstance(value, float):
+        return {"doubleValue": value}
+    return {"stringValue": str(value)}
