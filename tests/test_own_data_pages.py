@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
+import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT, Cli
+from conftest import ROOT, TFGRPO, Cli, environment
 from scripted import ScriptedEndpoint, stage
 
 LESSON = "When a part of the bike does not work, the label is damage, not booking."
@@ -109,6 +111,31 @@ def test_own_data_is_split_fairly_and_nothing_is_overwritten(cli: Cli, tmp_path:
     assert done.returncode == 1
     assert "is there already, with other content" in done.stderr
     assert (tmp_path / "tfgrpo.toml").read_bytes() == before
+
+
+def test_on_a_terminal_what_is_guessed_is_asked(tmp_path: Path) -> None:
+    pty = pytest.importorskip("pty")
+    rows = [f"a long remark {n},word {n},{'ab'[n % 2]}\n" for n in range(30)]
+    (tmp_path / "mail.csv").write_text("remark,title,kind\n" + "".join(rows))
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [TFGRPO, "init", "--from", "mail.csv"],
+        cwd=tmp_path,
+        env=environment(),
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+    )
+    os.write(ours, b"remark\nkind\n\nmine\nhttp://127.0.0.1:9/v1\n")
+    assert process.wait(timeout=120) == 0
+    said = os.read(ours, 100_000).decode()
+    assert "Which field is asked? [title]" in said
+    assert "How are answers judged?" in said
+    settings = tomllib.loads((tmp_path / "tfgrpo.toml").read_text())
+    assert settings["model"] == {"model": "mine", "base_url": "http://127.0.0.1:9/v1"}
+    assert settings["train"]["domain"] == "choice:labels.txt"
+    first = json.loads((tmp_path / "data/train.jsonl").read_text().splitlines()[0])
+    assert first["problem"].startswith("a long remark")
 
 
 @pytest.mark.parametrize(
