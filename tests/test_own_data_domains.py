@@ -105,7 +105,9 @@ def test_labels_come_from_the_data_a_file_or_a_list(tmp_path: Path) -> None:
     fitted, spec = with_data(find("choice"), "choice", rows)
     assert spec == 'choice:["no", "yes"]'
     assert fitted.identity == listed.identity
-    assert with_data(listed, "x", rows) == (listed, "x")
+    from_file = f"choice:{tmp_path / 'labels.txt'}"
+    assert with_data(find(from_file), from_file, rows[:1])[1] == spec  # a record needs no file
+    assert with_data(find("math"), "math", rows) == (find("math"), "math")
     for bad in ("choice:none.txt", "choice:[]", "choice:[1]", "choice:[no"):
         with pytest.raises(DomainError):
             find(bad)

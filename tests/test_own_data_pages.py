@@ -15,6 +15,8 @@ import pytest
 from conftest import ROOT, TFGRPO, Cli, environment
 from scripted import ScriptedEndpoint, stage
 
+from tfgrpo.domains.prompt_library import read_library
+
 LESSON = "When a part of the bike does not work, the label is damage, not booking."
 
 
@@ -46,7 +48,9 @@ def blocks(page: str) -> list[tuple[str, str, str]]:
 
 
 @pytest.mark.parametrize("page", ["classification", "extraction"])
-def test_every_command_of_the_page_does_what_it_shows(cli: Cli, tmp_path: Path, page: str) -> None:
+def test_every_command_of_the_page_does_what_it_shows(
+    cli: Cli, tmp_path: Path, page: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with ScriptedEndpoint(answers) as server:
         for kind, name, content in blocks((ROOT / f"docs/{page}.md").read_text()):
             if kind == "file":
@@ -67,8 +71,14 @@ def test_every_command_of_the_page_does_what_it_shows(cli: Cli, tmp_path: Path, 
     assert run["state"] == "finished"
     assert run["sealed"]["intact"]
     for key, value in settings["train"].items():
-        if key not in ("run", "data", "sealed"):
+        if key not in ("run", "data", "sealed", "domain"):
             assert run["config"][key] == value, key
+    (tmp_path / "labels.txt").unlink(missing_ok=True)  # what a library needs is on record
+    (tmp_path / "fields.toml").unlink(missing_ok=True)
+    monkeypatch.chdir(tmp_path.parent)
+    library = read_library(store=tmp_path / ".tfgrpo/store.db")
+    system = library.render("Where is my bike?")[0]["content"]
+    assert ("- booking\n- damage" if page == "classification" else "- vendor (text)") in system
     if page == "classification":
         assert LESSON in cli("show", "HEAD").stdout + cli("log", "-p").stdout
 

@@ -168,9 +168,12 @@ def render(
     return problem_messages(template, library, problem, objective)
 
 
-def labels_in(problems: Sequence[Problem]) -> str:
-    """Returns the labels of some problems as the domain's options, in the order of the alphabet."""
-    names = sorted({gold for problem in problems for gold in problem.ground_truths if gold})
+def labels_in(problems: Sequence[Problem], labels: Labels) -> str:
+    """Returns the labels as the domain's options: those that are known, else those of some
+    problems, in the order of the alphabet. A record with them needs no file."""
+    names = list(labels.names) or sorted(
+        {gold for problem in problems for gold in problem.ground_truths if gold}
+    )
     return json.dumps(names, ensure_ascii=False)
 
 
@@ -205,7 +208,7 @@ def _domain(labels: Labels) -> Domain:
         learning_objective=LEARNING_OBJECTIVE,
         identity=digest(["labels", list(labels.names)]).hex()[:16] if labels.names else "",
         configure=with_options,
-        options_from=None if labels.names else labels_in,
+        options_from=partial(labels_in, labels=labels),
         shared_answers=True,
         prompts=PROMPTS,
     )

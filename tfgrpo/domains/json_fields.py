@@ -133,7 +133,10 @@ def render(
 
 
 def fields_in(problems: Sequence[Problem], rules: FieldRules) -> str:
-    """Returns the rules with the fields that ground truths have, as the domain's options."""
+    """Returns the rules as the domain's options, with the fields that ground truths have where
+    none are named. A record with them needs no file."""
+    if rules.fields:
+        return rules.as_options()
     types: dict[str, set[str]] = {}
     for problem in problems:
         for text in problem.ground_truths:
@@ -181,7 +184,7 @@ def _domain(rules: FieldRules, identity: str = "") -> Domain:
         learning_objective=LEARNING_OBJECTIVE,
         identity=identity,
         configure=with_options,
-        options_from=None if rules.fields else partial(fields_in, rules=rules),
+        options_from=partial(fields_in, rules=rules),
     )
 
 

@@ -78,9 +78,10 @@ def find(spec: str = DEFAULT, folders: Sequence[Path] = ()) -> Domain:
 
 
 def with_data(domain: Domain, spec: str, problems: Sequence[Problem]) -> tuple[Domain, str]:
-    """Returns a domain with the options that it reads off the data, and the name of that.
+    """Returns a domain with the options that it reads off the data or a file, and the name of it
+    that holds them.
 
-    It is the same domain and name where it reads none, or they were written. Raises DomainError.
+    It is the same domain and name where it has none of these. Raises DomainError.
     """
     if domain.options_from is None or domain.configure is None:
         return domain, spec
