@@ -235,6 +235,7 @@ def emit(app: App, lines: Iterator[str] | Iterable[str]) -> None:
 
     Lines are taken as they are needed, so a long history shows its first at once.
     """
+    lines = iter(lines)
     if not app.pager or not sys.stdout.isatty():
         for line in lines:
             echo(line)

@@ -14,6 +14,7 @@ import pytest
 from conftest import Cli, environment
 
 from tfgrpo.cli import text
+from tfgrpo.cli.context import App
 from tfgrpo.settings import TrainSettings
 from tfgrpo.store.records import Operation
 from tfgrpo.store.store import Store
@@ -88,6 +89,20 @@ def test_what_is_piped_from_export_is_exact_to_the_byte(hostile: Path, cli: Cli)
         piped = cli("export", "--format", format_).stdout
         assert piped.encode() == (hostile / f"file.{format_}").read_bytes()
     assert "\x1b[31mred" in cli("export", "--format", "prompt").stdout
+
+
+def test_a_pager_gets_every_line_once_and_nothing_that_commands_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    paged: list[str] = []
+    monkeypatch.setattr(text.sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(text.click, "echo_via_pager", paged.extend)
+    lines = [text.style(f"{n} {HOSTILE}", fg="green") for n in range(200)]
+    text.emit(App(None), lines)
+    assert [line.split()[0].removeprefix("\x1b[32m") for line in paged] == [
+        str(n) for n in range(200)
+    ]
+    assert all(COLOURS.sub("", line.rstrip("\n")).isprintable() for line in paged)
 
 
 def test_colours_are_ours_alone() -> None:
