@@ -125,7 +125,7 @@ def cherry_pick(
     \b
     Examples:
       tfgrpo cherry-pick web
-      tfgrpo cherry-pick web~1 web --ours
+      tfgrpo cherry-pick main..web --ours
     """
     store = app.store
     branch, before = _branch(app)
