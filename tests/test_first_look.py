@@ -109,7 +109,7 @@ def test_a_run_in_the_wrong_domain_stops_early_says_why_and_can_go_on(
     tickets(tmp_path / "tickets.csv", 40)
     with ScriptedEndpoint(bare) as server:
         where = ("--model", "m", "--base-url", server.base_url, "--concurrency", "8")
-        done = cli("train", "tickets.csv", *where, "--epochs", "1", ok=False)
+        done = cli("train", "tickets.csv", *where, "--epochs", "1", ok=False, timeout=240)
         assert done.returncode == 3
         assert "wrong: no answer in a box" in done.stdout
         assert "end with a bare label: try `--domain choice`" in done.stdout
@@ -120,13 +120,15 @@ def test_a_run_in_the_wrong_domain_stops_early_says_why_and_can_go_on(
         assert asked == 50  # and not 200
         (run,) = json.loads(cli("runs", "--json").stdout)
         assert run["state"] == "stopped"
-        again = cli("train", "--resume", "tickets", ok=False)
+        again = cli("train", "--resume", "tickets", ok=False, timeout=240)
         assert again.returncode == 3
         assert len(server.requests) == asked  # what is on record says so too
-        went = cli("train", "--resume", "tickets", "--keep-going")
+        went = cli("train", "--resume", "tickets", "--keep-going", timeout=240)
         assert len(server.requests) == 200
         assert "\nlearned nothing: every one of 200 attempts was wrong" in went.stdout
-        better = cli("train", "tickets.csv", *where, "--epochs", "1", "--domain", "choice")
+        better = cli(
+            "train", "tickets.csv", *where, "--epochs", "1", "--domain", "choice", timeout=240
+        )
         assert "try" not in better.stdout
 
 
