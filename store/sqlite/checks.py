@@ -49,6 +49,7 @@ def check_beside(path: Path | str) -> Callable[[], list[Defect]]:
     from tfgrpo.store.sqlite.port import SqlitePort
 
     found: list[Defect] = []
+    failed: list[BaseException] = []
 
     def check() -> Iterator[Defect]:
         port = SqlitePort(path)
@@ -58,11 +59,19 @@ def check_beside(path: Path | str) -> Callable[[], list[Defect]]:
         finally:
             port.close()
 
-    thread = threading.Thread(target=lambda: found.extend(attempt("storage", check)))
+    def work() -> None:
+        try:
+            found.extend(attempt("storage", check))
+        except BaseException as error:  # whoever waits is told
+            failed.append(error)
+
+    thread = threading.Thread(target=work, name="tfgrpo-check", daemon=True)
     thread.start()
 
     def finished() -> list[Defect]:
         thread.join()
+        if failed:
+            raise failed[0]
         return found
 
     return finished
