@@ -451,6 +451,8 @@ def main() -> None:
             f"Python {platform.python_version()}, {os.cpu_count()} cores, load {load:.1f}",
         ]
         lines[-1] += " of other programs when it began."
+        if load > (os.cpu_count() or 1):
+            lines[-1] += " The machine was overloaded: compare columns, not with the goals."
         if options.long:
             seen = uvloop.run(long(targets[2], 200_000))
             lines += ["", "Memory over requests: "]

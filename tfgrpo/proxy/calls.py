@@ -139,7 +139,7 @@ class Call:
         elif self._packing:
             return Tokens()
         total: dict[str, Any] = {}
-        for piece in (beginning, ending):
+        for piece in (ending,) if ending.startswith(beginning) else (beginning, ending):
             for match in USAGE.finditer(piece):
                 try:
                     usage, _ = _decoder.raw_decode(piece[match.end() :].decode(errors="replace"))

@@ -9,7 +9,8 @@ after that it is `other`.
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+from bisect import bisect_right
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
@@ -43,24 +44,30 @@ class Labels:
 def sums_of(calls: Iterable[CallRecord], labels: Labels) -> Sums:
     """Returns what a batch of calls adds."""
     sums: Sums = defaultdict(float)
+    counts: Counter[tuple[str, str, str, str, str]] = Counter()
+    tokens: Counter[tuple[str, str, str, str]] = Counter()
+    seconds: dict[tuple[str, str, str], list[float]] = defaultdict(list)
     for call in calls:
-        where = {
-            "library": labels.value("library", call.library),
-            "version": labels.value("version", call.version),
-        }
-        model = {**where, "model": labels.value("model", call.model)}
+        library = labels.value("library", call.library)
+        version = labels.value("version", call.version)
+        model = labels.value("model", call.model)
         route = call.route if place_of(b"POST", call.route) else "other"
-        status = {"route": labels.value("route", route), "status": str(call.status)}
-        sums[names.CALLS, _key({**model, **status})] += 1
-        for kind, number in (
-            ("input", call.prompt_tokens),
-            ("cached", call.cached_tokens),
-            ("output", call.completion_tokens),
-        ):
-            if number:
-                sums[names.TOKENS, _key({**model, "type": kind})] += number
-        _observe(sums, names.CALL_SECONDS, where, call.latency / 1e6, names.CALL_BUCKETS)
-        _observe(sums, names.ADDED_SECONDS, where, call.added / 1e6, names.ADDED_BUCKETS)
+        counts[library, version, model, labels.value("route", route), str(call.status)] += 1
+        tokens[library, version, model, "input"] += call.prompt_tokens or 0
+        tokens[library, version, model, "cached"] += call.cached_tokens or 0
+        tokens[library, version, model, "output"] += call.completion_tokens or 0
+        seconds[names.CALL_SECONDS, library, version].append(call.latency / 1e6)
+        seconds[names.ADDED_SECONDS, library, version].append(call.added / 1e6)
+    for values, number in counts.items():
+        pairs = zip(("library", "version", "model", "route", "status"), values, strict=True)
+        sums[names.CALLS, _key(dict(pairs))] = number
+    for of_kind, number in tokens.items():
+        pairs = zip(("library", "version", "model", "type"), of_kind, strict=True)
+        if number:
+            sums[names.TOKENS, _key(dict(pairs))] = number
+    for (name, library, version), found in seconds.items():
+        buckets = names.CALL_BUCKETS if name == names.CALL_SECONDS else names.ADDED_BUCKETS
+        _observe(sums, name, {"library": library, "version": version}, found, buckets)
     return sums
 
 
@@ -99,13 +106,15 @@ def _order(item: tuple[tuple[str, str], float]) -> tuple[str, str, float]:
 
 
 def _observe(
-    sums: Sums, name: str, labels: Mapping[str, str], value: float, buckets: Sequence[float]
+    sums: Sums, name: str, labels: Mapping[str, str], found: list[float], buckets: Sequence[float]
 ) -> None:
+    """Adds a histogram of values."""
+    found.sort()
     for bound in buckets:
-        sums[f"{name}_bucket", _key({**labels, "le": f"{bound:g}"})] += value <= bound
-    sums[f"{name}_bucket", _key({**labels, "le": "+Inf"})] += 1
-    sums[f"{name}_sum", _key(labels)] += value
-    sums[f"{name}_count", _key(labels)] += 1
+        sums[f"{name}_bucket", _key({**labels, "le": f"{bound:g}"})] = bisect_right(found, bound)
+    sums[f"{name}_bucket", _key({**labels, "le": "+Inf"})] = len(found)
+    sums[f"{name}_sum", _key(labels)] = sum(found)
+    sums[f"{name}_count", _key(labels)] = len(found)
 
 
 def _key(labels: Mapping[str, str]) -> str:

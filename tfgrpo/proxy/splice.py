@@ -20,6 +20,8 @@ BLANKS = frozenset(" \t\n\r")
 _scan: Callable[[str, int], tuple[Any, int]] = vars(JSONDecoder())["scan_once"]
 _string: Callable[[str, int, bool], tuple[str, int]] = vars(json.decoder)["scanstring"]
 _space = re.compile(r"[ \t\n\r]*").match
+_colon = re.compile(r"[ \t\n\r]*:[ \t\n\r]*").match
+_after = re.compile(r"[ \t\n\r]*([,}])[ \t\n\r]*").match
 
 
 class NotJson(ValueError):
@@ -101,21 +103,21 @@ def _members(text: str, start: int, keys: Collection[str]) -> tuple[dict[str, Va
         if text[at] != '"':
             raise NotJson("a key is missing")
         key, at = _string(text, at + 1, True)
-        at = skip(text, at)
-        if text[at] != ":":
+        colon = _colon(text, at)
+        if colon is None:
             raise NotJson("a colon is missing")
-        at = skip(text, at + 1)
-        value, end = _scan(text, at)
+        start = colon.end()
+        value, end = _scan(text, start)
         if key in keys:
             if key in found:
                 raise RepeatedKey(key)
-            found[key] = Value(value, at, end)
-        at = skip(text, end)
-        if text[at] == "}":
-            return found, at + 1
-        if text[at] != ",":
+            found[key] = Value(value, start, end)
+        after = _after(text, end)
+        if after is None:
             raise NotJson("a comma is missing")
-        at = skip(text, at + 1)
+        if after[1] == "}":
+            return found, after.end(1)
+        at = after.end()
 
 
 def skip(text: str, at: int) -> int:
