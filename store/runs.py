@@ -192,7 +192,7 @@ class Runs:
         self._check_free(name)
         if lock.is_held(self.starting_path(name)):
             raise InvalidOperation(
-                f"a run {name} is starting in another process",
+                f"run {name} is running in another process, and has no answer yet",
                 hint="wait for its first answer, or choose another name with --run",
             )
         now = time.time_ns() // 1000
