@@ -141,6 +141,8 @@ def test_reading_needs_no_trust(stranger: Path) -> None:
 
 
 def test_every_setting_is_known_to_be_harmless_or_asked_about() -> None:
+    """A new setting goes into HARMLESS if it can neither run code nor send anything away, else
+    into JUDGED, with a permission made from it and a hostile folder here."""
     fields = {*TrainSettings.model_fields, *EvalSettings.model_fields}
     assert fields | {*ModelSettings.model_fields} == permissions.HARMLESS | permissions.JUDGED
     assert not permissions.HARMLESS & permissions.JUDGED

@@ -39,6 +39,7 @@ HARMLESS = frozenset(
             "max_completion_tokens",
         ),
         *("reflection_reasoning_effort", "reflection_max_completion_tokens"),
+        *("verify_workers", "verify_timeout"),
     )
 )
 """Settings that say how much, how often or in which words: they neither run nor send."""
