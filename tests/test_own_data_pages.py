@@ -98,9 +98,9 @@ def test_own_data_is_split_fairly_and_nothing_is_overwritten(cli: Cli, tmp_path:
         for name in ("train", "gate", "heldout")
     }
     assert {name: len(part) for name, part in parts.items()} == {
-        "train": 67,
-        "gate": 16,
-        "heldout": 36,
+        "train": 79,
+        "gate": 12,
+        "heldout": 28,
     }
     texts = [row["problem"] for part in parts.values() for row in part]
     assert len(set(texts)) == len(texts) == 119
@@ -113,7 +113,7 @@ def test_own_data_is_split_fairly_and_nothing_is_overwritten(cli: Cli, tmp_path:
     # a local model writes ten tokens a second, and a label takes some thirty
     steps = -(-48 // train["batch_size"]) * train["epochs"]
     tries = 48 * train["epochs"] * train["group_size"]
-    tries += 16 * train["gate_samples"] * (steps + 1) + 36 * train["heldout_samples"] * 2
+    tries += 12 * train["gate_samples"] * (steps + 1) + 28 * train["heldout_samples"] * 2
     assert tries * 30 / 10 < 0.5 * 3600
     before = (tmp_path / "tfgrpo.toml").read_bytes()
     assert "wrote" in cli("init", "--from", "mail.csv").stdout  # the same again changes nothing
@@ -191,7 +191,7 @@ def test_defaults_fit_the_data_and_the_model_and_a_preset_keeps_the_papers() -> 
     paper = build(TrainSettings, {"data": "d", "preset": "paper"})
     assert fit(paper, tickets, ()) == (paper, "")
     local, said = fit(build(TrainSettings, {**given, "domain": "choice"}), tickets, ("domain",))
-    assert (local.batch_size, local.max_tokens, local.epochs) == (16, 128, 2)
+    assert (local.batch_size, local.max_tokens, local.epochs) == (16, 96, 2)
     assert "200 problems and a local model: batches of 16" in said
     assert "\n" not in said
     named, _ = fit(build(TrainSettings, {**given, "batch_size": 50}), tickets, ("batch_size",))

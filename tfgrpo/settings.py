@@ -45,7 +45,7 @@ GateRule: TypeAlias = Literal["one-se", "above-zero", "significant", "not-worse"
 Inject: TypeAlias = Literal["all", "top-k"]
 Preset: TypeAlias = Literal["fit", "paper"]
 TOP_K = 8
-SHORT_ANSWERS = {"choice": 128, "exact": 256, "json": 512}
+SHORT_ANSWERS = {"choice": 96, "exact": 256, "json": 512}
 """The kinds of problems with short answers, and the tokens that a local model needs for one."""
 SHORT_TOKENS, LOCAL_TOKENS = 4096, 1024
 """The most tokens of a short answer elsewhere, where a model may think first, and of any other
