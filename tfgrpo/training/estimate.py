@@ -171,7 +171,8 @@ def estimate(
         total.add_comparison(len(plan.heldout) + len(plan.sealed), comparing)
         totals.append(total.stages(prices))
     left_out = tuple(_left_out(plan.domain, settings))
-    return RunEstimate(*totals, left_out=left_out, steps=len(sizes))
+    expected, in_most, worst = totals
+    return RunEstimate(expected, in_most, worst, left_out=left_out, steps=len(sizes))
 
 
 def _attempt_answer(settings: TrainSettings) -> dict[str, float]:

@@ -147,8 +147,8 @@ def plan_choice(
     """Returns what is to be done, and the unfinished run that it would go on with; None for a new
     one. Nothing is written. Raises TfgrpoError."""
     if choice.resume is not None:
-        run = store.runs.get(choice.resume)
-        return plan_resumed(project, run), run
+        resumed = store.runs.get(choice.resume)
+        return plan_resumed(project, resumed), resumed
     plan = plan_run(store, project, given)
     run = None if choice.new else alike(store, plan.settings, choice.name)
     return plan, run if run is None or store.runs.state(run) != "finished" else None
