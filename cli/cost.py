@@ -175,7 +175,7 @@ def print_estimate(
     )
     if as_json:
         keys = ("expected", "most", "upper")
-        stages = ([_planned_object(one) for one in stages] for _, stages in three)
+        objects = [[_planned_object(one) for one in stages] for _, stages in three]
         more = {
             "left_out": list(estimate.left_out),
             "steps": estimate.steps,
@@ -185,7 +185,7 @@ def print_estimate(
             "spent_tokens": estimate.spent_tokens,
             "spent_dollars": estimate.spent_dollars,
         }
-        text.emit_json({**dict(zip(keys, stages, strict=True)), **more})
+        text.emit_json({**dict(zip(keys, objects, strict=True)), **more})
         return
     if details:
         for title, stages in three:

@@ -109,7 +109,8 @@ def _by_stage(spent: Iterable[Spent], plan: RunPlan) -> dict[str, StageEstimate]
         elif one.model == (plan.settings.models.reflection_model or plan.settings.models.model):
             own = one.stage in ("rollout", "next action", "evaluation")
             price = plan.prices.policy if own else plan.prices.reflection
-        cost = price and price.of(usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens)
+        sizes = (usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens)
+        cost = None if price is None else price.of(*sizes)
         new = StageEstimate(
             one.stage, usage.calls, usage.prompt_tokens, usage.completion_tokens, cost
         )
