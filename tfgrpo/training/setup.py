@@ -150,8 +150,8 @@ def plan_choice(
         resumed = store.runs.get(choice.resume)
         return plan_resumed(project, resumed), resumed
     plan = plan_run(store, project, given)
-    run = None if choice.new else alike(store, plan.settings, choice.name)
-    return plan, run if run is None or store.runs.state(run) != "finished" else None
+    known = None if choice.new else alike(store, plan.settings, choice.name)
+    return plan, known if known is None or store.runs.state(known) != "finished" else None
 
 
 def ready_run(
