@@ -27,6 +27,7 @@ import tfgrpo
 from tfgrpo.data.problems import Problem
 from tfgrpo.notices import Notice, RunStarted, StepFinished, WarningNotice
 from tfgrpo.store.errors import InvalidOperation
+from tfgrpo.training.first_look import StoppedEarly
 from tfgrpo.training.progress import Progress
 
 SMALL = {"epochs": 1, "batch_size": 4, "group_size": 3, "model": "m"}
@@ -178,7 +179,8 @@ def test_a_function_that_fails_is_unverifiable_and_never_wrong(
     def breaks(problem: Problem, response: str) -> float:
         raise KeyError("no such thing")
 
-    tfgrpo.train_sync("problems.jsonl", **where(endpoint, verify=breaks, batch_size=8))
+    with pytest.raises(StoppedEarly, match="24 of 24 could not be judged: unverifiable: KeyError"):
+        tfgrpo.train_sync("problems.jsonl", **where(endpoint, verify=breaks, batch_size=8))
     with tfgrpo.Store.open(folder / ".tfgrpo/store.db") as store:
         rows = store.rollouts("problems")
         assert {row.outcome for row in rows} == {"unverifiable"}
@@ -208,7 +210,8 @@ def test_a_plain_function_is_an_agents_tool(folder: Path) -> None:
         return Reply(body)
 
     with ScriptedEndpoint(script) as endpoint:
-        tfgrpo.train_sync("problems.jsonl", **where(endpoint, tools=[op], batch_size=8))
+        more = {"tools": [op], "batch_size": 8, "keep_going": True}
+        tfgrpo.train_sync("problems.jsonl", **where(endpoint, **more))
     with tfgrpo.Store.open(folder / ".tfgrpo/store.db") as store:
         assert {row.reward for row in store.rollouts("problems")} == {1.0}
     assert len(asked) == 8, "the same call in every attempt is made once"

@@ -131,7 +131,7 @@ def test_programs_are_told_what_an_import_changed(shop: Cli, tmp_path: Path) -> 
     (change,) = told.pop("changes")
     assert (change["op"], change["before"]) == ("MODIFY", EUROS)
     assert change["after"] == EUROS.replace("Round up", "Always round up")
-    shape = {"branch": "main", "known": 1, "left": []}
+    shape = {"branch": "main", "known": 1, "left": [], "skipped": []}
     assert told == {**shape, "from": "v3", "to": "v4", "versions": ["v4"]}
     again = json.loads(shop("import", "edited.md", "--json").stdout)
     assert again == {**told, "known": 2, "from": "v4", "versions": [], "changes": []}

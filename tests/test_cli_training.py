@@ -8,10 +8,11 @@ import signal
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import TFGRPO, Cli, environment, one_line_error, problems
-from scripted import LESSON, Reply, ScriptedEndpoint
+from scripted import LESSON, Reply, ScriptedEndpoint, teachable
 
 SMALL = ("--epochs", "1", "--batch-size", "4", "--model", "m")
 
@@ -78,7 +79,7 @@ def test_another_run_of_the_same_settings_begins_when_it_is_asked_for(
     cli: Cli, data: Path, endpoint: ScriptedEndpoint
 ) -> None:
     train(cli, endpoint)
-    assert "run problems-2" in train(cli, endpoint, "--new")
+    assert "run problems-2" in train(cli, endpoint, "--new", "--keep-going")
     assert [r["name"] for r in json.loads(cli("runs", "--json").stdout)] == [
         "problems",
         "problems-2",
@@ -263,9 +264,29 @@ def test_a_model_that_does_not_exist_is_named(cli: Cli, data: Path) -> None:
     one_line_error(done, "no model 'm'", "--model")
 
 
-def test_a_dead_endpoint_stops_the_run_and_keeps_it(cli: Cli, data: Path) -> None:
+def mortal(answers: int) -> Any:
+    """A model that answers so many requests and no more."""
+    left = iter(range(answers))
+
+    def script(request: dict[str, Any]) -> Any:
+        if next(left, None) is None:
+            return Reply({"error": {"message": "no such model"}}, status=404)
+        return teachable(request)
+
+    return script
+
+
+def test_a_dead_endpoint_leaves_nothing_that_was_not_begun(cli: Cli, data: Path) -> None:
     done = cli("train", "problems.jsonl", *SMALL, "--base-url", "http://127.0.0.1:9/v1", ok=False)
     one_line_error(done, "gave up", "same command")
+    assert "0 runs" in cli("status").stdout
+
+
+def test_an_endpoint_that_dies_stops_the_run_and_keeps_it(cli: Cli, data: Path) -> None:
+    with ScriptedEndpoint(mortal(5)) as endpoint:
+        where = ("--base-url", endpoint.base_url)
+        done = cli("train", "problems.jsonl", *SMALL, *where, ok=False)
+    assert done.returncode == 1
     assert "--resume problems" in cli("status").stdout
 
 
@@ -276,7 +297,8 @@ def test_a_pasted_key_is_not_repeated(cli: Cli, data: Path) -> None:
 
 
 def test_a_changed_dataset_does_not_go_on_with_an_old_run(cli: Cli, data: Path) -> None:
-    cli("train", "problems.jsonl", *SMALL, "--base-url", "http://127.0.0.1:9/v1", ok=False)
+    with ScriptedEndpoint(mortal(5)) as endpoint:
+        cli("train", "problems.jsonl", *SMALL, "--base-url", endpoint.base_url, ok=False)
     (data / "problems.jsonl").write_text(problems(range(5)))
     one_line_error(cli("train", "--resume", "problems", ok=False), "has changed", "--new")
 
