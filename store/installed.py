@@ -7,7 +7,6 @@ hint is needed: reading metadata takes longer than a view of the log.
 
 from __future__ import annotations
 
-import json
 import re
 
 NAME = "tfgrpo"
@@ -32,6 +31,7 @@ def install_hint(extra: str) -> str:
 
 def upgrade_hint() -> str:
     """Returns how to get a newer version: from where this one was installed."""
+    import json
     from importlib.metadata import PackageNotFoundError, distribution
 
     try:
