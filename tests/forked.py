@@ -28,7 +28,11 @@ class Forked:
     """Starts sessions of `tfgrpo` in a folder, one after the other. A context manager."""
 
     def __init__(self, folder: Path) -> None:
-        kept = {k: v for k, v in os.environ.items() if not k.startswith("TFGRPO_")}
+        kept = {
+            k: v
+            for k, v in os.environ.items()
+            if not k.startswith("TFGRPO_") or k == "TFGRPO_TRUST"
+        }
         self.output = folder / "out.txt"
         self._process = subprocess.Popen(
             [sys.executable, __file__],

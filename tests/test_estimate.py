@@ -221,6 +221,7 @@ CASES = {
     "capped": Case(("--library-tokens", "400"), ("rollout", "summary", "comparison")),
     "as they are": Case(("--summarise-over", "5000"), ("rollout", "comparison", "controller")),
     "quorum": Case(("--quorum", "0.5"), ("rollout",)),
+    "ahead": Case((), ("rollout", "summary", "comparison")),
     "embeddings": Case((), ("rollout",), toml='[model]\nembedding_model = "e"\n'),
 }
 
@@ -249,6 +250,8 @@ def test_no_stage_takes_more_than_the_upper_estimate(cli: Cli, tmp_path: Path, n
             "main", [Operation("ADD", derived_id("e"), "Look at the numbers first.")], message="a"
         )
     flags = ("--batch-size", "2", "--epochs", "1", "--group-size", "4", "--max-tokens", str(MOST))
+    if name != "ahead":  # where the most that can be asked is what is asked
+        flags += ("--lessons-ahead", "1", "--deploy", "last")
     model = Worst(case.tools, unsolved=case.unsolved, wordy="web" in case.flags)
     with ScriptedEndpoint(model) as server:
         asked = ("train", "problems.jsonl", "--model", "worst", "--base-url", server.base_url)
@@ -279,7 +282,7 @@ def test_no_stage_takes_more_than_the_upper_estimate(cli: Cli, tmp_path: Path, n
 
 
 @pytest.mark.parametrize(
-    ("name", "limits"), [("web", (210_000, 250_000)), ("persona", (70_000, 90_000))]
+    ("name", "limits"), [("web", (210_000, 230_000)), ("persona", (70_000, 90_000))]
 )
 def test_the_calls_of_judges_personas_and_agents_stay_within_a_budget(
     cli: Cli, tmp_path: Path, name: str, limits: tuple[int, int]
@@ -347,7 +350,8 @@ def test_what_a_domain_does_not_say_is_said_to_be_left_out(cli: Cli, tmp_path: P
     silent = cli(*asked, "--domain", "judged:SILENT", "--estimate").stdout
     assert "the domain silent may ask a judge" in silent
     assert "the domain silent does not say what an attempt takes" in " ".join(silent.split())
-    assert all(len(line) <= 80 for line in silent.splitlines())
+    wide = [line for line in silent.splitlines() if len(line) > 80]
+    assert all(line.startswith("about ") for line in wide), "a sentence is wrapped on a terminal"
     telling = cli(*asked, "--domain", "judged:TELLING", "--estimate", "--json").stdout
     found = json.loads(telling)
     assert found["left_out"] == []

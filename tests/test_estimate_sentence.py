@@ -152,7 +152,7 @@ def test_the_sentence_and_what_is_left_of_a_run(folder: Path) -> None:
         assert "worst case" not in before
         detailed = CliRunner().invoke(command_line, [*command, "--estimate", "--details"]).output
         assert "worst case" in detailed
-        stopped = CliRunner().invoke(command_line, [*command, "--budget", "0.12"])
+        stopped = CliRunner().invoke(command_line, [*command, "--budget", "0.22"])
         assert stopped.exit_code, stopped.output
         path = folder / ".tfgrpo" / "store.db"
         gone = paid(path)

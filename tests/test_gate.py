@@ -361,6 +361,8 @@ def test_a_gate_that_changed_since_the_run_began_stops_it(
 
 
 def test_the_estimate_counts_the_gate(cli: Cli, data: Path, endpoint: ScriptedEndpoint) -> None:
-    said = train(cli, endpoint, "--gate", "final.jsonl", "--estimate").stdout
-    evaluation = next(line for line in said.splitlines() if line.split()[:1] == ["evaluation"])
-    assert evaluation.split()[1] == str((2 + 1) * 6 * 4)
+    gated = ("--gate", "final.jsonl", "--estimate", "--json")
+    for more, chosen_from in ((("--deploy", "last"), 0), ((), 1 + 1)):
+        said = json.loads(train(cli, endpoint, *gated, *more).stdout)
+        (calls,) = (one["calls"] for one in said["expected"] if one["stage"] == "evaluation")
+        assert calls == (2 + 1 + chosen_from) * 6 * 4

@@ -40,7 +40,11 @@ class Killed:
         ]
 
     def start(self) -> subprocess.Popen[bytes]:
-        kept = {k: v for k, v in os.environ.items() if not k.startswith("TFGRPO_")}
+        kept = {
+            k: v
+            for k, v in os.environ.items()
+            if not k.startswith("TFGRPO_") or k == "TFGRPO_TRUST"
+        }
         return subprocess.Popen(
             self.command,
             cwd=self.folder,

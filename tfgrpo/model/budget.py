@@ -59,11 +59,12 @@ class Reservation:
 @dataclass(slots=True)
 class StageSizes:
     """What the calls of a stage have taken: the longest answer, in tokens, and the most tokens
-    that a prompt had for each that `prompt_tokens` counts in it."""
+    that a prompt had for each that `prompt_tokens` counts in it, and for each of its bytes."""
 
     calls: int = 0
     longest: int = 0
     ratio: float = 0.0
+    density: float = 0.0
 
     @property
     def margin(self) -> float:
@@ -139,6 +140,7 @@ class Budget:
         sizes.calls += 1
         sizes.longest = max(sizes.longest, answer.completion_tokens)
         sizes.ratio = max(sizes.ratio, answer.prompt_tokens / max(1, prompt_tokens(request)))
+        sizes.density = max(sizes.density, answer.prompt_tokens / max(1, most_tokens(request)))
 
     def most(self, request: Request, price: Price | None) -> int:
         """Returns the most that one try of a request can cost."""
@@ -194,8 +196,11 @@ class Budget:
     def _prompt(self, request: Request) -> int:
         """Returns the most tokens that a prompt has, going by those of its stage."""
         sizes = self._sizes.get(request.stage)
-        factor = sizes.margin * sizes.ratio if sizes else FIRST_PROMPT
-        return min(most_tokens(request), ceil(factor * prompt_tokens(request)) + PER_MESSAGE)
+        counted, most = prompt_tokens(request), most_tokens(request)
+        tokens = FIRST_PROMPT * counted
+        if sizes:  # scripts differ in what is counted in them, and languages in their bytes
+            tokens = sizes.margin * max(sizes.ratio * counted, sizes.density * most)
+        return min(most, ceil(tokens) + PER_MESSAGE)
 
     def _amount(self, prompt: int, completion: int, price: Price | None) -> int:
         """Returns what a call costs at most: cached tokens may be dearer than the others."""
@@ -245,10 +250,15 @@ def open_budget(amount: str | None, prices: ModelPrices) -> Budget | None:
 
 
 def most_tokens(request: Request) -> int:
-    """Returns an upper bound of a prompt's tokens: its bytes, and the template around each part."""
+    """Returns an upper bound of a prompt's tokens: its bytes, and the template around each part.
+
+    A schema may be sent as one and be said in words too.
+    """
     text = sum(len(content.encode()) + PER_MESSAGE for _, content in request.messages)
     text += sum(len(canonical(turn)) + PER_MESSAGE for turn in (*request.turns, *request.tools))
-    return text + (len(schema_instruction(request.schema)) if request.schema else 0)
+    if request.schema:
+        text += len(schema_instruction(request.schema)) + len(canonical(request.schema))
+    return text
 
 
 def _known(price: Price | None) -> Price:

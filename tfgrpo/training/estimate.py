@@ -168,6 +168,8 @@ def estimate(
             else:
                 total.add_step(size, training)
             total.add_gate(len(plan.gate), gating)
+        if plan.gate and settings.deploy == "best":
+            total.add_choice(len(plan.gate), len(sizes), gating)
         total.add_comparison(len(plan.heldout) + len(plan.sealed), comparing)
         totals.append(total.stages(prices))
     left_out = tuple(_left_out(plan.domain, settings))
@@ -336,9 +338,12 @@ class _Total:
         seen = self._grown + (new if upper else new / 2)
         self._experiences += added
         prompt = seen + 2 * text + (SIMILAR if upper else 0.0) + self._notes()
-        self._structured("controller", lessons, prompt, CONTROLLER_TOKENS)
+        asked = lessons  # and once more beside a library that has changed since
+        if self._settings.lessons_ahead > 1:
+            asked += lessons if upper else added
+        self._structured("controller", asked, prompt, CONTROLLER_TOKENS)
         if self._settings.models.embedding_model:
-            self._embed(lessons)
+            self._embed(asked)
         if self._settings.library_tokens:
             self._prune(lessons, new, seen + text)
         else:
@@ -398,6 +403,15 @@ class _Total:
         if not self._gated:
             self._attempts(number, one, -self._grown, evaluation=True)
         self._gated = True
+
+    def add_choice(self, problems: int, steps: int, one: AttemptCost) -> None:
+        """Adds the fresh attempts with the run's libraries, of which the best is chosen: at most
+        every step has changed it, likely every other."""
+        libraries = float(steps if self._upper else (steps + 1) // 2)
+        number = float(problems * self._settings.gate_samples)
+        self._attempts(libraries * number, one, evaluation=True)
+        for _ in range(2 if self._upper else 1):  # what it began with, and the empty one
+            self._attempts(number, one, -self._grown, evaluation=True)
 
     def add_comparison(self, problems: int, one: AttemptCost) -> None:
         """Adds the held-out attempts, with what was learned and with the empty library."""
