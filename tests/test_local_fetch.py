@@ -30,7 +30,7 @@ from tfgrpo.local import hub, partial
 from tfgrpo.local.cache import ModelCache
 from tfgrpo.local.errors import LocalModelError, SourceUnavailable
 from tfgrpo.local.fetch import fetch
-from tfgrpo.local.registry import MODELS, LocalModel, find
+from tfgrpo.local.registry import MODELS, LocalModel, Speed, find
 
 PARTS = tuple(random.Random(number).randbytes(100_000 + number) for number in range(3))
 WHOLE = b"".join(PARTS)
@@ -43,7 +43,8 @@ BASE = LocalModel(
     hub_file="noise.gguf",
     packages=tuple((f"noise-part{number}", "1.0") for number in (1, 2, 3)),
     member="*/data/part*.bin",
-    note="",
+    purpose="",
+    speed=Speed("1"),
 )
 ONE = dataclasses.replace(BASE, packages=(("noise-whole", "1.0"),))
 

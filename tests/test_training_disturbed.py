@@ -33,7 +33,9 @@ def test_a_run_that_is_told_to_end_ends_as_by_ctrl_c(
     data = write_problems(tmp_path / "problems.jsonl", 4)
     with ScriptedEndpoint(restless, delay=0.3) as server:
         run = Killed(tmp_path, server, data)
+        before = signal.signal(number, signal.SIG_DFL)  # under nohup it would be ignored
         process = run.start()
+        signal.signal(number, before)
         until(lambda: len(server.requests) >= 6)
         process.send_signal(number)
         assert process.wait(timeout=60) == 128 + number, run.said()

@@ -164,13 +164,17 @@ def side_branch(store: Store, run: Run, step: int) -> str:
 
 
 def rejections(store: Store, version: Version) -> list[str]:
-    """Returns what the gate rejected on a version's history, newest first, in words."""
+    """Returns what the gate rejected on a version's history as harmful, newest first, in words.
+
+    What was rejected because nothing was shown is left out: it may be worth another trial, and a
+    weak controller drops whatever is like it.
+    """
     told: list[str] = []
     for ancestor in first_parents(store, version):
         gate = ancestor.meta.get("gate")
         if len(told) == TOLD:
             break
-        if isinstance(gate, dict) and "candidate" in gate:
+        if isinstance(gate, dict) and "candidate" in gate and _is_harmful(gate):
             try:
                 candidate = store.resolve(str(gate["candidate"]))
             except UnknownRevision:  # a clone has the versions of the names it fetched
@@ -178,6 +182,13 @@ def rejections(store: Store, version: Version) -> list[str]:
             changes = " ".join(_changes(store, candidate))
             told.append(f"- {changes} (reward {describe_figures(gate)})")
     return told
+
+
+def _is_harmful(gate: Json) -> bool:
+    if gate.get("trial") == "factorial":
+        highs = (change["effect"][2] for change in gate["changes"] if not change["kept"])
+        return any(high is not None and high < 0 for high in highs)
+    return bool(gate.get("difference_is") == "worse")
 
 
 def describe_gate(gate: Json) -> str:
