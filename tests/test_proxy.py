@@ -492,6 +492,40 @@ def test_every_worker_has_the_new_library_and_one_that_is_killed_is_replaced(
         process.communicate()
 
 
+def test_workers_end_when_who_started_them_is_killed(
+    store: Store, provider: Provider, tmp_path: Path
+) -> None:
+    process, port = listen(
+        ["--library", "prod", "--upstream", provider.url, "--workers", "2"], tmp_path
+    )
+    process.kill()
+    process.communicate(timeout=30)  # until nobody holds the pipe any more
+
+    def is_free() -> bool:
+        with socket.socket() as other:
+            return other.connect_ex(("127.0.0.1", port)) != 0
+
+    wait(is_free)
+
+
+@pytest.mark.parametrize("pause", [0.0, 0.001, 0.01, 0.05])
+def test_an_end_while_a_worker_is_replaced_ends_the_new_one_too(
+    store: Store, provider: Provider, tmp_path: Path, pause: float
+) -> None:
+    process, _ = listen(
+        ["--library", "prod", "--upstream", provider.url, "--workers", "2"], tmp_path
+    )
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    os.kill(int(children[0]), signal.SIGKILL)
+    time.sleep(pause)
+    process.terminate()
+    try:
+        assert process.wait(20) == 0
+    finally:
+        process.kill()
+        process.communicate(timeout=30)
+
+
 def test_the_command_says_what_it_lacks(store: Store, tmp_path: Path, cli: Callable) -> None:
     from conftest import one_line_error
 

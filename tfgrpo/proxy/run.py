@@ -8,6 +8,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 
 from tfgrpo.proxy.server import Proxy, listening
@@ -15,6 +16,8 @@ from tfgrpo.proxy.settings import ProxySettings
 from tfgrpo.settings import SettingsError
 from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.visible import complain
+
+STOPS = (signal.SIGINT, signal.SIGTERM)
 
 
 def run(settings: ProxySettings, workers: int, ready: Callable[[int], None]) -> None:
@@ -39,18 +42,33 @@ def run(settings: ProxySettings, workers: int, ready: Callable[[int], None]) -> 
             _supervise(settings, workers, listener, ready)
 
 
-def _work(settings: ProxySettings, listener: socket.socket, ready: Callable[[int], None]) -> None:
+def _work(
+    settings: ProxySettings,
+    listener: socket.socket,
+    ready: Callable[[int], None],
+    supervisor: int | None = None,
+) -> None:
     async def serve() -> None:
         proxy = Proxy(settings)
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in STOPS:
             loop.add_signal_handler(number, stop.set)
         ready(await proxy.start(listener.dup()))
+        watching = asyncio.create_task(_end_with(supervisor, stop))
         await stop.wait()
+        watching.cancel()
         await proxy.close()
 
     run_loop(serve())
+
+
+async def _end_with(supervisor: int | None, stop: asyncio.Event) -> None:
+    """Ends a worker whose supervisor was killed: nobody could end it otherwise."""
+    while supervisor is not None and not stop.is_set():
+        if os.getppid() != supervisor:
+            stop.set()
+        await asyncio.sleep(1)
 
 
 def run_loop(main: Coroutine[Any, Any, None]) -> None:
@@ -74,12 +92,23 @@ def _supervise(
         nonlocal stopping
         stopping = True
         for child in children:
-            os.kill(child, signal.SIGTERM)
+            with suppress(ProcessLookupError):  # it has ended, and was not taken out yet
+                os.kill(child, signal.SIGTERM)
 
-    for number in (signal.SIGINT, signal.SIGTERM):
+    def start() -> None:
+        """Starts a worker, unless this ends; a signal in the middle of it waits, and then ends
+        the new worker too."""
+        signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
+        try:
+            if not stopping:
+                children.add(_fork(settings, listener))
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
+
+    for number in STOPS:
         signal.signal(number, stop)
     for _ in range(workers):
-        children.add(_fork(settings, listener))
+        start()
     ready(int(listener.getsockname()[1]))
     while children:
         try:
@@ -89,10 +118,11 @@ def _supervise(
         children.discard(child)
         if not stopping:
             complain(f"worker {child} ended with {status}; starting another")
-            children.add(_fork(settings, listener))
+            start()
 
 
 def _fork(settings: ProxySettings, listener: socket.socket) -> int:
+    supervisor = os.getpid()
     child = os.fork()
     if child:
         return child
@@ -100,7 +130,8 @@ def _fork(settings: ProxySettings, listener: socket.socket) -> int:
     try:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        _work(settings, listener, lambda port: None)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
+        _work(settings, listener, lambda port: None, supervisor)
         code = 0
     except TfgrpoError as error:
         complain(f"error: {error}")
