@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tfgrpo.cli import text, trust
-from tfgrpo.cli.context import App, pass_app
+from tfgrpo.cli.context import REVISION, App, pass_app
 from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.store.installed import install_hint
 
@@ -21,7 +21,12 @@ FILE = "proxy.toml"
 
 
 @click.command()
-@click.option("--library", "revision", help="Revision to serve: a branch, a tag, HEAD.  [HEAD]")
+@click.option(
+    "--library",
+    "revision",
+    type=REVISION,
+    help="Revision to serve: a branch, a tag, HEAD.  [HEAD]",
+)
 @click.option("--upstream", help="Base URL of an OpenAI-compatible provider.")
 @click.option("--anthropic", help="Base URL for the Anthropic routes, where it is another.")
 @click.option("--top-k", type=click.IntRange(1), help="Put in only the experiences that fit best.")

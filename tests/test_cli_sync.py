@@ -272,5 +272,5 @@ def test_a_clone_renders_and_evaluates_a_library_as_it_was_trained(
     store = ("--store", str(tmp_path / "copy/.tfgrpo/store.db"))
     scored = json.loads(cli(*store, "eval", "problems.jsonl", *model, "--json").stdout)
     assert scored
-    again = cli(*store, "train", "problems.jsonl", *model, "--epochs", "1").stdout
+    again = cli(*store, "train", "problems.jsonl", *model, "--epochs", "1", "--keep-going").stdout
     assert "run problems-2" in again

@@ -15,6 +15,8 @@ ARE_NAMES = ("revision", "experience", "branch", "tag", "run", "library", "again
 NEW = {
     "tfgrpo checkout branch": "the name of a branch to be made",
     "tfgrpo train name": "the name of a run to be made",
+    "tfgrpo import run": "the name of a run to be made",
+    "tfgrpo traffic library": "a library as the proxy's settings name it",
 }
 
 
@@ -33,8 +35,8 @@ def test_every_parameter_that_names_something_completes() -> None:
 
 def test_every_verb_that_reads_has_json() -> None:
     changes = "init train checkout add modify delete keep edit import switch reset undo redo"
-    changes += " clone fetch pull push mirror"
-    other = "export completion serve help"  # export's format is json, serve's replies are
+    changes += " clone fetch pull push mirror feedback"
+    other = "export completion serve proxy help"  # export's format is json, serve's replies are
     groups = "bisect bundle model remote"  # the subcommands that read have it
     bare = [
         name.removeprefix("tfgrpo ")

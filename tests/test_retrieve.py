@@ -113,7 +113,18 @@ def test_a_run_injects_what_fits_and_its_record_and_evaluations_say_so(
 ) -> None:
     prepared(cli, tmp_path)
     where = ("--base-url", endpoint.base_url, "--model", "m")
-    cli("train", "problems.jsonl", "--epochs", "1", *where, "--inject", "top-k", "--top-k", "2")
+    cli(
+        "train",
+        "problems.jsonl",
+        "--epochs",
+        "1",
+        *where,
+        "--inject",
+        "top-k",
+        "--top-k",
+        "2",
+        "--keep-going",
+    )
     assert rollout_labels(endpoint) == {("G0", "G4")}
     config = json.loads(cli("runs", "problems", "--json").stdout)["config"]
     assert (config["inject"], config["top_k"]) == ("top-k", 2)
@@ -133,7 +144,7 @@ def test_records_of_runs_that_inject_all_hold_every_setting_of_it(
 ) -> None:
     prepared(cli, tmp_path)
     where = ("--base-url", endpoint.base_url, "--model", "m")
-    cli("train", "problems.jsonl", "--epochs", "1", *where, "--inject", "all")
+    cli("train", "problems.jsonl", "--epochs", "1", *where, "--inject", "all", "--keep-going")
     config = json.loads(cli("runs", "problems", "--json").stdout)["config"]
     assert (config["inject"], config["top_k"], config["library_tokens"]) == ("all", 8, None)
 
