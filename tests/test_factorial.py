@@ -112,21 +112,17 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def train(endpoint: ScriptedEndpoint, **more: Any) -> tfgrpo.TrainResult:
+    how = {"gate": "gate.jsonl", "gate_trial": "factorial", "epochs": 1, "group_size": 8}
+    where = {"model": "m", "base_url": endpoint.base_url, "store": "."}
+    return tfgrpo.train_sync("problems.jsonl", **how, **where, **more)
+
+
 def test_a_step_keeps_what_helps_and_the_rest_is_on_a_branch_of_its_own(
     folder: Path, cli: Cli
 ) -> None:
     with ScriptedEndpoint(mixed_up) as endpoint:
-        result = tfgrpo.train_sync(
-            "problems.jsonl",
-            gate="gate.jsonl",
-            gate_trial="factorial",
-            epochs=1,
-            group_size=8,
-            model="m",
-            base_url=endpoint.base_url,
-            store=".",
-            deploy="last",
-        )
+        result = train(endpoint, deploy="last")
         held = [r for r in endpoint.requests if "What is 7" in r["messages"][-1]["content"]]
     assert len(held) == 2 * 12 * 4, "as many attempts as two libraries take"
     assert [e.text for e in result.library] == [LESSON]
@@ -149,15 +145,6 @@ def test_a_step_keeps_what_helps_and_the_rest_is_on_a_branch_of_its_own(
 
 def test_a_single_change_is_tried_as_a_bundle(folder: Path) -> None:
     with ScriptedEndpoint(teachable) as endpoint:
-        result = tfgrpo.train_sync(
-            "problems.jsonl",
-            gate="gate.jsonl",
-            gate_trial="factorial",
-            epochs=1,
-            group_size=8,
-            model="m",
-            base_url=endpoint.base_url,
-            store=".",
-        )
+        result = train(endpoint)
     (version,) = result.versions
     assert version.meta["gate"]["trial"] == "bundle"

@@ -194,6 +194,8 @@ def test_what_one_problem_shows_enters_only_where_not_being_worse_is_enough(
     assert gate["difference"][1:] == [None, None]
     assert [text for _, text in libraries(desk.path, "problems")[1]] == ([BAD] if enters else [])
     assert f"{'kept' if enters else 'rejected'} by the gate" in first.message
+    with Store.open(desk.path) as store:
+        assert rejections(store, first) == [], "what nothing was shown of may be tried again"
     assert ", not significant (about " in first.message
     assert first.message.endswith(" problems × 4 samples would decide)")
 
