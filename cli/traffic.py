@@ -77,13 +77,13 @@ def feedback(app: App, /, call: str, score: str | None, **given: str | None) -> 
     """
     from tfgrpo.author import default_author
     from tfgrpo.proxy.metrics import sums_of_feedback
-    from tfgrpo.store.traffic import checked_feedback
+    from tfgrpo.store.traffic import checked_feedback, recent_call
 
     words: dict[str, object] = {key: value for key, value in given.items() if value is not None}
     if score is not None:
         words["score"] = _score(score)
     with opened(app) as found:
-        about = found.call(call)
+        about = recent_call(found, call)
         id, now = about.id, time.time_ns() // 1000
         said = checked_feedback(id, words, author=default_author(), time=now)
         found.add_feedback(said, sums_of_feedback(said, about))
@@ -143,7 +143,9 @@ def _call(call: CallRecord) -> dict[str, Any]:
 
 
 def _whole(found: Traffic, id: str) -> dict[str, Any]:
-    call = found.call(id)
+    from tfgrpo.store.traffic import recent_call
+
+    call = recent_call(found, id)
     content = found.content(call.id)
     return _call(call) | {
         "content": None if content is None else content._asdict(),
@@ -171,7 +173,9 @@ def _listed(calls: list[ListedCall]) -> Iterator[str]:
 
 
 def _shown(found: Traffic, id: str) -> Iterator[str]:
-    call = found.call(id)
+    from tfgrpo.store.traffic import recent_call
+
+    call = recent_call(found, id)
     yield f"{text.style(call.id, fg='yellow')}  {text.when(call.time)}  {call.route}"
     yield f"library  {call.library or 'none'} {call.version or ''} {call.digest or ''}"
     yield (

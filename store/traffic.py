@@ -15,6 +15,8 @@ import hmac
 import json
 import math
 import os
+import re
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
@@ -22,13 +24,15 @@ from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.store.find import FILE
 
 if TYPE_CHECKING:
-    import re
     from pathlib import Path
 
 TRAFFIC = "traffic.db"
 ALL = -1
 MOST_TEXT = 64 << 10
 """Characters of a comment or of a corrected answer."""
+CALL_ID = re.compile("call-[0-9a-f]{32}")
+WAIT = 1.0
+"""Seconds that a call which a proxy has just answered may take to be on record."""
 
 
 Sums: TypeAlias = Mapping[tuple[str, str], float]
@@ -194,6 +198,22 @@ def traffic_path(store: Path | str) -> str:
     folder, name = os.path.split(os.path.abspath(store))
     stem = "" if name == FILE else f"{os.path.splitext(name)[0]}-"
     return os.path.join(folder, stem + TRAFFIC)
+
+
+def recent_call(traffic: Traffic, id: str) -> CallRecord:
+    """Returns the call of that id, or of the only id that begins so. Raises UnknownCall.
+
+    A proxy writes its records every tenth of a second, so a whole id that is not there yet is
+    waited for, a second at most.
+    """
+    deadline = time.monotonic() + WAIT
+    while True:
+        try:
+            return traffic.call(id)
+        except UnknownCall:
+            if not CALL_ID.fullmatch(id) or time.monotonic() > deadline:
+                raise
+        time.sleep(0.02)
 
 
 def keyed(secret: bytes, value: bytes) -> bytes:

@@ -8,8 +8,10 @@ import re
 import signal
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,8 +31,8 @@ from tfgrpo.store.traffic import CallFilter, CallRecord, Feedback, by_version, t
 
 KEY = b"Authorization: Bearer sk-caller-1"
 CHAT_USAGE = (
-    b'{"choices":[{"message":{"content":"Call 555, \\"usage\\": {"}}],"usage":{"prompt_tokens":70,'
-    b'"completion_tokens":30,"prompt_tokens_details":{"cached_tokens":64}}}'
+    b'{"choices":[{"message":{"content":"Call 555-0142-77, \\"usage\\": {"}}],'
+    b'"usage":{"prompt_tokens":70,"completion_tokens":30,"prompt_tokens_details":{"cached_tokens":64}}}'
 )
 USAGES = {
     "chat": (b"application/json", CHAT_USAGE, (70, 64, 30)),
@@ -120,7 +122,7 @@ def test_counts_are_kept_of_each_call_and_nothing_that_was_said(
     assert abs(call.time / 1e6 - time.time()) < 100
     assert call.latency >= call.first >= call.added >= 0
     kept = bytes_beside(store)
-    for word in (b"anna", b"my secret", b"sk-caller", b"555"):
+    for word in (b"anna@", b"my secret", b"sk-caller", b"555-0142"):
         assert word not in kept
     assert not list(store.path.parent.glob("*worker*"))
 
@@ -162,6 +164,27 @@ def test_words_are_kept_where_that_was_asked_for_less_what_a_pattern_finds(
     asked = json.loads(shown["request"])["messages"]
     assert asked == [{"role": "user", "content": "I am [redacted], [redacted], card [redacted]"}]
     assert b"4111" not in bytes_beside(store)
+
+
+def test_a_call_of_this_moment_is_waited_for(settings: ProxySettings, store: Store) -> None:
+    with ProxyThread(settings) as proxy:
+        id = ask(proxy)
+    path = traffic_path(store.path)
+    (call,) = recorded(store)
+    with closing(open_traffic(path)) as traffic:
+        traffic.delete_before(call.time + 1)
+
+    def write() -> None:
+        time.sleep(0.2)
+        with closing(open_traffic(path)) as traffic:
+            traffic.add([call], [])
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    given = ["--store", str(store.path), "feedback", id, "--score", "true"]
+    done = CliRunner().invoke(tfgrpo, given)
+    writer.join()
+    assert (done.exit_code, done.output) == (0, f"recorded feedback on {id}\n")
 
 
 def test_feedback_comes_from_whoever_made_the_call_and_from_nobody_else(

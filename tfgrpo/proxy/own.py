@@ -19,7 +19,7 @@ from tfgrpo.proxy.metrics import exposition, sums_of_feedback
 from tfgrpo.proxy.recorder import Recorder, caller
 from tfgrpo.store.default import open_traffic
 from tfgrpo.store.errors import StoreError, TfgrpoError
-from tfgrpo.store.traffic import FeedbackRefused, UnknownCall, checked_feedback
+from tfgrpo.store.traffic import FeedbackRefused, UnknownCall, checked_feedback, recent_call
 
 if TYPE_CHECKING:
     from tfgrpo.proxy.connection import ClientConnection
@@ -146,7 +146,7 @@ def take_feedback(recorders: list[Recorder], request: Request, body: bytes) -> d
         recorder.flush()  # it may be about a call of a moment ago
         traffic = open_traffic(recorder.path)
         try:
-            call = traffic.call(given["call"])
+            call = recent_call(traffic, given["call"])
             if call.id != given["call"]:
                 raise UnknownCall(f"no call {given['call']!r} is on record")
             sender = caller(recorder.secret, request.index)
