@@ -10,7 +10,19 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from tfgrpo.store.records import Json
-    from tfgrpo.store.runs import Call, Evaluation, RolloutRow, Run, RunState, Score, Spent, Usage
+    from tfgrpo.store.runs import (
+        AttemptTail,
+        Call,
+        DaySpent,
+        Evaluation,
+        RolloutRow,
+        Run,
+        RunState,
+        Score,
+        Spent,
+        SpentTail,
+        Usage,
+    )
 
 CallValues: TypeAlias = tuple[
     bytes, int | None, str, int | None, str, str, str, int, int, int, int, int, float, int
@@ -40,8 +52,15 @@ class Records(Protocol):
     def rollouts(self, run: int, step: int | None) -> list[RolloutRow]:
         """Returns the rollouts of a run (of one step), by step, problem and sample."""
 
+    def attempts_since(self, run: int, after: int) -> AttemptTail:
+        """Returns a run's attempts that were recorded after that place, as they were recorded;
+        places ascend. Reads nothing of what is before."""
+
     def call(self, key: bytes) -> Call | None:
         """Returns the journalled call of that key."""
+
+    def calls(self, run: int, stage: str, step: int | None) -> list[Call]:
+        """Returns a run's calls of that stage (in that step), oldest first."""
 
     def usage(self, run: int, step: int | None) -> dict[str, Usage]:
         """Returns a run's (one step's) calls and tokens by kind, in the order of first calls."""
@@ -51,6 +70,13 @@ class Records(Protocol):
 
         The kind is the stage; for a call of no step that is no `embedding` it is `evaluation`.
         """
+
+    def spent_by_day(self, run: int | None) -> list[DaySpent]:
+        """Returns what `spent` does by day as well, in UTC, in the order of first calls."""
+
+    def spent_since(self, run: int, after: int) -> SpentTail:
+        """Returns what a run's calls after that place in the journal came to, as `spent` does;
+        places ascend. Reads nothing of what is before."""
 
     def estimated(self, run: int | None) -> int:
         """Returns how many calls have an answer whose `estimated` is true."""

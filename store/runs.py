@@ -154,6 +154,41 @@ class Spent(NamedTuple):
     usage: Usage
 
 
+class DaySpent(NamedTuple):
+    """Calls of one kind on one day, which counts from 1970 in UTC."""
+
+    day: int
+    spent: Spent
+
+
+class SpentTail(NamedTuple):
+    """What the calls after a place in the journal came to. `last` is the place of the newest call,
+    from which on to ask next time."""
+
+    last: int
+    spent: list[Spent]
+
+
+class AttemptMark(NamedTuple):
+    """What a watcher needs of an attempt: all but its texts."""
+
+    step: int
+    problem: str
+    sample: int
+    version: int
+    outcome: str
+    reward: float | None
+    time: int
+
+
+class AttemptTail(NamedTuple):
+    """The attempts that were recorded after a place, in the order in which they were. `last` is
+    the place of the newest, from which on to ask next time."""
+
+    last: int
+    attempts: list[AttemptMark]
+
+
 class Runs:
     """Reads and appends runs, rollouts, calls and evaluations of the store behind `port`."""
 
@@ -347,6 +382,16 @@ class Runs:
         """Returns calls and tokens by stage."""
         return self._records.usage(self._known_id(run), step)
 
+    def attempts_since(self, run: Run, after: int = 0) -> AttemptTail:
+        """Returns the attempts of a run that were recorded after that place, without their texts:
+        for who follows a run, at the price of what is new."""
+        return self._records.attempts_since(self._known_id(run), after)
+
+    def calls(self, run: Run, stage: str, step: int | None = None) -> list[Call]:
+        """Returns the journalled calls of one stage of a run (in one step, from 0), oldest first.
+        Reads their texts."""
+        return self._records.calls(self._known_id(run), stage, step)
+
     def spent(self, run: Run | None = None) -> list[Spent]:
         """Returns what the calls of a run, or of the whole store, came to.
 
@@ -354,6 +399,15 @@ class Runs:
         are a stage of their own; embeddings, which belong to no step, too.
         """
         return self._records.spent(self._known_id(run) if run else None)
+
+    def spent_by_day(self, run: Run | None = None) -> list[DaySpent]:
+        """Returns what `spent` does, apart for each day."""
+        return self._records.spent_by_day(self._known_id(run) if run else None)
+
+    def spent_since(self, run: Run, after: int = 0) -> SpentTail:
+        """Returns what the calls of a run after that place in the journal came to: for who follows
+        a run, at the price of what is new."""
+        return self._records.spent_since(self._known_id(run), after)
 
     def estimated(self, run: Run | None = None) -> int:
         """Returns how many of these calls have tokens that were counted here, for the server told

@@ -13,7 +13,20 @@ from tfgrpo.store.errors import RowRefused, StoreError
 from tfgrpo.store.occurrences import Occurrence, clean_json, mark_redacted
 from tfgrpo.store.port_records import CallValues, RolloutValues
 from tfgrpo.store.records import REDACTED, Json
-from tfgrpo.store.runs import Call, Evaluation, RolloutRow, Run, RunState, Score, Spent, Usage
+from tfgrpo.store.runs import (
+    AttemptMark,
+    AttemptTail,
+    Call,
+    DaySpent,
+    Evaluation,
+    RolloutRow,
+    Run,
+    RunState,
+    Score,
+    Spent,
+    SpentTail,
+    Usage,
+)
 
 if TYPE_CHECKING:
     from memory_port import MemoryPort
@@ -62,22 +75,43 @@ class MemoryRecords:
         rollouts = sorted(self._kept.rollouts.items())
         return [row for key, row in rollouts if key[0] == run and step in (None, key[1])]
 
+    def attempts_since(self, run: int, after: int) -> AttemptTail:
+        listed = list(enumerate(self._kept.rollouts.values(), 1))[after:]
+        marks = [
+            AttemptMark(r.step, r.problem, r.sample, r.version, r.outcome, r.reward, r.time)
+            for _, r in listed
+            if r.run == run
+        ]
+        return AttemptTail(max([after, *(n for n, r in listed if r.run == run)]), marks)
+
     def call(self, key: bytes) -> Call | None:
         return self._kept.calls.get(key)
+
+    def calls(self, run: int, stage: str, step: int | None) -> list[Call]:
+        made = self._kept.calls.values()
+        return [c for c in made if (c.run, c.stage) == (run, stage) and step in (None, c.step)]
 
     def usage(self, run: int, step: int | None) -> dict[str, Usage]:
         calls = [c for c in self._kept.calls.values() if c.run == run and step in (None, c.step)]
         return {kind: _usage(made) for kind, made in _grouped(calls, _kind)}
 
     def spent(self, run: int | None) -> list[Spent]:
-        def key(call: Call) -> tuple[int | None, int | None, str, str]:
-            return call.run, call.step, _kind(call), call.model
+        return _spent([c for c in self._kept.calls.values() if run in (None, c.run)])
 
+    def spent_by_day(self, run: int | None) -> list[DaySpent]:
         calls = [c for c in self._kept.calls.values() if run in (None, c.run)]
+        days = dict.fromkeys(call.time // 86_400_000_000 for call in calls)
         return [
-            Spent(*of, sum(c.attempts - 1 for c in made), _usage(made))
-            for of, made in _grouped(calls, key)
+            DaySpent(day, one)
+            for day in days
+            for one in _spent([call for call in calls if call.time // 86_400_000_000 == day])
         ]
+
+    def spent_since(self, run: int, after: int) -> SpentTail:
+        listed = list(enumerate(self._kept.calls.values(), 1))[after:]
+        here = [(number, call) for number, call in listed if call.run == run]
+        last = max([after, *(number for number, _ in here)])
+        return SpentTail(last, _spent([call for _, call in here]))
 
     def estimated(self, run: int | None) -> int:
         calls = [c for c in self._kept.calls.values() if run in (None, c.run)]
@@ -194,6 +228,16 @@ def _grouped(calls: list[Call], key: Callable[[Call], Key]) -> list[tuple[Key, l
     for call in calls:
         groups.setdefault(key(call), []).append(call)
     return list(groups.items())
+
+
+def _spent(calls: list[Call]) -> list[Spent]:
+    def key(call: Call) -> tuple[int | None, int | None, str, str]:
+        return call.run, call.step, _kind(call), call.model
+
+    return [
+        Spent(*of, sum(c.attempts - 1 for c in made), _usage(made))
+        for of, made in _grouped(calls, key)
+    ]
 
 
 def _usage(calls: list[Call]) -> Usage:

@@ -263,6 +263,50 @@ class RecordsContract:
         others = [(two, 0, "rollout", "n", 1, once), (None, 0, "rollout", "m", 1, once)]
         assert spent(None) == [*spent(one), *others]
 
+    def test_days_are_added_up_apart(self, port: Port) -> None:
+        record(port, 0, [])
+        one, day = made(port, run("R")).id, 86_400_000_000
+        times = {"a": 5 * day - 1, "b": 5 * day, "c": 5 * day + 7, "d": 6 * day}
+        write(port, [call(key, one, time=time) for key, time in times.items()])
+        write(port, [call("e", time=6 * day, model="n")])
+        found = port.records.spent_by_day(one)
+        assert [(day, s.usage.calls) for day, s in found] == [(4, 1), (5, 2), (6, 1)]
+        assert [day for day, _ in port.records.spent_by_day(None)] == [4, 5, 6, 6]
+        assert port.records.spent_by_day(99) == []
+
+    def test_what_is_new_is_read_from_where_a_watcher_was(self, port: Port) -> None:
+        record(port, 0, [])
+        one, two = made(port, run("R")).id, made(port, run("S")).id
+        records = port.records
+        assert records.spent_since(one, 0) == (0, [])
+        assert records.attempts_since(one, 0) == (0, [])
+        write(port, [call("a", one), call("b", two), call("c", one)], [rollout(one, 1)])
+        last, spent = records.spent_since(one, 0)
+        assert spent == records.spent(one)
+        place, (mark,) = records.attempts_since(one, 0)
+        assert mark == (0, "p", 1, 0, "answered", 1.0, 5)
+        write(port, [call("d", two)], [rollout(two)])
+        assert records.spent_since(one, last) == (last, [])
+        assert records.attempts_since(one, place) == (place, [])
+        late = [rollout(one, 0, reward=None, outcome="failed"), rollout(one, 2, step=3)]
+        write(port, [call("e", one, step=1)], late)
+        more, (added,) = records.spent_since(one, last)
+        assert more > last
+        assert (added.step, added.usage.calls) == (1, 1)
+        marks = records.attempts_since(one, place).attempts
+        assert [(m.step, m.sample, m.reward) for m in marks] == [(0, 0, None), (3, 2, 1.0)]
+
+    def test_calls_of_a_stage_are_read_with_their_texts_in_order(self, port: Port) -> None:
+        record(port, 0, [])
+        one, two = made(port, run("R")).id, made(port, run("S")).id
+        long = call("z", one, stage="comparison", request='["' + "ü" * 900 + '"]')
+        others = [call("y", one), call("x", two, stage="comparison")]
+        later = call("w", one, stage="comparison", step=1)
+        write(port, [long, *others, later])
+        assert port.records.calls(one, "comparison", None) == [long, later]
+        assert port.records.calls(one, "comparison", 1) == [later]
+        assert port.records.calls(one, "summary", None) == []
+
     def test_counts_that_no_endpoint_can_mean_leave_the_sums_readable(self, port: Port) -> None:
         record(port, 0, [])
         one = made(port, run("R")).id

@@ -8,7 +8,20 @@ from typing import TYPE_CHECKING, Any
 from tfgrpo.store.canonical import canonical
 from tfgrpo.store.records import Json
 from tfgrpo.store.row_checks import check_row, check_rows, damage_error, parse_json
-from tfgrpo.store.runs import Call, Evaluation, RolloutRow, Run, RunState, Score, Spent, Usage
+from tfgrpo.store.runs import (
+    AttemptMark,
+    AttemptTail,
+    Call,
+    DaySpent,
+    Evaluation,
+    RolloutRow,
+    Run,
+    RunState,
+    Score,
+    Spent,
+    SpentTail,
+    Usage,
+)
 
 if TYPE_CHECKING:
     from tfgrpo.store.sqlite.port import SqlitePort
@@ -23,6 +36,8 @@ MOST_TOKENS = 1_000_000_000
 SUMS = ", ".join(
     [*(f"sum(iif({c} > {MOST_TOKENS}, 0, {c}))" for c in TOKENS.split(", ")), "sum(seconds)"]
 )
+DAY = 86_400_000_000
+"""Microseconds of a day."""
 KIND = "case when step is null and stage != 'embedding' then 'evaluation' else stage end"
 """The stage of a call: evaluations, which belong to no step, are one of their own."""
 
@@ -63,22 +78,31 @@ class SqliteRecords:
         rows = self._port.rows(query, values)
         return [_rollout(row) for row in check_rows(rows, "iisiissRst", "rollouts")]
 
-    def call(self, key: bytes) -> Call | None:
-        row = self._port.row(
-            f"select key, run, stage, step, model, text, answer, {TOKENS}, attempts, seconds, time"
-            " from journal join texts on texts.id = request where key = ?",
-            (key,),
+    def attempts_since(self, run: int, after: int) -> AttemptTail:
+        # The plus has the rows found by their number: those of the run before it are not read.
+        rows = self._port.rows(
+            "select id, step, problem, sample, version, outcome, reward, time from rollouts"
+            " where +run = ? and id > ? order by id",
+            (run, after),
         )
-        if row is None:
-            return None
-        from tfgrpo.store.sqlite.packing import unpack_text
+        checked = check_rows(rows, "iisiisRt", "rollouts")
+        attempts = [AttemptMark._make(row[1:]) for row in checked]
+        return AttemptTail(rows[-1][0] if rows else after, attempts)
 
-        try:
-            row = (*row[:5], unpack_text(row[5]), unpack_text(row[6]), *row[7:])
-        except ValueError:
-            raise damage_error("a call has a text that cannot be read") from None
-        check_row(row, "bIsIsssiiiiirt", "calls")
-        return Call._make((*row[:6], parse_json(row[6], "a call's answer"), *row[7:]))
+    def call(self, key: bytes) -> Call | None:
+        return next(iter(self._calls("where key = ?", (key,))), None)
+
+    def calls(self, run: int, stage: str, step: int | None) -> list[Call]:
+        where, values = _where(run=run, stage=stage, step=step)
+        return self._calls(f"{where} order by journal.id", values)
+
+    def _calls(self, where: str, values: tuple[Any, ...]) -> list[Call]:
+        rows = self._port.rows(
+            f"select key, run, stage, step, model, text, answer, {TOKENS}, attempts, seconds, time"
+            f" from journal join texts on texts.id = request {where}",
+            values,
+        )
+        return [_call(row) for row in rows]
 
     def usage(self, run: int, step: int | None) -> dict[str, Usage]:
         where, values = _where(run=run, step=step)
@@ -96,7 +120,26 @@ class SqliteRecords:
             f" from journal {where} group by run, step, kind, model order by min(id)",
             values,
         )
-        return [Spent._make((*row[:5], Usage._make(row[5:]))) for row in rows]
+        return [_spent(row) for row in rows]
+
+    def spent_by_day(self, run: int | None) -> list[DaySpent]:
+        where, values = _where(run=run)
+        rows = self._port.rows(
+            f"select time / {DAY} day, run, step, {KIND} kind, model, sum(attempts - 1), count(*),"
+            f" {SUMS} from journal {where} group by day, run, step, kind, model order by min(id)",
+            values,
+        )
+        return [DaySpent(row[0], _spent(row[1:])) for row in rows]
+
+    def spent_since(self, run: int, after: int) -> SpentTail:
+        rows = self._port.rows(
+            f"select max(id), run, step, {KIND} kind, model, sum(attempts - 1), count(*), {SUMS}"
+            " from journal where +run = ? and id > ?"
+            " group by run, step, kind, model order by min(id)",
+            (run, after),
+        )
+        last = max((row[0] for row in rows), default=after)
+        return SpentTail(last, [_spent(row[1:]) for row in rows])
 
     def estimated(self, run: int | None) -> int:
         where, values = _where(run=run)
@@ -167,6 +210,21 @@ def _where(**columns: int | str | None) -> tuple[str, tuple[int | str, ...]]:
 def _run(row: tuple[Any, ...]) -> Run:
     check_row(row, "isssissst", "runs")
     return Run._make((*row[:6], parse_json(row[6], f"the settings of run {row[1]}"), *row[7:]))
+
+
+def _spent(row: tuple[Any, ...]) -> Spent:
+    return Spent._make((*row[:5], Usage._make(row[5:])))
+
+
+def _call(row: tuple[Any, ...]) -> Call:
+    from tfgrpo.store.sqlite.packing import unpack_text
+
+    try:
+        row = (*row[:5], unpack_text(row[5]), unpack_text(row[6]), *row[7:])
+    except ValueError:
+        raise damage_error("a call has a text that cannot be read") from None
+    check_row(row, "bIsIsssiiiiirt", "calls")
+    return Call._make((*row[:6], parse_json(row[6], "a call's answer"), *row[7:]))
 
 
 def _rollout(row: tuple[Any, ...]) -> RolloutRow:
