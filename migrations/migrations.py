@@ -244,6 +244,43 @@ def m003_indexes(db: Database) -> None:
     db.execute("pragma user_version = 3")
 
 
+DECISIONS = """
+create table decisions (
+    row     integer primary key,
+    id      text not null unique,
+    time    integer not null,
+    author  text not null,
+    kind    text not null,                   -- experiment, rollback, redaction, ...
+    subject text not null,                   -- what it is about: a name, or another decision's id
+    content text not null,                   -- canonical JSON: the evidence
+    why     text
+);
+create index decisions_subject on decisions (kind, subject);
+
+create trigger decisions_no_delete before delete on decisions
+begin select raise(abort, 'decisions is append-only'); end;
+
+create trigger decisions_no_update before update on decisions
+when not (
+    new.row is old.row and new.id is old.id and new.time is old.time
+    and new.author is old.author and new.kind is old.kind
+    and exists (select 1 from decisions where kind = 'redaction' and subject = old.id)
+)
+begin select raise(abort, 'decisions is append-only'); end;
+
+create trigger decisions_no_replace before insert on decisions
+when exists (select 1 from decisions where row = new.row or id = new.id)
+begin select raise(abort, 'decisions is append-only'); end;
+"""
+
+
+@migrations()
+def m004_decisions(db: Database) -> None:
+    """Who decided what about production, when, on what evidence and why."""
+    run_script(db, DECISIONS)
+    db.execute("pragma user_version = 4")
+
+
 def run_script(db: Database, script: str) -> None:
     """Runs a script statement by statement: `executescript` would end the transaction."""
     statement = ""

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 if TYPE_CHECKING:
+    from tfgrpo.store.decisions import Decision, DecisionFilter
     from tfgrpo.store.records import Json
     from tfgrpo.store.runs import (
         AttemptTail,
@@ -95,6 +96,13 @@ class Records(Protocol):
 
     def scores(self, evaluation: int) -> list[Score]:
         """Returns an evaluation's scores, by problem and sample."""
+
+    def decisions(self, which: DecisionFilter) -> list[Decision]:
+        """Returns decisions, oldest first."""
+
+    def append_decision(self, decision: Decision) -> int:
+        """Records a decision, whose own `row` is ignored; returns its row. Only inside a
+        transaction."""
 
 
 class JournalWriter(Protocol):

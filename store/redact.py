@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 from tfgrpo.store import atomic_write, replay
 from tfgrpo.store.canonical import is_id
+from tfgrpo.store.decisions import REDACTION, decide, decisions
 from tfgrpo.store.errors import InvalidOperation, StoreError, TfgrpoError, UnknownRevision
 from tfgrpo.store.find import FOLDER
 from tfgrpo.store.occurrences import Occurrence, forms, matcher
@@ -142,6 +143,7 @@ def redact(
             redaction = plan(store, target)
             _check(redaction, reason, author, replacement)
             record = [Redaction(author, store.now(), reason)]
+            _record_decisions(store, redaction, reason, author)
             for event in redaction.events:
                 port.append_redactions(event.row, record)
                 port.blank(event.row)
@@ -231,6 +233,14 @@ def _check(plan: RedactionPlan, reason: str, author: str, replacement: str | Non
             f"a replacement is for one experience; {len(ids)} are in force with the text",
             hint="redact without it, then `tfgrpo add` the new text",
         )
+
+
+def _record_decisions(store: Store, plan: RedactionPlan, reason: str, author: str) -> None:
+    """Records which decisions a redaction takes a text out of: no others may be changed."""
+    rows = {place.row for place in plan.records if place.table == "decisions"}
+    for decision in decisions(store) if rows else ():
+        if decision.row in rows:
+            decide(store, REDACTION, decision.id, {}, why=reason, author=author)
 
 
 def _take_out(

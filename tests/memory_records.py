@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from tfgrpo.store.canonical import canonical
+from tfgrpo.store.decisions import Decision, DecisionFilter
 from tfgrpo.store.errors import RowRefused, StoreError
 from tfgrpo.store.occurrences import Occurrence, clean_json, mark_redacted
 from tfgrpo.store.port_records import CallValues, RolloutValues
@@ -44,6 +45,7 @@ class Kept:
     rollouts: dict[tuple[int, int, str, int], RolloutRow] = field(default_factory=dict)
     evaluations: list[Evaluation] = field(default_factory=list)
     scores: dict[int, list[Score]] = field(default_factory=dict)
+    decisions: list[Decision] = field(default_factory=list)
 
 
 class MemoryRecords:
@@ -143,6 +145,23 @@ class MemoryRecords:
     def scores(self, evaluation: int) -> list[Score]:
         return list(self._kept.scores.get(evaluation, ()))
 
+    def decisions(self, which: DecisionFilter) -> list[Decision]:
+        return [
+            d
+            for d in self._kept.decisions
+            if which.kind in (None, d.kind)
+            and which.subject in (None, d.subject)
+            and d.time >= which.since
+        ]
+
+    def append_decision(self, decision: Decision) -> int:
+        decisions = self._kept.decisions
+        if any(d.id == decision.id for d in decisions):
+            raise StoreError("a decision is there once")
+        content = json.loads(_text(decision.content))
+        decisions.append(decision._replace(row=len(decisions) + 1, content=content))
+        return len(decisions)
+
 
 class MemoryWriter:
     def __init__(self, port: MemoryPort) -> None:
@@ -185,6 +204,12 @@ def occurrences(kept: Kept, pattern: re.Pattern[str]) -> Iterator[Occurrence]:
         for score in kept.scores[evaluation.id]:
             if pattern.search(score.answer or ""):
                 yield Occurrence("scores", "answer", evaluation.id)
+    for decision in kept.decisions:
+        for column, text in (("subject", decision.subject), ("why", decision.why or "")):
+            if pattern.search(text):
+                yield Occurrence("decisions", column, decision.row)
+        if pattern.search(_text(decision.content)):
+            yield Occurrence("decisions", "content", decision.row)
 
 
 def replace(kept: Kept, pattern: re.Pattern[str]) -> None:
@@ -212,6 +237,14 @@ def replace(kept: Kept, pattern: re.Pattern[str]) -> None:
         scores[:] = [
             s._replace(answer=s.answer and pattern.sub(REDACTED, s.answer)) for s in scores
         ]
+    kept.decisions[:] = [
+        d._replace(
+            subject=pattern.sub(REDACTED, d.subject),
+            content=cleaned(d.content),
+            why=d.why and pattern.sub(REDACTED, d.why),
+        )
+        for d in kept.decisions
+    ]
 
 
 def _text(value: object) -> str:

@@ -28,6 +28,7 @@ from port_rows import (
 )
 
 from tfgrpo.store import ROOT, InvalidName, Operation, Store, StoreError, merge
+from tfgrpo.store.decisions import Decision, DecisionFilter, decide, decisions
 from tfgrpo.store.errors import RowRefused
 from tfgrpo.store.fsck import fsck
 from tfgrpo.store.journal import Journal
@@ -395,6 +396,50 @@ class RecordsContract:
         assert evaluated.config == {"why": "[redacted]"}
         assert evaluated.summary == {"of": ["[redacted]"]}
         assert [score.answer for score in records.scores(evaluated.id)] == ["it: [redacted]"]
+
+    # decisions:
+
+    def test_decisions_are_read_back_by_kind_subject_and_time(
+        self, port: Port, another: Another
+    ) -> None:
+        everything = DecisionFilter()
+        assert port.records.decisions(everything) == []
+        made = [
+            Decision(0, "a", 5, "ann", "experiment", "shorter", {"share": 0.1, "of": ["ü"]}, "try"),
+            Decision(0, "b", 6, "bob", "rollback", "prod", {}, None),
+            Decision(0, "c", 7, "ann", "experiment", "longer", {}, None),
+        ]
+        with port.transaction():
+            rows = [port.records.append_decision(decision) for decision in made]
+        assert rows == sorted(set(rows))
+        made = [decision._replace(row=row) for decision, row in zip(made, rows, strict=True)]
+        other = another()
+        records = other.records
+        assert records.decisions(everything) == made
+        assert records.decisions(DecisionFilter(kind="experiment")) == [made[0], made[2]]
+        assert records.decisions(DecisionFilter("experiment", "longer")) == [made[2]]
+        assert records.decisions(DecisionFilter(since=6)) == made[1:]
+        other.close()
+        with pytest.raises(StoreError), port.transaction():
+            port.records.append_decision(made[0])
+        assert port.records.decisions(everything) == made
+
+    def test_a_decision_is_redacted_on_record_and_the_others_stay(
+        self, port: Port, tmp_path: Path
+    ) -> None:
+        store = Store(port, tmp_path / "store.db", author="ann", now=lambda: 7)
+        with port.transaction():
+            port.append_version(ROOT, ())
+            port.append_refs([move("heads/main", 0), move("HEAD", 0, symbol="heads/main")])
+        one = decide(store, "experiment", "x", {"quote": [f"said {SECRET}"]}, why=SECRET)
+        two = decide(store, "experiment", "y", {"quote": "nothing"}, why="because")
+        done = redact(store, Target(texts=(SECRET,)), reason="leak")
+        assert {place.column for place in done.plan.records} == {"content", "why"}
+        found = decisions(store)
+        assert found[0] == one._replace(content={"quote": ["said [redacted]"]}, why="[redacted]")
+        assert found[1] == two
+        assert found[2][4:] == ("redaction", one.id, {}, "leak")
+        assert fsck(store).problems == ()
 
     # what stands on it:
 

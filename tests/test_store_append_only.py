@@ -14,6 +14,7 @@ import pytest
 from store_helpers import add, broken, child, clock, kill_after_ready, kills
 
 from tfgrpo.store import InvalidOperation, Operation, Store, derived_id
+from tfgrpo.store.decisions import decide, decisions
 
 FIRST, SECOND = derived_id("first"), derived_id("second")
 
@@ -28,6 +29,7 @@ def path(tmp_path: Path) -> Path:
         store.commit("main", [Operation("DELETE", SECOND, None, "wrong")], message="two")
         run = store.runs.create("R", "uid", "main", 1, {"a": 1}, "me")
         store.runs.note(run, "started")
+        decide(store, "experiment", "shorter", {"share": 0.1}, why="to try it")
     return path
 
 
@@ -46,7 +48,7 @@ def columns(db: sqlite3.Connection, table: str) -> list[str]:
     return [row[1] for row in db.execute(f"pragma table_info({table})")]
 
 
-TABLES = ("events", "versions", "reflog", "redactions", "runs", "run_states")
+TABLES = ("events", "versions", "reflog", "redactions", "runs", "run_states", "decisions")
 
 
 def redact(db: sqlite3.Connection, row: int) -> None:
@@ -125,6 +127,25 @@ def test_a_recorded_redaction_may_blank_text_reason_and_salt(
         assert event.evidence == {"reward": 1}
         store.commit("main", [Operation("MODIFY", FIRST, "clean")], message="on it goes")
         assert [e.text for e in store.library()] == ["clean"]
+
+
+def test_a_decision_changes_only_where_a_redaction_is_on_record(
+    path: Path, db: sqlite3.Connection
+) -> None:
+    with Store.open(path) as store:
+        (made,) = decisions(store)
+        decide(store, "redaction", made.id, {}, why="leak")
+    for column in ("row", "id", "time", "author", "kind"):
+        with pytest.raises(sqlite3.Error):
+            db.execute(f"update decisions set {column} = 77 where id = ?", (made.id,))
+    with pytest.raises(sqlite3.Error):
+        db.execute("update decisions set why = 'x' where kind = 'redaction'")
+    db.execute("update decisions set why = 'x' where id = ?", (made.id,))
+    with pytest.raises(sqlite3.Error):
+        db.execute(
+            "insert or replace into decisions select 99, id, 1, 'me', 'a', 'b', '{}', null"
+            " from decisions where row = 1"
+        )
 
 
 def test_blanking_without_a_recorded_redaction_is_refused(db: sqlite3.Connection) -> None:

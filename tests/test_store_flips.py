@@ -27,6 +27,7 @@ from test_store_redact import train
 from tfgrpo.store import Operation, Store, TfgrpoError, derived_id, replay
 from tfgrpo.store import merge as merges
 from tfgrpo.store.blame import blame
+from tfgrpo.store.decisions import decide, decisions
 from tfgrpo.store.fsck import fsck
 from tfgrpo.store.protection import protect, protected
 from tfgrpo.store.redact import Target, redact
@@ -47,6 +48,7 @@ SAID_ONCE = {
     "redactions": "author time reason",
     "reflog": "name version symbol author time action",
     "remotes": "name location",
+    "decisions": "row id time author kind subject content why",
 }
 """Columns that hold something the file says only once: docs/format.md, "What nothing covers"."""
 
@@ -77,6 +79,8 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
         store.runs.note(store.runs.get("R"), "started")
         redact(store, Target(ids[5]), reason="leaked")
         Remotes(store).add("origin", "/srv/team")
+        for share in (0.1, 0.2):
+            decide(store, "experiment", "shorter", {"share": share}, why="to try it")
         protect(store, "branch", "web")
         store.checkout("v1")
         store.checkout("main")
@@ -99,6 +103,7 @@ def answers(path: Path) -> dict[str, Any]:
             "tags": store.tags(),
             "protected": protected(store, "branch"),
             "remotes": Remotes(store).all(),
+            "decisions": [decisions(store), decisions(store, kind="experiment", subject="shorter")],
             "reflog": list(store.port.ref_log(None)),
             "libraries": [(v.number, tuple(store.library(v))) for v in versions],
             "events": [store.events(v) for v in versions],

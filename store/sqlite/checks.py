@@ -31,6 +31,7 @@ JSON = {
     "rollouts": ("calls", "verdict"),
     "evaluations": ("config", "summary"),
     "texts": ("text",),
+    "decisions": ("content",),
 }
 
 

@@ -21,6 +21,9 @@ REPLACED: dict[tuple[str, str], ColumnKind] = {
     ("evaluations", "config"): "json",
     ("evaluations", "summary"): "json",
     ("scores", "answer"): "plain",
+    ("decisions", "subject"): "plain",
+    ("decisions", "content"): "json",
+    ("decisions", "why"): "plain",
 }
 """The columns in which a text may be replaced, and what they hold."""
 

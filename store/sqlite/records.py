@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from tfgrpo.store.canonical import canonical
+from tfgrpo.store.decisions import Decision, DecisionFilter
 from tfgrpo.store.records import Json
 from tfgrpo.store.row_checks import check_row, check_rows, damage_error, parse_json
 from tfgrpo.store.runs import (
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 RUN_COLUMNS = "name, uid, branch, base, digest, config, author, time"
 EVALUATION_COLUMNS = "version, dataset, digest, config, summary, time"
 ROLLOUT_COLUMNS = "run, step, problem, sample, version, calls, outcome, reward, verdict, time"
+DECISION_COLUMNS = "row, id, time, author, kind, subject, content, why"
 TOKENS = "prompt_tokens, cached_tokens, completion_tokens, reasoning_tokens"
 CALL_COLUMNS = f"key, run, stage, step, model, request, answer, {TOKENS}, attempts, seconds, time"
 MOST_TOKENS = 1_000_000_000
@@ -199,6 +201,22 @@ class SqliteRecords:
         )
         return [Score._make(row) for row in check_rows(rows, "siBRS", "scores")]
 
+    # Decisions:
+
+    def decisions(self, which: DecisionFilter) -> list[Decision]:
+        where, values = _where(kind=which.kind, subject=which.subject)
+        query = f"select {DECISION_COLUMNS} from decisions {where} order by row"
+        rows = check_rows(self._port.rows(query, values), "istssssS", "decisions")
+        return [_decision(row) for row in rows if row[2] >= which.since]
+
+    def append_decision(self, decision: Decision) -> int:
+        cursor = self._port.connection.execute(
+            "insert into decisions (id, time, author, kind, subject, content, why)"
+            " values (?,?,?,?,?,?,?)",
+            (*decision[1:6], canonical(decision.content).decode(), decision.why),
+        )
+        return int(cursor.lastrowid or 0)
+
 
 def _where(**columns: int | str | None) -> tuple[str, tuple[int | str, ...]]:
     """Returns the clause that asks for columns to have these values, None being any, and those."""
@@ -240,3 +258,8 @@ def _evaluation(row: tuple[Any, ...]) -> Evaluation:
     return Evaluation._make(
         (*row[:4], config, parse_json(row[5], "an evaluation's summary"), row[6])
     )
+
+
+def _decision(row: tuple[Any, ...]) -> Decision:
+    content = parse_json(row[6], f"the content of decision {row[1]}")
+    return Decision._make((*row[:6], content, row[7]))

@@ -1,0 +1,80 @@
+"""Decisions: who approved what about production, when, on what evidence and why.
+
+An experiment begins, its share changes, a proposal is accepted, a branch is rolled back: each is
+one row, appended and never changed. The ref log says where names stood; this says why. Nothing
+here moves a name: whoever does, records the decision in the same transaction.
+
+Decisions belong to a store, as runs do: clone, fetch, push and bundles leave them where they are.
+A redaction reaches their subject, content and reason, and is itself a decision about each.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from tfgrpo.store.canonical import canonical, new_id
+from tfgrpo.store.errors import InvalidOperation
+from tfgrpo.store.records import Json
+
+if TYPE_CHECKING:
+    from tfgrpo.store.store import Store
+
+REDACTION = "redaction"
+"""The kind of a decision that lets a redaction change another, whose id is its subject."""
+
+
+class Decision(NamedTuple):
+    """One decision. `time` is microseconds since 1970 in UTC; `row` orders them in this store.
+
+    `kind` is a word (`experiment`, `rollback`, `proposal`), `subject` what it is about (a name),
+    `content` the rest as a JSON object: what was done, and the evidence.
+    """
+
+    row: int
+    id: str
+    time: int
+    author: str
+    kind: str
+    subject: str
+    content: Json
+    why: str | None
+
+
+class DecisionFilter(NamedTuple):
+    """Which decisions are asked for: of a kind, about a subject, since when (microseconds)."""
+
+    kind: str | None = None
+    subject: str | None = None
+    since: int = 0
+
+
+def decide(
+    store: Store,
+    kind: str,
+    subject: str,
+    content: Json,
+    *,
+    why: str | None = None,
+    author: str | None = None,
+) -> Decision:
+    """Records a decision, in the transaction that is open or in one of its own; returns it.
+
+    Raises InvalidOperation for one without kind or subject, ValueError or TypeError for a content
+    that is no JSON.
+    """
+    if not kind.strip() or not subject.strip():
+        raise InvalidOperation("a decision has a kind and a subject", hint="name what it is about")
+    canonical(content)  # what is none is an error before the transaction
+    with store.port.transaction():
+        decision = Decision(
+            0, new_id(), store.now(), author or store.author, kind, subject, content, why or None
+        )
+        row = store.port.records.append_decision(decision)
+    return decision._replace(row=row)
+
+
+def decisions(
+    store: Store, *, kind: str | None = None, subject: str | None = None, since: int = 0
+) -> list[Decision]:
+    """Returns decisions, oldest first: of a kind, about a subject, since when (microseconds)."""
+    return store.port.records.decisions(DecisionFilter(kind, subject, since))
