@@ -60,6 +60,7 @@ COMMANDS = {
     "push": ("sync", "send branches and tags to a remote"),
     "remote": ("remote", "manage remotes: list, add, remove, set-url"),
     "bundle": ("bundle", "pack versions into a file: create, verify, list-heads"),
+    "ui": ("ui", "show the store in a browser"),
     "proxy": ("proxy", "put the library into an application's requests"),
     "traffic": ("traffic", "the calls that went through the proxy"),
     "feedback": ("traffic", "record what became known of a call"),
@@ -76,7 +77,10 @@ SECTIONS = (
     ),
     (
         "Look",
-        ("log", "show", "diff", "blame", "credit", "history", "bisect", "status", "stats"),
+        (
+            *("log", "show", "diff", "blame", "credit", "history", "bisect", "status", "stats"),
+            "ui",
+        ),
     ),
     ("Move", ("checkout", "switch", "branch", "tag", "reset", "undo", "redo", "reflog")),
     ("Change", ("add", "modify", "delete", "keep", "edit", "merge", "cherry-pick", "revert")),

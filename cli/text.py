@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import sys
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -21,6 +20,10 @@ import click
 from tfgrpo.store.records import Op
 from tfgrpo.visible import shown as shown
 from tfgrpo.visible import shown_in_json
+from tfgrpo.wording import age as age
+from tfgrpo.wording import iso as iso
+from tfgrpo.wording import plural as plural
+from tfgrpo.wording import when as when
 
 T = TypeVar("T")
 
@@ -152,26 +155,19 @@ def word_diff(before: str, after: str) -> list[Word]:
 
     On a terminal colour tells them apart; elsewhere they are marked [-so-] and {+so+}.
     """
-    from tfgrpo.store.word_diff import hunks
+    from tfgrpo.store.word_diff import pieces
 
-    a, b = before.split(), after.split()
     coloured = colourful()
     line: list[Word] = []
-
-    def marked(part: Sequence[str], fg: str, marks: tuple[str, str]) -> None:
-        text = " ".join(part)
-        if coloured:
-            line.extend(words(text, fg=fg, strike=fg == "red"))
-        elif text:
+    for kind, text in pieces(before, after):
+        if kind == "kept":
+            line.extend(words(text))
+        elif coloured:
+            removed = kind == "removed"
+            line.extend(words(text, fg="red" if removed else "green", strike=removed))
+        else:
+            marks = ("[-", "-]") if kind == "removed" else ("{+", "+}")
             line.extend(words(f"{marks[0]}{text}{marks[1]}"))
-
-    at = 0
-    for i, j, k, m in hunks(a, b):
-        line.extend(words(" ".join(a[at:i])))
-        marked(a[i:j], "red", ("[-", "-]"))
-        marked(b[k:m], "green", ("{+", "+}"))
-        at = j
-    line.extend(words(" ".join(a[at:])))
     return line
 
 
@@ -188,41 +184,6 @@ def counts(numbers: Mapping[Op, int]) -> list[Word]:
         for op, sign in SIGNS.items()
         if numbers.get(op)
     ]
-
-
-def age(microseconds: int) -> str:
-    """Returns how long ago a time was, as people say it."""
-    seconds = max(0, time.time() - microseconds / 1e6)
-    for size, unit in (
-        (86400 * 365, "year"),
-        (86400 * 30, "month"),
-        (86400, "day"),
-        (3600, "hour"),
-        (60, "minute"),
-    ):
-        if seconds >= size:
-            n = int(seconds // size)
-            return f"{n} {unit}{'s' if n > 1 else ''} ago"
-    return "just now"
-
-
-def when(microseconds: int) -> str:
-    """Returns a time as local date and minute."""
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(microseconds / 1e6))
-
-
-def iso(microseconds: int) -> str:
-    """Returns a time in UTC as ISO 8601, for JSON."""
-    from datetime import UTC, datetime
-
-    return datetime.fromtimestamp(microseconds / 1e6, UTC).isoformat()
-
-
-def plural(count: int, noun: str) -> str:
-    """Returns `1 group`, `2 groups`."""
-    if count != 1:
-        noun = noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
-    return f"{count} {noun}"
 
 
 def first(items: Iterable[T], number: int | None) -> Iterator[T]:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
+
+Piece: TypeAlias = tuple[Literal["kept", "removed", "added"], str]
+"""Words that stand together, and what became of them."""
 
 SMALL = 40_000
 """Up to this product of lengths, in words, runs of words are matched longest first."""
@@ -51,6 +54,20 @@ def hunks(old: Sequence[str], new: Sequence[str]) -> list[Hunk]:
     else:
         inside = [(0, len(a), 0, len(b))]
     return [Hunk(start + i, start + j, start + k, start + m) for i, j, k, m in inside]
+
+
+def pieces(before: str, after: str) -> list[Piece]:
+    """Returns two texts as one line of words: what was kept, taken out and put in, in order."""
+    old, new = before.split(), after.split()
+    line: list[Piece] = []
+    at = 0
+    for start, end, new_start, new_end in hunks(old, new):
+        line.append(("kept", " ".join(old[at:start])))
+        line.append(("removed", " ".join(old[start:end])))
+        line.append(("added", " ".join(new[new_start:new_end])))
+        at = end
+    line.append(("kept", " ".join(old[at:])))
+    return [piece for piece in line if piece[1]]
 
 
 def _common(old: Sequence[str], new: Sequence[str]) -> tuple[int, int]:

@@ -22,15 +22,16 @@ ALONE = (
     "tfgrpo model serve",
     "tfgrpo model rm",
     "tfgrpo proxy",
+    "tfgrpo ui",
     "tfgrpo traffic",
     "tfgrpo feedback",
     "tfgrpo stats --live",
     "tfgrpo redo",
     "tfgrpo bisect run --data",
 )
-"""Not run here: those that fetch or serve real weights, a proxy, which runs until it is stopped,
-what looks at its calls (tests/test_traffic.py does), a redo with nothing undone, and a search by
-scores that nobody has recorded."""
+"""Not run here: those that fetch or serve real weights, a proxy and the pages, which run until
+they are stopped, what looks at its calls (tests/test_traffic.py does), a redo with nothing undone,
+and a search by scores that nobody has recorded."""
 
 AFTER_A_RUN = ("tfgrpo plot", "tfgrpo rollouts")
 """Run once something was trained."""

@@ -1,0 +1,184 @@
+"""What tests of the pages stand on: a visitor without a browser, a server, a browser.
+
+def test_something(tmp_path):
+    visitor = Visitor(store_at(tmp_path))
+    assert "Count both" in visitor.get("/library/HEAD")
+
+@pytest.mark.browser
+def test_something_seen(chromium, tmp_path):
+    with serving(store_at(tmp_path)) as url, watched(chromium) as page:
+        page.goto(url)
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urljoin, urlsplit
+
+import pytest
+import uvicorn
+from starlette.testclient import TestClient
+
+from tfgrpo.store import Operation, Store
+from tfgrpo.ui.settings import UiSettings
+from tfgrpo.ui.site import create_site
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+CHROMIUM = "/usr/bin/chromium"
+TOKEN = "the-token-of-these-tests"
+OTHER = "another-token-of-these-tests"
+
+
+def store_at(folder: Path, *texts: str) -> Path:
+    """Makes a store in a folder with these experiences, if any; returns its file."""
+    path = folder / ".tfgrpo" / "store.db"
+    with Store.init(path, author="tester") as store:
+        if texts:
+            store.commit("main", [Operation("ADD", text=t) for t in texts], message="first words")
+    return path
+
+
+def settings_of(store: Path, **more: Any) -> UiSettings:
+    """Returns settings with two people: `tester` and, under `OTHER`, `other`."""
+    return UiSettings(store, {TOKEN: "tester", OTHER: "other"}, **more)
+
+
+class Visitor:
+    """Somebody who is logged in, and asks without a browser."""
+
+    def __init__(self, store: Path, *, token: str | None = TOKEN, **settings: Any) -> None:
+        site = create_site(settings_of(store, **settings))
+        self.client = TestClient(site, base_url="http://127.0.0.1:7433")
+        if token is not None:
+            self.client.get("/", params={"token": token}, follow_redirects=False)
+
+    def get(self, path: str, *, status: int = 200, fragment: bool = False) -> str:
+        """Returns a page's HTML; `fragment` asks as htmx does."""
+        headers = {"hx-request": "true"} if fragment else {}
+        answer = self.client.get(path, headers=headers)
+        assert answer.status_code == status, (path, answer.status_code, answer.text[:2000])
+        return answer.text
+
+    def post(self, path: str, fields: Mapping[str, object], *, status: int = 200) -> str:
+        """Sends a form with the token of this login; returns the page that it led to."""
+        form = {"csrf": self.csrf(), **fields}
+        answer = self.client.post(path, data=form, headers={"origin": "http://127.0.0.1:7433"})
+        assert answer.status_code == status, (path, answer.status_code, answer.text[:2000])
+        return answer.text
+
+    def csrf(self) -> str:
+        """Returns the token of this login's forms."""
+        found = re.search(r'"x-csrf": "([0-9a-f]+)"', self.get("/"))
+        assert found is not None
+        return found[1]
+
+
+class _Links(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        wanted = {"a": "href", "link": "href", "script": "src", "img": "src"}.get(tag)
+        self.found += [value for name, value in attrs if name == wanted and value]
+
+
+def links(page: str) -> list[str]:
+    """Returns the addresses that a page links to or loads."""
+    parser = _Links()
+    parser.feed(page)
+    return parser.found
+
+
+def crawl(visitor: Visitor, start: str = "/", *, most: int = 400) -> dict[str, int]:
+    """Follows every link from a page on; returns path → status. A link to elsewhere is an error."""
+    statuses: dict[str, int] = {}
+    waiting = [start]
+    while waiting and len(statuses) < most:
+        path = waiting.pop(0)
+        if path in statuses:
+            continue
+        answer = visitor.client.get(path)
+        statuses[path] = answer.status_code
+        if not answer.headers.get("content-type", "").startswith("text/html"):
+            continue
+        for link in links(answer.text):
+            target = urlsplit(urljoin(f"http://127.0.0.1:7433{path}", link))
+            assert target.netloc == "127.0.0.1:7433", f"{path} links to {link}"
+            waiting.append(target.path + (f"?{target.query}" if target.query else ""))
+    return statuses
+
+
+@contextmanager
+def serving(store: Path, *, token: str = TOKEN, **settings: Any) -> Iterator[str]:
+    """Serves a store's pages on a port of its own; gives the address that logs in."""
+    config = uvicorn.Config(
+        create_site(settings_of(store, **settings)),
+        port=0,
+        log_level="error",
+        timeout_graceful_shutdown=1,
+    )
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        while not server.started:
+            assert thread.is_alive()
+            time.sleep(0.01)
+        port = server.servers[0].sockets[0].getsockname()[1]
+        yield f"http://127.0.0.1:{port}/?token={token}"
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    """Debian's Chromium, or a skip that says what is missing.
+
+    For a module: while it runs, `asyncio.run` cannot be used in the same thread.
+    """
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    if not os.access(CHROMIUM, os.X_OK):
+        pytest.skip(f"no {CHROMIUM}: `apt-get install chromium` has it")
+    with playwright.sync_playwright() as running:
+        browser = running.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@contextmanager
+def watched(browser: Browser, **context: Any) -> Iterator[Page]:
+    """Gives a page of a fresh browser context; what its console complains of, and a request to
+    another host, fails the test at the end."""
+    with browser.new_context(**context) as opened:
+        page = opened.new_page()
+        page.set_default_timeout(15_000)
+        complaints: list[str] = []
+        page.on(
+            "console",
+            lambda said: (
+                complaints.append(said.text) if said.type in ("error", "warning") else None
+            ),
+        )
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        opened.on(
+            "request",
+            lambda asked: (
+                None
+                if urlsplit(asked.url).hostname == "127.0.0.1"
+                else complaints.append(f"asked {asked.url}")
+            ),
+        )
+        yield page
+        assert complaints == []

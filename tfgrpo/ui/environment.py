@@ -1,0 +1,118 @@
+"""The templates and what they can say: every text is escaped, and what would turn a line round
+or command a terminal is made visible; what is unknown is a dash and never a zero.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from tfgrpo import wording
+from tfgrpo.store.word_diff import Piece, pieces
+from tfgrpo.visible import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+TEMPLATES = Path(__file__).parent / "templates"
+UNKNOWN = "–"
+LONG = 2_000
+"""Characters of a text that a page shows before it is cut."""
+
+
+def environment() -> Environment:
+    """Returns the templates of the package, with their filters."""
+    made = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_final,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    made.filters |= {
+        "age": wording.age,
+        "when": wording.when,
+        "iso": wording.iso,
+        "count": count,
+        "signed": signed,
+        "decimal": decimal,
+        "percent": percent,
+        "milliseconds": milliseconds,
+        "cut": cut,
+        "pieces": compared,
+    }
+    made.globals |= {
+        "plural": wording.plural,
+        "signs": {"ADD": "+", "MODIFY": "~", "DELETE": "−", "KEEP": "="},
+        "whisker": whisker,
+    }
+    return made
+
+
+def _final(value: object) -> object:
+    if value is None:
+        return UNKNOWN
+    return shown(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def count(value: float | None) -> str:
+    """Returns a whole number with its thousands apart; a dash for what is unknown."""
+    return UNKNOWN if value is None else f"{value:,.0f}".replace(",", "\u202f")
+
+
+def decimal(value: float | None, digits: int = 3) -> str:
+    """Returns a number with so many digits after its point; a dash for what is unknown."""
+    return UNKNOWN if value is None or not math.isfinite(value) else f"{value:.{digits}f}"
+
+
+def signed(value: float | None, digits: int = 3) -> str:
+    """Returns a difference with its sign; a dash for what is unknown."""
+    if value is None or not math.isfinite(value):
+        return UNKNOWN
+    return f"{value:+.{digits}f}".replace("-", "−")
+
+
+def percent(value: float | None, digits: int = 0) -> str:
+    """Returns a share in percent; a dash for what is unknown."""
+    return UNKNOWN if value is None else f"{100 * value:.{digits}f} %"
+
+
+def milliseconds(microseconds: float | None) -> str:
+    """Returns a time in milliseconds; a dash for what is unknown."""
+    return UNKNOWN if microseconds is None else f"{microseconds / 1000:,.0f} ms"
+
+
+def cut(text: str | None, most: int = LONG) -> str:
+    """Returns the beginning of a text, and how long the whole is where that was cut."""
+    if text is None:
+        return UNKNOWN
+    if len(text) <= most:
+        return text
+    return f"{text[:most]} … ({len(text):,} characters)"
+
+
+def compared(before: str, after: str) -> Sequence[Piece]:
+    """Returns the pieces of a word diff, each cut to what a page shows."""
+    short_before, short_after = cut(before, 10 * LONG), cut(after, 10 * LONG)
+    return [(kind, cut(text)) for kind, text in pieces(short_before, short_after)]
+
+
+def whisker(low: float, middle: float, high: float, around: float = 0.0) -> dict[str, float]:
+    """Returns where an interval is drawn in a strip 100 wide, whose middle is `around`.
+
+    The strip reaches as far as the interval does, and 0.1 to either side at least.
+    """
+    reach = max(abs(low - around), abs(high - around), 0.1)
+    if not math.isfinite(reach):
+        return {"low": 0.0, "middle": 50.0, "high": 100.0}
+
+    def place(value: float) -> float:
+        return round(50 + 48 * (value - around) / reach, 2)
+
+    return {"low": place(low), "middle": place(middle), "high": place(high)}

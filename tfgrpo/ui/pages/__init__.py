@@ -1,0 +1,13 @@
+"""The pages. Each is a module here with its `ROUTES`, and a template of the same name.
+
+To add one: write `pages/NAME.py` with handlers that take a `Visit` and end in
+`visit.render("NAME.html", …)`, list their routes as `ROUTES`, write `templates/NAME.html` on
+`base.html` with the partials of `parts.html`, and add a line here.
+"""
+
+from __future__ import annotations
+
+from tfgrpo.ui.route import Page
+
+PAGES = (Page("home", "Home", "/"),)
+"""Every page, in the order of the navigation."""

@@ -1,0 +1,152 @@
+"""The application: the pages of the list, behind the guard."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+from urllib.parse import parse_qs
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.responses import Response
+from starlette.routing import Mount
+from starlette.routing import Route as Answered
+from starlette.staticfiles import StaticFiles
+
+from tfgrpo.store.errors import (
+    AmbiguousRevision,
+    StaleVersion,
+    StoreError,
+    TfgrpoError,
+    UnknownRevision,
+)
+from tfgrpo.store.merge import MergeConflict
+from tfgrpo.ui.environment import environment
+from tfgrpo.ui.guard import Guard, is_genuine
+from tfgrpo.ui.pages import PAGES
+from tfgrpo.ui.route import Route
+from tfgrpo.ui.sessions import Session, Sessions
+from tfgrpo.ui.settings import UiSettings
+from tfgrpo.ui.stores import Stores
+from tfgrpo.ui.visit import BadForm, Site, Visit
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from tfgrpo.store.store import Store
+    from tfgrpo.ui.route import Handler, LiveHandler
+
+STATIC = Path(__file__).parent / "static"
+MOST_FORM = 4 << 20
+"""Bytes of a form: a library that is edited as a whole fits."""
+STATUS: tuple[tuple[type[TfgrpoError], int], ...] = (
+    (UnknownRevision, 404),
+    (AmbiguousRevision, 404),
+    (StaleVersion, 409),
+    (MergeConflict, 409),
+    (StoreError, 503),
+)
+
+
+class StaticPart(StaticFiles):
+    """The package's own files. A browser asks again each time and is told `not modified`."""
+
+    def file_response(self, *args: object, **kwargs: object) -> Response:
+        """Returns a file, to be kept by the browser and checked before each use."""
+        response = super().file_response(*args, **kwargs)  # type: ignore[arg-type]
+        response.headers["Cache-Control"] = "no-cache"
+        return response
+
+
+def create_site(settings: UiSettings) -> Starlette:
+    """Returns the application that shows a store. Raises nothing: a store that cannot be read
+    is an error page."""
+    stores = Stores(settings.store)
+    navigation = tuple((page.title, page.path) for page in PAGES if page.title)
+    site = Site(settings, stores, environment(), navigation)
+    routes: list[Answered | Mount] = [
+        Answered(route.path, _endpoint(site, route), methods=[route.method])
+        for page in PAGES
+        for route in importlib.import_module(f"tfgrpo.ui.pages.{page.module}").ROUTES
+    ]
+    routes.append(Mount("/static", StaticPart(directory=STATIC)))
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        yield
+        stores.close()
+
+    async def missing(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        visit = _visit(site, request)
+        if visit is None:
+            return Response(f"{error.detail}\n", error.status_code, media_type="text/plain")
+        said = "there is no such page" if error.status_code == 404 else str(error.detail)
+        return _error_page(visit, TfgrpoError(said), error.status_code)
+
+    return Starlette(
+        routes=routes,
+        middleware=[Middleware(Guard, settings=settings, sessions=Sessions(settings.logins))],
+        lifespan=lifespan,
+        exception_handlers={HTTPException: missing},
+    )
+
+
+def _endpoint(site: Site, route: Route) -> Callable[[Request], Awaitable[Response]]:
+    async def answered(request: Request) -> Response:
+        visit = _visit(site, request)
+        assert visit is not None, "the guard lets nobody in without a session"
+        try:
+            if route.method == "POST":
+                visit.form = await _form(visit)
+            if route.live:
+                return await cast("LiveHandler", route.handler)(visit)
+            return await site.stores.run(visit.who, lambda store: _handled(visit, route, store))
+        except TfgrpoError as error:
+            return _error_page(visit, error, _status(error))
+
+    return answered
+
+
+def _handled(visit: Visit, route: Route, store: Store) -> Response:
+    visit.opened = store
+    handler = cast("Handler", route.handler)
+    if route.method == "POST":
+        return handler(visit)
+    with store.port.reading():  # a page is of one state, whoever commits meanwhile
+        return handler(visit)
+
+
+def _visit(site: Site, request: Request) -> Visit | None:
+    session = request.scope.get("session")
+    return Visit(site, request, session) if isinstance(session, Session) else None
+
+
+async def _form(visit: Visit) -> dict[str, list[str]]:
+    """Returns the fields of a form. Raises BadForm without the token, or where none is taken."""
+    if visit.read_only:
+        raise BadForm("nothing is recorded here: `tfgrpo ui` was started with --read-only")
+    body = bytearray()
+    async for piece in visit.request.stream():
+        body += piece
+        if len(body) > MOST_FORM:
+            raise BadForm(f"the form is larger than {MOST_FORM >> 20} MB")
+    fields = parse_qs(
+        bytes(body).decode(errors="replace"), keep_blank_values=True, max_num_fields=10_000
+    )
+    token = visit.request.headers.get("x-csrf", "") or fields.pop("csrf", [""])[0]
+    if not is_genuine(visit.session, token):
+        raise BadForm("this form is of another login", hint="reload its page and send it again")
+    return fields
+
+
+def _status(error: TfgrpoError) -> int:
+    return next((status for kind, status in STATUS if isinstance(error, kind)), 400)
+
+
+def _error_page(visit: Visit, error: TfgrpoError, status: int) -> Response:
+    return visit.render("error.html", status, error=error, title="Error")

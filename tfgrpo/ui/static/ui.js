@@ -1,0 +1,29 @@
+// What a page does beyond what the browser does alone. Pages read without it.
+"use strict";
+
+// A form that cannot be undone asks first.
+document.addEventListener("submit", (event) => {
+  const asked = event.target.dataset.confirm;
+  if (asked && !window.confirm(asked)) event.preventDefault();
+});
+
+// A control that changes what is listed sends its form.
+document.addEventListener("change", (event) => {
+  if (event.target.matches("[data-sends]")) event.target.form.requestSubmit();
+});
+
+// Keys: an element says in data-key which one presses it. Not while somebody types.
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.target.matches("input:not([type=checkbox]):not([type=radio]), textarea, select")) {
+    if (event.key === "Escape") event.target.blur();
+    return;
+  }
+  const pressed = [...document.querySelectorAll("[data-key]")].find(
+    (element) => element.dataset.key === event.key && !element.disabled && element.offsetParent !== null,
+  );
+  if (!pressed) return;
+  event.preventDefault();
+  if (pressed.matches("input[type=search], input[type=text], textarea")) pressed.focus();
+  else pressed.click();
+});

@@ -1,0 +1,52 @@
+"""Stores for threads: a handler runs in one of a few, each with a store of its own.
+
+A store belongs to one thread, and opening one for each request would forget the libraries that
+it has replayed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+from tfgrpo.store.store import Store
+
+T = TypeVar("T")
+THREADS = 4
+
+
+class Stores:
+    """Runs functions with a store, in threads."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="page")
+        self._own = threading.local()
+
+    async def run(self, author: str, work: Callable[[Store], T]) -> T:
+        """Returns what `work` returns, called in a thread with its store, which signs as `author`.
+
+        Raises StoreError where the store cannot be opened, and what `work` raises.
+        """
+
+        def called() -> T:
+            store = self._store()
+            store.author = author
+            return work(store)
+
+        return await asyncio.get_running_loop().run_in_executor(self._threads, called)
+
+    def close(self) -> None:
+        """Waits for what runs and lets the threads end."""
+        self._threads.shutdown()
+
+    def _store(self) -> Store:
+        store: Store | None = getattr(self._own, "store", None)
+        if store is None:
+            store = Store.open(self._path)
+            self._own.store = store
+        return store

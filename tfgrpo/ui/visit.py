@@ -1,0 +1,123 @@
+"""One request to a page: what was asked, of which store, by whom; and what can be answered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from starlette.responses import HTMLResponse, RedirectResponse
+
+from tfgrpo.store.errors import TfgrpoError
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from starlette.requests import Request
+
+    from tfgrpo.store.store import Store
+    from tfgrpo.ui.sessions import Session
+    from tfgrpo.ui.settings import UiSettings
+    from tfgrpo.ui.stores import Stores
+
+T = TypeVar("T")
+
+
+class BadForm(TfgrpoError):
+    """A form or an address that asks for nothing that can be done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What all visits share."""
+
+    settings: UiSettings
+    stores: Stores
+    templates: Environment
+    navigation: Sequence[tuple[str, str]]
+
+
+@dataclass(slots=True)
+class Visit:
+    """One request. `form` has the fields that a POST sent, without the token."""
+
+    site: Site
+    request: Request
+    session: Session
+    form: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    opened: Store | None = None
+
+    @property
+    def store(self) -> Store:
+        """The store, for as long as the handler runs; a live handler has none."""
+        assert self.opened is not None, "a live handler reads with in_store"
+        return self.opened
+
+    @property
+    def who(self) -> str:
+        """Who signs what is recorded."""
+        return self.session.name
+
+    @property
+    def read_only(self) -> bool:
+        """Whether nothing may be recorded."""
+        return self.site.settings.read_only
+
+    @property
+    def is_fragment(self) -> bool:
+        """Whether htmx asks for a part of a page only."""
+        return self.request.headers.get("hx-request") == "true"
+
+    def path(self, name: str) -> str:
+        """Returns a part of the path, such as `revision` of `/library/{revision}`."""
+        return str(self.request.path_params[name])
+
+    def query(self, name: str, default: str = "") -> str:
+        """Returns a value of the query string."""
+        return str(self.request.query_params.get(name, default))
+
+    def number(self, name: str, default: int, *, most: int = 1_000_000_000) -> int:
+        """Returns a number of the query string, from 0 on. Raises BadForm for what is none."""
+        value = self.query(name)
+        if not value:
+            return default
+        if not value.isdecimal() or not value.isascii() or len(value) > 12:
+            raise BadForm(f"{name} is a number, not {value[:40]!r}")
+        return min(int(value), most)
+
+    def field(self, name: str, default: str = "") -> str:
+        """Returns a field of the form that was sent."""
+        values = self.form.get(name, ())
+        return values[0] if values else default
+
+    def required(self, name: str, what: str) -> str:
+        """Returns a field of the form that must say something. Raises BadForm."""
+        value = self.field(name).strip()
+        if not value:
+            raise BadForm(f"{what} is missing", hint="go back and fill it in")
+        return value
+
+    def render(self, template: str, /, status: int = 200, **context: Any) -> HTMLResponse:
+        """Returns a template as the answer; every text in it is escaped."""
+        notices = list(self.session.notices)
+        if not self.is_fragment:
+            self.session.notices.clear()
+        shared = {
+            "visit": self,
+            "here": self.request.url.path,
+            "navigation": self.site.navigation,
+            "read_only": self.read_only,
+            "csrf": self.session.csrf,
+            "notices": notices,
+        }
+        page = self.site.templates.get_template(template).render(shared | context)
+        return HTMLResponse(page, status)
+
+    def done(self, path: str, notice: str = "") -> RedirectResponse:
+        """Returns the way to a page after a form was taken, which shows the notice once."""
+        if notice:
+            self.session.notices.append(notice)
+        return RedirectResponse(path, 303)
+
+    async def in_store(self, work: Callable[[Store], T]) -> T:
+        """Returns what `work` returns, called with a store in a thread: for a live handler."""
+        return await self.site.stores.run(self.who, work)

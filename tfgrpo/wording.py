@@ -1,0 +1,40 @@
+"""Times and counts as people say them, for the terminal and for pages alike."""
+
+from __future__ import annotations
+
+import time
+
+
+def age(microseconds: int) -> str:
+    """Returns how long ago a time was, as people say it."""
+    seconds = max(0, time.time() - microseconds / 1e6)
+    for size, unit in (
+        (86400 * 365, "year"),
+        (86400 * 30, "month"),
+        (86400, "day"),
+        (3600, "hour"),
+        (60, "minute"),
+    ):
+        if seconds >= size:
+            n = int(seconds // size)
+            return f"{n} {unit}{'s' if n > 1 else ''} ago"
+    return "just now"
+
+
+def when(microseconds: int) -> str:
+    """Returns a time as local date and minute."""
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(microseconds / 1e6))
+
+
+def iso(microseconds: int) -> str:
+    """Returns a time in UTC as ISO 8601, for JSON."""
+    from datetime import UTC, datetime
+
+    return datetime.fromtimestamp(microseconds / 1e6, UTC).isoformat()
+
+
+def plural(count: int, noun: str) -> str:
+    """Returns `1 group`, `2 groups`."""
+    if count != 1:
+        noun = noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
+    return f"{count} {noun}"
