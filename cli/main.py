@@ -64,6 +64,7 @@ COMMANDS = {
     "proxy": ("proxy", "put the library into an application's requests"),
     "traffic": ("traffic", "the calls that went through the proxy"),
     "feedback": ("traffic", "record what became known of a call"),
+    "collect": ("collect", "turn calls that went wrong into problems"),
     "trust": ("trust", "allow what a folder's settings would run or send"),
     "serve": ("serve", "answer a fetch or push over standard input"),
     "model": ("model", "local models: list, get, serve, rm"),
@@ -92,6 +93,7 @@ SECTIONS = (
         ),
     ),
     ("Serve", ("proxy", "traffic", "feedback")),
+    ("Learn from it", ("collect",)),
     ("Maintain", ("trust", "redact", "fsck", "model", "serve", "completion", "help")),
 )
 

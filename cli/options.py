@@ -16,12 +16,13 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 MODEL = click.option("--model", help="local:NAME, or the name of a model at --base-url.")
+CONFIG = click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    help="Settings file; by default tfgrpo.toml next to the store.",
+)
 SHARED = (
-    click.option(
-        "--config",
-        type=click.Path(path_type=Path),
-        help="Settings file; by default tfgrpo.toml next to the store.",
-    ),
+    CONFIG,
     click.option(
         "--field",
         "fields",

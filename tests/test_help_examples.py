@@ -25,13 +25,14 @@ ALONE = (
     "tfgrpo ui",
     "tfgrpo traffic",
     "tfgrpo feedback",
+    "tfgrpo collect",
     "tfgrpo stats --live",
     "tfgrpo redo",
     "tfgrpo bisect run --data",
 )
 """Not run here: those that fetch or serve real weights, a proxy and the pages, which run until
-they are stopped, what looks at its calls (tests/test_traffic.py does), a redo with nothing undone,
-and a search by scores that nobody has recorded."""
+they are stopped, what looks at its calls (test_traffic.py and test_collected_problems.py do), a
+redo with nothing undone, and a search by scores that nobody has recorded."""
 
 AFTER_A_RUN = ("tfgrpo plot", "tfgrpo rollouts")
 """Run once something was trained."""

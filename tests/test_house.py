@@ -110,6 +110,7 @@ ROOMS = (
     ("evaluation",),
     ("training",),
     ("projections", "proxy"),
+    ("improvement",),
     ("ui",),
     ("api", "cli"),
 )

@@ -1,0 +1,138 @@
+"""`tfgrpo collect`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tfgrpo.cli import options, text
+from tfgrpo.cli.context import App, pass_app
+from tfgrpo.visible import shown
+
+if TYPE_CHECKING:
+    from tfgrpo.improvement.collection import Collected
+
+MOST = 10
+"""Places that are named for one reason."""
+
+
+@click.command()
+@click.argument("files", nargs=-1, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--since", default="7d", show_default=True, help="Calls from when on: 2h, 3d.")
+@click.option("--library", help="Only calls under this library of the proxy.")
+@click.option("--version", help="Only calls under this version, by name or digest.")
+@click.option("--model", help="Only calls of this model.")
+@click.option(
+    "--below", type=float, default=0.5, show_default=True, help="Scores below this are failures."
+)
+@click.option("--by", metavar="AUTHOR", help="Only scores by this author, such as a judge.")
+@click.option(
+    "--heldout",
+    multiple=True,
+    metavar="DATA",
+    help="Another set to keep out; those in tfgrpo.toml and of runs are known.",
+)
+@click.option(
+    "--unanswered",
+    is_flag=True,
+    help="Take failures without a corrected answer too, for a domain that needs none.",
+)
+@click.option("--no-system", is_flag=True, help="Leave the application's own system text out.")
+@click.option("--redact", default="", metavar="REGEX", help="What else to take out of texts.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="File that is appended to.  [collected.jsonl in the project]",
+)
+@click.option("--dry-run", is_flag=True, help="Write nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Output JSON: the problems and the rest.")
+@options.CONFIG
+@pass_app
+def collect(
+    app: App,
+    /,
+    files: tuple[Path, ...],
+    since: str,
+    library: str | None,
+    version: str | None,
+    model: str | None,
+    below: float,
+    by: str | None,
+    heldout: tuple[str, ...],
+    unanswered: bool,
+    no_system: bool,
+    redact: str,
+    output: Path | None,
+    dry_run: bool,
+    as_json: bool,
+    config: Path | None,
+) -> None:
+    """Turn calls that went wrong into problems to train on.
+
+    A call went wrong if it was corrected, if its scores are low, or if two arms of an experiment
+    answered the same question differently. The corrected answer is the ground truth. Questions
+    are taken once, without mail addresses, keys and card numbers, and never if they are in a
+    held-out, gate or sealed set.
+
+    FILES from elsewhere take the place of the proxy's record: OTLP JSON with GenAI messages
+    (Langfuse's too), OpenAI chat, batch and preference JSONL, stored completions, and the
+    output_items of Evals. Lines that are none of these are named.
+
+    \b
+    Examples:
+      tfgrpo collect --since 1d
+      tfgrpo collect traces.jsonl -o problems.jsonl
+    """
+    from tfgrpo.improvement import collection
+    from tfgrpo.store.time_spec import parse_time
+    from tfgrpo.store.traffic import CallFilter
+
+    start = parse_time(since, now=time.time_ns() // 1000)
+    request = collection.CollectRequest(
+        files,
+        CallFilter(start, version, library, model),
+        by,
+        heldout,
+        output,
+        collection.CollectionRules(below, unanswered, redact, not no_system),
+    )
+    project = options.open_project(app, config)
+    found = collection.collect(app.store, project, request, dry_run=dry_run)
+    if as_json:
+        text.emit_json(
+            {
+                "problems": found.rows,
+                "left_out": [one._asdict() for one in found.left_out],
+                "unread": [one._asdict() for one in found.unread],
+                "warnings": found.warnings,
+            }
+        )
+        return
+    text.warn(found.warnings)
+    for line in told(found, collection.output_path(project, request), dry_run):
+        text.echo(line)
+
+
+def told(found: Collected, path: Path, dry_run: bool) -> Iterator[str]:
+    """Yields what was collected, and what was not and why."""
+    from tfgrpo.improvement.collection import NO_TRUTH
+
+    done = "would append" if dry_run else "appended"
+    if found.rows:
+        yield f"{done} {text.plural(len(found.rows), 'problem')} to {path}"
+    else:
+        yield "nothing new to learn from"
+    for why, count in found.counts().items():
+        hint = "; `tfgrpo feedback CALL --correct …` gives one" if why == NO_TRUTH else ""
+        yield f"left out {count}: {why}{hint}"
+    places: dict[str, list[str]] = {}
+    for one in found.unread:
+        places.setdefault(one.why, []).append(one.where)
+    for why, where in places.items():
+        more = f" and {len(where) - MOST} more (--json lists them)" if len(where) > MOST else ""
+        yield f"cannot use {shown(', '.join(where[:MOST]))}{more}: {shown(why)}"

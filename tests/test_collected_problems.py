@@ -1,0 +1,433 @@
+"""`tfgrpo collect`: what went wrong in production, or elsewhere, becomes problems to learn from."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from providers import Provider, ProxyThread, post
+from test_proxy import CHAT, Choice, make
+from test_traffic import answer
+
+from tfgrpo.cli.main import tfgrpo
+from tfgrpo.data import datasets
+from tfgrpo.proxy.settings import ProxySettings, parse_upstream
+from tfgrpo.store import Store, TfgrpoError
+from tfgrpo.store.default import open_traffic
+from tfgrpo.store.traffic import CallContent, CallRecord, Feedback, traffic_path
+
+SAID = b'{"choices":[{"message":{"role":"assistant","content":"35 euros"}}]}'
+BLANK = CallRecord(*[None] * len(CallRecord._fields))._replace(
+    worker="w", route=CHAT, status=200, streamed=0, latency=1, added=0, stale=0
+)
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    monkeypatch.chdir(tmp_path)
+    with make(tmp_path / ".tfgrpo/store.db", "Count both days.") as made:
+        yield made
+
+
+def run(*arguments: str) -> str:
+    done = CliRunner().invoke(tfgrpo, ["--no-pager", "collect", *arguments])
+    if isinstance(done.exception, TfgrpoError):
+        raise done.exception
+    assert done.exit_code == 0, (done.output, done.exception)
+    return done.output
+
+
+def collect(*arguments: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(run("--json", "--since", "2000-01-01", *arguments))
+    return found
+
+
+def problems(*arguments: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = collect(*arguments)["problems"]
+    return found
+
+
+def record(
+    store: Store,
+    id: str,
+    question: Any,
+    said: str = "35 euros",
+    arm: str | None = None,
+    **more: Any,
+) -> None:
+    """Records a call with its words and, where any is given, feedback on it."""
+    body = question if isinstance(question, dict) else {"messages": _turns(question)}
+    reply = json.dumps({"choices": [{"message": {"content": said}}]})
+    with closing(open_traffic(traffic_path(store.path), create=True)) as traffic:
+        now = store.now()
+        call = BLANK._replace(id=id, time=now, digest="d1", version="v1", arm=arm, model="m")
+        traffic.add([call], [CallContent(id, json.dumps(body), reply)])
+        if more:
+            traffic.add_feedback(Feedback(id, now, more.pop("author", "me"), **more))
+
+
+def _turns(question: str) -> list[dict[str, str]]:
+    return [{"role": "user", "content": question}]
+
+
+def test_a_corrected_answer_on_the_wire_becomes_a_problem_once(
+    store: Store, tmp_path: Path
+) -> None:
+    with Provider(answer(SAID)) as provider:
+        upstream = parse_upstream(provider.url)
+        settings = ProxySettings({"s": Choice(store.path)}, "s", upstream, upstream, port=0)
+        with ProxyThread(replace(settings, record="content")) as proxy:
+            turns = [{"role": "system", "content": "You do bills. Ask ann@sund.example."}]
+            turns += [{"role": "user", "content": "5 to 12 June at 5 euros?"}]
+            body = json.dumps({"model": "m", "messages": turns}).encode()
+            got = proxy.ask(post(CHAT, body, b"Authorization: Bearer k"))
+            call = re.search(rb"X-Tfgrpo-Call: (\S+)", got)[1].decode()  # type: ignore[index]
+            said = json.dumps({"call": call, "score": False, "correct": "40 euros"}).encode()
+            assert b" 201 " in proxy.ask(post("/feedback", said, b"Authorization: Bearer k"))
+    assert "appended 1 problem" in run()
+    (row,) = map(json.loads, (tmp_path / "collected.jsonl").read_text().splitlines())
+    assert row["id"] == row["from"]["call"] == call
+    assert row["answer"] == "40 euros"
+    assert row["from"]["because"] == ["corrected", "low score"]
+    assert row["from"]["said"] == "35 euros"
+    assert row["from"]["version"] == "v1"
+    assert row["problem"] == [
+        {"role": "system", "content": "You do bills. Ask [redacted]."},
+        {"role": "user", "content": "5 to 12 June at 5 euros?"},
+    ], "the library is not in it"
+    (problem,) = datasets.load("collected.jsonl")
+    assert problem.answer == "40 euros"
+    assert [role for role, _ in problem.messages] == ["system", "user"]
+    assert "nothing new" in run()
+    assert len((tmp_path / "collected.jsonl").read_text().splitlines()) == 1
+
+
+def test_only_what_went_wrong_is_collected_and_the_rest_is_counted(store: Store) -> None:
+    record(store, "call-fine", "What is 1 op 2?")
+    record(store, "call-good", "What is 2 op 3?", score=1.0)
+    record(store, "call-low", "What is 3 op 4?", score=0.2)
+    record(store, "call-confirmed", "What is 4 op 5?", "ten", correct="Ten")
+    record(store, "call-fixed", "What is 5 op 6?", score=0.2, correct="12")
+    found = collect()
+    assert [row["id"] for row in found["problems"]] == ["call-fixed"]
+    why = {one["where"]: one["why"] for one in found["left_out"]}
+    assert why["call-low"] == "no corrected answer"
+    assert why["call-fine"] == why["call-good"] == why["call-confirmed"]
+    rows = problems("--unanswered", "-o", "other.jsonl")
+    assert [row["id"] for row in rows] == ["call-low", "call-fixed"]
+    assert "answer" not in rows[0]
+    assert problems("--below", "0.1", "--by", "me", "-o", "third.jsonl")[0]["from"]["because"] == [
+        "corrected"
+    ]
+    assert "left out 1: no corrected answer; `tfgrpo feedback CALL" in run("-o", "4.jsonl")
+
+
+def test_a_judges_scores_alone_can_be_the_bar(store: Store) -> None:
+    record(store, "call-a", "What is 5 op 6?", "11", score=1.0)
+    record(store, "call-b", "What is 5 op 6?", "12", score=0.0, author="judge rubric")
+    assert problems("--by", "judge rubric", "--unanswered", "--dry-run")[0]["from"]["because"] == [
+        "low score"
+    ]
+    assert problems("--by", "someone", "--unanswered", "--dry-run") == []
+    (row,) = problems()
+    assert row["answer"] == "11", "the answer of the other call, which was scored right"
+
+
+def test_arms_that_disagree_are_a_problem_where_one_was_right(store: Store) -> None:
+    record(store, "call-a", "What is 5 op 6?", "12", "control", score=1.0)
+    record(store, "call-b", "what is  5 op 6?", "11", "candidate")
+    record(store, "call-c", "What is 6 op 7?", "14", "control")
+    record(store, "call-d", "What is 6 op 7?", "14 ", "candidate")
+    (row,) = problems()
+    assert row["from"]["because"] == ["arms disagree"]
+    assert row["answer"] == "12"
+    assert row["from"]["calls"] == ["call-a", "call-b"]
+
+
+def test_nothing_of_a_held_out_or_sealed_set_is_ever_collected(
+    store: Store, tmp_path: Path
+) -> None:
+    sets = {
+        "heldout": "A room costs 40 euros a night. What do 3 nights cost at the inn by the sea?",
+        "sealed": "A boat leaves at 9 and takes 55 minutes. When is it there?",
+        "gate": "How many days are 5 to 12 June?",
+        "more": "What is the fare for two adults?",
+    }
+    for name, text in sets.items():
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps({"problem": text, "answer": "1"}))
+    (tmp_path / "tfgrpo.toml").write_text(
+        '[train]\nheldout = "heldout.jsonl"\nsealed = "sealed.jsonl"\ngate = "gate.jsonl"\n'
+    )
+    near = sets["heldout"].replace("at the inn", "in the inn")
+    system = {"role": "system", "content": "You work for the inn, with many rules. " * 20}
+    for number, text in enumerate([*sets.values(), near, "What is 5 op 6?"]):
+        turns = {"messages": [system, *_turns(text)]}
+        record(store, f"call-{number}", turns, correct="160 euros")
+    found = collect("--heldout", "more.jsonl", "--no-system")
+    assert [row["problem"] for row in found["problems"]] == ["What is 5 op 6?"]
+    assert {one["why"] for one in found["left_out"]} == {"in a held-out, gate or sealed set"}
+    assert len(found["left_out"]) == 5
+    (tmp_path / "sealed.jsonl").unlink()
+    with pytest.raises(TfgrpoError, match="sealed"):
+        run()
+
+
+def test_what_a_run_was_judged_by_is_kept_out_too(store: Store, tmp_path: Path) -> None:
+    rows = json.dumps({"problem": "What is 5 op 6?", "answer": "12"})
+    (tmp_path / "old.jsonl").write_text(rows)
+    config = {"data": "x.jsonl", "gate": "old.jsonl", "domain": "math"}
+    run_ = store.runs.prepare("old", "u" * 32, "main", 1, config, "me")
+    store.runs.append(run_)
+    record(store, "call-a", "What is 5 op 6?", correct="12")
+    record(store, "call-b", "What is 6 op 7?", correct="14")
+    found = collect("--dry-run")
+    assert [row["id"] for row in found["problems"]] == ["call-b"]
+    (tmp_path / "old.jsonl").unlink()
+    found = collect("--dry-run")
+    assert "old.jsonl" in found["warnings"][0]
+
+
+def test_texts_are_redacted_and_an_answer_that_loses_some_is_no_truth(store: Store) -> None:
+    record(store, "call-a", "Mail zoe@sund.example about 4711", correct="done", comment="b@c.de!")
+    record(store, "call-b", "Whom do I mail?", correct="zoe@sund.example")
+    found = collect("--redact", "4711")
+    (row,) = found["problems"]
+    assert row["problem"] == "Mail [redacted] about [redacted]"
+    assert row["from"]["comment"] == "[redacted]!"
+    assert found["left_out"] == [{"where": "call-b", "why": "its answer holds what is redacted"}]
+    with pytest.raises(TfgrpoError, match="redact"):
+        run("--redact", "(")
+
+
+REQUESTS = {
+    "responses": {
+        "instructions": "Be brief.",
+        "input": [{"role": "user", "content": [{"type": "input_text", "text": "5 op 6?"}]}],
+    },
+    "responses text": {"input": "5 op 6?", "instructions": "Be brief."},
+    "messages": {
+        "system": [{"type": "text", "text": "Be brief."}],
+        "messages": [{"role": "user", "content": [{"type": "text", "text": "5 op 6?"}]}],
+    },
+    "developer": {"messages": [{"role": "developer", "content": "Be brief."}, *_turns("5 op 6?")]},
+}
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_requests_of_every_route_are_read(name: str, store: Store) -> None:
+    record(store, "call-a", REQUESTS[name], correct="12")
+    (row,) = problems()
+    assert [turn["content"] for turn in row["problem"]] == ["Be brief.", "5 op 6?"]
+
+
+def test_what_cannot_be_asked_again_is_named(store: Store) -> None:
+    image = {"type": "image_url", "image_url": {"url": "data:"}}
+    record(store, "call-a", {"messages": [{"role": "user", "content": [image]}]}, correct="x")
+    tool = {"role": "assistant", "tool_calls": [{"id": "1"}], "content": None}
+    record(store, "call-b", {"messages": [*_turns("hi"), tool]}, correct="x")
+    record(store, "call-c", {"input": "go on", "previous_response_id": "r"}, correct="x")
+    with closing(open_traffic(traffic_path(store.path))) as traffic:
+        traffic.add([BLANK._replace(id="call-d", time=store.now())], [])
+        cut = CallContent("call-e", '{"messages":[{"ro', "{}")
+        traffic.add([BLANK._replace(id="call-e", time=store.now())], [cut])
+    found = {one["where"]: one["why"] for one in collect()["unread"]}
+    assert "image_url" in found["call-a"]
+    assert "tools" in found["call-b"]
+    assert "earlier" in found["call-c"]
+    assert "--record content" in found["call-d"]
+    assert "too long" in found["call-e"]
+    assert "cannot use call-d: its words were not kept" in run()
+
+
+def test_without_a_record_there_is_a_hint(store: Store) -> None:
+    with pytest.raises(TfgrpoError, match="no traffic is on record") as told:
+        run()
+    assert "tfgrpo proxy" in (told.value.hint or "")
+
+
+# files from elsewhere, in shapes as those programs write them:
+
+
+def _attribute(key: str, value: object) -> dict[str, Any]:
+    return {"key": key, "value": _wrapped(value)}
+
+
+def _wrapped(value: object) -> dict[str, Any]:
+    if isinstance(value, dict):
+        return {"kvlistValue": {"values": [_attribute(k, v) for k, v in value.items()]}}
+    if isinstance(value, list):
+        return {"arrayValue": {"values": [_wrapped(one) for one in value]}}
+    kinds = {bool: "boolValue", int: "intValue", float: "doubleValue"}
+    kind = kinds.get(type(value), "stringValue")
+    return {kind: str(value) if kind == "intValue" else value}
+
+
+def _span(id: str, *events: dict[str, Any], **attributes: object) -> dict[str, Any]:
+    found = {name.replace("__", "."): value for name, value in attributes.items()}
+    return {
+        "traceId": "5b8efff798038103d269b633813fc60c",
+        "spanId": id,
+        "name": "chat m",
+        "kind": 3,
+        "attributes": [_attribute(k, v) for k, v in found.items()],
+        "events": list(events),
+    }
+
+
+def _batch(*spans: dict[str, Any], **more: Any) -> dict[str, Any]:
+    resource = {"attributes": [_attribute("service.name", "shop")]}
+    scope = {"scope": {"name": "genai"}, "spans": list(spans)}
+    return {"resourceSpans": [{"resource": resource, "scopeSpans": [scope]}], **more}
+
+
+def _parts(role: str, text: str) -> dict[str, Any]:
+    return {"role": role, "parts": [{"type": "text", "content": text}]}
+
+
+EVALUATED = {
+    "name": "gen_ai.evaluation.result",
+    "attributes": [
+        _attribute("gen_ai.evaluation.name", "correctness"),
+        _attribute("gen_ai.evaluation.score.label", "fail"),
+        _attribute("gen_ai.evaluation.explanation", "one day short"),
+    ],
+}
+
+
+def write(path: Path, *rows: object) -> str:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+def test_otlp_spans_with_genai_messages_are_read(store: Store, tmp_path: Path) -> None:
+    question = [_parts("user", "5 to 12 June?")]
+    spans = [
+        _span(  # messages as structures, judged by an event of the span
+            "a1",
+            EVALUATED,
+            gen_ai__request__model="m",
+            gen_ai__input__messages=question,
+            gen_ai__output__messages=[{**_parts("assistant", "7 days"), "finish_reason": "stop"}],
+            gen_ai__system_instructions=[{"type": "text", "content": "Be brief."}],
+            tfgrpo__correct="8 days",
+        ),
+        _span("a2", name="execute_tool"),
+        _span(  # as JSON in strings, with a log of the same span
+            "a3",
+            gen_ai__input__messages=json.dumps([_parts("user", "1 to 3 May?")]),
+            gen_ai__output__messages=json.dumps([_parts("assistant", "2 days")]),
+            langfuse__experiment__item__expected_output="3 days",
+        ),
+        _span(  # what Langfuse's own clients write
+            "a4",
+            langfuse__observation__input=json.dumps(
+                [{"role": "system", "content": "Be brief."}, *_turns("2 to 4 July?")]
+            ),
+            langfuse__observation__output=json.dumps({"role": "assistant", "content": "2 days"}),
+            langfuse__observation__metadata__expected_output='"3 days in all"',
+        ),
+        _span("a5", gen_ai__input__messages=[{"role": "user", "parts": [{"type": "blob"}]}]),
+    ]
+    log = {
+        "traceId": "5b8efff798038103d269b633813fc60c",
+        "spanId": "a3",
+        "eventName": "gen_ai.evaluation.result",
+        "attributes": [_attribute("gen_ai.evaluation.score.value", 0)],
+    }
+    logs = {"resourceLogs": [{"scopeLogs": [{"logRecords": [log]}]}]}
+    file = write(tmp_path / "spans.jsonl", _batch(*spans[:2]), _batch(*spans[2:]), logs)
+    found = collect(file)
+    first, second, third = found["problems"]
+    assert first["answer"] == "8 days"
+    assert [turn["role"] for turn in first["problem"]] == ["system", "user"]
+    assert first["from"]["comment"] == "one day short"
+    assert first["from"]["because"] == ["corrected", "low score"]
+    assert (first["from"]["trace"], first["from"]["span"]) == (spans[0]["traceId"], "a1")
+    assert (second["problem"], second["answer"]) == ("1 to 3 May?", "3 days")
+    assert second["from"]["because"] == ["corrected", "low score"]
+    assert third["answer"] == "3 days in all"
+    (unread,) = found["unread"]
+    assert unread["where"] == f"{file}:2 span a5"
+    whole = tmp_path / "whole.json"
+    whole.write_text(json.dumps(_batch(*spans), indent=2))
+    assert len(problems(str(whole), "--dry-run", "-o", "n.jsonl")) == 3
+
+
+def test_openai_files_of_each_kind_are_read_and_garbage_is_named(
+    store: Store, tmp_path: Path
+) -> None:
+    done = {"choices": [{"index": 0, "message": {"role": "assistant", "content": "11"}}]}
+    rows: list[Any] = [
+        {"messages": [*_turns("1 op 2?"), {"role": "assistant", "content": "4"}]},
+        {
+            "messages": [*_turns("2 op 3?"), {"role": "assistant", "content": "5"}],
+            "metadata": {"score": "0", "correct": "6"},
+        },
+        {
+            "custom_id": "request-3",
+            "method": "POST",
+            "url": "/v1/chat/completions",
+            "body": {"model": "m", "messages": _turns("3 op 4?")},
+            "response": {"status_code": 200, "body": done},
+            "correct": "8",
+        },
+        {
+            "input": {"messages": _turns("4 op 5?"), "tools": []},
+            "preferred_output": [{"role": "assistant", "content": "10"}],
+            "non_preferred_output": [{"role": "assistant", "content": "9"}],
+        },
+        {
+            "id": "chatcmpl-5",
+            "object": "chat.completion",
+            "model": "gpt-5-mini",
+            "metadata": {"score": "false", "expected": "12"},
+            "messages": {"object": "list", "data": _turns("5 op 6?")},
+            **done,
+        },
+        {
+            "id": "outputitem_6",
+            "object": "eval.run.output_item",
+            "status": "fail",
+            "datasource_item": {"item": {"question": "6 op 7?", "ground_truth": "14"}},
+            "results": [{"name": "equals", "passed": False, "score": 0.0}],
+            "sample": {
+                "input": _turns("6 op 7?"),
+                "output": [{"role": "assistant", "content": "13"}],
+            },
+        },
+        {
+            "object": "eval.run.output_item",
+            "datasource_item": {"question": "7 op 8?", "ground_truth": "16"},
+            "results": [{"name": "equals", "passed": True, "score": 1.0}],
+            "sample": {"output": [{"role": "assistant", "content": "16"}]},
+        },
+        {"object": "chat.completion", "id": "chatcmpl-8", **done},
+        {"surprise": 1},
+        ["a list"],
+    ]
+    file = Path(write(tmp_path / "mixed.jsonl", *rows))
+    file.write_text(file.read_text() + "{half a line\n\n")
+    found = collect(str(file))
+    assert [row["answer"] for row in found["problems"]] == ["4", "6", "8", "10", "12", "14"]
+    because = [row["from"]["because"] for row in found["problems"]]
+    assert because[0] == ["corrected"]
+    assert because[1] == because[5] == ["corrected", "low score"]
+    assert found["problems"][5]["from"]["comment"] == "failed equals"
+    assert found["problems"][4]["id"] == "chatcmpl-5"
+    assert found["problems"][0]["from"]["file"] == f"{file}:1"
+    assert [one["why"] for one in found["left_out"]] == ["nothing is known against it"]
+    unread = {one["where"]: one["why"] for one in found["unread"]}
+    assert list(unread) == [f"{file}:{n}" for n in (8, 9, 10, 11)]
+    assert "without the messages" in unread[f"{file}:8"]
+    assert "not JSON" in unread[f"{file}:11"]
+    page = tmp_path / "page.json"
+    page.write_text(json.dumps({"object": "list", "data": rows[5:7], "has_more": False}))
+    assert len(problems(str(page), "--dry-run", "-o", "n.jsonl")) == 1
+    assert datasets.load("collected.jsonl")

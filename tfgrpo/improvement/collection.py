@@ -1,0 +1,369 @@
+"""Collection: exchanges that went wrong become problems to learn from.
+
+An exchange went wrong if it was corrected, if its mean score is below a bar, or if two arms of an
+experiment answered the same question differently. The ground truth is the corrected answer (the
+last one), or else the answer of another call of the same question that was scored right. What
+has none is counted, and left out unless the domain needs none.
+
+A question becomes a problem once, however often it was asked, and never if it is in a held-out,
+gate or sealed set, exactly or nearly: those say what a library is worth, and would not any more.
+What looks like a mail address, a key, a card or an account is taken out, as the proxy does before
+it keeps words; an answer that it would be taken out of is no ground truth any more.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+from tfgrpo.data import datasets, leakage
+from tfgrpo.data.problems import Problem
+from tfgrpo.data.readers import DatasetError
+from tfgrpo.improvement.exchanges import Exchange, Unread, of_traffic
+from tfgrpo.improvement.sources import read_exchanges
+from tfgrpo.project import Project
+from tfgrpo.proxy.recorder import PATTERNS
+from tfgrpo.rendering.templates import Message
+from tfgrpo.settings import SettingsError
+from tfgrpo.store import atomic_write
+from tfgrpo.store.default import open_traffic
+from tfgrpo.store.records import REDACTED, Json
+from tfgrpo.store.store import Store
+from tfgrpo.store.traffic import CallFilter, traffic_path
+from tfgrpo.training.run_problems import KINDS
+
+FILE = "collected.jsonl"
+"""Where problems are collected unless another file is named, in the project's folder."""
+BAR = 0.5
+SHOWN = 500
+"""Characters of the answer that was given which go into a problem's provenance."""
+NO_TRUTH = "no corrected answer"
+KNOWN = "already collected"
+HELD = "in a held-out, gate or sealed set"
+GONE = "its answer holds what is redacted"
+FINE = "nothing is known against it"
+
+Row: TypeAlias = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionRules:
+    """What is collected: `below` is the bar for scores; `unanswered` takes questions without a
+    ground truth too; `redact` is one more regular expression; `system` keeps the application's own
+    system text in the problem. Raises SettingsError for an expression that is none."""
+
+    below: float = BAR
+    unanswered: bool = False
+    redact: str = ""
+    system: bool = True
+
+    def __post_init__(self) -> None:
+        try:
+            re.compile(self.redact)
+        except re.error as error:
+            raise SettingsError(f"redact: {error}", hint="a regular expression") from None
+
+    @property
+    def pattern(self) -> re.Pattern[str]:
+        """What is taken out of every text."""
+        return re.compile("|".join(filter(None, (*PATTERNS, self.redact))))
+
+
+@dataclass(frozen=True, slots=True)
+class CollectRequest:
+    """From where problems are collected: `files` of other programs, or else the calls on record
+    that `which` names, with the scores of the author `by` alone where one is named. `heldout` are
+    more sets to keep out, and `output` is the file, by default `collected.jsonl` in the project.
+    """
+
+    files: tuple[Path, ...] = ()
+    which: CallFilter = field(default_factory=CallFilter)
+    by: str | None = None
+    heldout: tuple[str, ...] = ()
+    output: Path | None = None
+    rules: CollectionRules = CollectionRules()
+
+
+class LeftOut(NamedTuple):
+    """An exchange that became no problem, and why."""
+
+    where: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """New problems as rows of a JSONL file, what was left out, and what could not be read."""
+
+    rows: tuple[Row, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+    unread: tuple[Unread, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    def counts(self) -> dict[str, int]:
+        """Returns reason → how many exchanges were left out for it."""
+        found: dict[str, int] = {}
+        for one in self.left_out:
+            found[one.why] = found.get(one.why, 0) + 1
+        return found
+
+
+def collect(
+    store: Store, project: Project, request: CollectRequest, *, dry_run: bool = False
+) -> Collected:
+    """Appends what went wrong to a file of problems, and returns it. The same calls again append
+    nothing. Raises DatasetError, NotTrusted, and StoreError where no traffic is on record."""
+    path = output_path(project, request)
+    rows = read_collected(path)
+    held, warnings = held_out(store, project, request.heldout)
+    with _exchanges(store, request) as exchanges:
+        found = collected(exchanges, request.rules, known=problems_of(rows), held=held)
+    if found.rows and not dry_run:
+        write_rows(path, [*rows, *found.rows])
+    return replace(found, warnings=tuple(warnings))
+
+
+@contextmanager
+def _exchanges(store: Store, request: CollectRequest) -> Iterator[Iterator[Exchange | Unread]]:
+    if request.files:
+        yield (one for file in request.files for one in read_exchanges(file))
+        return
+    with closing(open_traffic(traffic_path(store.path))) as traffic:
+        yield of_traffic(traffic, request.which, request.by)
+
+
+def output_path(project: Project, request: CollectRequest) -> Path:
+    """Returns the file that problems are collected in."""
+    return request.output or project.root / FILE
+
+
+def collected(
+    exchanges: Iterable[Exchange | Unread],
+    rules: CollectionRules,
+    *,
+    known: Sequence[Problem] = (),
+    held: Sequence[Problem] = (),
+) -> Collected:
+    """Returns the problems among exchanges. `known` are collected already, `held` are those of
+    held-out, gate and sealed sets. Nothing is written."""
+    unread: list[Unread] = []
+    groups: dict[str, list[Exchange]] = {}
+    for one in exchanges:
+        if isinstance(one, Unread):
+            unread.append(one)
+        else:
+            groups.setdefault(question(one.messages), []).append(one)
+    left_out: list[LeftOut] = []
+    found: list[tuple[Row, list[Exchange]]] = []
+    for group in groups.values():
+        row = _row(group, rules)
+        if isinstance(row, str):
+            left_out += [LeftOut(one.where, row) for one in group]
+        else:
+            found.append((row, group))
+    rows = []
+    problems = [_as_problem(row) for row, _ in found]
+    before, apart = (_alike(problems, others) for others in (known, held))
+    ids = {problem.id for problem in known}
+    for (row, group), problem in zip(found, problems, strict=True):
+        why = HELD if problem.id in apart else KNOWN if problem.id in before else None
+        if why is not None:
+            left_out += [LeftOut(one.where, why) for one in group]
+            continue
+        row["id"] = _free(row["id"], ids)
+        ids.add(row["id"])
+        rows.append(row)
+    return Collected(tuple(rows), tuple(left_out), tuple(unread))
+
+
+def question(messages: Sequence[Message]) -> str:
+    """Returns what calls that ask the same share: the words, less white space and case."""
+    return json.dumps([[role, " ".join(text.casefold().split())] for role, text in messages])
+
+
+def _row(group: Sequence[Exchange], rules: CollectionRules) -> Row | str:
+    """Returns the problem that calls of one question come to, or why it is none."""
+    because = list(_reasons(group, rules.below))
+    if not because:
+        return FINE
+    truth = _truth(group, rules.below)
+    if truth is None and not rules.unanswered:
+        return NO_TRUTH
+    pattern = rules.pattern
+
+    def clean(text: str) -> str:
+        return pattern.sub(REDACTED, text)
+
+    if truth is not None and REDACTED in clean(truth):
+        return GONE
+    told = next((one for one in reversed(group) if _wrong(one, rules.below)), group[-1])
+    messages = [(role, clean(text)) for role, text in told.messages]
+    if not rules.system:
+        messages = [one for one in messages if one[0] != "system"]
+    alone = len(messages) == 1 and messages[0][0] == "user"
+    turns = [{"role": role, "content": text} for role, text in messages]
+    origin: Json = {**told.origin, "because": because}
+    if told.answer:
+        origin["said"] = clean(told.answer)[:SHOWN]
+    if told.comment:
+        origin["comment"] = clean(told.comment)
+    if len(group) > 1:
+        origin["calls"] = [one.id for one in group]
+    row: Row = {"id": told.id, "problem": messages[0][1] if alone else turns}
+    if truth is not None:
+        row["answer"] = truth
+    return {**row, "from": origin}
+
+
+def _reasons(group: Sequence[Exchange], below: float) -> Iterator[str]:
+    if any(one.correct and not _same(one.correct, one.answer) for one in group):
+        yield "corrected"
+    if any(one.score is not None and one.score < below for one in group):
+        yield "low score"
+    by_arm: dict[str, str] = {}
+    for one in group:
+        if one.arm is not None and one.answer:
+            by_arm.setdefault(one.arm, " ".join(one.answer.casefold().split()))
+    if len(set(by_arm.values())) > 1:
+        yield "arms disagree"
+
+
+def _wrong(one: Exchange, below: float) -> bool:
+    corrected = bool(one.correct) and not _same(one.correct or "", one.answer)
+    return corrected or (one.score is not None and one.score < below)
+
+
+def _truth(group: Sequence[Exchange], below: float) -> str | None:
+    correct = next((one.correct for one in reversed(group) if one.correct), None)
+    if correct is not None:
+        return correct.strip()
+    right = [one.answer for one in group if one.score is not None and one.score >= below]
+    said = {" ".join(answer.casefold().split()): answer for answer in right if answer}
+    return next(iter(said.values())) if len(said) == 1 else None
+
+
+def _same(one: str, other: str) -> bool:
+    return one.casefold().split() == other.casefold().split()
+
+
+def _free(id: str, taken: set[str]) -> str:
+    names = (id if n == 1 else f"{id}-{n}" for n in range(1, len(taken) + 3))
+    return next(name for name in names if name not in taken)
+
+
+def _as_problem(row: Row) -> Problem:
+    """Returns a row as a problem, for comparisons of its text."""
+    turns = row["problem"]
+    if isinstance(turns, str):
+        return Problem(row["id"], turns, row.get("answer", ""))
+    messages = tuple((turn["role"], turn["content"]) for turn in turns)
+    return Problem(row["id"], "", row.get("answer", ""), messages)
+
+
+def _core(problem: Problem) -> Problem:
+    """Returns a problem as its words alone: without the system text, which many share."""
+    spoken = [text for role, text in problem.messages if role != "system"]
+    return Problem(problem.id, "\n\n".join(spoken) or problem.problem, problem.answer)
+
+
+def _alike(problems: Sequence[Problem], others: Sequence[Problem]) -> set[str]:
+    """Returns the ids of the problems that are among others, exactly or nearly."""
+    if not problems or not others:
+        return set()
+    found = leakage.leaks([_core(one) for one in others], [_core(one) for one in problems])
+    return {leak.evaluation for leak in found}
+
+
+# files:
+
+
+def read_collected(path: Path) -> list[Row]:
+    """Returns the rows of a file of collected problems; none where there is no such file.
+
+    Raises DatasetError for a line that is no problem.
+    """
+    if not path.exists():
+        return []
+    rows = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+            if not (isinstance(row, dict) and row["id"] and row["problem"]):
+                raise ValueError("no problem")
+            _as_problem(row)
+        except (KeyError, TypeError, ValueError) as error:
+            raise DatasetError(
+                f"{path}:{number}: not a collected problem: {error}"[:200],
+                hint="each line is one, as `tfgrpo collect` writes them",
+            ) from None
+        rows.append(row)
+    return rows
+
+
+def problems_of(rows: Iterable[Row]) -> list[Problem]:
+    """Returns collected rows as problems, for comparisons of their text."""
+    return [_as_problem(row) for row in rows]
+
+
+def write_rows(path: Path, rows: Iterable[Row]) -> None:
+    """Writes rows as a JSONL file, whole or not at all, for its owner alone to read."""
+    text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    atomic_write.write(path, text.encode())
+
+
+# what is held out:
+
+
+def held_out(
+    store: Store, project: Project, more: Sequence[str] = ()
+) -> tuple[list[Problem], list[str]]:
+    """Returns the problems of every held-out, gate and sealed set that is known of, and warnings.
+
+    Those are the sets that the settings file names, those of runs and evaluations on record, and
+    `more` files. A set that the settings name has to be there; one that only a record names may
+    be gone by now, which is a warning. Raises DatasetError and NotTrusted.
+    """
+    project.require_trust({})
+    table, evaluation = project.table("train"), project.table("eval")
+    domain = project.domain(table.get("domain") or project.table("model").get("domain"))
+    fields = table.get("fields") or {}
+    names = [table[kind] for kind in KINDS if table.get(kind)]
+    names += [evaluation["data"]] if evaluation.get("data") else []
+    found: dict[str, tuple[Problem, ...]] = {
+        name: domain.problems(name, fields) for name in dict.fromkeys([*names, *more])
+    }
+    warnings = []
+    for name, spec, config in _recorded(store):
+        path = project.open_data(name)
+        if path in found or datasets.parse(name).on_hub:
+            continue
+        if not project.trusts_run(name, config, ("domain",)):
+            warnings.append(f"cannot tell what is in {path}: its record is not trusted")
+            continue
+        try:
+            found[path] = project.domain(spec).problems(path, config.get("fields") or {})
+        except DatasetError as error:
+            found[path] = ()
+            warnings.append(f"cannot tell what was held out: {error}")
+    for name in dict.fromkeys(one.dataset for one in store.runs.all_evaluations()):
+        path = project.open_data(name)
+        if path in found or datasets.parse(name).on_hub:
+            continue
+        with suppress(DatasetError):  # it may be gone, or of a kind that its domain alone reads
+            found[path] = datasets.load(path, ground_truth=False)
+    return [problem for problems in found.values() for problem in problems], warnings
+
+
+def _recorded(store: Store) -> Iterator[tuple[str, str | None, Mapping[str, Any]]]:
+    """Yields the sets that runs were judged by: the name, the domain and the run's settings."""
+    for run in store.runs.all():
+        for kind in KINDS:
+            if run.config.get(kind):
+                yield str(run.config[kind]), run.config.get("domain"), run.config
