@@ -9,16 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import date, timedelta
 from functools import reduce
 from typing import Any, TypeVar
 
 from tfgrpo.model import prices
 from tfgrpo.model.prices import Price
-from tfgrpo.store.runs import Run, Usage
+from tfgrpo.store.runs import Run, Spent, Usage
 from tfgrpo.store.store import Store
 
 K = TypeVar("K", bound=Hashable)
 NOTHING = Usage()
+EPOCH = date(1970, 1, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,33 +70,51 @@ def costs(
     `overrides` is the settings file's [prices]; `base_url` the address of models that no run
     names. Raises PriceInvalid.
     """
-    runs = {run.id: run for run in store.runs.all()}
-    known: dict[str, str | None] = {}
-    for one in runs.values():
-        known.update(addresses(one))
-    cache: dict[tuple[str, str | None], Price | None] = {}
+    pricing = Pricing(store, overrides, base_url)
+    return [pricing.cost(spent) for spent in store.runs.spent(run)]
 
-    def price(model: str, of: Run | None) -> Price | None:
-        address = addresses(of).get(model) if of else known.get(model, base_url)
-        if (model, address) not in cache:
-            cache[model, address] = prices.find(model, address, overrides)
-        return cache[model, address]
 
-    result = []
-    for spent in store.runs.spent(run):
-        of = runs[spent.run] if spent.run is not None else None
-        per = price(spent.model, of)
-        usage = spent.usage
+def daily_costs(
+    store: Store, overrides: Mapping[str, Any], run: Run | None = None, base_url: str | None = None
+) -> list[tuple[date, Cost]]:
+    """Returns what `costs` does, apart for each day, in UTC. Raises PriceInvalid."""
+    pricing = Pricing(store, overrides, base_url)
+    return [
+        (EPOCH + timedelta(days=day), pricing.cost(spent))
+        for day, spent in store.runs.spent_by_day(run)
+    ]
+
+
+class Pricing:
+    """What calls cost at today's prices; a price is looked up once."""
+
+    def __init__(
+        self, store: Store, overrides: Mapping[str, Any], base_url: str | None = None
+    ) -> None:
+        self._runs = {run.id: run for run in store.runs.all()}
+        self._known: dict[str, str | None] = {}
+        for one in self._runs.values():
+            self._known.update(addresses(one))
+        self._overrides, self._base_url = overrides, base_url
+        self._found: dict[tuple[str, str | None], Price | None] = {}
+
+    def cost(self, spent: Spent) -> Cost:
+        """Returns what calls of one kind have cost. Raises PriceInvalid."""
+        of = self._runs[spent.run] if spent.run is not None else None
+        per, usage = self._price(spent.model, of), spent.usage
         dollars = (
             None
             if per is None
             else per.of(usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens)
         )
         name = of.name if of else None
-        result.append(
-            Cost(name, spent.step, spent.stage, spent.model, spent.retries, usage, dollars)
-        )
-    return result
+        return Cost(name, spent.step, spent.stage, spent.model, spent.retries, usage, dollars)
+
+    def _price(self, model: str, of: Run | None) -> Price | None:
+        address = addresses(of).get(model) if of else self._known.get(model, self._base_url)
+        if (model, address) not in self._found:
+            self._found[model, address] = prices.find(model, address, self._overrides)
+        return self._found[model, address]
 
 
 def addresses(run: Run) -> dict[str, str | None]:

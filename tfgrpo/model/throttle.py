@@ -51,7 +51,7 @@ class Throttle:
     def __init__(self, most: int, *, tries: int = TRIES, patience: float = PATIENCE) -> None:
         self.limit = float(most)
         self.in_flight = 0
-        self._most = most
+        self.most = most
         self._tries = tries
         self.patience = patience
         self._failing = 0.0
@@ -122,7 +122,7 @@ class Throttle:
         self._alive, self._rounds, self._since, self._limited = True, 0, None, False
         self._failing *= 1 - MEMORY
         if entered >= self._reacted:
-            self.limit = min(self._most, self.limit + max(1.0, self._most / 32) / self.limit)
+            self.limit = min(self.most, self.limit + max(1.0, self.most / 32) / self.limit)
 
     def troubled(self, entered: float, trouble: Transient) -> None:
         """Takes note of trouble that the request that entered then has met."""

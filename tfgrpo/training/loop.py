@@ -133,10 +133,10 @@ class Training:
             held = data.gate[: self.settings.gate_problems]
             self._gate = Gate(session, run, EvalTask(held, how, domain), self.settings)
         self._policy, self._reflector = session.model_calls(run.uid, run)
-        self._calls, self._embeddings = [self._policy, self._reflector], None
+        self.calls, self._embeddings = [self._policy, self._reflector], None
         if session.endpoints.embedding is not None:
             embedder = session.calls("embedding", SCOPE, run)
-            self._calls, self._embeddings = [*self._calls, embedder], Embeddings(embedder)
+            self.calls, self._embeddings = [*self.calls, embedder], Embeddings(embedder)
         self._collector = Collector(
             RunParts(
                 session,
@@ -179,9 +179,10 @@ class Training:
             reason = str(error) if isinstance(error, TfgrpoError) else None
             self.progress.stopping = True
             await self._collector.close()
-            await asyncio.gather(*(calls.finish_in_flight() for calls in self._calls))
+            await asyncio.gather(*(calls.finish_in_flight() for calls in self.calls))
+            state = "stopped" if reason is not None else "interrupted"
             with suppress(StoreError):  # the disk may be full; `error` is what matters
-                runs.note(run, "stopped" if reason is not None else "interrupted", reason)
+                runs.note(run, state, reason or self.progress.stopped_by)
             raise
         if finish:
             runs.note(run, "finished")

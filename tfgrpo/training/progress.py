@@ -15,7 +15,10 @@ PHASES = {"rollouts": 0.6, "reflection": 0.3, "controller": 0.1, "gate": 0.0}
 
 @dataclass(slots=True)
 class Progress:
-    """Where a run is. The training updates it in place; a view reads it whenever it likes."""
+    """Where a run is. The training updates it in place; a view reads it whenever it likes.
+
+    `stopped_by` is who asked it to stop, in words.
+    """
 
     run: str
     steps: int
@@ -25,6 +28,7 @@ class Progress:
     epoch: int = 0
     phase: str = "starting"
     stopping: bool = False
+    stopped_by: str | None = None
     groups: int = 0
     groups_done: int = 0
     mixed: int = 0

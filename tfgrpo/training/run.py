@@ -18,6 +18,7 @@ from tfgrpo.evaluation.sealed import unseal
 from tfgrpo.model.costs import Total, costs, total
 from tfgrpo.notices import (
     DownloadProgress,
+    Notice,
     OnProgress,
     RunStarted,
     ScoresReady,
@@ -33,6 +34,7 @@ from tfgrpo.store.records import Library, Version
 from tfgrpo.store.runs import Run
 from tfgrpo.store.store import Store
 from tfgrpo.training.choice import Choice, choose_version, final_version, read_choice
+from tfgrpo.training.live_run import LiveReport, RunStopped
 from tfgrpo.training.loop import Training, plan_steps
 from tfgrpo.training.run_report import nothing_learned, report, versions_of
 from tfgrpo.training.setup import ReadyRun, put_on_record
@@ -44,7 +46,7 @@ if TYPE_CHECKING:
 
 
 LOOK_SECONDS = 1.0
-"""How often a run looks whether its store is still there."""
+"""How often a run looks whether its store is still there, and tells where it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,16 +145,23 @@ async def run_to_end(
                 keep_going=ready.keep_going,
             )
             on_progress(training.progress)
+            with LiveReport(store.runs, run) as live:
+                live.watch(training)
 
-            async def work() -> None:
-                await training.run(finish=False)
-                if settings.gate and settings.deploy == "best":
-                    await choose_version(session, run, _choice_task(ready), on_progress=on_progress)
-                for kind in _compared_kinds(settings):
-                    await _compare_at_end(session, ready, kind, on_progress)
-                store.runs.note(run, "finished")
+                def tell(notice: Notice) -> None:
+                    if isinstance(notice, EvalProgress):
+                        live.watch_evaluation(notice)
+                    on_progress(notice)
 
-            await _while_there(Path(store.path), work())
+                async def work() -> None:
+                    await training.run(finish=False)
+                    if settings.gate and settings.deploy == "best":
+                        await choose_version(session, run, _choice_task(ready), on_progress=tell)
+                    for kind in _compared_kinds(settings):
+                        await _compare_at_end(session, ready, kind, tell)
+                    store.runs.note(run, "finished")
+
+                await _while_there(Path(store.path), training, live, work())
     return _result(store, project, ready, started)
 
 
@@ -184,13 +193,23 @@ def _at_work(store: Store, run: Run) -> Iterator[None]:
                     path.unlink()
 
 
-async def _while_there(path: Path, work: Coroutine[Any, Any, None]) -> None:
-    """Does work, and ends it when the store's file is taken away: nothing more would be kept, and
-    every further call be paid for nothing. Raises StoreError then."""
+async def _while_there(
+    path: Path, training: Training, live: LiveReport, work: Coroutine[Any, Any, None]
+) -> None:
+    """Does work, tells where it is, and ends it when somebody asks for that, or when the store's
+    file is taken away: nothing more would be kept, and every further call be paid for nothing.
+    Raises RunStopped and StoreError then."""
     inode = path.stat().st_ino
     task = asyncio.create_task(work)
     try:
         while not task.done():
+            asked = live.look()
+            if asked is not None:
+                training.progress.stopping, training.progress.stopped_by = True, asked
+                live.look()  # which tells of it
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+                raise RunStopped(training.progress.run, asked)
             await asyncio.wait({task}, timeout=LOOK_SECONDS)
             if not task.done() and not _is_file(path, inode):
                 task.cancel()

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from tfgrpo.model.adaptation import Adaptation
 from tfgrpo.store.records import Version
+from tfgrpo.store.revisions import TAG
 from tfgrpo.store.runs import Run
 from tfgrpo.store.store import Store
 
@@ -39,8 +40,8 @@ class RunReport(NamedTuple):
 
 def versions_of(store: Store, run: Run) -> list[Version]:
     """Returns the versions a run made, oldest first."""
-    prefix = f"{run.name}/step_"
-    numbers = {v for tag, v in store.tags().items() if tag.startswith(prefix)}
+    moves = store.port.refs(f"{TAG}{run.name}/step_")
+    numbers = {move.version for move in moves if move.version is not None}
     versions = [store.version(number) for number in sorted(numbers)]
     return [version for version in versions if version.meta.get("run") == run.name]
 
