@@ -62,6 +62,7 @@ COMMANDS = {
     "bundle": ("bundle", "pack versions into a file: create, verify, list-heads"),
     "ui": ("ui", "show the store in a browser"),
     "proxy": ("proxy", "put the library into an application's requests"),
+    "mcp": ("mcp", "offer the library to agents over MCP"),
     "traffic": ("traffic", "the calls that went through the proxy"),
     "feedback": ("traffic", "record what became known of a call"),
     "collect": ("collect", "turn calls that went wrong into problems"),
@@ -92,7 +93,7 @@ SECTIONS = (
             *("export", "import", "mirror"),
         ),
     ),
-    ("Serve", ("proxy", "traffic", "feedback")),
+    ("Serve", ("proxy", "mcp", "traffic", "feedback")),
     ("Learn from it", ("collect",)),
     ("Maintain", ("trust", "redact", "fsck", "model", "serve", "completion", "help")),
 )

@@ -23,6 +23,8 @@ ALONE = (
     "tfgrpo model rm",
     "tfgrpo proxy",
     "tfgrpo ui",
+    "tfgrpo mcp",
+    "tfgrpo watch",
     "tfgrpo traffic",
     "tfgrpo feedback",
     "tfgrpo collect",
@@ -30,8 +32,7 @@ ALONE = (
     "tfgrpo redo",
     "tfgrpo bisect run --data",
 )
-"""Not run here: those that fetch or serve real weights, a proxy and the pages, which run until
-they are stopped, what looks at its calls (test_traffic.py and test_collected_problems.py do), a
+"""Not run here: those that fetch or serve real weights, what runs until it is stopped, what looks at its calls (test_traffic.py and test_collected_problems.py do), a
 redo with nothing undone, and a search by scores that nobody has recorded."""
 
 AFTER_A_RUN = ("tfgrpo plot", "tfgrpo rollouts")

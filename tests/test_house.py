@@ -111,7 +111,7 @@ ROOMS = (
     ("training",),
     ("projections", "proxy"),
     ("improvement",),
-    ("ui",),
+    ("ui", "serving"),
     ("api", "cli"),
 )
 """The rooms of the package from the ground up: each imports only those below it."""

@@ -1,0 +1,364 @@
+"""`tfgrpo mcp`: a library over the Model Context Protocol, as a prompt, a resource and tools.
+
+Few clients show prompts and resources to their model, so the same is offered as a tool,
+`experiences(problem)`; `feedback(call, score)` records what became of it. What changes is announced
+in both ways that there are: to whoever listens (`subscriptions/listen`, protocol 2026-07-28), and
+as notifications to clients of earlier protocols. Nothing is cached for a time (`ttlMs` is 0): each
+answer is the library in force, which costs a microsecond to know.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from time import perf_counter
+from typing import Any, TypeAlias
+
+import anyio
+import mcp_types as types
+from mcp.server import NotificationOptions, Server
+from mcp.server.context import ServerRequestContext
+from mcp.server.models import InitializationOptions
+from mcp.server.session import ServerSession
+from mcp.server.subscriptions import (
+    InMemorySubscriptionBus,
+    ListenHandler,
+    PromptsListChanged,
+    ResourcesListChanged,
+    ResourceUpdated,
+)
+from mcp.shared.exceptions import MCPError
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from tfgrpo.domains.live_library import LiveLibrary
+from tfgrpo.domains.prompt_library import PromptLibrary
+from tfgrpo.proxy.placement import INTRODUCTION
+from tfgrpo.rendering.render import prompt_text
+from tfgrpo.rendering.retrieve import relevant
+from tfgrpo.serving.lookups import Lookups
+from tfgrpo.store.errors import TfgrpoError
+from tfgrpo.store.records import Library
+
+NAME = "tfgrpo"
+EXPERIENCES, FEEDBACK = "experiences", "feedback"
+URI = "tfgrpo://library"
+LOOK = 0.25
+"""Seconds between two looks whether the library changed; a look costs a microsecond."""
+SESSIONS = 1024
+"""Clients of earlier protocols that changes are announced to; the ones heard of last stay."""
+INSTRUCTIONS = (
+    "A library of short experiences, learned from earlier problems of this kind. Call `experiences`"
+    " with a problem before solving it, and follow those that fit. When it is known whether the"
+    " answer was right, call `feedback` with the call that `experiences` named."
+)
+PROBLEM = {"type": "string", "description": "The problem in its own words."}
+LOOKUP: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "problem": PROBLEM,
+        "most": {"type": "integer", "minimum": 1, "description": "Experiences at most."},
+    },
+    "additionalProperties": False,
+}
+LOOKUP_RESULT: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "call": {"type": ["string", "null"], "description": "What feedback is given on."},
+        "version": {"type": "string"},
+        "digest": {"type": "string"},
+        "experiences": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {key: {"type": "string"} for key in ("id", "label", "text")},
+                "required": ["id", "label", "text"],
+            },
+        },
+    },
+    "required": ["call", "version", "digest", "experiences"],
+}
+SAID: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "call": {"type": "string", "description": "The call that `experiences` named."},
+        "score": {
+            "type": ["boolean", "number"],
+            "description": "Whether the answer was right, or how good it was.",
+        },
+        "correct": {"type": "string", "description": "The answer that would have been right."},
+        "label": {"type": "string", "description": "A word for what is wrong or right."},
+        "comment": {"type": "string"},
+    },
+    "required": ["call", "score"],
+    "additionalProperties": False,
+}
+Context: TypeAlias = ServerRequestContext[Any, Any]
+log = logging.getLogger("tfgrpo.mcp")
+
+
+class _Announcing(Server[Any]):
+    """A server that tells clients of earlier protocols, too, that its lists change."""
+
+    def create_initialization_options(
+        self,
+        notification_options: NotificationOptions | None = None,
+        experimental_capabilities: dict[str, dict[str, Any]] | None = None,
+        extensions: dict[str, dict[str, Any]] | None = None,
+    ) -> InitializationOptions:
+        changing = NotificationOptions(prompts_changed=True, resources_changed=True)
+        return super().create_initialization_options(
+            notification_options or changing, experimental_capabilities, extensions
+        )
+
+
+class LibraryServer:
+    """A library over MCP. `server` is the protocol's side of it, to be run on a transport while
+    `announcing` is entered."""
+
+    def __init__(self, live: LiveLibrary, lookups: Lookups | None, *, top_k: int) -> None:
+        self.live = live
+        self._lookups = lookups
+        self._top_k = top_k
+        self._bus = InMemorySubscriptionBus()
+        self._listening = ListenHandler(self._bus)
+        self._sessions: OrderedDict[str, ServerSession] = OrderedDict()
+        self._subscribed: set[str] = set()
+        from tfgrpo import __version__
+
+        self.server: Server[Any] = _Announcing(
+            NAME,
+            version=__version__,
+            title="Learned experiences",
+            instructions=INSTRUCTIONS,
+            on_list_tools=self._list_tools,
+            on_call_tool=self._call_tool,
+            on_list_prompts=self._list_prompts,
+            on_get_prompt=self._get_prompt,
+            on_list_resources=self._list_resources,
+            on_read_resource=self._read_resource,
+            on_subscribe_resource=self._subscribe,
+            on_unsubscribe_resource=self._unsubscribe,
+            on_subscriptions_listen=self._listening,
+        )
+
+    # changes:
+
+    @asynccontextmanager
+    async def announcing(self) -> AsyncIterator[None]:
+        """Announces changes of the library for as long as the block runs."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._announce_changes)
+            try:
+                yield
+            finally:
+                self.end_listening()
+                tasks.cancel_scope.cancel()
+
+    def end_listening(self) -> None:
+        """Ends the streams of those who listen, in good order."""
+        self._listening.close()
+
+    async def _announce_changes(self) -> None:
+        known = self.live.library
+        trouble: str | None = None
+        while True:
+            await anyio.sleep(LOOK)
+            library = self.live.library
+            if self.live.trouble != trouble:
+                trouble = self.live.trouble
+                if trouble:
+                    log.warning("%s; %s goes on", trouble, library.version.name)
+            if library is not known:
+                known = library
+                await self._announce()
+
+    async def _announce(self) -> None:
+        for event in (PromptsListChanged(), ResourcesListChanged(), ResourceUpdated(URI)):
+            await self._bus.publish(event)
+        for name, session in list(self._sessions.items()):
+            try:
+                await session.send_prompt_list_changed()
+                await session.send_resource_list_changed()
+                if name in self._subscribed:
+                    await session.send_resource_updated(URI)
+            except (MCPError, anyio.ClosedResourceError, anyio.BrokenResourceError):
+                self._forget(name)
+
+    def _heard(self, context: Context) -> str:
+        """Remembers a client of an earlier protocol, and returns its name among them."""
+        headers = getattr(context.request, "headers", {})
+        name = str(headers.get("mcp-session-id", ""))
+        if context.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+            self._sessions[name] = context.session
+            self._sessions.move_to_end(name)
+            if len(self._sessions) > SESSIONS:
+                self._forget(next(iter(self._sessions)))
+        return name
+
+    def _forget(self, name: str) -> None:
+        self._sessions.pop(name, None)
+        self._subscribed.discard(name)
+
+    # the prompt and the resource:
+
+    def _described(self) -> str:
+        library = self.live.library
+        return f"{len(library.readable)} experiences, as of {library.version.name}"
+
+    async def _list_prompts(self, context: Context, params: object) -> types.ListPromptsResult:
+        self._heard(context)
+        problem = types.PromptArgument(
+            name="problem", description="Only the experiences that fit it best.", required=False
+        )
+        prompt = types.Prompt(
+            name=EXPERIENCES,
+            title="Experiences from earlier problems",
+            description=self._described(),
+            arguments=[problem],
+        )
+        return types.ListPromptsResult(prompts=[prompt])
+
+    async def _get_prompt(
+        self, context: Context, params: types.GetPromptRequestParams
+    ) -> types.GetPromptResult:
+        self._heard(context)
+        if params.name != EXPERIENCES:
+            raise MCPError(types.INVALID_PARAMS, f"there is no prompt {params.name!r}")
+        problem = (params.arguments or {}).get("problem", "")
+        part = self._fitting(self.live.library, problem, None)
+        text = f"{INTRODUCTION}\n{prompt_text(part)}" + (f"\n\n{problem}" if problem else "")
+        content = types.TextContent(type="text", text=text)
+        return types.GetPromptResult(
+            description=self._described(),
+            messages=[types.PromptMessage(role="user", content=content)],
+        )
+
+    async def _list_resources(self, context: Context, params: object) -> types.ListResourcesResult:
+        self._heard(context)
+        resource = types.Resource(
+            name="library",
+            uri=URI,
+            title="Experiences from earlier problems",
+            description=self._described(),
+            mime_type="text/plain",
+        )
+        return types.ListResourcesResult(resources=[resource])
+
+    async def _read_resource(
+        self, context: Context, params: types.ReadResourceRequestParams
+    ) -> types.ReadResourceResult:
+        self._heard(context)
+        self._check(params.uri)
+        text = prompt_text(self.live.library)
+        content = types.TextResourceContents(uri=URI, mime_type="text/plain", text=text)
+        return types.ReadResourceResult(contents=[content])
+
+    async def _subscribe(
+        self, context: Context, params: types.SubscribeRequestParams
+    ) -> types.EmptyResult:
+        self._check(params.uri)
+        self._subscribed.add(self._heard(context))
+        return types.EmptyResult()
+
+    async def _unsubscribe(
+        self, context: Context, params: types.UnsubscribeRequestParams
+    ) -> types.EmptyResult:
+        self._subscribed.discard(self._heard(context))
+        return types.EmptyResult()
+
+    def _check(self, uri: object) -> None:
+        if str(uri) != URI:
+            raise MCPError(types.INVALID_PARAMS, f"there is no resource {uri}")
+
+    def _fitting(self, library: PromptLibrary, problem: str, most: int | None) -> Library:
+        """Returns what fits a problem best, and without a problem the whole library."""
+        return relevant(library, problem, most or self._top_k if problem else most)
+
+    # the tools:
+
+    async def _list_tools(self, context: Context, params: object) -> types.ListToolsResult:
+        self._heard(context)
+        tools = [
+            types.Tool(
+                name=EXPERIENCES,
+                title="Experiences that fit a problem",
+                description="Returns short experiences from earlier problems that fit a problem "
+                "(all of them without one). Call it before solving a problem, and follow those "
+                "that fit.",
+                input_schema=LOOKUP,
+                output_schema=LOOKUP_RESULT,
+                annotations=types.ToolAnnotations(read_only_hint=True, open_world_hint=False),
+            )
+        ]
+        if self._lookups is not None:
+            tools.append(
+                types.Tool(
+                    name=FEEDBACK,
+                    title="What became of an answer",
+                    description="Records whether the answer was right that experiences were looked "
+                    "up for: true, false or a number, and the right answer where it is known.",
+                    input_schema=SAID,
+                    annotations=types.ToolAnnotations(
+                        read_only_hint=False, destructive_hint=False, open_world_hint=False
+                    ),
+                )
+            )
+        return types.ListToolsResult(tools=tools)
+
+    async def _call_tool(
+        self, context: Context, params: types.CallToolRequestParams
+    ) -> types.CallToolResult:
+        self._heard(context)
+        given = params.arguments or {}
+        if params.name == EXPERIENCES:
+            return await self._look_up(given)
+        if params.name == FEEDBACK and self._lookups is not None:
+            try:
+                call = await anyio.to_thread.run_sync(self._lookups.add_feedback, given)
+            except TfgrpoError as error:
+                return _failed(f"{error}" + (f" ({error.hint})" if error.hint else ""))
+            return _answered(f"recorded feedback on {call}")
+        raise MCPError(types.INVALID_PARAMS, f"there is no tool {params.name!r}")
+
+    async def _look_up(self, given: Mapping[str, object]) -> types.CallToolResult:
+        began = perf_counter()
+        problem, most = given.get("problem", ""), given.get("most")
+        unknown = sorted(given.keys() - LOOKUP["properties"].keys())
+        if unknown or not isinstance(problem, str):
+            return _failed(f"experiences takes a problem, which is a text, and no {unknown}")
+        if most is not None and (not isinstance(most, int) or isinstance(most, bool) or most < 1):
+            return _failed("most is a number of experiences, at least 1")
+        library = self.live.library
+        part = self._fitting(library, problem, most)
+        call = None
+        if self._lookups is not None:
+            whole = part is library
+            call = await anyio.to_thread.run_sync(
+                self._lookups.add, part, whole, problem, began, abandon_on_cancel=True
+            )
+        readable = part.readable
+        found = {
+            "call": call,
+            "version": library.version.name,
+            "digest": library.version.digest.hex()[:16],
+            "experiences": [
+                {"id": e.id, "label": part.label_of[e.id], "text": e.text} for e in readable
+            ],
+        }
+        text = f"{INTRODUCTION}\n{prompt_text(part)}" if readable else "There are none yet."
+        if call is not None:
+            text += f"\n\nThis was {call}: give feedback on it when it is known what came of it."
+        return types.CallToolResult(
+            content=[types.TextContent(type="text", text=text)], structured_content=found
+        )
+
+
+def _answered(text: str) -> types.CallToolResult:
+    return types.CallToolResult(content=[types.TextContent(type="text", text=text)])
+
+
+def _failed(text: str) -> types.CallToolResult:
+    content = [types.TextContent(type="text", text=text)]
+    return types.CallToolResult(content=content, is_error=True)
