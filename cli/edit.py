@@ -48,11 +48,11 @@ def edit(app: App, message: str | None, reason: str | None, file: Path | None) -
         )
     library = store.library(head.version)
     if file is not None:
-        _apply(app, library, _read(file), message, reason)
+        _apply(app, library, read_file(file), message, reason)
         return
     path, before = _opened(app, library)
     try:
-        after = _edit(path)
+        after = edit_file(path)
         if after == before:
             text.echo("nothing changed")
         else:
@@ -82,7 +82,7 @@ def _opened(app: App, library: Library) -> tuple[Path, str]:
     return Path(os.path.relpath(name)), content
 
 
-def _edit(path: Path) -> str:
+def edit_file(path: Path) -> str:
     """Opens a file in the user's editor and returns what was saved."""
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
     try:
@@ -92,10 +92,11 @@ def _edit(path: Path) -> str:
             f"{error.format_message()}: nothing changed",
             hint="set $VISUAL or $EDITOR to your editor",
         ) from None
-    return _read(path)
+    return read_file(path)
 
 
-def _read(path: Path) -> str:
+def read_file(path: Path) -> str:
+    """Returns what an edited file says. Raises TfgrpoError."""
     try:
         return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:

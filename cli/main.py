@@ -65,6 +65,9 @@ COMMANDS = {
     "mcp": ("mcp", "offer the library to agents over MCP"),
     "traffic": ("traffic", "the calls that went through the proxy"),
     "feedback": ("traffic", "record what became known of a call"),
+    "proposals": ("proposals", "changes that wait for a decision"),
+    "accept": ("proposals", "bring a proposal into its branch"),
+    "reject": ("proposals", "turn a proposal down, for a reason"),
     "collect": ("collect", "turn calls that went wrong into problems"),
     "trust": ("trust", "allow what a folder's settings would run or send"),
     "serve": ("serve", "answer a fetch or push over standard input"),
@@ -94,7 +97,7 @@ SECTIONS = (
         ),
     ),
     ("Serve", ("proxy", "mcp", "traffic", "feedback")),
-    ("Learn from it", ("collect",)),
+    ("Learn from it", ("collect", "proposals", "accept", "reject")),
     ("Maintain", ("trust", "redact", "fsck", "model", "serve", "completion", "help")),
 )
 

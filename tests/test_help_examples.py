@@ -28,13 +28,16 @@ ALONE = (
     "tfgrpo traffic",
     "tfgrpo feedback",
     "tfgrpo collect",
+    "tfgrpo accept",
+    "tfgrpo reject",
     "tfgrpo stats --live",
     "tfgrpo redo",
     "tfgrpo bisect run --data",
 )
 """Not run here: those that fetch or serve real weights, what runs until it is stopped, what looks
-at its calls (test_traffic.py and test_collected_problems.py do), a redo with nothing undone, and a
-search by scores that nobody has recorded."""
+at its calls (test_traffic.py and test_collected_problems.py do), decisions about proposals
+(test_proposals.py makes some), a redo with nothing undone, and a search by scores that nobody has
+recorded."""
 
 AFTER_A_RUN = ("tfgrpo plot", "tfgrpo rollouts")
 """Run once something was trained."""

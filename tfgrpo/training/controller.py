@@ -43,6 +43,7 @@ from tfgrpo.training.reflection import Failure, Lesson, Question, Reflection, St
 
 CONTROLLER_TOKENS = 600
 DROPPED = "the controller dropped it: it says what the gate rejected"
+DROPPED_DECLINED = "the controller dropped it: it says what was turned down before"
 NOTHING = Notes()
 NO_PRUNING = pruning.Pruning()
 
@@ -177,7 +178,8 @@ class Controller:
             decision, call, repaired = typed.value, (typed.key,), typed.repaired
             label = draft.labels.get(decision.closest or "")
             if decision.decision == "drop":
-                refusal = Refusal(lesson.text, problem, DROPPED)
+                why = DROPPED_DECLINED if self.notes.declined else DROPPED
+                refusal = Refusal(lesson.text, problem, why)
                 return Proposed(None, (refusal,), failures, repaired)
         text = _text(decision, lesson, reflection.max_words)
         fresh = derived_id(origin.uid, origin.step, number)
@@ -189,13 +191,13 @@ class Controller:
     def _needs_no_call(self, lesson: Lesson, draft: Draft) -> bool:
         """Returns whether a lesson enters as it is: nothing is there that it could be like."""
         short = words(lesson.text) <= self.reflection.max_words
-        return not draft.texts and not self.notes.rejected and short
+        return not draft.texts and not self.notes.turned_down and short
 
     async def _decide(
         self, lesson: Lesson, draft: Draft, similar: list[Similar], call_path: CallPath
     ) -> structured.Typed[Decision]:
         reflection, labels = self.reflection, draft.labels
-        decisions = [one for one in DECISIONS if one != "drop" or self.notes.rejected]
+        decisions = [one for one in DECISIONS if one != "drop" or self.notes.turned_down]
         question = Question(
             prompt=reflection.controller,
             values={
@@ -225,7 +227,7 @@ class Controller:
         """Returns what is wrong with a decision, or None."""
         labels = draft.labels
         if decision.decision == "drop":
-            if self.notes.rejected:
+            if self.notes.turned_down:
                 return None
             return "the decision is new, same, refines or contradicts"
         if decision.decision != "new" and decision.closest not in labels:

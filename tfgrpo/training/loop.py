@@ -48,6 +48,7 @@ from tfgrpo.training.rebase import still_apply
 from tfgrpo.training.reflection import Advantage, Failure, Lesson, Reflection, StepOrigin, compare
 from tfgrpo.training.rollouts import Collector, RunParts
 from tfgrpo.training.run_problems import RunProblems
+from tfgrpo.training.turned_down import turned_down
 
 
 def plan_steps(
@@ -310,7 +311,9 @@ class Training:
 
             known = credits(self._store, base, upto=(self._run, step))
             credit = {one.experience.id: one.in_prompt for one in known if one.credit}
-        return Notes(self._note_prompts, tuple(rejections(self._store, base)), credit)
+        declined = tuple(turned_down(self._store, base, before=self._run.time))
+        rejected = tuple(rejections(self._store, base))
+        return Notes(self._note_prompts, rejected, credit, declined)
 
     def _evidence(self, step: int, notes: Notes = controller.NOTHING) -> dict[str, Any]:
         reflection = self._reflection

@@ -9,25 +9,43 @@ from pathlib import Path
 from tfgrpo.domains.base import Domain
 from tfgrpo.rendering.templates import Template
 
+NOTES = ("rejected", "declined", "credit")
+"""The prompts of notes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Notes:
-    """`rejected` are the changes that the gate turned down, in words; `credit` gives, for the id
-    of an experience, what its presence did to the reward."""
+    """`rejected` are the changes that the gate turned down, in words, `declined` those that a
+    person did, with the reason; `credit` gives, for the id of an experience, what its presence did
+    to the reward."""
 
     prompts: Mapping[str, Template] = field(default_factory=dict)
     rejected: tuple[str, ...] = ()
     credit: Mapping[str, str] = field(default_factory=dict)
+    declined: tuple[str, ...] = ()
+
+    @property
+    def turned_down(self) -> tuple[str, ...]:
+        """What a lesson must not bring back: it may be dropped."""
+        return (*self.rejected, *self.declined)
 
     def used(self) -> list[Template]:
         """Returns the prompts that something is told by."""
-        needed = {"rejected": bool(self.rejected), "credit": bool(self.credit)}
+        needed = {
+            "rejected": bool(self.rejected),
+            "declined": bool(self.declined),
+            "credit": bool(self.credit),
+        }
         return [self.prompts[name] for name, used in needed.items() if used]
 
     def text(self, labels: Mapping[str, str]) -> str:
         """Returns the notes as they follow a prompt; `labels` are label → id."""
         known = [f"[{at}] {self.credit[id]}" for at, id in labels.items() if id in self.credit]
-        values = {"rejected": "\n".join(self.rejected), "credit": "\n".join(known)}
+        values = {
+            "rejected": "\n".join(self.rejected),
+            "declined": "\n".join(self.declined),
+            "credit": "\n".join(known),
+        }
         return "\n\n".join(
             template.render(values)[-1][1] for template in self.used() if values[template.name]
         )
@@ -35,4 +53,4 @@ class Notes:
 
 def prompts_of(domain: Domain, folder: Path | None) -> dict[str, Template]:
     """Returns the prompts of notes: from `folder`, else the domain's, else ours."""
-    return {name: domain.template(name, folder) for name in ("rejected", "credit")}
+    return {name: domain.template(name, folder) for name in NOTES}

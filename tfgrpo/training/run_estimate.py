@@ -14,6 +14,7 @@ from tfgrpo.training.estimate import RunEstimate, StageEstimate, answer_lengths,
 from tfgrpo.training.gate import rejections
 from tfgrpo.training.run_report import versions_of
 from tfgrpo.training.setup import RunPlan
+from tfgrpo.training.turned_down import turned_down
 
 HOSTED_LATENCY, HOSTED_SPEED = 0.6, 60.0
 """Seconds until an answer begins, and its tokens a second, before any has been seen."""
@@ -54,7 +55,7 @@ def _planned(store: Store, plan: RunPlan) -> RunEstimate:
         heldout=problems.heldout[: settings.heldout_problems],
         gate=problems.gate[: settings.gate_problems],
         sealed=problems.sealed,
-        rejected=rejections(store, base),
+        rejected=[*rejections(store, base), *turned_down(store, base, before=store.now())],
     )
     prices = plan.prices
     by_model: dict[Model, Price | None] = {

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 KINDS = ("heldout", "gate", "sealed")
 PROMPTS = (
     *("rollout", "summary", "comparison", "controller", "strategies", "prune", "single", "direct"),
-    *("rejected", "credit"),
+    *("rejected", "declined", "credit"),
 )
 """The prompts that a run may use, which have to be there before it begins."""
 

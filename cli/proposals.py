@@ -1,0 +1,203 @@
+"""`tfgrpo proposals`, `accept` and `reject`: what waits for a decision, and the decision."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tfgrpo.cli import checkout, text
+from tfgrpo.cli.context import App, force_option, pass_app
+from tfgrpo.visible import shown
+
+if TYPE_CHECKING:
+    from tfgrpo.improvement.proposals import Proposal
+    from tfgrpo.store.merge import Side
+
+LINE = re.compile(r"- \[(G\d+)\] (.*)\Z")
+
+
+@click.command()
+@click.argument("id", required=False)
+@click.option("--all", "-a", "everything", is_flag=True, help="Decided ones too.")
+@click.option("--json", "as_json", is_flag=True, help="Output JSON.")
+@pass_app
+def proposals(app: App, /, id: str | None, everything: bool, as_json: bool) -> None:
+    """List the proposals that wait for a decision, or show one with its evidence.
+
+    A proposal is a branch that `tfgrpo improve` or `tfgrpo regress` made. Nothing of it reaches
+    the branch that an application reads before it is accepted.
+
+    \b
+    Examples:
+      tfgrpo proposals
+      tfgrpo proposals --all --json
+    """
+    from tfgrpo.improvement.proposals import get_proposal, list_proposals, proposal_object
+
+    if id is not None:
+        proposal = get_proposal(app.store, id)
+        text.emit_json(proposal_object(proposal)) if as_json else text.emit(app, _shown(proposal))
+        return
+    found = list_proposals(app.store, None if everything else "open")
+    if as_json:
+        text.emit_json([proposal_object(one) for one in found])
+    elif found:
+        text.emit(app, _listed(found))
+    else:
+        text.echo("no proposal waits for a decision")
+
+
+@click.command()
+@click.argument("id")
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="LABEL",
+    help="Take only this change, and turn the others down; repeatable.",
+)
+@click.argument("labels", nargs=-1)
+@click.option("--edit", "in_editor", is_flag=True, help="Write the texts in your editor first.")
+@click.option(
+    "-F",
+    "--file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Read this edited file instead of opening an editor.",
+)
+@click.option("--why", help="Why; recorded with the decision.")
+@click.option("--ours", "take", flag_value="ours", help="On conflict, keep the branch's text.")
+@click.option("--theirs", "take", flag_value="theirs", help="On conflict, take the proposal's.")
+@click.option("--json", "as_json", is_flag=True, help="Output JSON.")
+@force_option
+@pass_app
+def accept(
+    app: App,
+    /,
+    id: str,
+    only: tuple[str, ...],
+    labels: tuple[str, ...],
+    in_editor: bool,
+    file: Path | None,
+    why: str | None,
+    take: Side | None,
+    as_json: bool,
+) -> None:
+    """Bring a proposal into the branch that it was made for, as one version.
+
+    `--only G3 G5` takes those changes and turns the others down for the same reason. With --edit
+    each text is a line `- [G3] text` in your editor: a changed line is taken with its new words, a
+    line that is gone is not taken. What the branch changed meanwhile stays.
+
+    \b
+    Examples:
+      tfgrpo accept p1 --why "right on the till"
+      tfgrpo accept p2 --only G1 --why "the others say what the till says"
+    """
+    from tfgrpo.improvement.proposals import accept as accept_proposal
+    from tfgrpo.improvement.proposals import get_proposal, proposal_object
+
+    if labels and not only:
+        raise click.UsageError("labels go with --only, as in --only G3 G5")
+    chosen = [*only, *labels] if only else None
+    edits: dict[str, str] = {}
+    if in_editor or file is not None:
+        proposal = get_proposal(app.store, id)
+        chosen, edits = _edited(app, proposal, chosen, file)
+    done = accept_proposal(app.store, id, only=chosen, edits=edits, why=why, take=take)
+    if as_json:
+        text.emit_json(proposal_object(done))
+        return
+    left = len(done.changes) - len(done.accepted)
+    more = f"; turned down {text.plural(left, 'other')}" if left else ""
+    taken = text.plural(len(done.accepted), "change")
+    text.echo(f"accepted {taken} of proposal {done.id}: {done.target} is at {done.version}{more}")
+    if app.store.head.branch == done.target:
+        checkout.materialise(app)
+
+
+@click.command()
+@click.argument("id")
+@click.option("--why", required=True, help="Why; the controller of later trainings is told.")
+@click.option("--json", "as_json", is_flag=True, help="Output JSON.")
+@force_option
+@pass_app
+def reject(app: App, /, id: str, why: str, as_json: bool) -> None:
+    """Turn a proposal down. Later trainings are told what was turned down, and why.
+
+    Its branch is called rejected/… from then on; nothing is deleted.
+
+    \b
+    Examples:
+      tfgrpo reject p1 --why "the till rounds by itself"
+      tfgrpo reject p2 --why "the policy changes in May" --json
+    """
+    from tfgrpo.improvement.proposals import proposal_object
+    from tfgrpo.improvement.proposals import reject as reject_proposal
+
+    done = reject_proposal(app.store, id, why=why)
+    if as_json:
+        text.emit_json(proposal_object(done))
+    else:
+        text.echo(f"turned down proposal {done.id}: {done.target} is as it was")
+
+
+def _edited(
+    app: App, proposal: Proposal, chosen: list[str] | None, file: Path | None
+) -> tuple[list[str], dict[str, str]]:
+    """Returns the labels that are taken, and other words for some, as somebody edited them."""
+    from tfgrpo.cli.edit import edit_file, read_file
+
+    changes = [one for one in proposal.changes if chosen is None or one.label in chosen]
+    before = {one.label: " ".join((one.after or "").split()) for one in changes}
+    if file is None:
+        content = "".join(f"- [{label}] {words}\n" for label, words in before.items())
+        handle, name = tempfile.mkstemp(prefix="accept-", suffix=".md", dir=app.path.parent)
+        with os.fdopen(handle, "w", encoding="utf-8") as written:
+            written.write(content)
+        after = edit_file(Path(name))
+        os.unlink(name)
+    else:
+        after = read_file(file)
+    found: dict[str, str] = {}
+    for number, line in enumerate(after.splitlines(), 1):
+        if not line.strip():
+            continue
+        match = LINE.match(line.strip() if line.strip() != line.rstrip() else line.rstrip() + " ")
+        if match is None or match[1] not in before:
+            raise click.UsageError(f"line {number} is none of the proposal's: {line[:60]!r}")
+        found[match[1]] = match[2].strip()
+    edits = {label: words for label, words in found.items() if words != before[label]}
+    return list(found), edits
+
+
+def _listed(found: list[Proposal]) -> Iterator[str]:
+    rows = [
+        (
+            one.id,
+            one.state,
+            text.age(one.made),
+            one.target,
+            one.summary,
+            "not measured" if one.effect is None else str(one.effect),
+        )
+        for one in found
+    ]
+    yield from text.table(rows, header=("id", "state", "age", "for", "changes", "effect"))
+
+
+def _shown(proposal: Proposal) -> Iterator[str]:
+    view = proposal.view()
+    yield text.style(view.title, bold=True)
+    for one in proposal.changes:
+        yield from text.wrap(text.words(shown(str(one))), indent=5)
+        if one.reason:
+            yield from text.wrap(text.words(f"why: {shown(one.reason)}"), first="     ", indent=10)
+    for note in view.notes:
+        yield shown(note)
+    for name, value in proposal.details.items():
+        yield shown(f"{name}: {value}")

@@ -1,0 +1,230 @@
+"""Proposals: nothing reaches the branch that is read before somebody accepts it, and what was
+turned down is told to the next training."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from conftest import problems
+from scripted import ScriptedEndpoint, stage, teachable
+
+from tfgrpo.cli.main import tfgrpo
+from tfgrpo.improvement.proposals import (
+    Draftsman,
+    Effect,
+    accept,
+    get_proposal,
+    list_proposals,
+    propose,
+    reject,
+)
+from tfgrpo.store import Operation, Store, TfgrpoError
+from tfgrpo.store.blame import blame
+from tfgrpo.store.errors import InvalidOperation, ProtectedName, UnknownRevision
+from tfgrpo.store.merge import MergeConflict
+
+EFFECT = Effect(0.4, 0.6, 0.2, 0.05, 0.35, 0.01, "better", 20, 4, "m")
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    """A branch prod with two experiences, and a proposal that adds, changes and deletes."""
+    monkeypatch.chdir(tmp_path)
+    with Store.init(tmp_path / ".tfgrpo/store.db", author="ann") as store:
+        rules = [Operation("ADD", None, "Count both days."), Operation("ADD", None, "Shout.")]
+        store.commit("main", rules, message="by hand")
+        store.create_branch("prod")
+        yield store
+
+
+def proposed(store: Store) -> str:
+    branch = "proposal/1"
+    store.create_branch(branch, "prod")
+    base = store.tip("prod")
+    ids = [e.id for e in store.library(base)]
+    changes = [
+        Operation("ADD", None, "Give the price in euros.", "Two calls said dollars."),
+        Operation("MODIFY", ids[0], "Count both the first and the last day."),
+        Operation("DELETE", ids[1], reason="It helped nobody."),
+        Operation("ADD", None, "Be brief."),
+    ]
+    store.commit(branch, changes, message="learned", author="tfgrpo (m)")
+    found = propose(store, Draftsman(branch, "prod", "test", base, EFFECT, {"run": "r"}))
+    return found.id
+
+
+def texts(store: Store, revision: str) -> list[str]:
+    return [e.text for e in store.library(revision)]
+
+
+def run(*arguments: str) -> str:
+    done = CliRunner().invoke(tfgrpo, ["--no-pager", *arguments])
+    if isinstance(done.exception, TfgrpoError):
+        raise done.exception
+    assert done.exit_code == 0, (done.output, done.exception)
+    return done.output
+
+
+def test_a_proposal_waits_and_shows_its_changes_and_its_evidence(store: Store) -> None:
+    id = proposed(store)
+    assert texts(store, "prod") == ["Count both days.", "Shout."], "nothing moved"
+    (found,) = list_proposals(store)
+    assert (found.id, found.state, found.effect, found.target) == (id, "open", EFFECT, "prod")
+    assert [(one.label, one.op) for one in found.changes] == [
+        ("G0", "MODIFY"),
+        ("G1", "DELETE"),
+        ("G2", "ADD"),
+        ("G3", "ADD"),
+    ]
+    said = run("proposals", id)
+    assert "Give the price in euros." in said
+    assert "why: Two calls said dollars." in said
+    assert "why: It helped nobody." in said
+    assert "+0.200 [+0.050, +0.350], better (20 held-out problems × 4 samples, m)" in said
+    (listed,) = json.loads(run("proposals", "--json"))
+    assert (listed["id"], listed["effect"]["mean"]) == (id, 0.2)
+    assert "2 ADD" in run("proposals")
+
+
+def test_accepting_makes_one_version_that_says_who_and_why(store: Store) -> None:
+    id = proposed(store)
+    said = run("accept", id, "--why", "right on the till")
+    assert f"accepted 4 changes of proposal {id}: prod is at v3" in said
+    expected = [
+        "Count both the first and the last day.",
+        "Give the price in euros.",
+        "Be brief.",
+    ]
+    assert texts(store, "prod") == expected
+    version = store.tip("prod")
+    assert version.message == f"accept proposal {id}: right on the till"
+    assert version.parents == (1, 2)
+    assert "proposal/1" not in store.branches()
+    found = get_proposal(store, id)
+    assert (found.state, found.why, found.version) == ("accepted", "right on the till", "v3")
+    author = {one.experience.text: one.version.author for one in blame(store, version)}
+    assert author["Be brief."] == "tfgrpo (m)", "who taught it, not who accepted it"
+    assert run("proposals").startswith("no proposal")
+    assert json.loads(run("proposals", "--all", "--json"))[0]["state"] == "accepted"
+    with pytest.raises(InvalidOperation, match="was accepted by"):
+        run("accept", id)
+    run("undo")
+    assert texts(store, "prod") == ["Count both days.", "Shout."]
+
+
+def test_a_part_can_be_accepted_and_the_rest_counts_as_turned_down(store: Store) -> None:
+    id = proposed(store)
+    said = run("accept", id, "--only", "G2", "G0", "--why", "enough")
+    assert "turned down 2 others" in said
+    assert texts(store, "prod") == [
+        "Count both the first and the last day.",
+        "Shout.",
+        "Give the price in euros.",
+    ]
+    assert "rejected/proposal/1" in store.branches()
+    author = {one.experience.text: one.version.author for one in blame(store, store.tip("prod"))}
+    assert author["Give the price in euros."] == "tfgrpo (m)"
+    with pytest.raises(UnknownRevision, match="G9"):
+        accept(store, proposed(store), only=["G9"])
+
+
+def test_words_can_be_edited_on_the_way_in(store: Store, tmp_path: Path) -> None:
+    id = proposed(store)
+    file = tmp_path / "edited.md"
+    file.write_text("- [G2] Give prices in euros and cents.\n- [G3] Be brief.\n\n- [G1] \n")
+    run("accept", id, "--edit", "-F", str(file), "--why", "clearer")
+    assert texts(store, "prod") == [
+        "Count both days.",
+        "Give prices in euros and cents.",
+        "Be brief.",
+    ]
+    again = proposed_again(store)
+    file.write_text("- [G7] no such line\n")
+    done = CliRunner().invoke(tfgrpo, ["accept", again, "-F", str(file)])
+    assert done.exit_code == 2
+    assert "none of the proposal's" in done.output
+
+
+def proposed_again(store: Store) -> str:
+    base = store.tip("prod")
+    store.create_branch("proposal/2", base)
+    store.commit("proposal/2", [Operation("ADD", None, "Be kind.")], message="learned")
+    return propose(store, Draftsman("proposal/2", "prod", "test", base)).id
+
+
+def test_what_the_branch_did_meanwhile_stays(store: Store) -> None:
+    first, second = proposed(store), proposed_again(store)
+    store.commit("prod", [Operation("ADD", None, "be  brief")], message="by hand")
+    accept(store, first)
+    assert texts(store, "prod")[-2:] == ["be  brief", "Give the price in euros."], "not twice"
+    accept(store, second)
+    assert texts(store, "prod")[-1] == "Be kind."
+    assert [one.state for one in list_proposals(store)] == ["accepted", "accepted"]
+
+
+def test_a_conflict_is_decided_and_records_nothing_before(store: Store) -> None:
+    id = proposed(store)
+    first = next(iter(store.library("prod"))).id
+    store.commit("prod", [Operation("MODIFY", first, "Count nights.")], message="by hand")
+    before = store.tip("prod")
+    with pytest.raises(MergeConflict, match="prod has changed"):
+        accept(store, id)
+    assert store.tip("prod") == before
+    assert get_proposal(store, id).state == "open"
+    run("accept", id, "--ours")
+    assert texts(store, "prod")[0] == "Count nights."
+
+
+def test_a_protected_branch_needs_force(store: Store) -> None:
+    id = proposed(store)
+    run("branch", "--protect", "prod")
+    with pytest.raises(ProtectedName):
+        run("accept", id)
+    assert get_proposal(store, id).state == "open"
+    run("accept", id, "--force")
+    assert get_proposal(store, id).state == "accepted"
+
+
+def test_turning_down_needs_a_reason_and_moves_nothing(store: Store) -> None:
+    id = proposed(store)
+    assert CliRunner().invoke(tfgrpo, ["reject", id]).exit_code == 2
+    with pytest.raises(InvalidOperation, match="reason"):
+        reject(store, id, why=" ")
+    run("reject", id, "--why", "the till rounds by itself")
+    assert texts(store, "prod") == ["Count both days.", "Shout."]
+    found = get_proposal(store, id)
+    assert (found.state, found.why) == ("rejected", "the till rounds by itself")
+    assert "rejected/proposal/1" in store.branches()
+    with pytest.raises(UnknownRevision, match="p9"):
+        run("reject", "p9", "--why", "x")
+
+
+def test_the_controller_of_the_next_training_is_told_what_was_turned_down_and_why(
+    store: Store, tmp_path: Path
+) -> None:
+    run("reject", proposed(store), "--why", "the till rounds by itself")
+    (tmp_path / "problems.jsonl").write_text(problems(range(4)))
+    asked: list[str] = []
+
+    def script(request: dict[str, Any]) -> str:
+        if stage(request) != "controller":
+            return teachable(request)
+        asked.append(request["messages"][-1]["content"])
+        return json.dumps({"closest": None, "decision": "drop", "text": ""})
+
+    with ScriptedEndpoint(script) as endpoint:
+        train = ["train", "problems.jsonl", "--epochs", "1", "--branch", "prod"]
+        run(*train, "--model", "m", "--base-url", endpoint.base_url)
+        assert 'add: "Give the price in euros."' in asked[0]
+        assert "the till rounds by itself" in asked[0]
+        version = store.tip("prod")
+        assert "turned down" in version.meta["refused"][0]["reason"]
+        asked.clear()
+        run(*train[:-1], "other", "--new", "--model", "m", "--base-url", endpoint.base_url)
+    assert asked
+    assert "the till rounds by itself" in asked[0], "its history has where the proposal was made"

@@ -1,0 +1,436 @@
+"""Proposals: a branch with evidence that waits for a person, or a rule, to take it or leave it.
+
+Nothing that improves a library by itself moves the branch that an application reads: it makes a
+branch of its own and a proposal about it, on record as a decision. Accepting brings the changes
+into the target by a three-way merge, so that what was done there meanwhile stays; some of them, or
+with other words, if so asked. Turning one down moves the branch's name to `rejected/…` and is on
+record with its reason, which the controllers of later trainings are told (`turned_down.py`), as is
+what was left over where only a part was accepted. Nothing of either is deleted.
+
+    for proposal in list_proposals(store):
+        accept(store, proposal.id, why="right on the till")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from tfgrpo.store.blame import Origins
+from tfgrpo.store.decisions import Decision, decide, decisions
+from tfgrpo.store.errors import InvalidOperation, UnknownRevision
+from tfgrpo.store.merge import MergeConflict, Side, side, three_way
+from tfgrpo.store.records import REDACTED, Experience, Json, Library, Op, Operation, Version
+from tfgrpo.store.store import Store
+from tfgrpo.training.draft import plain
+from tfgrpo.training.turned_down import PROPOSAL, REJECTED
+from tfgrpo.views import View, Viewed
+
+State: TypeAlias = Literal["open", "accepted", "rejected"]
+
+
+class ProposedChange(NamedTuple):
+    """One change of a proposal. `label` is what it is called in it; None on a side means that the
+    experience is not there. `reason` and `evidence` are those of the event that it comes from."""
+
+    label: str
+    experience: str
+    before: str | None
+    after: str | None
+    reason: str | None = None
+    evidence: Json | None = None
+
+    @property
+    def op(self) -> Op:
+        """The operation that makes this change."""
+        return "ADD" if self.before is None else "DELETE" if self.after is None else "MODIFY"
+
+    def __str__(self) -> str:
+        if self.op == "MODIFY":
+            return f"[{self.label}] MODIFY {self.before} → {self.after}"
+        return f"[{self.label}] {self.op} {self.after or self.before}"
+
+
+class Effect(NamedTuple):
+    """What a proposal does to the reward on held-out problems, paired by problem.
+
+    `before` and `after` are the mean rewards, `mean` their difference with its 95 % interval
+    (None where there is no end), `p` the permutation test's.
+    """
+
+    before: float
+    after: float
+    mean: float
+    low: float | None
+    high: float | None
+    p: float
+    verdict: str
+    problems: int
+    samples: int
+    model: str
+
+    def __str__(self) -> str:
+        bounds = "" if self.low is None else f" [{self.low:+.3f}, {self.high:+.3f}]"
+        return (
+            f"{self.before:.3f} → {self.after:.3f}, {self.mean:+.3f}{bounds}, {self.verdict} "
+            f"({self.problems} held-out problems × {self.samples} samples, {self.model})"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal(Viewed):
+    """A proposal as it stands. Times are microseconds since 1970.
+
+    `base` is where `target` stood when it was made, `candidate` what is proposed. `source` says
+    what made it, `details` what else is known (the run, the problems). `author`, `time` and `why`
+    are those of the decision about it once there is one; `accepted` are the experiences whose
+    change was taken, `version` the one that it became.
+    """
+
+    id: str
+    state: State
+    branch: str
+    target: str
+    base: Version
+    candidate: Version
+    changes: tuple[ProposedChange, ...]
+    effect: Effect | None
+    source: str
+    made: int
+    author: str
+    time: int
+    why: str | None = None
+    accepted: tuple[str, ...] = ()
+    version: str | None = None
+    details: Json = field(default_factory=dict)
+
+    @property
+    def summary(self) -> str:
+        """How many changes of each kind: `2 ADD, 1 MODIFY`."""
+        counts: dict[str, int] = {}
+        for one in self.changes:
+            counts[one.op] = counts.get(one.op, 0) + 1
+        return ", ".join(f"{number} {op}" for op, number in counts.items()) or "no change"
+
+    def view(self) -> View:
+        rows = [(one.label, one.op, _words(one), one.reason or "") for one in self.changes]
+        notes = [f"for {self.target} at {self.base.name}, from {self.source}: {self.branch}"]
+        notes += [f"effect: {self.effect}" if self.effect else "effect: not measured"]
+        if self.state != "open":
+            notes.append(f"{self.state} by {self.author}" + (f": {self.why}" if self.why else ""))
+        return View(
+            f"proposal {self.id} ({self.state}): {self.summary}",
+            ("", "change", "experience", "why"),
+            rows,
+            notes,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Draftsman:
+    """What a proposal is made from: the branch with the candidate at its tip, the target, what made
+    it, its effect, and what else is known of it."""
+
+    branch: str
+    target: str
+    source: str
+    base: Version
+    effect: Effect | None = None
+    details: Json = field(default_factory=dict)
+
+
+def propose(store: Store, what: Draftsman) -> Proposal:
+    """Records a proposal, and returns it. Raises InvalidOperation where it would change nothing."""
+    candidate = store.tip(what.branch)
+    if store.library(candidate) == store.library(what.base):
+        raise InvalidOperation(
+            f"{what.branch} has the library of {what.base.name}: there is nothing to propose"
+        )
+    with store.port.transaction():
+        number = 1 + len({one.subject for one in decisions(store, kind=PROPOSAL)})
+        content = {
+            "state": "open",
+            "branch": what.branch,
+            "target": what.target,
+            "base": what.base.digest.hex(),
+            "candidate": candidate.digest.hex(),
+            "source": what.source,
+            "effect": None if what.effect is None else what.effect._asdict(),
+            "details": dict(what.details),
+        }
+        decide(store, PROPOSAL, f"p{number}", content)
+    return get_proposal(store, f"p{number}")
+
+
+def list_proposals(store: Store, state: State | None = None) -> list[Proposal]:
+    """Returns the proposals (of that state), newest first. Those whose versions are not in this
+    store any more are left out."""
+    found = []
+    for about in reversed(_by_id(store).values()):
+        if state in (None, about[-1].content["state"]):
+            try:
+                found.append(_read(store, about))
+            except UnknownRevision:
+                continue
+    return found
+
+
+def get_proposal(store: Store, id: str) -> Proposal:
+    """Returns the proposal of that id, or on a branch of that name. Raises UnknownRevision."""
+    known = _by_id(store)
+    for name, about in known.items():
+        if id in (name, about[0].content["branch"]):
+            return _read(store, about)
+    raise UnknownRevision(
+        f"there is no proposal {id!r}",
+        hint="`tfgrpo proposals` lists them" if known else "`tfgrpo improve` makes them",
+    )
+
+
+def accept(
+    store: Store,
+    id: str,
+    *,
+    only: Sequence[str] | None = None,
+    edits: Mapping[str, str] | None = None,
+    why: str | None = None,
+    take: Side | None = None,
+) -> Proposal:
+    """Brings a proposal's changes into its target as one version, and records who, when and why.
+
+    `only` names those to take, by label or id; the others count as turned down for the same
+    reason. `edits` gives other words for some, by label or id. What the target has by now in the
+    same words is not added twice. `take` decides conflicts with what was done there meanwhile.
+    Raises MergeConflict without it, InvalidOperation for a proposal that is decided or has nothing
+    left to change, UnknownRevision for a change that it has not, ProtectedName.
+    """
+    proposal = _open(store, id)
+    taken = _named(proposal, only) if only is not None else [c.experience for c in proposal.changes]
+    words = {_named(proposal, [name])[0]: text for name, text in (edits or {}).items()}
+    if outside := words.keys() - set(taken):
+        raise InvalidOperation(f"{min(outside)} is edited but not taken", hint="name it in --only")
+    left = [one for one in proposal.changes if one.experience not in taken]
+    message = f"accept proposal {proposal.id}" + (f": {why}" if why else "")
+    with store.operation(message):
+        tip = store.tip(proposal.target)
+        operations = _operations(store, proposal, tip, taken, words, take)
+        whole = not left and not words
+        content: dict[str, Any] = {"state": "accepted", "accepted": taken}
+        if left:
+            content["changes"] = [_change_object(one) for one in left]
+
+        def record(version: Version) -> None:
+            content["version"] = version.digest.hex()
+            decide(store, PROPOSAL, proposal.id, content, why=why)
+
+        store.commit(
+            proposal.target,
+            operations,
+            message=message,
+            expected=tip,
+            merged=proposal.candidate if whole else None,
+            also=record,
+        )
+        _put_away(store, proposal, keep=not whole)
+    return get_proposal(store, proposal.id)
+
+
+def reject(store: Store, id: str, *, why: str) -> Proposal:
+    """Turns a proposal down, on record; its branch is called `rejected/…` from then on. Raises
+    InvalidOperation for one that is decided, or without a reason."""
+    proposal = _open(store, id)
+    if not why.strip():
+        raise InvalidOperation("a proposal is turned down for a reason", hint="give --why")
+    content = {
+        "state": REJECTED,
+        "changes": [_change_object(one) for one in proposal.changes],
+    }
+    with store.operation(f"reject proposal {proposal.id}: {why}"):
+        decide(store, PROPOSAL, proposal.id, content, why=why)
+        _put_away(store, proposal, keep=True)
+    return get_proposal(store, proposal.id)
+
+
+# reading:
+
+
+def _by_id(store: Store) -> dict[str, list[Decision]]:
+    found: dict[str, list[Decision]] = {}
+    for one in decisions(store, kind=PROPOSAL):
+        found.setdefault(one.subject, []).append(one)
+    return found
+
+
+def _read(store: Store, about: Sequence[Decision]) -> Proposal:
+    """Returns a proposal from the decisions about it. Raises UnknownRevision."""
+    first, last = about[0], about[-1]
+    content = first.content
+    base, candidate = (store.resolve(content[name]) for name in ("base", "candidate"))
+    effect = content.get("effect")
+    version = last.content.get("version")
+    return Proposal(
+        first.subject,
+        last.content["state"],
+        content["branch"],
+        content["target"],
+        base,
+        candidate,
+        _changes(store, base, candidate),
+        None if effect is None else Effect(**effect),
+        content["source"],
+        first.time,
+        last.author,
+        last.time,
+        last.why,
+        tuple(last.content.get("accepted", ())),
+        None if version is None else store.resolve(version).name,
+        content["details"],
+    )
+
+
+def _changes(store: Store, base: Version, candidate: Version) -> tuple[ProposedChange, ...]:
+    """Returns the changes between two versions, labelled as the libraries together would be."""
+    before, after = store.library(base), store.library(candidate)
+    places = {id: n for n, id in enumerate(dict.fromkeys([*_texts(before), *_texts(after)]))}
+    events = store.events_at(e.row for e in after)
+    origins = Origins(store)
+    found = []
+    for one in store.diff(base, candidate):
+        reason = evidence = None
+        there = after.by_id.get(one.experience)
+        if there is not None:
+            event = events[there.row]
+            event = origins.of(event, store.version(event.version)).event
+            reason, evidence = event.reason, event.evidence
+        else:
+            deleted = [e for e in store.history(one.experience) if e.op == "DELETE"]
+            reason = deleted[-1].reason if deleted else None
+        label = f"G{places[one.experience]}"
+        found.append(ProposedChange(label, one.experience, one.before, one.after, reason, evidence))
+    return tuple(found)
+
+
+# deciding:
+
+
+def _open(store: Store, id: str) -> Proposal:
+    proposal = get_proposal(store, id)
+    if proposal.state != "open":
+        raise InvalidOperation(
+            f"proposal {proposal.id} was {proposal.state} by {proposal.author}",
+            hint="`tfgrpo proposals --all` lists what was decided",
+        )
+    return proposal
+
+
+def _named(proposal: Proposal, names: Sequence[str]) -> list[str]:
+    """Returns the experiences meant by labels or ids. Raises UnknownRevision."""
+    by_name = {one.label: one.experience for one in proposal.changes}
+    by_name |= {one.experience: one.experience for one in proposal.changes}
+    for name in names:
+        if name not in by_name:
+            raise UnknownRevision(
+                f"proposal {proposal.id} does not change {name!r}",
+                hint="it changes " + ", ".join(one.label for one in proposal.changes),
+            )
+    return list(dict.fromkeys(by_name[name] for name in names))
+
+
+def _operations(
+    store: Store,
+    proposal: Proposal,
+    tip: Version,
+    taken: Collection[str],
+    words: Mapping[str, str],
+    take: Side | None,
+) -> list[Operation]:
+    """Returns what brings the changes that are taken into the target as it is now."""
+    base, ours = store.library(proposal.base), store.library(tip)
+    texts: dict[str, str] = _texts(base)
+    for one in proposal.changes:
+        if one.experience not in taken:
+            continue
+        after = words.get(one.experience, one.after)
+        if after is None:
+            texts.pop(one.experience)
+        elif after == REDACTED:
+            raise InvalidOperation(f"the text of {one.label} was redacted", hint="leave it out")
+        else:
+            texts[one.experience] = " ".join(after.split())
+    theirs = Library(tip, tuple(Experience(id, text, 0) for id, text in texts.items()))
+    merged = three_way(base, ours, theirs, resolve=None if take is None else side(take))
+    if merged.conflicts:
+        raise MergeConflict(
+            f"{proposal.target} has changed what proposal {proposal.id} changes",
+            merged.conflicts,
+            hint="nothing was recorded; --ours keeps what is there, --theirs takes the proposal",
+        )
+    there = {plain(e.text) for e in ours.readable}
+    reasons = {one.experience: one.reason for one in proposal.changes}
+    operations = [
+        one._replace(
+            reason=reasons.get(one.experience or ""),
+            evidence=_source(proposal, edited=one.experience in words),
+        )
+        for one in merged.operations
+        if one.op != "ADD" or plain(one.text or "") not in there
+    ]
+    if not operations:
+        raise InvalidOperation(
+            f"{proposal.target} has all of proposal {proposal.id} by now",
+            hint="`tfgrpo reject` puts it away",
+        )
+    return operations
+
+
+def _source(proposal: Proposal, *, edited: bool) -> Json:
+    """Returns where a change comes from: what is as it was learned is followed there by blame."""
+    source = {"version": proposal.candidate.digest.hex()}
+    return source | {"proposal": proposal.id} if edited else source
+
+
+def _put_away(store: Store, proposal: Proposal, *, keep: bool) -> None:
+    """Takes a decided proposal's branch out of the way; with `keep` it is called `rejected/…`."""
+    branches = store.branches()
+    if proposal.branch not in branches or store.head.branch == proposal.branch:
+        return
+    if keep:
+        names = (f"rejected/{proposal.branch}{'' if n == 1 else f'-{n}'}" for n in range(1, 1000))
+        name = next(name for name in names if name not in branches)
+        store.create_branch(name, store.tip(proposal.branch))
+    store.delete_branch(proposal.branch)
+
+
+def _change_object(one: ProposedChange) -> dict[str, Any]:
+    return {"op": one.op, "before": one.before, "after": one.after}
+
+
+def _words(one: ProposedChange) -> str:
+    return f"{one.before} → {one.after}" if one.op == "MODIFY" else one.after or one.before or ""
+
+
+def _texts(library: Library) -> dict[str, str]:
+    return {e.id: e.text for e in library}
+
+
+def proposal_object(proposal: Proposal) -> dict[str, Any]:
+    """Returns a proposal as JSON for programs."""
+    return {
+        "id": proposal.id,
+        "state": proposal.state,
+        "branch": proposal.branch,
+        "target": proposal.target,
+        "base": proposal.base.name,
+        "candidate": proposal.candidate.name,
+        "source": proposal.source,
+        "made": proposal.made,
+        "effect": None if proposal.effect is None else proposal.effect._asdict(),
+        "changes": [{**one._asdict(), "op": one.op} for one in proposal.changes],
+        "author": proposal.author,
+        "time": proposal.time,
+        "why": proposal.why,
+        "accepted": list(proposal.accepted),
+        "version": proposal.version,
+        "details": dict(proposal.details),
+    }

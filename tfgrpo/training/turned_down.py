@@ -1,0 +1,57 @@
+"""What people turned down, for the controller: it is told of it with the reason.
+
+Proposals are decisions in the store (`improvement/proposals.py` makes them). What was rejected
+whole, and what was left over where only a part was accepted, is told to trainings that go on from
+where the proposal was made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tfgrpo.store.decisions import decisions
+from tfgrpo.store.history import first_parents
+from tfgrpo.store.records import REDACTED, Version
+from tfgrpo.store.store import Store
+
+PROPOSAL = "proposal"
+"""The kind of decisions about proposals."""
+REJECTED = "rejected"
+TOLD = 10
+"""The most proposals whose changes the controller is told of, newest first."""
+
+
+def turned_down(store: Store, version: Version, *, before: int) -> list[str]:
+    """Returns what was turned down on a version's history, newest first, in words.
+
+    Only what was decided `before` counts (microseconds since 1970): the beginning of a run, so that
+    one that is resumed asks the same as it did.
+    """
+    bases: dict[str, str] = {}
+    found: list[tuple[str, str]] = []
+    for one in decisions(store, kind=PROPOSAL):
+        if "base" in one.content:
+            bases[one.subject] = one.content["base"]
+        elif one.content.get("changes") and one.time < before and one.subject in bases:
+            why = f" ({one.why})" if one.why else ""
+            words = " ".join(_words(one.content["changes"]))
+            if words:
+                found.append((bases[one.subject], f"- {words}{why}"))
+    if not found:
+        return []
+    there = {ancestor.digest.hex() for ancestor in first_parents(store, version)}
+    return [words for base, words in reversed(found) if base in there][:TOLD]
+
+
+def _words(changes: list[dict[str, Any]]) -> Iterator[str]:
+    for one in changes:
+        before, after = one.get("before"), one.get("after")
+        if REDACTED in (before, after):
+            continue
+        if before is None:
+            yield f'add: "{after}"'
+        elif after is None:
+            yield f'delete: "{before}"'
+        else:
+            yield f'change "{before}" to: "{after}"'
