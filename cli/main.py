@@ -63,6 +63,7 @@ COMMANDS = {
     "ui": ("ui", "show the store in a browser"),
     "proxy": ("proxy", "put the library into an application's requests"),
     "mcp": ("mcp", "offer the library to agents over MCP"),
+    "watch": ("watch", "keep an AGENTS.md or a SKILL.md up to date"),
     "traffic": ("traffic", "the calls that went through the proxy"),
     "feedback": ("traffic", "record what became known of a call"),
     "proposals": ("proposals", "changes that wait for a decision"),
@@ -96,7 +97,7 @@ SECTIONS = (
             *("export", "import", "mirror"),
         ),
     ),
-    ("Serve", ("proxy", "mcp", "traffic", "feedback")),
+    ("Serve", ("proxy", "mcp", "watch", "traffic", "feedback")),
     ("Learn from it", ("collect", "proposals", "accept", "reject")),
     ("Maintain", ("trust", "redact", "fsck", "model", "serve", "completion", "help")),
 )

@@ -333,6 +333,53 @@ def test_a_skill_has_front_matter_and_says_so_in_the_version_it_makes() -> None:
         assert version.meta["import"]["skill_name"] == "sums"
 
 
+SKILLS: dict[str, str] = {
+    "plain": "name: sums\ndescription: Add up.\n",
+    "a name that cannot be one": 'name: "My Skill: Sums!"\ndescription: x\n',
+    "a long description": f"name: sums\ndescription: {'word ' * 400}\n",
+    "hyphens, quotes, lines": 'name: sums\ndescription: |\n  a --- b: "c" # d\n  --- e\n  - f\n',
+    "fields of one agent": "name: sums\ndescription: x\nmodel: opus\nhooks: [{a: [1, {}]}]\n",
+    "all there is": (
+        "name: sums\ndescription: x\nlicense: MIT\ncompatibility: 3.5\n"
+        "allowed-tools: [Bash, Read]\nmetadata: {version: 1.0, empty: {}, on: 2026-01-01}\n"
+    ),
+    "numbers and nothing": "name: 2026\ndescription: null\nlicense: null\nmetadata: []\n",
+}
+
+
+@pytest.mark.parametrize("front", SKILLS.values(), ids=SKILLS)
+def test_a_skill_passes_the_reference_validator_whatever_was_imported(front: str) -> None:
+    from skills_ref import read_properties, validate
+
+    with store_of() as store:
+        bring(store, written(f"---\n{front}---\n- Add one.\n- Round --- up.\n", "SKILL.md"))
+        path = Path(tempfile.mkdtemp()) / "new/SKILL.md"
+        path.parent.mkdir()
+        interchange.save(store, path, "HEAD", "skill")
+        named = str(read_properties(path.parent).name)
+        path.parent.rename(folder := path.parent.with_name(named))
+        assert validate(folder) == []
+        assert (folder / "SKILL.md").read_text().endswith("-->\n")
+        again = interchange.read(folder / "SKILL.md")
+        assert [item.text for item in again.items] == ["Add one.", "Round --- up."]
+
+
+def test_a_skill_is_named_as_its_folder_or_as_was_asked_for() -> None:
+    from skills_ref import validate
+
+    with store_of("Add one.") as store:
+        for folder, name in (("bike-hire", None), ("été-2026", None), ("sums", "sums")):
+            path = Path(tempfile.mkdtemp()) / folder / "SKILL.md"
+            path.parent.mkdir()
+            interchange.save(store, path, "HEAD", "skill", name=name)
+            assert validate(path.parent) == []
+        for wrong in ("Sums", "a--b", "-a", "a_b", "x" * 65, ""):
+            with pytest.raises(UnreadableLibrary, match="cannot name a skill"):
+                interchange.save(store, path, "HEAD", "skill", name=wrong)
+        with pytest.raises(UnreadableLibrary, match="characters"):
+            interchange.save(store, path, "HEAD", "skill", description="x" * 1025)
+
+
 UNREADABLE: dict[str, tuple[str | bytes, str]] = {
     "empty": ("", "library.txt: contains no experiences"),
     "no list": ("Just a sentence.\n", "library.txt: contains no experiences"),

@@ -59,6 +59,8 @@ def test_every_step_of_the_page_works(
             return ""
         if words[0] != "tfgrpo":
             return ""
+        if words[1] == "watch" and "--once" not in words:  # it runs until it is stopped
+            words.append("--once")
         if "call" in names:
             words = [names["call"] if word.startswith("call-") else word for word in words]
         done = CliRunner().invoke(tfgrpo, ["--no-pager", *words[1:]], catch_exceptions=False)
@@ -96,3 +98,5 @@ def test_every_step_of_the_page_works(
     shown = CliRunner().invoke(tfgrpo, ["traffic", names["call"], "--json"])
     assert [one["correct"] for one in json.loads(shown.output)["feedback"]] == ["40 euros"] * 2
     assert not [path for path in os.listdir(tmp_path / ".tfgrpo") if "worker" in path]
+    assert "Give the price in euros." in (tmp_path / "AGENTS.md").read_text()
+    assert "name: bike-hire" in (tmp_path / ".claude/skills/bike-hire/SKILL.md").read_text()

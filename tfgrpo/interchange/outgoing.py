@@ -27,13 +27,15 @@ class Outgoing(NamedTuple):
     """A library to write, and what a file says about it as a whole.
 
     `name` and `description` are for formats that introduce themselves (a skill, an agent); None
-    is what the file said that the library was read from, and without one ours.
+    is what the file said that the library was read from, and without one ours. `folder` is the
+    name of the folder that a SKILL.md is written into, which is the skill's where it has no other.
     """
 
     store: Store
     library: Library
     name: str | None = None
     description: str | None = None
+    folder: str | None = None
 
     @property
     def version(self) -> Version:
@@ -61,11 +63,12 @@ def export(
     *,
     name: str | None = None,
     description: str | None = None,
+    folder: str | None = None,
 ) -> Iterator[str]:
     """Returns the pieces of a file that holds the library at a revision.
 
-    What was redacted is left out; the others keep their labels. `name` and `description` are those
-    of `Outgoing`. A read-only operation. Raises
+    What was redacted is left out; the others keep their labels. `name`, `description`
+    and `folder` are those of `Outgoing`. A read-only operation. Raises
     UnreadableLibrary for a format that cannot be written.
     """
     write = named(format).write
@@ -74,7 +77,7 @@ def export(
             f"{format} is a format to read, not to write",
             hint=f"these can be written: {', '.join(written())}",
         )
-    return write(Outgoing(store, store.library(revision), name, description))
+    return write(Outgoing(store, store.library(revision), name, description, folder))
 
 
 def save(
@@ -90,7 +93,14 @@ def save(
 
     A file beside the store is its owner's alone, as the store is.
     """
-    pieces = export(store, revision, format, name=name, description=description)
+    about_it = {"name": name, "description": description, "folder": skill_folder(path)}
+    pieces = export(store, revision, format, **about_it)
     beside = FOLDER in os.path.abspath(path).split(os.sep)
     with replacing(path, mode=PRIVATE if beside else SHARED) as file:
         file.writelines(piece.encode() for piece in pieces)
+
+
+def skill_folder(path: Path | str) -> str | None:
+    """Returns the name of the folder that a SKILL.md lies in; None for any other file."""
+    folder, name = os.path.split(os.path.abspath(path))
+    return os.path.basename(folder) or None if name.upper() == "SKILL.MD" else None

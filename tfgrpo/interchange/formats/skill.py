@@ -1,18 +1,26 @@
 """SKILL.md: front matter with name and description, then the library as a Markdown list.
 
-Agents that know skills read the description always and the body when it fits the task.
+Agents that know skills read the description always and the body when it fits the task. What is
+written passes the reference validator of the format (agentskills.io/specification; `skills-ref`):
+a name in small letters, digits and hyphens, which the skill's folder has too, a description of at
+most 1,024 characters, and no fields but those of the specification.
 """
 
 from __future__ import annotations
 
 import json
+import re
+import unicodedata
 from collections.abc import Iterator, Mapping
 
 from tfgrpo.interchange import blocks, lists, yaml_text
 from tfgrpo.interchange.outgoing import DESCRIPTION, NAME, Outgoing, about
-from tfgrpo.interchange.records import Content, Format, SourceFile
+from tfgrpo.interchange.records import Content, Format, SourceFile, UnreadableLibrary
 
 FENCE = "---"
+FIELDS = ("license", "compatibility", "allowed-tools")
+"""What the specification has beside name, description and metadata, as texts."""
+LONGEST_NAME, LONGEST_DESCRIPTION, LONGEST_COMPATIBILITY = 64, 1024, 500
 
 
 def detect(source: SourceFile) -> int:
@@ -42,16 +50,70 @@ def read(source: SourceFile) -> Content:
 
 
 def write(out: Outgoing) -> Iterator[str]:
-    known = about(out)
-    front = known.get("skill_front")
-    named = {
-        "name": out.name or known.get("skill_name") or NAME,
-        "description": out.description or known.get("skill_description") or DESCRIPTION,
-    }
-    matter = yaml_text.dumped({**named, **(front if isinstance(front, Mapping) else {})})
-    yield f"{FENCE}\n{matter}{FENCE}\n\n"
+    yield f"{front_matter(out)}\n"
     for experience in out.library.readable:
         yield lists.written(experience) + "\n"
+
+
+def front_matter(out: Outgoing) -> str:
+    """Returns what a skill says about itself, between its fences.
+
+    Raises UnreadableLibrary for a name or a description that was asked for and that a skill
+    cannot have; what was imported, or is the name of a folder, is made into one instead.
+    """
+    known = about(out)
+    if out.name is not None and (not out.name or out.name != skill_name(out.name)):
+        raise UnreadableLibrary(
+            f"{out.name!r} cannot name a skill",
+            hint="small letters, digits and single hyphens, such as "
+            f"{skill_name(out.name) or NAME!r}",
+        )
+    if out.description is not None and not 0 < len(out.description.strip()) <= LONGEST_DESCRIPTION:
+        raise UnreadableLibrary(
+            f"the description has {len(out.description.strip())} characters",
+            hint=f"a skill's has 1 to {LONGEST_DESCRIPTION}",
+        )
+    imported = skill_name(str(known.get("skill_name") or ""))
+    folder = out.folder if out.folder and out.folder == skill_name(out.folder) else None
+    description = out.description or str(known.get("skill_description") or "").strip()
+    fields: dict[str, object] = {
+        "name": out.name or imported or folder or NAME,
+        "description": (_plain(description) or DESCRIPTION)[:LONGEST_DESCRIPTION],
+    }
+    front = known.get("skill_front")
+    more: dict[str, str] = {}
+    for key, value in front.items() if isinstance(front, Mapping) else ():
+        if key in FIELDS:
+            fields[key] = _text(value)
+        elif key == "metadata" and isinstance(value, Mapping):
+            more |= {_plain(str(name)): _text(held) for name, held in value.items()}
+        else:  # of one agent alone: a field that the specification does not have
+            more[_plain(str(key))] = _text(value)
+    if "compatibility" in fields:
+        fields["compatibility"] = str(fields["compatibility"])[:LONGEST_COMPATIBILITY]
+    if more:
+        fields["metadata"] = more
+    return f"{FENCE}\n{yaml_text.dumped(fields)}{FENCE}\n"
+
+
+def skill_name(text: str) -> str:
+    """Returns a text as a skill's name: itself where it can be one, and empty where nothing of it
+    can."""
+    lower = unicodedata.normalize("NFKC", text).lower()
+    name = re.sub(r"[\W_]+", "-", lower).strip("-")
+    return name[:LONGEST_NAME].rstrip("-") if all(c.isalnum() or c == "-" for c in name) else ""
+
+
+def _text(value: object) -> str:
+    """Returns a field's value as the one text that a strict reader takes."""
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return _plain(" ".join(value))
+    return _plain(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+
+
+def _plain(text: str) -> str:
+    """Returns a text without what would end the front matter for readers that look for hyphens."""
+    return re.sub("-{3,}", "\u2014", text)
 
 
 FORMAT = Format("skill", "agents that know skills: a SKILL.md", "md", "ids", detect, read, write)
