@@ -7,6 +7,8 @@ pid and then its exit status. `Forked` is the other end.
 
 from __future__ import annotations
 
+import atexit
+import gc
 import importlib
 import json
 import os
@@ -14,13 +16,20 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
+import threading
+import traceback
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import NoReturn
 
 IMPORTED = (
     *("asyncio", "openai.resources.chat.completions", "pebble", "rich.live", "pydantic"),
     *("json_repair", "sqlite_utils", "genai_prices", "tfgrpo.cli.main", "tfgrpo.cli.train"),
     *("tfgrpo.cli.live", "tfgrpo.cli.evaluate", "tfgrpo.cli.cost", "tfgrpo.training.loop"),
     *("tfgrpo.evaluation.evaluate", "tfgrpo.migrations.migrations", "tfgrpo.domains.math"),
+    *("tfgrpo.api", "tfgrpo.session", "rich.table", "jsonschema", "markdown_it", "numpy", "yaml"),
 )
 
 
@@ -82,32 +91,126 @@ class Forked:
         self._process.stdout.close()
 
 
-def serve() -> None:
-    """Forks a child for every line of standard input."""
+class CommandServer:
+    """Runs `tfgrpo` as `subprocess.run` does, each time in a fork of one process that has imported
+    everything. A context manager; not for two threads at once."""
+
+    def __init__(self) -> None:
+        clean = {k: v for k, v in os.environ.items() if not k.startswith(("TFGRPO_", "OPENAI_"))}
+        self._process = subprocess.Popen(
+            [sys.executable, __file__, "commands"],
+            env=clean,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(
+        self,
+        arguments: Sequence[str],
+        cwd: Path,
+        env: dict[str, str],
+        *,
+        input: str = "",
+        timeout: float,
+    ) -> subprocess.CompletedProcess[str]:
+        """Returns what the command printed and its exit code. Raises TimeoutExpired."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        with tempfile.TemporaryDirectory() as folder:
+            streams = [Path(folder, name) for name in ("in", "out", "err")]
+            for path, content in zip(streams, (input, "", ""), strict=True):
+                path.write_text(content, encoding="utf-8", newline="")
+            order = (list(map(str, arguments)), str(cwd), env, list(map(str, streams)))
+            self._process.stdin.write(json.dumps(order) + "\n")
+            self._process.stdin.flush()
+            pid = int(self._process.stdout.readline())
+            if not select.select([self._process.stdout], [], [], timeout)[0]:
+                os.kill(pid, signal.SIGKILL)
+                self._process.stdout.readline()
+                raise subprocess.TimeoutExpired(list(arguments), timeout)
+            code = os.waitstatus_to_exitcode(int(self._process.stdout.readline()))
+            printed = [path.read_text(encoding="utf-8") for path in streams[1:]]
+        return subprocess.CompletedProcess(list(arguments), code, *printed)
+
+    def __enter__(self) -> CommandServer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.communicate()
+
+
+def preload() -> None:
+    """Imports what commands use."""
     for name in IMPORTED:
         importlib.import_module(name)
+    gc.collect()
+    gc.freeze()  # what is there stays the same pages in every child
+
+
+def finish(session: Callable[[], None]) -> NoReturn:
+    """Ends this process as an interpreter that has run `session`."""
+    code = 1
+    try:
+        session()
+        code = 0
+    except SystemExit as stop:
+        code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        with suppress(Exception):
+            threading._shutdown()  # type: ignore[attr-defined]
+            atexit._run_exitfuncs()
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(code)
+
+
+def serve_commands() -> None:
+    """Forks a child for every order on standard input: arguments, folder, environment, streams."""
+    preload()
+    from tfgrpo.cli.main import main
+
+    program = str(Path(sys.executable).with_name("tfgrpo"))
+    for line in sys.stdin:
+        arguments, folder, environment, streams = json.loads(line)
+        pid = os.fork()
+        if pid == 0:
+            os.chdir(folder)
+            os.environ.clear()
+            os.environ.update(environment)
+            for target, path in enumerate(streams):
+                number = os.open(path, os.O_RDONLY if target == 0 else os.O_WRONLY)
+                os.dup2(number, target)
+                os.close(number)
+            sys.stdin = os.fdopen(0, encoding="utf-8", closefd=False)
+            sys.stdout = os.fdopen(1, "w", encoding="utf-8", closefd=False)
+            sys.stderr = os.fdopen(2, "w", 1, "utf-8", "backslashreplace", closefd=False)
+            sys.argv = [program, *arguments]
+            finish(main)
+        print(pid, flush=True)
+        print(os.waitpid(pid, 0)[1], flush=True)
+
+
+def serve() -> None:
+    """Forks a child for every line of standard input."""
+    preload()
     from tfgrpo.cli.main import main
 
     for line in sys.stdin:
         pid = os.fork()
         if pid == 0:
-            code = 1
-            try:
-                out = os.open("out.txt", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-                null = os.open(os.devnull, os.O_RDONLY)
-                for target, source in ((0, null), (1, out), (2, out)):
-                    os.dup2(source, target)
-                sys.argv = ["tfgrpo", *json.loads(line)]
-                main()
-            except SystemExit as stop:
-                code = stop.code if isinstance(stop.code, int) else 1
-            finally:
-                sys.stdout.flush()
-                sys.stderr.flush()
-                os._exit(code)
+            out = os.open("out.txt", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+            null = os.open(os.devnull, os.O_RDONLY)
+            for target, source in ((0, null), (1, out), (2, out)):
+                os.dup2(source, target)
+            sys.argv = ["tfgrpo", *json.loads(line)]
+            finish(main)
         print(pid, flush=True)
         print(os.waitpid(pid, 0)[1], flush=True)
 
 
 if __name__ == "__main__":
-    serve()
+    serve_commands() if sys.argv[1:] else serve()

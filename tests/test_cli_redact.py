@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from conftest import TFGRPO, Cli, environment, one_line_error
+from conftest import Cli, one_line_error, run_command
 
 SECRET = "sk-live-51Hq"
 
@@ -22,14 +22,7 @@ def leaked(cli: Cli) -> Cli:
 
 
 def piped(folder: Path, given: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [TFGRPO, *arguments],
-        cwd=folder,
-        env=environment(),
-        input=given,
-        capture_output=True,
-        text=True,
-    )
+    return run_command(arguments, folder, input=given)
 
 
 def holding(folder: Path) -> list[str]:

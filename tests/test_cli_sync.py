@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import TFGRPO, Cli, environment, one_line_error, problems
+from conftest import TFGRPO, Cli, environment, one_line_error, problems, run_command
 from scripted import ScriptedEndpoint
 from store_helpers import broken
 from sync_helpers import far_ssh
@@ -39,13 +39,8 @@ def at(tmp_path: Path, cli: Cli) -> In:
 
 
 def clone(at: In, tmp_path: Path, name: str = "copy", location: str = "team") -> None:
-    done = subprocess.run(
-        [TFGRPO, "clone", location, name],
-        cwd=tmp_path,
-        env=environment(TFGRPO_SSH=shlex.join(far_ssh(tmp_path))),
-        capture_output=True,
-        text=True,
-    )
+    env = environment(TFGRPO_SSH=shlex.join(far_ssh(tmp_path)))
+    done = run_command(["clone", location, name], tmp_path, env)
     assert done.returncode == 0, done.stderr
 
 
@@ -62,9 +57,7 @@ def test_clone_says_what_came_and_where_it_is(at: In, tmp_path: Path, cli: Cli) 
 def test_clone_names_the_folder_after_the_location(at: In, tmp_path: Path) -> None:
     here = tmp_path / "elsewhere"
     here.mkdir()
-    subprocess.run(
-        [TFGRPO, "clone", "../team"], cwd=here, env=environment(), check=True, capture_output=True
-    )
+    run_command(["clone", "../team"], here)
     assert (here / "team/.tfgrpo/store.db").is_file()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import TFGRPO, environment, problems
+from conftest import TFGRPO, environment, problems, run_command
 from scripted import ScriptedEndpoint, stage, teachable
 from test_house import commands, examples
 
@@ -99,17 +100,22 @@ def folder(prepared: Path, tmp_path: Path) -> Path:
 
 
 def run(folder: Path, command: str) -> None:
-    done = subprocess.run(
-        ["sh", "-c", command],
-        cwd=folder,
-        env=environment(
-            PATH=f"{TFGRPO.parent}:{environment()['PATH']}", EDITOR="sed -i s/both/all/", VISUAL=""
-        ),
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        timeout=60,
-    )
+    path = f"{TFGRPO.parent}:{environment()['PATH']}"
+    env = environment(PATH=path, EDITOR="sed -i s/both/all/", VISUAL="")
+    if set(command) & set("|<>;&$`*"):
+        done = subprocess.run(
+            ["sh", "-c", command],
+            cwd=folder,
+            env=env,
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            timeout=60,
+        )
+    else:
+        program, *arguments = shlex.split(command)
+        assert program == "tfgrpo"
+        done = run_command(arguments, folder, env, timeout=60)
     assert done.returncode == 0, (command, done.stdout, done.stderr)
 
 

@@ -13,14 +13,13 @@ import os
 import random
 import shutil
 import sqlite3
-import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import TFGRPO, environment
+from conftest import run_command
 from store_helpers import add, clock
 from test_store_redact import train
 
@@ -291,14 +290,7 @@ def test_no_command_shows_a_traceback_on_a_damaged_store(
         damaged[dice.choice(used)] ^= 1 << dice.randrange(8)
     (tmp_path / "store.db").write_bytes(damaged)
     for look in LOOKS if LONG else dice.sample(LOOKS, 3):
-        done = subprocess.run(
-            [TFGRPO, "--store", "store.db", *look],
-            cwd=tmp_path,
-            env=environment(),
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
+        done = run_command(["--store", "store.db", *look], tmp_path, timeout=120)
         assert "Traceback" not in done.stderr, done.stderr
         assert done.returncode in (0, 1), (look, done.stderr)
         assert done.returncode == 0 or "error: " in done.stderr or look == ["fsck"]
