@@ -40,7 +40,8 @@ _inset = ContextVar("_inset", default=0)
 
 
 class Word(NamedTuple):
-    """A word and how it looks. `glue` puts it right after the word before it."""
+    """A word, or several with a blank between, and how they look. `glue` puts it right after the
+    word before it."""
 
     text: str
     fg: str | None = None
@@ -52,14 +53,18 @@ class Word(NamedTuple):
     def styled(self) -> str:
         """The word with its colours."""
         if self.fg or self.dim or self.bold or self.strike:
-            return style(
-                self.text,
-                fg=self.fg,
-                dim=self.dim or None,
-                bold=self.bold or None,
-                strikethrough=self.strike or None,
-            )
+            return self.look(self.text)
         return self.text
+
+    def look(self, text: str) -> str:
+        """Returns a text with the word's colours."""
+        return style(
+            text,
+            fg=self.fg,
+            dim=self.dim or None,
+            bold=self.bold or None,
+            strikethrough=self.strike or None,
+        )
 
 
 def width() -> int:
@@ -82,8 +87,16 @@ def inset(columns: int) -> Iterator[None]:
 
 
 def words(text: str, **look: Any) -> list[Word]:
-    """Returns a text's words, all looking alike."""
-    return [Word(shown(word), **look) for word in text.split()]
+    """Returns a text's words, all looking alike, as one; nothing where there are none.
+
+    As one, because of a text of megabytes a line at a time is cut off, and not a word.
+    """
+    return alike(text.split(), **look)
+
+
+def alike(part: Sequence[str], **look: Any) -> list[Word]:
+    """Returns words that are split already as `words` does."""
+    return [Word(shown(" ".join(part)), **look)] if part else []
 
 
 def style(text: str, **look: Any) -> str:
@@ -138,15 +151,31 @@ def wrap(line: Iterable[Word], *, first: str = "", indent: int = 0) -> list[str]
     """Returns words as lines of the terminal's width, hung at `indent`, after `first`."""
     limit, lines = width(), []
     current, room = first, limit - len(click.unstyle(first))
+    hung = " " * indent
     fresh = True
     for word in line:
-        space = 0 if fresh or word.glue else 1
-        if not fresh and not word.glue and len(word.text) + space > room:
-            lines.append(current)
-            current, room, space = " " * indent, limit - indent, 0
-        current += " " * space + word.styled()
-        room -= space + len(word.text)
-        fresh = False
+        text, glue, at, size = word.text, word.glue, 0, len(word.text)
+        plain = word.styled() is text
+        while at < size or not size:
+            space = 0 if fresh or glue else 1
+            end = at + room - space
+            if end >= size:
+                end = size
+            else:  # as many of the words as have room, and one where none has
+                end = text.rfind(" ", at, end + 1) if end > at else -1
+                if end < 0 and not fresh and not glue:
+                    lines.append(current)
+                    current, room, space = hung, limit - indent, 0
+                    fresh = True
+                    continue
+                if end < 0:
+                    end = text.find(" ", at)
+                    end = size if end < 0 else end
+            piece = text[at:end]
+            current += (" " if space else "") + (piece if plain else word.look(piece))
+            room -= space + end - at
+            at, size = end + 1, size or -1
+            fresh = glue = False
     return [*lines, current]
 
 
@@ -198,8 +227,7 @@ def emit(app: App, lines: Iterator[str] | Iterable[str]) -> None:
     """
     lines = iter(lines)
     if not app.pager or not sys.stdout.isatty():
-        for line in lines:
-            echo(line)
+        _echo_all(lines)
         return
     lines_held: list[str] = []
     import shutil
@@ -212,6 +240,18 @@ def emit(app: App, lines: Iterator[str] | Iterable[str]) -> None:
             return
     for line in lines_held:
         echo(line)
+
+
+def _echo_all(lines: Iterator[str]) -> None:
+    """Does what `echo` does for each line; what is the same for all of them is asked once."""
+    stream = click.get_text_stream("stdout")
+    context = click.get_current_context(silent=True)
+    color = False if os.environ.get("NO_COLOR") else context.color if context else None
+    strip = not (stream.isatty() if color is None else color)
+    for line in lines:
+        line = safe(line).replace(f";{OURS}m", "m")
+        stream.write((click.unstyle(line) if strip else line) + "\n")
+        stream.flush()  # what comes next may be long in coming
 
 
 def _chain(lines_held: list[str], rest: Iterator[str]) -> Iterator[str]:

@@ -125,10 +125,13 @@ def merge_words(base: str, ours: str, theirs: str) -> str | None:
     for (_, end, _), (start, _, _) in pairwise(changes):
         if start <= end:
             return None
-    merged = list(words)
-    for start, end, replacement in reversed(changes):
-        merged[start:end] = replacement
-    return " ".join(merged)
+    merged: list[str] = []
+    at = 0
+    for start, end, replacement in changes:
+        merged += words[at:start]
+        merged += replacement
+        at = end
+    return " ".join([*merged, *words[at:]])
 
 
 def merge(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
 Piece: TypeAlias = tuple[Literal["kept", "removed", "added"], str]
@@ -10,8 +11,13 @@ Piece: TypeAlias = tuple[Literal["kept", "removed", "added"], str]
 
 SMALL = 40_000
 """Up to this product of lengths, in words, runs of words are matched longest first."""
+MIDDLE = 4_000_000
+"""Up to this product a longest common subsequence is found at once."""
 LARGE = 400_000_000
-"""Up to this product a longest common subsequence is found, which takes up to a second."""
+"""Up to this sum of products they are found between anchors, which takes up to a second."""
+
+MANY = 1000
+"""Words that are compared at once, where two texts begin or end alike."""
 
 
 class Hunk(NamedTuple):
@@ -28,32 +34,39 @@ def hunks(old: Sequence[str], new: Sequence[str]) -> list[Hunk]:
 
     Short ones are compared by `difflib`, whose longest runs read best, and whose time can grow
     with the cube of the length; longer ones by `rapidfuzz`, with the product of the lengths over
-    64; the longest are one hunk between the words that both begin and end with.
+    64. Long ones are first taken apart at the words that each has once, in the order that both
+    have them in, as Bram Cohen's patience diff does; what lies between two of those is compared,
+    or taken apart again, while that is soon done, and else is one hunk.
     """
-    start, end = _common(old, new)
-    a, b = old[start : len(old) - end], new[start : len(new) - end]
-    size = len(a) * len(b)
-    if not size:
-        inside = [(0, len(a), 0, len(b))] if a or b else []
-    elif size <= SMALL:
-        import difflib
-
-        matcher = difflib.SequenceMatcher(None, a, b, autojunk=False)
-        inside = [(i, j, k, m) for kind, i, j, k, m in matcher.get_opcodes() if kind != "equal"]
-    elif size <= LARGE:
-        from rapidfuzz.distance import LCSseq
-
-        inside = []
-        for step in LCSseq.opcodes(a, b):
-            if step.tag == "equal":
-                continue
-            i, j, k, m = step.src_start, step.src_end, step.dest_start, step.dest_end
-            if inside and inside[-1][1] == i and inside[-1][3] == k:  # taken out and put in
-                i, k = inside[-1][0], inside.pop()[2]
-            inside.append((i, j, k, m))
-    else:
-        inside = [(0, len(a), 0, len(b))]
-    return [Hunk(start + i, start + j, start + k, start + m) for i, j, k, m in inside]
+    found: list[Hunk] = []
+    left = LARGE
+    parts = [Hunk(0, len(old), 0, len(new))]  # those still to be compared, the first one last
+    while parts:
+        part = _trimmed(old, new, parts.pop())
+        start, end, new_start, new_end = part
+        size = (end - start) * (new_end - new_start)
+        if not size:
+            found += [part] if end > start or new_end > new_start else []
+        elif size <= MIDDLE and size <= left:
+            if size <= SMALL and LARGE - left <= MIDDLE:
+                found += _longest_first(old, new, part)
+            else:
+                found += _subsequence(old, new, part)
+            left -= size
+        else:
+            between = list(_between_anchors(old, new, part))
+            if len(between) > 1 and max(map(_length, between)) <= _length(part) / 2:
+                parts += between[::-1]
+            elif size <= left:
+                found += _subsequence(old, new, part)
+                left -= size
+            elif len(between) > 1:
+                for inner in between:
+                    inner = _trimmed(old, new, inner)
+                    found += [inner] if _length(inner) else []
+            else:
+                found.append(part)
+    return found
 
 
 def pieces(before: str, after: str) -> list[Piece]:
@@ -70,10 +83,98 @@ def pieces(before: str, after: str) -> list[Piece]:
     return [piece for piece in line if piece[1]]
 
 
-def _common(old: Sequence[str], new: Sequence[str]) -> tuple[int, int]:
-    """Returns how many words both begin with, and how many of the rest both end with."""
-    most = min(len(old), len(new))
-    start = next((n for n in range(most) if old[n] != new[n]), most)
-    most -= start
-    end = next((n for n in range(most) if old[-1 - n] != new[-1 - n]), most)
-    return start, end
+def _length(part: Hunk) -> int:
+    return part.end - part.start + part.new_end - part.new_start
+
+
+def _trimmed(old: Sequence[str], new: Sequence[str], part: Hunk) -> Hunk:
+    """Returns a part without the words that both sides begin with, or that both end with."""
+    start, end, new_start, new_end = part
+    most = min(end - start, new_end - new_start)
+    while most >= MANY and old[start : start + MANY] == new[new_start : new_start + MANY]:
+        start, new_start, most = start + MANY, new_start + MANY, most - MANY
+    while most >= MANY and old[end - MANY : end] == new[new_end - MANY : new_end]:
+        end, new_end, most = end - MANY, new_end - MANY, most - MANY
+    while start < end and new_start < new_end and old[start] == new[new_start]:
+        start += 1
+        new_start += 1
+    while start < end and new_start < new_end and old[end - 1] == new[new_end - 1]:
+        end -= 1
+        new_end -= 1
+    return Hunk(start, end, new_start, new_end)
+
+
+def _longest_first(old: Sequence[str], new: Sequence[str], part: Hunk) -> Iterator[Hunk]:
+    import difflib
+
+    start, end, new_start, new_end = part
+    a, b = old[start:end], new[new_start:new_end]
+    for kind, i, j, k, m in difflib.SequenceMatcher(None, a, b, autojunk=False).get_opcodes():
+        if kind != "equal":
+            yield Hunk(start + i, start + j, new_start + k, new_start + m)
+
+
+def _subsequence(old: Sequence[str], new: Sequence[str], part: Hunk) -> list[Hunk]:
+    from rapidfuzz.distance import LCSseq
+
+    start, end, new_start, new_end = part
+    found: list[Hunk] = []
+    for step in LCSseq.opcodes(old[start:end], new[new_start:new_end]):
+        if step.tag == "equal":
+            continue
+        i, j = start + step.src_start, start + step.src_end
+        k, m = new_start + step.dest_start, new_start + step.dest_end
+        if found and found[-1].end == i and found[-1].new_end == k:  # taken out and put in
+            i, _, k, _ = found.pop()
+        found.append(Hunk(i, j, k, m))
+    return found
+
+
+def _between_anchors(old: Sequence[str], new: Sequence[str], part: Hunk) -> Iterator[Hunk]:
+    """Yields what lies before, between and after the words that both sides have once, as many of
+    them as come in the same order."""
+    start, end, new_start, new_end = part
+    here, there = _once(old, start, end), _once(new, new_start, new_end)
+    common = [word for word in here if word in there]
+    new_places = [there[word] for word in common]
+    chosen = _rising(new_places)
+    for number in chosen:
+        i, k = here[common[number]], new_places[number]
+        if (i > start or k > new_start) and old[start:i] != new[new_start:k]:
+            yield Hunk(start, i, new_start, k)
+        start, new_start = i + 1, k + 1
+    yield Hunk(start, end, new_start, new_end)
+
+
+def _once(words: Sequence[str], start: int, end: int) -> dict[str, int]:
+    """Returns word → place, in order, of the words that occur once from `start` to `end`."""
+    part = words[start:end]
+    places = dict(zip(part, range(start, end), strict=True))  # of each the last place
+    if len(places) == len(part):
+        return places
+    seen: set[str] = set()
+    again = {word for word in part if word in seen or seen.add(word)}  # type: ignore[func-returns-value]
+    return {word: at for word, at in places.items() if word not in again}
+
+
+def _rising(numbers: Sequence[int]) -> Sequence[int]:
+    """Returns the places of a longest choice of numbers that rise."""
+    if numbers == sorted(numbers):
+        return range(len(numbers))
+    ends: list[int] = []  # the lowest number in which a choice of each length can end
+    last: list[int] = []  # and its place
+    before: list[int] = []
+    for place, number in enumerate(numbers):
+        length = bisect_left(ends, number)
+        before.append(last[length - 1] if length else -1)
+        if length == len(ends):
+            ends.append(number)
+            last.append(place)
+        else:
+            ends[length], last[length] = number, place
+    chosen: list[int] = []
+    place = last[-1] if last else -1
+    while place >= 0:
+        chosen.append(place)
+        place = before[place]
+    return chosen[::-1]
