@@ -44,6 +44,12 @@ from tfgrpo.store.time_spec import parse_time
 @click.option("--author", metavar="NAME", help="Only versions whose author's name has this in it.")
 @click.option("--since", metavar="TIME", help="Only versions since this time.")
 @click.option("--until", metavar="TIME", help="Only versions until this time.")
+@click.option(
+    "--decisions",
+    "decided",
+    is_flag=True,
+    help="Show decisions instead (about a name): who approved what, when and why.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Output JSON Lines.")
 @pass_app
 def log(
@@ -61,6 +67,7 @@ def log(
     author: str | None,
     since: str | None,
     until: str | None,
+    decided: bool,
     as_json: bool,
 ) -> None:
     """Show versions, newest first: the history of REVISION, or the versions in A..B.
@@ -74,11 +81,15 @@ def log(
     or --op it searches only matching events, and -p shows only those. TIME is 2026-11-20,
     2026-11-20T18:30, or an age: 30m, 2h, 3d, 1w, '2 days ago'. An --until day is included.
 
+    --decisions shows what was decided about production: experiments, promotions, rollbacks,
+    redactions, each with its author, evidence and reason; --grep, --author and times apply.
+
     \b
     Examples:
       tfgrpo log --graph --oneline
       tfgrpo log v1..main -p --since 3d
       tfgrpo log --all -3
+      tfgrpo log --decisions --since 30d
     """
     if graph and as_json:
         raise click.UsageError(
@@ -97,6 +108,11 @@ def log(
         since=None if since is None else parse_time(since, now=now),
         until=None if until is None else parse_time(until, now=now, end=True),
     )
+    if decided:
+        from tfgrpo.cli import decisions
+
+        decisions.show(app, revision, filter, number, as_json)
+        return
     with store.port.reading():  # and no longer: whoever reads a page may take all day
         versions = store.log(None if all_ else revision or "HEAD")
         names = StandingNames(store)

@@ -70,6 +70,8 @@ COMMANDS = {
     "accept": ("proposals", "bring a proposal into its branch"),
     "reject": ("proposals", "turn a proposal down, for a reason"),
     "collect": ("collect", "turn calls that went wrong into problems"),
+    "experiment": ("experiment", "two versions in production at once, compared"),
+    "rollback": ("rollback", "move a branch back in an incident, on record"),
     "trust": ("trust", "allow what a folder's settings would run or send"),
     "serve": ("serve", "answer a fetch or push over standard input"),
     "model": ("model", "local models: list, get, serve, rm"),
@@ -97,7 +99,7 @@ SECTIONS = (
             *("export", "import", "mirror"),
         ),
     ),
-    ("Serve", ("proxy", "mcp", "watch", "traffic", "feedback")),
+    ("Serve", ("proxy", "mcp", "watch", "traffic", "feedback", "experiment", "rollback")),
     ("Learn from it", ("collect", "proposals", "accept", "reject")),
     ("Maintain", ("trust", "redact", "fsck", "model", "serve", "completion", "help")),
 )

@@ -53,14 +53,15 @@ def stats(app: App, revision: str, number: int, live: bool, since: str, as_json:
 
 
 def _live(app: App, since: str, number: int, as_json: bool) -> None:
-    """Shows calls in figures: by version, and by the experiences that were in the prompt."""
+    """Shows calls in figures: by version, by arm, and by the experiences that were in the
+    prompt."""
     import os
     import time
 
     from tfgrpo.cli.traffic import live_lines, opened
     from tfgrpo.store.errors import TfgrpoError
     from tfgrpo.store.time_spec import parse_time
-    from tfgrpo.store.traffic import by_experience, by_version, traffic_path
+    from tfgrpo.store.traffic import by_arm, by_experience, by_version, traffic_path
     from tfgrpo.visible import shown
 
     store = app.store
@@ -76,12 +77,14 @@ def _live(app: App, since: str, number: int, as_json: bool) -> None:
         raise TfgrpoError("no calls are on record", hint="`tfgrpo proxy` records them")
     with opened(app) as traffic:
         versions = by_version(traffic, start)
+        arms = by_arm(traffic, start)
         experiences = by_experience(traffic, start, library_of)
         lost = traffic.lost()
     if as_json:
         text.emit_json(
             {
                 "versions": [one._asdict() for one in versions],
+                "arms": [one._asdict() for one in arms],
                 "experiences": [one._asdict() for one in experiences],
                 "lost": lost,
             }
@@ -91,6 +94,8 @@ def _live(app: App, since: str, number: int, as_json: bool) -> None:
 
     def lines() -> Iterator[str]:
         yield from live_lines("version", versions, {})
+        if arms:
+            yield from live_lines("arm", arms, {})
         yield from live_lines("experience", experiences[:number], texts)
         if lost:
             yield f"{text.plural(lost, 'call')} lost with workers that were killed"

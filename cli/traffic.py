@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 @click.option("--library", help="Only calls under this library of the proxy.")
 @click.option("--model", help="Only calls of this model.")
 @click.option("--subject", help="Only calls for this subject (a conversation or user).")
+@click.option("--arm", help="Only calls in this arm of an experiment: NAME/candidate.")
 @click.option("--failed", is_flag=True, help="Only calls that failed.")
 @click.option("--feedback", "with_feedback", is_flag=True, help="Only calls with feedback.")
 @click.option("--below", type=float, help="Only calls whose mean score is below this.")
@@ -159,6 +160,7 @@ def _listed(calls: list[ListedCall]) -> Iterator[str]:
             one.call.id[:17],
             text.age(one.call.time),
             f"{one.call.library or ''} {one.call.version or ''}".strip(),
+            shown(one.call.arm or ""),
             shown(one.call.model or ""),
             str(one.call.status),
             f"{one.call.prompt_tokens or 0}+{one.call.completion_tokens or 0}",
@@ -168,7 +170,7 @@ def _listed(calls: list[ListedCall]) -> Iterator[str]:
         for one in calls
     ]
     yield from text.table(
-        rows, header=("call", "age", "library", "model", "status", "tokens", "took", "score")
+        rows, header=("call", "age", "library", "arm", "model", "status", "tokens", "took", "score")
     )
 
 
@@ -182,6 +184,8 @@ def _shown(found: Traffic, id: str) -> Iterator[str]:
         f"answer   {call.status}, {call.latency / 1000:.1f} ms, of these {call.added / 1000:.2f} "
         f"in the proxy; {call.prompt_tokens or 0} tokens in, {call.completion_tokens or 0} out"
     )
+    if call.arm:
+        yield f"arm      {shown(call.arm)}"
     if call.error:
         yield f"error    {shown(call.error)}"
     content = found.content(call.id)

@@ -98,10 +98,32 @@ class Feedback(NamedTuple):
     correct: str | None = None
 
 
+class ArmCall(NamedTuple):
+    """What an experiment needs of a call in one of its arms; units as in `CallRecord`."""
+
+    id: str
+    time: int
+    subject: str | None
+    arm: str
+    digest: str | None
+    status: int
+    latency: int
+    prompt_tokens: int | None
+    completion_tokens: int | None
+
+
+class ArmScore(NamedTuple):
+    """A score of a call in an arm, and the label that came with it."""
+
+    call: str
+    score: float
+    label: str | None
+
+
 class CallFilter(NamedTuple):
     """Which calls are asked for: since when (microseconds), of which version (its name or the
-    beginning of its digest), library, model and subject, only failed ones, only with feedback, only
-    with a mean score below a bar."""
+    beginning of its digest), library, model, subject and arm, only failed ones, only with feedback,
+    only with a mean score below a bar."""
 
     since: int = 0
     version: str | None = None
@@ -111,6 +133,7 @@ class CallFilter(NamedTuple):
     failed: bool = False
     with_feedback: bool = False
     below: float | None = None
+    arm: str | None = None
 
 
 class ListedCall(NamedTuple):
@@ -175,6 +198,13 @@ class Traffic(Protocol):
 
     def scores(self, since: int) -> Mapping[str, float]:
         """Returns call → the mean of its scores, of the calls since then that have any."""
+
+    def arm_calls(self, arms: Sequence[str], since: int) -> list[ArmCall]:
+        """Returns the calls in these arms since then (microseconds), oldest first."""
+
+    def arm_scores(self, arms: Sequence[str], since: int) -> list[ArmScore]:
+        """Returns the scores of the calls in these arms since then, in the order in which they
+        arrived."""
 
     def count_lost(self, number: int) -> None:
         """Adds to the number of calls that were lost before they were recorded."""
@@ -279,6 +309,17 @@ def by_version(traffic: Traffic, since: int) -> list[LiveFigures]:
         name = f"{call.library} {call.version}" if call.library else "no library"
         groups.setdefault(name, []).append(call)
     return [figures(name, calls, scores) for name, calls in groups.items()]
+
+
+def by_arm(traffic: Traffic, since: int) -> list[LiveFigures]:
+    """Returns the figures of each arm of an experiment that calls were in since then
+    (microseconds), by name."""
+    scores = traffic.scores(since)
+    groups: dict[str, list[CallRecord]] = {}
+    for listed in traffic.calls(CallFilter(since=since), ALL):
+        if listed.call.arm is not None:
+            groups.setdefault(listed.call.arm, []).append(listed.call)
+    return [figures(name, groups[name], scores) for name in sorted(groups)]
 
 
 def by_experience(

@@ -15,6 +15,7 @@ from conftest import TFGRPO, environment, problems, run_command
 from scripted import ScriptedEndpoint, stage, teachable
 from test_house import commands, examples
 
+from tfgrpo.production.experiment import start
 from tfgrpo.store import Store
 from tfgrpo.store.transfer.remotes import Remotes
 
@@ -121,6 +122,12 @@ def run(folder: Path, command: str) -> None:
 
 @pytest.mark.parametrize("example", CASES)
 def test_the_example_runs(example: str, folder: Path) -> None:
+    if example.startswith(("tfgrpo experiment", "tfgrpo rollback")):
+        with Store.open(folder / ".tfgrpo/store.db") as store:
+            store.create_branch("prod", "v0")
+            store.move_branch("prod", "web")
+            if " start " not in example:
+                start(store, "shorter", ("prod", "main"), 0.1)
     settings = (folder / "tfgrpo.toml").read_text()
     address = settings.split('base_url = "')[1].split('"')[0]
     if "init --from" in example:  # it writes settings, and overwrites none

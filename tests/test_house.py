@@ -109,6 +109,7 @@ ROOMS = (
     ("project", "rollout", "own_data"),
     ("evaluation",),
     ("training",),
+    ("production",),
     ("projections", "proxy"),
     ("improvement",),
     ("ui", "serving"),

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from tfgrpo.store.errors import StoreError
 from tfgrpo.store.records import REDACTED
 from tfgrpo.store.traffic import (
+    ArmCall,
+    ArmScore,
     CallContent,
     CallFilter,
     CallRecord,
@@ -181,6 +183,7 @@ class SqliteTraffic:
             "library": which.library,
             "model": which.model,
             "subject": which.subject,
+            "arm": which.arm,
         }
         for column, value in parts.items():
             if value is not None:
@@ -214,6 +217,22 @@ class SqliteTraffic:
             " where score is not null and calls.time >= ? group by call"
         )
         return dict(self._rows(query, (since,)))
+
+    def arm_calls(self, arms: Sequence[str], since: int) -> list[ArmCall]:
+        marks = ",".join("?" * len(arms))
+        query = (
+            f"select {', '.join(ArmCall._fields)} from calls"
+            f" where time >= ? and arm in ({marks}) order by time, id"
+        )
+        return [ArmCall._make(row) for row in self._rows(query, (since, *arms))]
+
+    def arm_scores(self, arms: Sequence[str], since: int) -> list[ArmScore]:
+        marks = ",".join("?" * len(arms))
+        query = (
+            "select f.call, f.score, f.label from feedback f join calls c on c.id = f.call"
+            f" where f.score is not null and c.time >= ? and c.arm in ({marks}) order by f.row"
+        )
+        return [ArmScore._make(row) for row in self._rows(query, (since, *arms))]
 
     def count_lost(self, number: int) -> None:
         with self._writing():

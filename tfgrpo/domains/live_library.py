@@ -45,8 +45,16 @@ class LiveLibrary:
     `prompt` and `render` are those of the library that is in force at the call.
     """
 
-    def __init__(self, revision: str = "HEAD", *, store: Path | str | None = None) -> None:
+    def __init__(
+        self,
+        revision: str = "HEAD",
+        *,
+        store: Path | str | None = None,
+        beside: Callable[[Store], object] | None = None,
+    ) -> None:
+        """`beside` reads what else is to be in force at the same moment; it raises nothing."""
         self.revision = revision
+        self._beside = beside
         path = find_file(os.getcwd()) if store is None else located(Path(store))
         self.path = os.path.abspath(path)
         self.trouble: str | None = None
@@ -61,20 +69,25 @@ class LiveLibrary:
         self._retry_at = 0.0
         self._known: PromptLibrary | None = None
         try:
-            self._library = self._read(self._look())
+            self._in_force = self._read(self._look())
         except StoreError as error:  # an older schema among them, which opening brings up to date
             try:
                 Store.open(self.path).close()
             except ModuleNotFoundError:  # with the standard library alone it cannot
                 raise error from None
-            self._library = self._read(self._look())
+            self._in_force = self._read(self._look())
         _LIVE.add(self)
 
     @property
     def library(self) -> PromptLibrary:
         """The library in force, or the last one that could be read. Raises nothing."""
+        return self.in_force[0]
+
+    @property
+    def in_force(self) -> tuple[PromptLibrary, object]:
+        """The library, and what was read beside it from the same state of the store."""
         if monotonic() < self._look_at and self._changes() == self._seen:
-            return self._library  # without the lock: both are set once the library is
+            return self._in_force  # without the lock: both are set once the library is
         with self._lock:
             try:
                 seen = self._look()
@@ -82,7 +95,7 @@ class LiveLibrary:
                     self._refresh(seen)
             except UNREADABLE as error:
                 self.trouble = _reason(error)
-            return self._library
+            return self._in_force
 
     def check(self) -> str | None:
         """Reads the library anew, whether anything changed or not; returns what is wrong, or None.
@@ -152,8 +165,9 @@ class LiveLibrary:
         self._retry_at = monotonic() + RETRY
         self._read(seen)
 
-    def _read(self, seen: int | bytes) -> PromptLibrary:
-        """Returns the library in force: the same object where it is the same library."""
+    def _read(self, seen: int | bytes) -> tuple[PromptLibrary, object]:
+        """Returns the library in force, the same object where it is the same library, and what is
+        beside it."""
         store = self._store
         assert store is not None
         with store.port.reading():
@@ -163,10 +177,12 @@ class LiveLibrary:
             same = library is not None and library.version == version
             if library is None or not same or self._redactions != redactions:
                 library = prompt_library(store, version)
-        self._library = self._known = library
+            beside = None if self._beside is None else self._beside(store)
+        self._known = library
+        self._in_force = library, beside
         self._redactions, self.trouble = redactions, None
         self._seen = seen
-        return library
+        return self._in_force
 
     def _forget(self) -> None:
         store, self._store, self._seen = self._store, None, None

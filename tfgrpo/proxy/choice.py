@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from tfgrpo.domains.live_library import LiveLibrary
 from tfgrpo.domains.prompt_library import PromptLibrary
+from tfgrpo.proxy.arms import Arms, RunningExperiment
 from tfgrpo.proxy.placement import Addition, Members, addition
 from tfgrpo.proxy.settings import LibraryChoice, ProxySettings, Rule
 from tfgrpo.rendering.render import prompt_text
@@ -26,6 +27,10 @@ MOST_REVISIONS = 64
 """Revisions that requests may have open at a time beside the libraries' own."""
 
 
+MOST_ARMS = 8
+"""Arms whose texts are held at a time."""
+
+
 class UnknownLibrary(TfgrpoError):
     """A request names a library that is not served here."""
 
@@ -33,7 +38,7 @@ class UnknownLibrary(TfgrpoError):
 class Chosen(NamedTuple):
     """The library of a request: as which it was named, the version, the experiences that are in
     its text (None: all of them), the text (None where the library is empty), what is wrong with
-    the store, if anything."""
+    the store, if anything, and the arm of the experiment that it is in."""
 
     name: str
     version: str
@@ -41,6 +46,7 @@ class Chosen(NamedTuple):
     experiences: tuple[str, ...] | None
     addition: Addition | None
     trouble: str | None
+    arm: str | None = None
 
 
 class Source:
@@ -49,19 +55,26 @@ class Source:
     def __init__(self, name: str, choice: LibraryChoice, revision: str) -> None:
         self.name = name
         self.choice = choice
-        self.live = LiveLibrary(revision, store=choice.store)
-        self._library: PromptLibrary | None = None
-        self._whole: Chosen | None = None
+        self.arms = Arms(revision)
+        self.live = LiveLibrary(revision, store=choice.store, beside=self.arms.read)
+        self._wholes: dict[str | None, tuple[PromptLibrary, Chosen]] = {}
 
     def chosen(self, words: Callable[[], str], coin: str) -> Chosen:
         """Returns what a request gets. `words` gives the text that experiences are picked by, and
-        `coin` decides which are left out of it."""
+        `coin`, whom it is for, decides which are left out of it, and its arm."""
         live, choice = self.live, self.choice
-        library = live.library
-        whole = self._whole
-        if library is not self._library or whole is None or whole.trouble != live.trouble:
-            whole = self._made(library, None, live.trouble)
-            self._library, self._whole = library, whole
+        library, running = live.in_force
+        arm: str | None = None
+        if isinstance(running, RunningExperiment):
+            arm, candidate = running.arm(coin)
+            library = candidate or library
+        known = self._wholes.get(arm)
+        if known is None or known[0] is not library or known[1].trouble != live.trouble:
+            if arm is None or len(self._wholes) > MOST_ARMS:
+                self._wholes.clear()
+            known = library, self._made(library, None, live.trouble, arm)
+            self._wholes[arm] = known
+        whole = known[1]
         if choice.top_k is None and not choice.dropout:
             return whole
         part: Library = library
@@ -70,14 +83,19 @@ class Source:
         if choice.dropout:
             without = left_out([e.id for e in library], choice.dropout, coin)
             part = Part(library, {e.id for e in part} - without)
-        return self._made(part, tuple(e.id for e in part), live.trouble)
+        return self._made(part, tuple(e.id for e in part), live.trouble, arm)
 
     def _made(
-        self, library: Library, experiences: tuple[str, ...] | None, trouble: str | None
+        self,
+        library: Library,
+        experiences: tuple[str, ...] | None,
+        trouble: str | None,
+        arm: str | None,
     ) -> Chosen:
         new = addition(prompt_text(library)) if library.readable else None
-        version = library.version
-        return Chosen(self.name, version.name, version.digest.hex()[:16], experiences, new, trouble)
+        version, name = library.version, self.name
+        short = version.digest.hex()[:16]
+        return Chosen(name, version.name, short, experiences, new, trouble, arm)
 
 
 def left_out(ids: Sequence[str], rate: float, coin: str) -> frozenset[str]:

@@ -211,6 +211,8 @@ class Exchange:
         if chosen is not None:
             version = f"{chosen.version} {chosen.digest}"
             more.append(b"X-Tfgrpo-Version: " + version.encode())
+            if chosen.arm is not None:
+                more.append(b"X-Tfgrpo-Arm: " + chosen.arm.encode())
             if chosen.trouble:
                 more.append(b"X-Tfgrpo-Stale: the store cannot be read; this library goes on")
         self._out.append(answer_head(status, reason, headers, more, framing))

@@ -174,7 +174,7 @@ class Recorder:
             None if chosen is None else chosen.digest,
             None if ids is None else json.dumps(ids),
             keyed(self.secret, call.subject.encode()).hex() if call.subject else None,
-            None,
+            None if chosen is None else chosen.arm,
             call.model,
             call.path,
             call.status,

@@ -1,0 +1,361 @@
+"""`tfgrpo experiment`: two versions of a library in production at once, compared."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tfgrpo.cli import checkout, text
+from tfgrpo.cli.context import BRANCH, REVISION, App, Named, force_option, pass_app
+from tfgrpo.cli.suggest import SuggestingGroup
+
+if TYPE_CHECKING:
+    from tfgrpo.production.evidence import Compared, Evidence
+    from tfgrpo.production.experiment import Experiment
+    from tfgrpo.store.store import Store
+
+
+def _names(store: Store) -> list[tuple[str, str]]:
+    from tfgrpo.production.experiment import experiments
+
+    return [(one.name, one.state) for one in experiments(store)]
+
+
+EXPERIMENT = Named("experiment", _names)
+why_option = click.option("--why", help="The reason, for the record.")
+
+
+@click.group(cls=SuggestingGroup)
+def experiment() -> None:
+    """Compare two versions of a library on the calls of an application.
+
+    The proxy gives a share of subjects (conversations, users) the candidate's library and the
+    others the control's. Feedback on their calls is tested by tests that may be looked at any
+    time: for harm, and for benefit. Every step is on record: `tfgrpo log --decisions`. See
+    docs/production.md.
+
+    \b
+    Examples:
+      tfgrpo experiment start shorter --control prod --candidate main --share 10%
+      tfgrpo experiment status shorter
+    """
+
+
+@experiment.command()
+@click.argument("name")
+@click.option("--control", type=BRANCH, required=True, help="The branch that is in production.")
+@click.option("--candidate", type=REVISION, required=True, help="The revision to compare with it.")
+@click.option("--share", default="10%", show_default=True, help="Subjects that get the candidate.")
+@click.option(
+    "--metric",
+    default="score",
+    show_default=True,
+    help="What decides: score, score:LABEL, errors, latency or tokens.",
+)
+@click.option(
+    "--guard",
+    "guards",
+    multiple=True,
+    metavar="METRIC[=BY]",
+    help="What must not become worse, by more than BY; repeatable, or none.  "
+    "[errors, latency=20%, tokens=20%]",
+)
+@click.option(
+    "--unit",
+    type=click.Choice(["subject", "call"]),
+    default="subject",
+    show_default=True,
+    help="What counts once.",
+)
+@click.option("--auto", is_flag=True, help="Promote or roll back when a test decides.")
+@why_option
+@pass_app
+def start(
+    app: App, /, name: str, control: str, candidate: str, share: str, why: str | None, **flags: Any
+) -> None:
+    """Start an experiment. The candidate is the version that its revision names now.
+
+    With --auto, the proxy moves the control's branch when benefit is shown and no guard is
+    harmed, and ends the experiment when harm is shown, with the evidence on record.
+
+    \b
+    Examples:
+      tfgrpo experiment start shorter --control prod --candidate main --share 10%
+      tfgrpo experiment start units --control main --candidate v1 --auto
+    """
+    from tfgrpo.production import experiment as records
+
+    plan = records.ExperimentPlan(
+        flags["metric"], _guards(flags["guards"], flags["metric"]), flags["unit"], flags["auto"]
+    )
+    found = records.start(app.store, name, (control, candidate), parse_share(share), plan, why=why)
+    versions = _versions(app.store, found)
+    text.echo(
+        f"experiment {name}: {_percent(found.share)} of subjects get {candidate} "
+        f"({versions[1]}), the others {control} ({versions[0]})"
+    )
+
+
+@experiment.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Output JSON.")
+@pass_app
+def list_(app: App, as_json: bool) -> None:
+    """List experiments, oldest first.
+
+    \b
+    Examples:
+      tfgrpo experiment list
+      tfgrpo experiment list --json
+    """
+    from tfgrpo.production.experiment import experiments
+
+    store = app.store
+    found = experiments(store)
+    if as_json:
+        text.emit_json([_object(store, one) for one in found])
+        return
+    if not found:
+        text.echo("no experiments yet; start one with `tfgrpo experiment start`")
+        return
+    rows = [
+        (
+            one.name,
+            _state(store, one),
+            _percent(one.share),
+            one.control.revision,
+            f"{one.candidate.revision} ({_versions(store, one)[1]})",
+            text.age(one.started),
+        )
+        for one in found
+    ]
+    header = ("name", "state", "share", "control", "candidate", "started")
+    text.emit(app, text.table(rows, header=header))
+
+
+@experiment.command()
+@click.argument("name", required=False, type=EXPERIMENT)
+@click.option("--json", "as_json", is_flag=True, help="Output JSON.")
+@pass_app
+def status(app: App, name: str | None, as_json: bool) -> None:
+    """Show what an experiment has found; without NAME the one that is running.
+
+    Looking changes nothing, and may be done any time: the tests are made for it.
+
+    \b
+    Examples:
+      tfgrpo experiment status shorter
+      tfgrpo experiment status shorter --json
+    """
+    from tfgrpo.production.evidence import evidence
+    from tfgrpo.production.experiment import experiment as named
+
+    store = app.store
+    found = named(store, name)
+    shown = evidence(store, found)
+    if as_json:
+        text.emit_json(_object(store, found) | {"evidence": shown.as_object()})
+    else:
+        text.emit(app, _lines(store, found, shown))
+
+
+@experiment.command()
+@click.argument("name", type=EXPERIMENT)
+@click.argument("share")
+@why_option
+@pass_app
+def share(app: App, name: str, share: str, why: str | None) -> None:
+    """Change the SHARE of subjects that get the candidate, on record.
+
+    Some subjects change their arm then. They count in the arm that they were seen in first.
+
+    \b
+    Examples:
+      tfgrpo experiment share shorter 50%
+      tfgrpo experiment share shorter 0 --why "over the weekend"
+    """
+    from tfgrpo.production.experiment import change_share
+
+    found = change_share(app.store, name, parse_share(share), why=why)
+    text.echo(f"experiment {name}: {_percent(found.share)} of subjects get the candidate")
+
+
+@experiment.command()
+@click.argument("name", type=EXPERIMENT)
+@why_option
+@force_option
+@pass_app
+def promote(app: App, name: str, why: str | None) -> None:
+    """Move the control's branch to the candidate's version, and end the experiment.
+
+    The evidence as it is goes on record with it. `tfgrpo experiment rollback` takes it back.
+
+    \b
+    Examples:
+      tfgrpo experiment promote shorter
+      tfgrpo experiment promote shorter --why "read by both of us"
+    """
+    from tfgrpo.production.evidence import recorded
+    from tfgrpo.production.experiment import experiment as named
+    from tfgrpo.production.experiment import promote as promoted
+
+    store = app.store
+    done = promoted(store, name, evidence=recorded(store, named(store, name)), why=why)
+    _moved(app, done)
+    text.echo(f"promoted {name}: {done.control.revision} is at {_versions(store, done)[1]}")
+
+
+@experiment.command()
+@click.argument("name", type=EXPERIMENT)
+@why_option
+@force_option
+@pass_app
+def rollback(app: App, name: str, why: str | None) -> None:
+    """End an experiment for the control; take a promotion back.
+
+    \b
+    Examples:
+      tfgrpo experiment rollback shorter --why "answers are too short"
+      tfgrpo experiment rollback shorter
+    """
+    from tfgrpo.production.evidence import recorded
+    from tfgrpo.production.experiment import experiment as named
+    from tfgrpo.production.experiment import roll_back
+
+    store = app.store
+    done = roll_back(store, name, evidence=recorded(store, named(store, name)), why=why)
+    _moved(app, done)
+    tip = store.tip(done.control.revision)
+    text.echo(f"rolled back {name}: everybody gets {done.control.revision} ({tip.name})")
+
+
+@experiment.command()
+@click.argument("name", type=EXPERIMENT)
+@why_option
+@pass_app
+def stop(app: App, name: str, why: str | None) -> None:
+    """End an experiment with nothing decided: everybody gets the control.
+
+    \b
+    Examples:
+      tfgrpo experiment stop shorter
+      tfgrpo experiment stop shorter --why "too few calls"
+    """
+    from tfgrpo.production.evidence import recorded
+    from tfgrpo.production.experiment import experiment as named
+    from tfgrpo.production.experiment import stop as stopped
+
+    store = app.store
+    done = stopped(store, name, evidence=recorded(store, named(store, name)), why=why)
+    text.echo(f"stopped {name}: everybody gets {done.control.revision}")
+
+
+def parse_share(value: str) -> float:
+    """Returns a share as it is typed: 10%, 0.1, 0, 1. Raises UsageError."""
+    match = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)(%?)", value.strip())
+    number = float(match[1]) / (100 if match[2] else 1) if match else -1.0
+    if not 0 <= number <= 1:
+        raise click.UsageError(f"{value!r} is no share: write 10% or 0.1")
+    return number
+
+
+def _guards(given: tuple[str, ...], metric: str) -> tuple[tuple[str, float], ...]:
+    from tfgrpo.production.experiment import GUARDS, TOLERANCES
+
+    if not given:
+        return tuple(guard for guard in GUARDS if guard[0] != metric)
+    if given == ("none",):
+        return ()
+    found = []
+    for one in given:
+        name, equals, by = one.partition("=")
+        found.append((name, parse_share(by) if equals else TOLERANCES.get(name, 0.0)))
+    return tuple(found)
+
+
+def _moved(app: App, done: Experiment) -> None:
+    if app.store.head.branch == done.control.revision:
+        checkout.materialise(app)
+
+
+def _versions(store: Store, found: Experiment) -> tuple[str, str]:
+    from tfgrpo.store.errors import TfgrpoError
+
+    names = []
+    for arm in (found.control, found.candidate):
+        try:
+            names.append(store.resolve(arm.digest).name)
+        except TfgrpoError:
+            names.append(arm.digest[:12])
+    return names[0], names[1]
+
+
+def _state(store: Store, found: Experiment) -> str:
+    from tfgrpo.production.experiment import RUNNING, at_work
+    from tfgrpo.store.errors import UnknownRevision
+
+    if found.state != RUNNING:
+        return found.state
+    try:
+        paused = at_work(store, found.control.revision) is None
+    except UnknownRevision:
+        paused = True
+    return "paused" if paused else RUNNING
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:g}%"
+
+
+def _object(store: Store, found: Experiment) -> dict[str, Any]:
+    control, candidate = _versions(store, found)
+    return {
+        "name": found.name,
+        "state": _state(store, found),
+        "share": found.share,
+        "control": {**found.control._asdict(), "version": control},
+        "candidate": {**found.candidate._asdict(), "version": candidate},
+        **found.plan._asdict(),
+        "guards": dict(found.plan.guards),
+        "started": text.iso(found.started),
+        "ended": None if found.ended is None else text.iso(found.ended),
+        "shares": [{"since": text.iso(at), "share": share} for at, share in found.shares],
+    }
+
+
+def _lines(store: Store, found: Experiment, shown: Evidence) -> Iterator[str]:
+    control, candidate = _versions(store, found)
+    state = _state(store, found)
+    auto = ", --auto" if found.plan.auto else ""
+    yield (
+        f"{text.style(found.name, fg='yellow', bold=True)}  {state}, started "
+        f"{text.age(found.started)}: {_percent(found.share)} of subjects get "
+        f"{text.shown(found.candidate.revision)} ({candidate}), the others "
+        f"{text.shown(found.control.revision)} ({control}){auto}"
+    )
+    if state == "paused":
+        yield (
+            f"  {text.shown(found.control.revision)} was moved since it began, so everybody gets "
+            "that: stop it, or move the branch back"
+        )
+    yield from text.table(
+        [_row(one) for one in shown.compared],
+        header=("metric", "control", "candidate", "difference", "harm", "benefit", ""),
+    )
+    for line in shown.notes:
+        yield f"  {text.shown(line)}"
+    yield text.style(shown.verdict.said, bold=True)
+
+
+def _row(one: Compared) -> tuple[str, ...]:
+    return (
+        one.metric,
+        f"{one.control.said(one.metric)} ({one.control.count})",
+        f"{one.candidate.said(one.metric)} ({one.candidate.count})",
+        one.difference_said,
+        f"{one.harm:.3g} of {one.needed:.3g}",
+        f"{one.benefit:.3g} of {one.needed:.3g}" if one.main else "",
+        one.state,
+    )

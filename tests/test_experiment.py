@@ -1,0 +1,516 @@
+"""`tfgrpo experiment` and `tfgrpo rollback`: who gets what, what is found, and what follows."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from providers import OK, Provider, ProxyThread, post
+from test_proxy import ASK, CHAT, Choice, make, text_of
+
+from tfgrpo.cli.main import tfgrpo
+from tfgrpo.production.assignment import arm_of
+from tfgrpo.production.evidence import Evidence, evidence, weighed
+from tfgrpo.production.experiment import (
+    Arm,
+    Experiment,
+    ExperimentPlan,
+    change_share,
+    experiment,
+    experiments,
+    promote,
+    roll_back,
+    start,
+    stop,
+)
+from tfgrpo.production.rollback import rollback
+from tfgrpo.proxy.settings import ProxySettings, parse_upstream
+from tfgrpo.store import (
+    InvalidName,
+    InvalidOperation,
+    Operation,
+    ProtectedName,
+    StaleVersion,
+    Store,
+    StoreError,
+    TfgrpoError,
+    UnknownRevision,
+)
+from tfgrpo.store.decisions import decide, decisions
+from tfgrpo.store.default import open_traffic
+from tfgrpo.store.protection import protect
+from tfgrpo.store.traffic import ArmCall, ArmScore, CallFilter, CallRecord, traffic_path
+from tfgrpo.store.undo import undo
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    """`prod` at v1, and `main` one experience further."""
+    with make(tmp_path / ".tfgrpo/store.db", "Count both days.") as made:
+        made.create_branch("prod")
+        made.commit("main", [Operation("ADD", text="Give units.")], message="units")
+        yield made
+
+
+@pytest.fixture
+def provider() -> Iterator[Provider]:
+    with Provider(OK) as running:
+        yield running
+
+
+@pytest.fixture
+def settings(store: Store, provider: Provider) -> ProxySettings:
+    upstream = parse_upstream(provider.url)
+    return ProxySettings({"s": Choice(store.path, "prod")}, "s", upstream, upstream, port=0)
+
+
+def run(store: Store, *arguments: str) -> str:
+    done = CliRunner().invoke(tfgrpo, ["--store", str(store.path), "--no-pager", *arguments])
+    if isinstance(done.exception, TfgrpoError):
+        raise done.exception
+    assert done.exit_code == 0, (done.output, done.exception)
+    return done.output
+
+
+def ask(proxy: ProxyThread, user: str | None = None) -> tuple[str, str | None]:
+    """Makes a call for a user; returns its id and its arm."""
+    header = [] if user is None else [b"x-tfgrpo-subject: " + user.encode()]
+    answer = proxy.ask(post(CHAT, ASK, *header))
+    assert answer.startswith(b"HTTP/1.1 200 "), answer
+    call = re.search(rb"X-Tfgrpo-Call: (\S+)", answer)
+    arm = re.search(rb"X-Tfgrpo-Arm: (\S+)", answer)
+    assert call
+    return call[1].decode(), arm and arm[1].decode()
+
+
+def say(proxy: ProxyThread, call: str, score: object) -> None:
+    body = json.dumps({"call": call, "score": score}).encode()
+    assert proxy.ask(post("/feedback", body)).startswith(b"HTTP/1.1 201 ")
+
+
+def recorded(store: Store) -> list[CallRecord]:
+    with closing(open_traffic(traffic_path(store.path))) as traffic:
+        return [one.call for one in traffic.calls(CallFilter(), 10_000)]
+
+
+# on the wire:
+
+
+def test_a_share_of_subjects_gets_the_candidate_and_each_the_same_one_every_time(
+    settings: ProxySettings, provider: Provider, store: Store
+) -> None:
+    start(store, "shorter", ("prod", "main"), 0.5)
+    arms: dict[str, set[str | None]] = {}
+    with ProxyThread(settings) as proxy, ProxyThread(settings) as other:
+        for user in map(str, range(20)):
+            for worker in (proxy, other, proxy):
+                _, arm = ask(worker, user)
+                arms.setdefault(user, set()).add(arm)
+                assert ("Give units." in text_of(provider)) == (arm == "shorter/candidate")
+                assert "Count both days." in text_of(provider)
+    assert all(len(found) == 1 for found in arms.values())
+    assert Counter(arm for (arm,) in arms.values()).keys() == {
+        "shorter/control",
+        "shorter/candidate",
+    }
+    calls = recorded(store)
+    assert Counter(call.arm for call in calls).total() == 60
+    assert {(call.arm, call.version) for call in calls} == {
+        ("shorter/control", "v1"),
+        ("shorter/candidate", "v2"),
+    }
+
+
+def test_every_step_is_seen_at_the_next_request(
+    settings: ProxySettings, provider: Provider, store: Store
+) -> None:
+    def got() -> tuple[str | None, bool]:
+        _, arm = ask(proxy, "ann")
+        return arm, "Give units." in text_of(provider)
+
+    control, candidate = "e/control", "e/candidate"
+    with ProxyThread(settings) as proxy:
+        assert got() == (None, False)
+        start(store, "e", ("prod", "main"), 0)
+        assert got() == (control, False)
+        change_share(store, "e", 1)
+        assert got() == (candidate, True)
+        store.commit("main", [Operation("ADD", text="Untested.")], message="later")
+        assert got() == (candidate, True)
+        assert "Untested" not in text_of(provider), "what was named at the beginning is compared"
+        store.move_branch("main", "v0")
+        store.create_branch("x")
+        store.checkout("x")
+        store.delete_branch("main")
+        assert got() == (candidate, True), "a name that vanishes takes nothing away"
+        store.move_branch("prod", "v0")
+        assert got() == (None, False), "moved by hand: everybody gets that"
+        store.move_branch("prod", "v1")
+        assert got() == (candidate, True)
+        promote(store, "e")
+        assert got() == (None, True)
+        roll_back(store, "e")
+        assert got() == (None, False)
+
+
+def test_a_call_without_a_subject_is_one_of_its_own(settings: ProxySettings, store: Store) -> None:
+    start(store, "e", ("prod", "main"), 0.5)
+    with ProxyThread(settings) as proxy:
+        arms = {arm for _, arm in (ask(proxy) for _ in range(40))}
+    assert arms == {"e/control", "e/candidate"}
+
+
+def test_an_experiment_is_on_its_branch_alone_and_on_head_where_that_follows_it(
+    settings: ProxySettings, store: Store
+) -> None:
+    start(store, "e", ("prod", "main"), 1)
+    with ProxyThread(settings) as proxy:
+        for named, arm in ((b"@main", None), (b"@v1", None), (b"@HEAD", None), (b"s@prod", True)):
+            answer = proxy.ask(post(CHAT, ASK, b"x-tfgrpo-library: " + named))
+            assert (b"X-Tfgrpo-Arm: e/candidate" in answer) == bool(arm), named
+        store.checkout("prod")
+        assert b"X-Tfgrpo-Arm" in proxy.ask(post(CHAT, ASK, b"x-tfgrpo-library: @HEAD"))
+
+
+@pytest.mark.parametrize(
+    "content", [{}, {"action": "explode"}, {"action": "start", "control": 7}, {"action": "share"}]
+)
+def test_garbage_on_record_stops_no_request_and_takes_no_newer_library_away(
+    content: dict[str, object], settings: ProxySettings, provider: Provider, store: Store
+) -> None:
+    start(store, "e", ("prod", "main"), 1)
+    with ProxyThread(settings) as proxy:
+        assert ask(proxy)[1] == "e/candidate"
+        decide(store, "experiment", "other", content)
+        assert ask(proxy)[1] is None
+        store.commit("prod", [Operation("ADD", text="Newer.")], message="newer")
+        ask(proxy)
+        assert "Newer." in text_of(provider)
+    with pytest.raises(StoreError, match="damaged"):
+        experiments(store)
+
+
+def test_feedback_decides_and_status_shows_it_by_arm(settings: ProxySettings, store: Store) -> None:
+    begin = ("experiment", "start", "e", "--control", "prod", "--candidate", "main")
+    run(store, *begin, "--share", "50%")
+    with ProxyThread(settings) as proxy:
+        for user in range(90):
+            call, arm = ask(proxy, f"u{user}")
+            say(proxy, call, arm == "e/candidate")
+    shown = json.loads(run(store, "experiment", "status", "--json"))
+    score = shown["evidence"]["metrics"]["score"]
+    assert score["candidate"][1] == 1
+    assert score["control"][1] == 0
+    assert sum(shown["evidence"]["subjects"].values()) == 90
+    assert score["benefit"] > score["needed"] == 50
+    assert shown["evidence"]["verdict"] == "benefit"
+    said = run(store, "experiment", "status")
+    assert "the candidate is better: promote" in said
+    assert "better" in said.splitlines()[2]
+    live = json.loads(run(store, "stats", "--live", "--json"))
+    assert {arm["name"]: arm["score"] for arm in live["arms"]} == {
+        "e/control": 0.0,
+        "e/candidate": 1.0,
+    }
+    assert "e/candidate" in run(store, "stats", "--live")
+    listed = run(store, "traffic", "--arm", "e/candidate", "--json")
+    assert {one["arm"] for one in json.loads(listed)} == {"e/candidate"}
+
+
+# what is on record:
+
+
+def test_what_was_decided_by_whom_when_and_why_is_asked_of_the_log(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TFGRPO_AUTHOR", "bob")
+    begin = ("experiment", "start", "e", "--control", "prod", "--candidate", "main")
+    run(store, *begin, "--why", "units")
+    run(store, "experiment", "share", "e", "50%")
+    monkeypatch.setenv("TFGRPO_AUTHOR", "cy")
+    assert "prod is at v2" in run(store, "experiment", "promote", "e", "--why", "both read it")
+    assert "again (was v2)" in run(store, "rollback", "prod", "--why", "incident 214")
+    found = [json.loads(line) for line in run(store, "log", "--decisions", "--json").splitlines()]
+    assert [(one["author"], one["kind"], one["content"].get("action")) for one in found] == [
+        ("cy", "rollback", None),
+        ("cy", "experiment", "promote"),
+        ("bob", "experiment", "share"),
+        ("bob", "experiment", "start"),
+    ]
+    assert [one["why"] for one in found] == ["incident 214", "both read it", None, "units"]
+    assert found[1]["content"]["evidence"]["verdict"] == "none"
+    assert abs(time.time() - store.now() / 1e6) < 60
+    log = run(store, "log", "--decisions", "prod", "--grep", "incident")
+    assert "rollback prod" in log
+    assert "by cy" in log
+    assert "incident 214" in log
+    assert "experiment" not in log
+    assert "bob" not in run(store, "log", "--decisions", "--author", "cy")
+    assert run(store, "log", "--decisions", "nothing") == ""
+    reflog = run(store, "reflog", "prod").splitlines()
+    assert "rollback prod to v1: incident 214 (just now, cy)" in reflog[0]
+    assert "promote e: both read it (just now, cy)" in reflog[1]
+
+
+def test_an_experiment_that_makes_no_sense_is_refused_and_nothing_is_recorded(store: Store) -> None:
+    arms = ("prod", "main")
+    start(store, "e", arms, 0.1)
+    store.create_branch("web", "v0")
+    before = decisions(store)
+    with pytest.raises(InvalidOperation, match="e is running on prod"):
+        start(store, "f", arms, 0.1)
+    with pytest.raises(InvalidName):
+        start(store, "e", ("web", "main"), 0.1)
+    for name in ("", "a b", "../x", "x" * 65, "ü"):
+        with pytest.raises(InvalidName):
+            start(store, name, ("web", "main"), 0.1)
+    with pytest.raises(InvalidOperation, match="nothing to compare"):
+        start(store, "f", ("web", "v0"), 0.1)
+    with pytest.raises(UnknownRevision):
+        start(store, "f", ("web", "nowhere"), 0.1)
+    with pytest.raises(UnknownRevision):
+        start(store, "f", ("v0", "main"), 0.1)
+    for share in (-0.1, 1.01, float("nan")):
+        with pytest.raises(InvalidOperation):
+            start(store, "f", ("web", "main"), share)
+        with pytest.raises(InvalidOperation):
+            change_share(store, "e", share)
+    for plan in (
+        ExperimentPlan("speed"),
+        ExperimentPlan("score:"),
+        ExperimentPlan(guards=(("score", 0.0),)),
+        ExperimentPlan(unit="country"),
+        ExperimentPlan(guards=(("errors", -1.0),)),
+    ):
+        with pytest.raises(InvalidOperation):
+            start(store, "f", ("web", "main"), 0.1, plan)
+    protect(store, "branch", "web")
+    with pytest.raises(InvalidOperation, match="protected"):
+        start(store, "f", ("web", "main"), 0.1, ExperimentPlan(auto=True))
+    with pytest.raises(UnknownRevision):
+        stop(store, "nobody")
+    assert decisions(store) == before
+    start(store, "g", ("web", "main"), 0.1)
+    with pytest.raises(ProtectedName):
+        promote(store, "g")
+    assert experiment(store, "g").state == "running"
+    stop(store, "e")
+    for act in (promote, roll_back, stop):
+        with pytest.raises(InvalidOperation, match="is over"):
+            act(store, "e")
+    start(store, "h", arms, 0.1)
+
+
+def test_promoting_needs_the_branch_where_it_was_and_taking_back_too(store: Store) -> None:
+    start(store, "e", ("prod", "main"), 0.1)
+    store.commit("prod", [Operation("ADD", text="By hand.")], message="by hand")
+    with pytest.raises(StaleVersion, match="has moved to v3"):
+        promote(store, "e")
+    with store.forced():
+        promote(store, "e")
+    assert store.tip("prod").name == "v2"
+    store.move_branch("prod", "v3")
+    with pytest.raises(StaleVersion):
+        roll_back(store, "e")
+    store.move_branch("prod", "v2")
+    assert roll_back(store, "e").state == "rolled back"
+    assert store.tip("prod").name == "v1"
+
+
+# rollbacks:
+
+
+def test_a_rollback_goes_to_where_the_branch_stood_and_a_second_one_further_back(
+    store: Store,
+) -> None:
+    for text in ("a", "b"):
+        store.commit("prod", [Operation("ADD", text=text)], message=text)
+    store.move_branch("prod", "v2")
+    assert [m.version for m in store.port.ref_log("heads/prod")] == [2, 4, 3, 1]
+    went = [rollback(store, "prod", why=f"{n}").after.name for n in range(3)]
+    assert went == ["v4", "v3", "v1"]
+    with pytest.raises(UnknownRevision, match="nowhere before"):
+        rollback(store, "prod", why="more")
+    assert rollback(store, "prod", to="v4", why="forth").after.name == "v4"
+    with pytest.raises(InvalidOperation, match="already"):
+        rollback(store, "prod", to="v4", why="again")
+    with pytest.raises(InvalidOperation, match="reason"):
+        rollback(store, "prod", why=" ")
+    undo(store)
+    assert store.tip("prod").name == "v1"
+
+
+def test_a_rollback_stops_the_experiment_on_the_branch_and_asks_for_force_on_a_protected_one(
+    settings: ProxySettings, provider: Provider, store: Store
+) -> None:
+    store.commit("prod", [Operation("ADD", text="Wrong.")], message="wrong")
+    start(store, "e", ("prod", "main"), 1)
+    protect(store, "branch", "prod")
+    with ProxyThread(settings) as proxy:
+        ask(proxy)
+        with pytest.raises(ProtectedName):
+            run(store, "rollback", "prod", "--why", "wrong")
+        assert ask(proxy)[1] == "e/candidate"
+        assert "experiment e was stopped" in run(store, "rollback", "prod", "--why", "bad", "-f")
+        assert ask(proxy)[1] is None
+        assert text_of(provider).endswith("[G0] Count both days.")
+    assert experiment(store, "e").state == "stopped"
+    assert "rolled back: bad" in str(decisions(store, kind="experiment")[-1].why)
+
+
+# what calls say:
+
+
+def plan_of(**fields: object) -> Experiment:
+    blank = Experiment(
+        "e",
+        "id",
+        Arm("prod", "c" * 64),
+        Arm("main", "d" * 64),
+        ExperimentPlan(guards=()),
+        "running",
+        0,
+        None,
+        ((0, 0.5),),
+    )
+    from dataclasses import replace
+
+    return replace(blank, **fields)  # type: ignore[arg-type]
+
+
+def call(number: int, candidate: bool, **fields: object) -> ArmCall:
+    blank = ArmCall(
+        f"call-{number}",
+        number,
+        f"u{number}",
+        "e/candidate" if candidate else "e/control",
+        ("d" if candidate else "c") * 16,
+        200,
+        100_000,
+        70,
+        30,
+    )
+    return blank._replace(**fields)  # type: ignore[arg-type]
+
+
+def found_in(plan: Experiment, control: list[float], candidate: list[float]) -> Evidence:
+    calls, scores = [], []
+    for number, (arm, value) in enumerate(
+        pair
+        for both in zip(control, candidate, strict=True)
+        for pair in zip((0, 1), both, strict=True)
+    ):
+        calls.append(call(number, bool(arm)))
+        scores.append(ArmScore(f"call-{number}", value, None))
+    return weighed(plan, calls, scores)
+
+
+def test_right_or_wrong_numbers_and_their_guards_are_told_apart() -> None:
+    right, wrong = [1.0] * 40, [0.0] * 40
+    for control, candidate, verdict in (
+        (right, wrong, "harm"),
+        (wrong, right, "benefit"),
+        (right, right, "none"),
+    ):
+        found = found_in(plan_of(), control, candidate)
+        assert found.verdict.kind == verdict
+        assert found.compared[0].kind == "right or wrong"
+        assert found.compared[0].needed == pytest.approx(40)
+    dice = random.Random(5)
+    low, high = ([dice.gauss(mean, 0.1) for _ in range(100)] for mean in (0.5, 0.6))
+    assert found_in(plan_of(), low, high).verdict.kind == "benefit"
+    worse = found_in(plan_of(), high, low)
+    assert worse.verdict.kind == "harm"
+    (one,) = worse.compared
+    assert one.kind == "number"
+    assert one.low is not None
+    assert one.high is not None
+    assert one.low < -0.1 < one.high < 0
+    assert (one.harm >= one.needed) == (one.high < 0)
+
+
+def test_a_guard_that_is_harmed_stands_against_promoting() -> None:
+    plan = plan_of(plan=ExperimentPlan(guards=(("errors", 0.0), ("latency", 0.2), ("tokens", 0.2))))
+    calls = [call(n, bool(n % 2), latency=100_000 + n % 7) for n in range(400)]
+    scores = [ArmScore(c.id, float("candidate" in c.arm), None) for c in calls]
+    assert weighed(plan, calls, scores).verdict.kind == "benefit"
+    slow = [c._replace(latency=c.latency * (1 + 0.5 * ("cand" in c.arm))) for c in calls]
+    found = weighed(plan, slow, scores)
+    assert found.verdict == ("harm", "the guard latency is worse: roll back", ())
+    slower = [c._replace(latency=round(c.latency * (1 + 0.1 * ("cand" in c.arm)))) for c in calls]
+    assert weighed(plan, slower, scores).verdict.kind == "benefit", "within its tolerance"
+    failing = [c._replace(status=500 if "cand" in c.arm else 200) for c in calls]
+    assert weighed(plan, failing, scores).verdict.said == "the guard errors is worse: roll back"
+
+
+def test_a_judges_scores_are_a_metric_of_their_own() -> None:
+    plan = plan_of(plan=ExperimentPlan("score", (("score:judge", 0.0),)))
+    calls = [call(n, bool(n % 2)) for n in range(200)]
+    scores = [ArmScore(c.id, float("cand" in c.arm), "arithmetic") for c in calls]
+    scores += [ArmScore(c.id, float("control" in c.arm), "judge") for c in calls]
+    main, judge = weighed(plan, calls, scores).compared
+    assert (main.candidate.mean, main.control.mean) == (1, 0)
+    assert (judge.candidate.mean, judge.control.mean) == (0, 1)
+    assert weighed(plan, calls, scores).verdict.said == "the guard score:judge is worse: roll back"
+
+
+def test_a_subject_counts_once_and_in_the_arm_that_it_was_seen_in_first() -> None:
+    plan = plan_of(shares=((0, 0.1), (50, 0.9)))
+    calls = [call(n, n % 10 == 0, subject=f"u{n}") for n in range(50)]
+    calls += [call(50 + n, n % 10 != 1, subject=f"u{n}") for n in range(50)]
+    calls += [call(200, True, digest="e" * 16)]
+    scores = [ArmScore(c.id, 1.0, None) for c in calls]
+    found = weighed(plan, calls, scores)
+    assert found.subjects == {"control": 45, "candidate": 5}
+    assert found.moved == 40
+    assert found.calls == {"control": 50, "candidate": 10}
+    assert (found.compared[0].control.count, found.compared[0].candidate.count) == (45, 5)
+    assert "40 subjects were seen in both arms" in found.notes[0]
+    assert "1 calls under another version" in found.notes[1]
+    late = [*scores, *(one._replace(score=0.0) for one in scores)]
+    assert weighed(plan, calls, late).compared == found.compared, "its first score stays"
+    by_call = weighed(plan_of(plan=ExperimentPlan(guards=(), unit="call")), calls, scores)
+    assert (by_call.moved, by_call.subjects["candidate"]) == (0, 50)
+
+
+def test_arms_of_the_wrong_size_are_said_and_nothing_is_promoted() -> None:
+    plan = plan_of(shares=((0, 0.1),))
+    right = [call(n, n % 10 == 0) for n in range(3000)]
+    assert weighed(plan, right, []).mismatch < 1
+    wrong = [call(n, n % 5 == 0) for n in range(3000)]
+    scores = [ArmScore(c.id, float("cand" in c.arm), None) for c in wrong]
+    found = weighed(plan, wrong, scores)
+    assert found.mismatch > 1000
+    assert found.verdict.kind == "benefit"
+    assert found.verdict.doubts
+    assert "not what the shares would give" in found.verdict.said
+    assert any("not sent by chance" in note for note in found.notes)
+
+
+def test_no_calls_say_nothing(store: Store) -> None:
+    found = evidence(store, start(store, "e", ("prod", "main"), 0.1))
+    assert found.verdict.kind == "none"
+    assert found.subjects == {"control": 0, "candidate": 0}
+    assert "no decision yet" in run(store, "experiment", "status", "e")
+
+
+def test_a_larger_share_adds_subjects_and_takes_none_away() -> None:
+    subjects = [f"user {n}" for n in range(2000)]
+    before: set[str] = set()
+    for share in (0.0, 0.1, 0.5, 1.0):
+        now = {s for s in subjects if arm_of("id", s, share) == "candidate"}
+        assert abs(len(now) / 2000 - share) < 0.03
+        assert before <= now
+        before = now
+    other = {s for s in subjects if arm_of("another", s, 0.5) == "candidate"}
+    assert (
+        0.2 < len(other & {s for s in subjects if arm_of("id", s, 0.5) == "candidate"}) / 2000 < 0.3
+    )

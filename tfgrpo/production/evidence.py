@@ -1,0 +1,380 @@
+"""What the calls of an experiment say: is the candidate worse, or better, or is it too early.
+
+**What counts.** A subject counts once, in the arm that it was seen in first; its calls in the
+other arm, after a change of the share, are left out and counted. To leave out the subject instead
+would leave out those who came back, and who comes back depends on the answers. Right-or-wrong is
+judged by a subject's first score, which no later one can take back, so that the test stays exact;
+numbers by the mean of a subject's values. Where the unit is the call, each call is a subject.
+
+**How often it errs.** All that can be said of an experiment together errs in at most a share
+`ALPHA` of those without any difference, looked at as often as one likes: two fifths of it for
+harm, two fifths for benefit, and a fifth for all guards together.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
+from typing import Any, NamedTuple
+
+from tfgrpo.evaluation import anytime
+from tfgrpo.production.assignment import CANDIDATE, CONTROL, arm_name
+from tfgrpo.production.experiment import MEASURES, Experiment
+from tfgrpo.store.default import open_traffic
+from tfgrpo.store.records import Json
+from tfgrpo.store.store import Store
+from tfgrpo.store.traffic import ArmCall, ArmScore, Traffic, traffic_path
+
+ALPHA = 0.05
+GUARDS_PART = 0.2
+MISMATCH = 1000.0
+"""Evidence that the arms' sizes are wrong, from which on that is said and nothing is promoted."""
+MOST = 690.0
+"""The logarithm of the largest evidence that is told."""
+
+
+class Measured(NamedTuple):
+    """A metric in one arm: of how many subjects, and their mean, higher being better."""
+
+    count: int
+    mean: float
+
+    def said(self, metric: str) -> str:
+        """Returns the mean as people say it."""
+        if not self.count:
+            return "–"
+        if metric == "errors":
+            return f"{100 * -self.mean:.1f}%"
+        if metric == "latency":
+            return f"{math.exp(-self.mean) / 1000:.0f} ms"
+        if metric == "tokens":
+            return f"{math.exp(-self.mean):.0f}"
+        return f"{self.mean:.3f}"
+
+
+class Compared(NamedTuple):
+    """A metric in both arms, with the evidence for harm and for benefit; `needed` is how much of
+    either decides. `low` and `high` bound the difference of numbers at all times together."""
+
+    metric: str
+    main: bool
+    kind: str
+    control: Measured
+    candidate: Measured
+    low: float | None
+    high: float | None
+    harm: float
+    benefit: float
+    needed: float
+
+    @property
+    def state(self) -> str:
+        """What is shown: `worse`, `better`, or nothing yet."""
+        if self.harm >= self.needed:
+            return "worse"
+        return "better" if self.main and self.benefit >= self.needed else ""
+
+    @property
+    def difference_said(self) -> str:
+        """The difference as people say it, candidate less control, with its bounds."""
+        if not (self.control.count and self.candidate.count):
+            return ""
+        bounds = (self.candidate.mean - self.control.mean, self.low, self.high)
+        if self.metric in ("latency", "tokens"):  # of logarithms, and turned round
+            told = [None if x is None else math.expm1(-x) for x in bounds]
+            said = [None if x is None else f"{100 * x:+.0f}%" for x in (told[0], told[2], told[1])]
+        elif self.metric == "errors":
+            said = [
+                None if x is None else f"{-100 * x:+.1f}" for x in (bounds[0], bounds[2], bounds[1])
+            ]
+        else:
+            said = [None if x is None else f"{x:+.3f}" for x in bounds]
+        return f"{said[0]}" + (f" [{said[1]}, {said[2]}]" if said[1] is not None else "")
+
+
+class Verdict(NamedTuple):
+    """What follows: `harm`, `benefit` or `none`; in words; and what stands against promoting."""
+
+    kind: str
+    said: str
+    doubts: tuple[str, ...] = ()
+
+
+class Evidence(NamedTuple):
+    """What an experiment has found: its metrics, what is to be known beside them, the verdict."""
+
+    compared: tuple[Compared, ...]
+    subjects: Mapping[str, int]
+    calls: Mapping[str, int]
+    moved: int
+    mismatch: float
+    notes: tuple[str, ...]
+    verdict: Verdict
+
+    def as_object(self) -> dict[str, Any]:
+        """Returns it as JSON, for programs and for the record."""
+        return {
+            "verdict": self.verdict.kind,
+            "subjects": dict(self.subjects),
+            "calls": dict(self.calls),
+            "moved_subjects": self.moved,
+            "mismatch": _short(self.mismatch),
+            "doubts": list(self.verdict.doubts),
+            "metrics": {
+                one.metric: {
+                    "kind": one.kind,
+                    "control": [one.control.count, _short(one.control.mean)],
+                    "candidate": [one.candidate.count, _short(one.candidate.mean)],
+                    "low": None if one.low is None else _short(one.low),
+                    "high": None if one.high is None else _short(one.high),
+                    "harm": _short(one.harm),
+                    "benefit": _short(one.benefit),
+                    "needed": _short(one.needed),
+                }
+                for one in self.compared
+            },
+        }
+
+
+def evidence(store: Store, found: Experiment) -> Evidence:
+    """Returns what the calls on record say of an experiment. Raises StoreError."""
+    path = traffic_path(store.path)
+    if not os.path.isfile(path):
+        return weighed(found, [], [])
+    with closing(open_traffic(path)) as traffic:
+        return of_traffic(traffic, found)
+
+
+def recorded(store: Store, found: Experiment) -> Json:
+    """Returns the evidence as it goes on record with a decision. Raises StoreError."""
+    return evidence(store, found).as_object()
+
+
+def of_traffic(traffic: Traffic, found: Experiment) -> Evidence:
+    """Returns what calls in a record of traffic say of an experiment. Raises StoreError."""
+    arms = [arm_name(found.name, arm) for arm in (CONTROL, CANDIDATE)]
+    scores = traffic.arm_scores(arms, found.started)  # first: a score's call is there already
+    return weighed(found, traffic.arm_calls(arms, found.started), scores)
+
+
+def weighed(found: Experiment, calls: Sequence[ArmCall], scores: Sequence[ArmScore]) -> Evidence:
+    """Returns what calls, oldest first, and scores, in the order of their arrival, say."""
+    units = _Units(found, calls)
+    plan = found.plan
+    labels = {m.partition(":")[2] for m, _ in [(plan.metric, 0), *plan.guards] if ":" in m}
+    guarded = [guard for guard in plan.guards if guard[0] != plan.metric]
+    apart = GUARDS_PART if guarded else 0.0
+    sides = ALPHA * (1 - apart) / 2
+    compared = [_compared(units.values(plan.metric, scores, labels), plan.metric, 0.0, sides)]
+    for metric, tolerance in guarded:
+        values = units.values(metric, scores, labels)
+        alpha = ALPHA * apart / len(guarded)
+        compared.append(_compared(values, metric, tolerance, alpha)._replace(main=False))
+    mismatch = _mismatch(found, units)
+    notes = list(units.notes())
+    if mismatch >= MISMATCH:
+        notes.append(
+            f"{units.subjects[CONTROL]} and {units.subjects[CANDIDATE]} subjects are not what the "
+            "shares would give: calls of one arm are lost, or are not sent by chance"
+        )
+    return Evidence(
+        tuple(compared),
+        dict(units.subjects),
+        dict(units.calls),
+        units.moved,
+        mismatch,
+        tuple(notes),
+        _verdict(compared, mismatch),
+    )
+
+
+class _Value(NamedTuple):
+    """A value of a subject, of the candidate or not, higher being better."""
+
+    candidate: bool
+    subject: str
+    value: float
+    sizes: tuple[int, int]
+
+
+class _Units:
+    """Calls by whom they count for, and in which arm."""
+
+    def __init__(self, found: Experiment, calls: Iterable[ArmCall]) -> None:
+        digests = {
+            arm_name(found.name, CONTROL): found.control.digest[:16],
+            arm_name(found.name, CANDIDATE): found.candidate.digest[:16],
+        }
+        self._by_call = found.plan.unit == "call"
+        self._since = [since for since, _ in found.shares]
+        self._sizes = [anytime.block_sizes(share) for _, share in found.shares]
+        self._arm_of: dict[str, str] = {}
+        self._kept: dict[str, ArmCall] = {}
+        self.first: list[tuple[int, str]] = []
+        """When each subject was seen first, and its arm."""
+        self.subjects: Counter[str] = Counter({CONTROL: 0, CANDIDATE: 0})
+        self.calls: Counter[str] = Counter({CONTROL: 0, CANDIDATE: 0})
+        self._moved: set[str] = set()
+        self._left_out = self._foreign = 0
+        for call in calls:
+            if call.digest != digests[call.arm]:
+                self._foreign += 1
+                continue
+            arm, subject = call.arm.rpartition("/")[2], self.subject(call)
+            known = self._arm_of.get(subject)
+            if known is None:
+                self._arm_of[subject] = arm
+                self.first.append((call.time, arm))
+                self.subjects[arm] += 1
+            elif known != arm:
+                self._moved.add(subject)
+                self._left_out += 1
+                continue
+            self._kept[call.id] = call
+            self.calls[arm] += 1
+
+    @property
+    def moved(self) -> int:
+        """Subjects that were seen in both arms."""
+        return len(self._moved)
+
+    def subject(self, call: ArmCall) -> str:
+        return call.id if self._by_call or call.subject is None else call.subject
+
+    def notes(self) -> Iterable[str]:
+        if self._moved:
+            yield (
+                f"{len(self._moved)} subjects were seen in both arms after a change of the share: "
+                f"they count in their first, and {self._left_out} calls are left out"
+            )
+        if self._foreign:
+            yield f"{self._foreign} calls under another version of the library are left out"
+
+    def values(self, metric: str, scores: Iterable[ArmScore], labels: set[str]) -> list[_Value]:
+        """Returns a metric's values in the order in which they became known."""
+        if metric in MEASURES:
+            values = (
+                (call, value)
+                for call in self._kept.values()
+                if (value := _measure(call, metric)) is not None
+            )
+            return [self._value(call, value) for call, value in values]
+        label = metric.partition(":")[2]
+        return [
+            self._value(call, one.score)
+            for one in scores
+            if (one.label == label if label else one.label not in labels)
+            and (call := self._kept.get(one.call)) is not None
+        ]
+
+    def _value(self, call: ArmCall, value: float) -> _Value:
+        at = bisect_right(self._since, call.time) - 1
+        candidate = call.arm.endswith("/" + CANDIDATE)
+        return _Value(candidate, self.subject(call), value, self._sizes[max(0, at)])
+
+
+def _measure(call: ArmCall, metric: str) -> float | None:
+    failed = call.status >= 400 or not call.status
+    if metric == "errors":
+        return -float(failed)
+    if failed:  # what failed was quick and short
+        return None
+    if metric == "latency":
+        return -math.log(max(1, call.latency))
+    if call.prompt_tokens is None and call.completion_tokens is None:
+        return None
+    return -math.log(max(1, (call.prompt_tokens or 0) + (call.completion_tokens or 0)))
+
+
+def _compared(values: Sequence[_Value], metric: str, tolerance: float, alpha: float) -> Compared:
+    """Returns a metric in both arms; harm and benefit are each shown falsely at most by `alpha`."""
+    shift = 1.0 if metric == "errors" else 0.0  # not failed is 1
+    if not tolerance and all(one.value + shift in (0.0, 1.0) for one in values):
+        return _right_or_wrong(values, metric, shift, alpha)
+    if metric in ("latency", "tokens"):
+        tolerance = math.log1p(tolerance)
+    by_subject: tuple[dict[str, list[float]], dict[str, list[float]]] = ({}, {})
+    for one in values:
+        by_subject[one.candidate].setdefault(one.subject, []).append(one.value)
+    arms = [[math.fsum(v) / len(v) for v in subjects.values()] for subjects in by_subject]
+    found = anytime.difference(arms[0], arms[1], alpha=2 * alpha)
+    harm = benefit = 0.0
+    if found is not None:
+        harm = _evidence(found.log_evidence(-tolerance, above=False))
+        benefit = _evidence(found.log_evidence(0.0, above=True))
+    return Compared(
+        metric,
+        True,
+        "number",
+        *(_measured(arm) for arm in arms),
+        None if found is None else found.low,
+        None if found is None else found.high,
+        harm,
+        benefit,
+        1 / alpha,
+    )
+
+
+def _right_or_wrong(values: Sequence[_Value], metric: str, shift: float, alpha: float) -> Compared:
+    seen: set[str] = set()
+    outcomes: list[anytime.Outcome] = []
+    for one in values:
+        if one.subject not in seen:
+            seen.add(one.subject)
+            right = one.value + shift == 1.0
+            outcomes.append(anytime.Outcome(one.candidate, right, one.sizes))
+    arms = [
+        [float(one.right) - shift for one in outcomes if one.candidate is arm]
+        for arm in (False, True)
+    ]
+    blocks = anytime.blocks_of(outcomes)
+    harm, benefit = (
+        _evidence(float(anytime.log_evidence(blocks, benefit=better).max(initial=0.0)))
+        for better in (False, True)
+    )
+    measured = [_measured(arm) for arm in arms]
+    return Compared(metric, True, "right or wrong", *measured, None, None, harm, benefit, 1 / alpha)
+
+
+def _measured(values: Sequence[float]) -> Measured:
+    return Measured(len(values), math.fsum(values) / len(values) if values else 0.0)
+
+
+def _evidence(log: float) -> float:
+    return math.exp(min(log, MOST))
+
+
+def _mismatch(found: Experiment, units: _Units) -> float:
+    """Returns the evidence that subjects do not come to the arms by their shares: the product of
+    that under each share, of the subjects that were first seen under it."""
+    log, at = 0.0, 0
+    shares = found.shares
+    counts: list[Counter[str]] = [Counter() for _ in shares]
+    for time, arm in sorted(units.first):
+        while at + 1 < len(shares) and time >= shares[at + 1][0]:
+            at += 1
+        counts[at][arm] += 1
+    for (_, share), count in zip(shares, counts, strict=True):
+        if 0 < share < 1:
+            log += anytime.log_mismatch(count[CONTROL], count[CANDIDATE], share)
+    return _evidence(log)
+
+
+def _verdict(compared: Sequence[Compared], mismatch: float) -> Verdict:
+    doubts = ["the arms' sizes are not what the shares would give"] * (mismatch >= MISMATCH)
+    for one in compared:
+        if one.state == "worse":
+            what = "the candidate is worse" if one.main else f"the guard {one.metric} is worse"
+            return Verdict("harm", f"{what}: roll back", tuple(doubts))
+    if compared[0].state == "better":
+        but = f", but {doubts[0]}" if doubts else ": promote"
+        return Verdict("benefit", f"the candidate is better{but}", tuple(doubts))
+    return Verdict("none", "no decision yet", tuple(doubts))
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.6g}")

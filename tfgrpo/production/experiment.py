@@ -1,0 +1,346 @@
+"""Experiments: two versions of a library in production at once, as they are on record.
+
+An experiment is what its decisions say (`store/decisions.py`, kind `experiment`, subject the
+experiment's name): it is started, its share changes, it ends as promoted, rolled back or stopped.
+So what was decided, by whom, when and why is never lost, and every worker of a proxy knows it at
+its next request.
+
+The control is a branch, and the candidate a version: the one that its revision named when the
+experiment began. What is promoted is what was tested, whatever became of the name. An experiment
+is at work only while the control's branch stands where it stood at the beginning. When it is
+moved, everybody gets the branch at the next request, and the experiment is paused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from tfgrpo.store import protection
+from tfgrpo.store.decisions import Decision, decide, decisions
+from tfgrpo.store.errors import InvalidName, InvalidOperation, StaleVersion, UnknownRevision
+from tfgrpo.store.records import Json, Version
+from tfgrpo.store.row_checks import damage_error
+from tfgrpo.store.store import Store
+
+KIND = "experiment"
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}\Z")
+RUNNING, PROMOTED, ROLLED_BACK, STOPPED = "running", "promoted", "rolled back", "stopped"
+STATES = {"promote": PROMOTED, "rollback": ROLLED_BACK, "stop": STOPPED}
+UNITS = ("subject", "call")
+MEASURES = ("errors", "latency", "tokens")
+"""What is measured of every call beside its feedback; less is better of each."""
+TOLERANCES = {"errors": 0.0, "latency": 0.2, "tokens": 0.2}
+"""How much worse a guard may be: of errors in points, of the others as a part of control's."""
+GUARDS = tuple(TOLERANCES.items())
+
+
+class Arm(NamedTuple):
+    """One of the two: what it was named by, and the digest (hex) of the version it is."""
+
+    revision: str
+    digest: str
+
+
+class ExperimentPlan(NamedTuple):
+    """What an experiment is about.
+
+    `metric` is `score` (of feedback), `score:LABEL` (of feedback with that label) or one of
+    `MEASURES`; `guards` are metrics that must not become worse by more than their tolerance.
+    `unit` is what counts once: a subject, or each call.
+    """
+
+    metric: str = "score"
+    guards: tuple[tuple[str, float], ...] = GUARDS
+    unit: str = "subject"
+    auto: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """An experiment as it is on record. Times are microseconds since 1970; `shares` are the shares
+    of the candidate, each with the time from which on it is in force."""
+
+    name: str
+    id: str
+    control: Arm
+    candidate: Arm
+    plan: ExperimentPlan
+    state: str
+    started: int
+    ended: int | None
+    shares: tuple[tuple[int, float], ...]
+
+    @property
+    def share(self) -> float:
+        """The share of subjects that get the candidate now."""
+        return self.shares[-1][1] if self.state == RUNNING else 0.0
+
+
+def experiments(store: Store) -> list[Experiment]:
+    """Returns all experiments, oldest first. Raises StoreError."""
+    return _folded(decisions(store, kind=KIND))
+
+
+def experiment(store: Store, name: str | None = None) -> Experiment:
+    """Returns the experiment of a name; without one, the only one that is running. Raises
+    UnknownRevision."""
+    found = experiments(store)
+    if name is None:
+        running = [one for one in found if one.state == RUNNING]
+        if len(running) == 1:
+            return running[0]
+        few = "no experiment is" if not running else f"{len(running)} experiments are"
+        raise UnknownRevision(f"{few} running", hint="`tfgrpo experiment list`; then name one")
+    for one in found:
+        if one.name == name:
+            return one
+    raise UnknownRevision(
+        f"there is no experiment {name!r}", hint="`tfgrpo experiment list` lists them"
+    )
+
+
+def running_on(store: Store, branch: str) -> Experiment | None:
+    """Returns the experiment that is running with a branch as its control, paused or not."""
+    return next(
+        (e for e in experiments(store) if e.state == RUNNING and e.control.revision == branch),
+        None,
+    )
+
+
+def at_work(store: Store, branch: str) -> Experiment | None:
+    """Returns the experiment on a branch if the branch stands where it stood when it began."""
+    found = running_on(store, branch)
+    if found is None or store.tip(branch).digest.hex() != found.control.digest:
+        return None
+    return found
+
+
+def start(
+    store: Store,
+    name: str,
+    arms: tuple[str, str],
+    share: float,
+    plan: ExperimentPlan | None = None,
+    *,
+    why: str | None = None,
+) -> Experiment:
+    """Starts an experiment: of the branch `arms[0]`, the control, and the revision `arms[1]`.
+
+    Raises InvalidName for a name that was used or cannot be one, UnknownRevision, and
+    InvalidOperation where an experiment is running on that branch, where both are the same
+    version, or where `auto` could not move a protected branch.
+    """
+    plan = plan or ExperimentPlan()
+    _check_plan(plan)
+    _check_share(share)
+    if not NAME.match(name):
+        raise InvalidName(f"{name!r} cannot name an experiment", hint="use letters, digits, _ . -")
+    control, candidate = arms
+    with store.port.transaction():
+        if any(one.name == name for one in experiments(store)):
+            raise InvalidName(
+                f"there was an experiment {name!r}", hint="a name is used once: calls are on record"
+            )
+        tip, tested = store.tip(control), store.resolve(candidate)
+        other = running_on(store, control)
+        if other is not None:
+            raise InvalidOperation(
+                f"experiment {other.name} is running on {control}",
+                hint=f"one at a time: `tfgrpo experiment stop {other.name}` ends it",
+            )
+        if tip.number == tested.number:
+            raise InvalidOperation(
+                f"{control} and {candidate} are both {tip.name}: there is nothing to compare",
+                hint="train or commit on another branch first",
+            )
+        if plan.auto and protection.is_protected(store.port, f"heads/{control}"):
+            raise InvalidOperation(
+                f"{control} is protected, so --auto could not move it",
+                hint="promote by hand with --force, or lift the protection",
+            )
+        content = {
+            "action": "start",
+            "control": control,
+            "candidate": candidate,
+            "control_digest": tip.digest.hex(),
+            "candidate_digest": tested.digest.hex(),
+            "share": share,
+            "metric": plan.metric,
+            "guards": [list(guard) for guard in plan.guards],
+            "unit": plan.unit,
+            "auto": plan.auto,
+        }
+        decide(store, KIND, name, content, why=why)
+        return experiment(store, name)
+
+
+def change_share(store: Store, name: str, share: float, *, why: str | None = None) -> Experiment:
+    """Changes the share of subjects that get the candidate. Raises UnknownRevision, and
+    InvalidOperation for an experiment that is over or a share that is none."""
+    _check_share(share)
+    with store.port.transaction():
+        found = _running(store, name)
+        content = {"action": "share", "share": share, "was": found.share}
+        decide(store, KIND, name, content, why=why)
+        return experiment(store, name)
+
+
+def stop(
+    store: Store, name: str, *, evidence: Json | None = None, why: str | None = None
+) -> Experiment:
+    """Ends an experiment with nothing decided: everybody gets the control."""
+    return _end(store, name, "stop", evidence, why)
+
+
+def promote(
+    store: Store, name: str, *, evidence: Json | None = None, why: str | None = None
+) -> Experiment:
+    """Moves the control's branch to the candidate's version, and ends the experiment, on record.
+
+    Raises StaleVersion where the branch has moved since the experiment began, unless the store
+    is forced; ProtectedName; InvalidOperation for an experiment that is over.
+    """
+    with store.operation(f"promote {name}" + (f": {why}" if why else "")):
+        found = _running(store, name)
+        branch, tip = found.control.revision, store.tip(found.control.revision)
+        if tip.digest.hex() != found.control.digest and not store.is_forced:
+            raise StaleVersion(
+                f"{branch} has moved to {tip.name} since the experiment began",
+                hint="what it moved to was not compared; --force promotes all the same",
+            )
+        version = version_of(store, found.candidate)
+        store.move_branch(branch, version)
+        _end(store, name, "promote", evidence, why, moved=(branch, tip, version))
+        return experiment(store, name)
+
+
+def roll_back(
+    store: Store, name: str, *, evidence: Json | None = None, why: str | None = None
+) -> Experiment:
+    """Ends an experiment in favour of the control: everybody gets it at the next request. One
+    that was promoted is taken back: its branch moves to the control's version.
+
+    Raises StaleVersion where the branch has moved on from what was promoted, unless the store is
+    forced; ProtectedName; InvalidOperation for an experiment that is over otherwise.
+    """
+    with store.operation(f"rollback {name}" + (f": {why}" if why else "")):
+        found = experiment(store, name)
+        if found.state != PROMOTED:
+            return _end(store, name, "rollback", evidence, why)
+        branch, tip = found.control.revision, store.tip(found.control.revision)
+        if tip.digest.hex() != found.candidate.digest and not store.is_forced:
+            raise StaleVersion(
+                f"{branch} has moved on to {tip.name}",
+                hint=f"`tfgrpo rollback {branch} --to REVISION` moves it anywhere",
+            )
+        version = version_of(store, found.control)
+        store.move_branch(branch, version)
+        return _end(store, name, "rollback", evidence, why, moved=(branch, tip, version))
+
+
+def version_of(store: Store, arm: Arm) -> Version:
+    """Returns the version that an arm is. Raises UnknownRevision."""
+    return store.resolve(arm.digest)
+
+
+def _end(
+    store: Store,
+    name: str,
+    action: str,
+    evidence: Json | None,
+    why: str | None,
+    moved: tuple[str, Version, Version] | None = None,
+) -> Experiment:
+    with store.port.transaction():
+        if moved is None:
+            _running(store, name)
+        content: dict[str, object] = {"action": action}
+        if moved is not None:
+            branch, before, after = moved
+            content |= {
+                "branch": branch,
+                "from": before.digest.hex()[:16],
+                "to": after.digest.hex()[:16],
+            }
+        if evidence is not None:
+            content["evidence"] = evidence
+        decide(store, KIND, name, content, why=why)
+        return experiment(store, name)
+
+
+def _running(store: Store, name: str) -> Experiment:
+    found = experiment(store, name)
+    if found.state != RUNNING:
+        raise InvalidOperation(
+            f"experiment {name} is over: it was {found.state}",
+            hint="start another, under another name",
+        )
+    return found
+
+
+def _folded(found: Iterable[Decision]) -> list[Experiment]:
+    by_name: dict[str, Experiment] = {}
+    for decision in found:
+        try:
+            _fold(by_name, decision)
+        except (KeyError, TypeError, ValueError, IndexError):
+            raise damage_error(f"decision {decision.id} is none about an experiment") from None
+    return list(by_name.values())
+
+
+def _fold(by_name: dict[str, Experiment], decision: Decision) -> None:
+    content: Mapping[str, Any] = decision.content
+    action, name = content["action"], decision.subject
+    if action == "start":
+        by_name[name] = Experiment(
+            name,
+            decision.id,
+            Arm(str(content["control"]), str(content["control_digest"])),
+            Arm(str(content["candidate"]), str(content["candidate_digest"])),
+            ExperimentPlan(
+                str(content["metric"]),
+                tuple((str(metric), float(most)) for metric, most in content["guards"]),
+                str(content["unit"]),
+                bool(content["auto"]),
+            ),
+            RUNNING,
+            decision.time,
+            None,
+            ((decision.time, float(content["share"])),),
+        )
+    elif action == "share":
+        known = by_name[name]
+        new = (decision.time, float(content["share"]))
+        by_name[name] = replace(known, shares=(*known.shares, new))
+    else:
+        state = STATES[action]
+        by_name[name] = replace(by_name[name], state=state, ended=decision.time)
+
+
+def _check_share(share: float) -> None:
+    if not 0 <= share <= 1:
+        raise InvalidOperation(f"a share is no {share:g}", hint="0% to 100%")
+
+
+def _check_plan(plan: ExperimentPlan) -> None:
+    check_metrics([plan.metric, *(metric for metric, _ in plan.guards)])
+    if plan.unit not in UNITS:
+        raise InvalidOperation(f"no {plan.unit!r} can be counted", hint=", ".join(UNITS))
+    if any(not 0 <= tolerance < 10 for _, tolerance in plan.guards):
+        raise InvalidOperation("a guard's tolerance is at least 0", hint="such as latency=20%")
+
+
+def check_metrics(metrics: Sequence[str]) -> None:
+    """Raises InvalidOperation for a metric that is none, or that is there twice."""
+    for metric in metrics:
+        name, _, label = metric.partition(":")
+        if metric not in MEASURES and (name != "score" or (":" in metric and not label)):
+            raise InvalidOperation(
+                f"there is no metric {metric!r}",
+                hint=f"score, score:LABEL, {', '.join(MEASURES)}",
+            )
+    if len(set(metrics)) < len(metrics):
+        raise InvalidOperation("a metric is named twice", hint="name it once, or as a guard")

@@ -1,0 +1,75 @@
+"""An incident: a branch goes back to where it stood, in one move, at the next request."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tfgrpo.production.experiment import running_on, stop
+from tfgrpo.store.decisions import decide
+from tfgrpo.store.errors import InvalidOperation, UnknownRevision
+from tfgrpo.store.records import Version
+from tfgrpo.store.revisions import BRANCH
+from tfgrpo.store.store import Store
+
+ROLLBACK = "rollback"
+
+
+class RolledBack(NamedTuple):
+    """What a rollback did: where the branch stood and stands, the experiment that it ended."""
+
+    branch: str
+    before: Version
+    after: Version
+    experiment: str | None
+
+
+def rollback(store: Store, branch: str, *, why: str, to: str | None = None) -> RolledBack:
+    """Moves a branch back to a revision; without one, to where it stood before. An experiment on
+    it is stopped. One operation, with its author and its reason in the ref log and on record.
+
+    Raises InvalidOperation without a reason or where the branch stands there already,
+    StaleVersion where somebody moves it meanwhile, UnknownRevision, and ProtectedName unless the
+    store is forced.
+    """
+    if not why.strip():
+        raise InvalidOperation("a rollback needs a reason", hint="it is recorded: use --why")
+    tip = store.tip(branch)
+    after = before_that(store, branch) if to is None else store.resolve(to)
+    with store.operation(f"{ROLLBACK} {branch} to {after.name}: {why}"):
+        if tip.number == after.number:
+            raise InvalidOperation(
+                f"{branch} is at {tip.name} already", hint=f"`tfgrpo reflog {branch}` lists moves"
+            )
+        store.move_branch(branch, after, expected=tip)
+        running = running_on(store, branch)
+        if running is not None:
+            stop(store, running.name, why=f"{branch} was rolled back: {why}")
+        content = {
+            "from": tip.name,
+            "from_digest": tip.digest.hex()[:16],
+            "to": after.name,
+            "to_digest": after.digest.hex()[:16],
+        }
+        decide(store, ROLLBACK, branch, content, why=why)
+    return RolledBack(branch, tip, after, None if running is None else running.name)
+
+
+def before_that(store: Store, branch: str) -> Version:
+    """Returns where a branch stood before the version that it stands at was put in force.
+
+    A second rollback goes further back, and not forward to what the first one took away: a move
+    to where the branch had stood takes back all that came since. Raises UnknownRevision.
+    """
+    stood: list[int] = []
+    for move in reversed(list(store.port.ref_log(BRANCH + branch))):
+        if move.version is None:
+            stood = []
+        elif move.version in stood:
+            del stood[stood.index(move.version) + 1 :]
+        else:
+            stood.append(move.version)
+    if len(stood) < 2:
+        raise UnknownRevision(
+            f"{branch} stood nowhere before", hint="--to names a revision to go back to"
+        )
+    return store.version(stood[-2])
