@@ -85,7 +85,7 @@ def compare(
             evaluations = [one.evaluation for one in scores.libraries[: len(versions)]]
             comparisons += compared(app.store, evaluations)
     if as_json:
-        text.emit_json([_object(one) for one in comparisons])
+        text.emit_json([one.object() for one in comparisons])
     else:
         text.emit(app, _lines(comparisons))
 
@@ -135,29 +135,6 @@ def _table(found: Sequence[Comparison]) -> Iterator[str]:
 
 def _p(one: Comparison) -> str:
     return f"{one.difference.p:.2g}"
-
-
-def _object(one: Comparison) -> dict[str, Any]:
-    from tfgrpo.evaluation.figures import interval_object
-
-    mean, low, high, problems = one.difference.estimate
-    return {
-        "dataset": one.dataset,
-        "model": one.model,
-        "control": one.control.name,
-        "version": one.version.name,
-        "control_mean": one.control_mean,
-        "mean": one.mean,
-        "difference": interval_object(mean, low, high),
-        "problems": problems,
-        "won": one.pairs.count("won"),
-        "lost": one.pairs.count("lost"),
-        "p": one.difference.p,
-        "verdict": one.difference.verdict,
-        "problems_needed": one.difference.problems_needed,
-        "unscored": {"control": one.control_unscored, "version": one.unscored},
-        "conditions": one.conditions,
-    }
 
 
 @click.command()

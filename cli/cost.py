@@ -11,9 +11,10 @@ import click
 
 from tfgrpo.cli import options, text
 from tfgrpo.cli.context import RUN, App, pass_app
+from tfgrpo.wording import money, span
 
 if TYPE_CHECKING:
-    from tfgrpo.model.costs import Cost, Total
+    from tfgrpo.model.costs import Total
     from tfgrpo.store.runs import Run
     from tfgrpo.training.estimate import RunEstimate, StageEstimate
     from tfgrpo.training.setup import RunPlan
@@ -42,45 +43,34 @@ def cost(app: App, name: str | None, config: Path | None, as_json: bool) -> None
       tfgrpo cost
       tfgrpo cost --json
     """
-    from tfgrpo.model.costs import costs, group_by, total
+    from tfgrpo.model.cost_report import cost_report
 
     project = options.open_project(app, config)
     run = app.store.runs.get(name) if name is not None else None
     address = project.table("model").get("base_url")
-    found = costs(app.store, project.table("prices"), run, address)
+    found = cost_report(app.store, project.table("prices"), run, address)
     if as_json:
-        rows = [_object(one) for one in found]
-        counted = {"estimated_calls": app.store.runs.estimated(run)}
-        text.emit_json({"calls": rows, "total": _totals(total(found)) | counted})
+        text.emit_json(found.object())
         return
-    if not found:
+    if not found.costs:
         text.echo("no call has been made")
         return
     lines: list[str] = []
+    total = found.total
     if run is None:
-        sums = group_by(found, lambda one: one.run or "evaluations")
-        lines += _table(("run",), [((key,), value) for key, value in sums.items()], total(found))
+        lines += _table(("run",), [((key,), sums) for key, sums in found.by_run().items()], total)
     else:
-        stages = group_by(found, lambda one: (one.stage, one.model))
-        lines += [*_table(("stage", "model"), stages.items(), total(found)), ""]
-        steps = group_by(found, _when)
-        named = [((when,), t) for when, t in steps.items()]
+        lines += [*_table(("stage", "model"), found.by_stage().items(), total), ""]
+        named = [((when,), sums) for when, sums in found.by_step().items()]
         lines += _table(("step",), named, None)
-    unknown = total(found).unknown
-    if unknown:
-        lines.append(f"the price of {', '.join(unknown)} is unknown: [prices] in tfgrpo.toml")
-    if estimated := app.store.runs.estimated(run):
+    if total.unknown:
+        lines.append(f"the price of {', '.join(total.unknown)} is unknown: [prices] in tfgrpo.toml")
+    if found.estimated:
         lines.append(
-            f"the server did not report token usage for {estimated:,} calls: theirs is estimated"
+            f"the server did not report token usage for {found.estimated:,} calls: "
+            "theirs is estimated"
         )
     text.emit(app, lines)
-
-
-def _when(one: Cost) -> str:
-    """Returns where in a run a call belongs; embeddings are the whole store's."""
-    if one.step is not None:
-        return f"step {one.step + 1}"
-    return "embeddings" if one.stage == "embedding" else "held-out"
 
 
 def _table(
@@ -133,34 +123,6 @@ def dollars(sums: Total) -> str:
     return f"{money(sums.dollars)} + unknown" if sums.dollars else "unknown"
 
 
-def money(amount: float | None) -> str:
-    """Returns US dollars as people read them: cents, or as many places as it takes."""
-    if amount is None:
-        return "unknown"
-    return f"${amount:,.2f}" if amount >= 0.1 or not amount else f"${amount:.4f}"
-
-
-def _object(one: Cost) -> dict[str, Any]:
-    return {
-        "run": one.run,
-        "step": one.step,
-        "stage": one.stage,
-        "model": one.model,
-        **one.usage._asdict(),
-        "retries": one.retries,
-        "dollars": one.dollars,
-    }
-
-
-def _totals(sums: Total) -> dict[str, Any]:
-    return {
-        **sums.usage._asdict(),
-        "retries": sums.retries,
-        "dollars": None if sums.unknown else sums.dollars,
-        "unknown_prices": list(sums.unknown),
-    }
-
-
 def print_estimate(
     app: App, plan: RunPlan, run: Run | None, *, details: bool, as_json: bool
 ) -> None:
@@ -207,8 +169,6 @@ def print_estimate(
 def _sentence(estimate: RunEstimate, *, details: bool) -> str:
     """Returns `about $1.90 and 25 min (40,000 in, 9,000 out a step), at most $6`, and what else
     belongs to it."""
-    from tfgrpo.cli.live import span
-
     expected, most = _sum(estimate.expected), _sum(estimate.most)
     steps = max(1, estimate.steps)
     sizes = (_round(expected.prompt_tokens / steps), _round(expected.completion_tokens / steps))

@@ -26,6 +26,8 @@ from tfgrpo.notices import DownloadProgress, Notice, ScoresReady, StepFinished, 
 from tfgrpo.store.records import Version
 from tfgrpo.store.store import Store
 from tfgrpo.training.progress import Progress
+from tfgrpo.wording import money as dollars
+from tfgrpo.wording import span
 
 PLAIN_SECONDS = 15.0
 
@@ -171,9 +173,7 @@ def _cost(meter: Meter) -> str:
 
 def money(amount: float | None) -> str:
     """Returns an amount in US dollars as people read it."""
-    from tfgrpo.cli import cost
-
-    return "price unknown" if amount is None else cost.money(amount)
+    return "price unknown" if amount is None else dollars(amount)
 
 
 def left(seconds: float | None, dollars: float | None = None) -> str:
@@ -182,16 +182,6 @@ def left(seconds: float | None, dollars: float | None = None) -> str:
         return "time left: not known yet"
     cost = "" if dollars is None else f" and {money(dollars)}"
     return f"about {span(seconds)}{cost} left"
-
-
-def span(seconds: float) -> str:
-    """Returns `45 s`, `3 min 05 s`, `2 h 10 min`."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02d} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
 
 
 class Reporter:

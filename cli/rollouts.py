@@ -30,6 +30,11 @@ DEEPEST = 24
 )
 @click.option("--sample", type=click.IntRange(0), help="Only the attempt with this number.")
 @click.option("--failed", is_flag=True, help="Only attempts with less than the full reward.")
+@click.option(
+    "--outcome",
+    type=click.Choice(["answered", "truncated", "unverifiable", "failed"]),
+    help="Only attempts that ended so.",
+)
 @click.option("--by-problem", is_flag=True, help="One row for each problem.")
 @click.option("--csv", "as_csv", is_flag=True, help="Output CSV, with question, prompt and answer.")
 @click.option("--json", "as_json", is_flag=True, help="Output JSON Lines.")

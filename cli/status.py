@@ -6,13 +6,12 @@ import click
 
 from tfgrpo.cli import text
 from tfgrpo.cli.context import App, pass_app
-from tfgrpo.cli.runs import issue_counts
 from tfgrpo.store.protection import protected
 from tfgrpo.store.revisions import run_of_history
 from tfgrpo.store.subject import subject
 from tfgrpo.store.transfer.remotes import Apart, apart_from_remote
 from tfgrpo.tools.known_strength import known_strength
-from tfgrpo.training.run_report import report
+from tfgrpo.training.run_report import issue_counts, report
 
 
 @click.command()

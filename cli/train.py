@@ -287,10 +287,10 @@ def _steps_done(store: Store, run: Run) -> int:
 
 def _tell(app: App, result: TrainResult) -> None:
     """Says what came of a run, and writes the library for inference."""
-    from tfgrpo.cli import runs
-    from tfgrpo.cli.live import span
     from tfgrpo.training.choice import best_tag, final_version
     from tfgrpo.training.next_steps import next_steps
+    from tfgrpo.training.run_report import issue_counts
+    from tfgrpo.wording import span
 
     store, run = app.store, result.run
     done = _steps_done(store, run)
@@ -298,7 +298,7 @@ def _tell(app: App, result: TrainResult) -> None:
         text.echo(f"learned nothing: {result.nothing_learned}")
     if result.chosen is not None:  # first of all: it may be worse than none
         text.echo(str(result.chosen))
-    issues = runs.issue_counts(result.report)
+    issues = issue_counts(result.report)
     if issues:
         text.echo(f"{issues}; `tfgrpo runs {run.name}` lists them")
     final = final_version(store, run)

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from conftest import problems
+from scripted import LESSON as SCRIPTED
 from scripted import ScriptedEndpoint, teachable
 
 import tfgrpo
@@ -22,8 +23,9 @@ from tfgrpo.cli.main import tfgrpo as command
 from tfgrpo.evaluation.by_problem import paired_problems, pairs_of
 from tfgrpo.evaluation.comparison import recorded_pairs
 from tfgrpo.project import open_project
-from tfgrpo.store import Store, TfgrpoError
+from tfgrpo.store import Operation, Store, TfgrpoError
 from tfgrpo.training.attempts import evaluation_attempts, recorded_evaluation, run_attempts
+from tfgrpo.training.group_view import PromptPart, group_view, highlighted
 from tfgrpo.training.next_steps import next_steps
 
 NUMBERS = (2, 5, 9)
@@ -207,3 +209,64 @@ def test_python_reads_the_same(folder: Path) -> None:
         assert len(found.of(failed=True).attempts) == 0
         with pytest.raises(TfgrpoError, match="was not evaluated on other"):
             recorded_evaluation(store, version, "other")
+
+
+def test_a_group_is_shown_with_its_prompt_its_comparison_and_what_was_decided(
+    folder: Path,
+) -> None:
+    with Store.open(folder / ".tfgrpo/store.db") as store:
+        run = store.runs.get("quick")
+        found = run_attempts(store, run, open_project(folder))
+        mixed = [group[0].problem for group in found.groups() if group[0].side]
+        seen = [group_view(store, found.of(step=1, problem=problem), run) for problem in mixed]
+    assert seen
+    for view in seen:
+        assert view.side("winner")
+        assert view.side("loser")
+        assert view.right == len(view.side("winner"))
+        assert view.compared is not None
+        assert (view.compared.right_did, view.compared.wrong_did) == ("added one", "did not")
+        assert [text for text, _ in view.compared.lessons] == [SCRIPTED]
+        comparison = view.compared.calls[0]
+        assert comparison.stage == "comparison"
+        assert any(view.question in text for _, text in comparison.asked)
+        (decision,) = view.decisions
+        assert decision.event.evidence is not None
+        assert decision.event.evidence["problem"] == view.problem
+        assert decision.is_kept
+    assert [view.decisions[0].event.op for view in seen] == ["ADD"] + ["KEEP"] * (len(seen) - 1)
+
+
+def test_experiences_are_found_in_the_prompt_as_it_was_sent(folder: Path) -> None:
+    with Store.open(folder / ".tfgrpo/store.db") as store:
+        evaluation = recorded_evaluation(store, store.resolve("HEAD").number)
+        found = evaluation_attempts(store, evaluation, open_project(folder))
+        view = group_view(store, found.of(problem=found.attempts[0].problem))
+        (experience,) = store.library("HEAD")
+        sent = found.text(found.attempts[0]).prompt
+    parts = [part for _, there in view.prompt for part in there]
+    assert [part for part in parts if part.experience] == [
+        PromptPart(experience.text, experience.id, "G0")
+    ]
+    assert view.compared is None
+    assert view.decisions == ()
+    texts = ["".join(part.text for part in there) for _, there in view.prompt]
+    assert texts == [text for _, text in sent]
+
+
+def test_the_longer_of_two_texts_that_begin_alike_is_the_one_in_the_prompt(tmp_path: Path) -> None:
+    with Store.init(tmp_path / "store.db", author="tests") as store:
+        texts = ("Add one.", "Add one. Then stop.", "Never (said) [x]+")
+        store.commit("main", [Operation("ADD", text=text) for text in texts], message="some")
+        library = store.library("HEAD")
+    prompt = (("system", "[G1] Add one. Then stop.\n[G0] Add one.\n"), ("user", "Add two."))
+    (_, system), (_, user) = highlighted(prompt, library)
+    assert [part.label for part in system] == [None, "G1", None, "G0", None]
+    assert [part.text for part in user] == ["Add two."]
+
+
+def test_attempts_are_chosen_by_what_became_of_them(folder: Path) -> None:
+    told = rows(run(folder, "quick", "--outcome", "answered", "--json"))
+    assert len(told) == 9
+    with pytest.raises(AssertionError, match="no such rollouts"):
+        run(folder, "quick", "--outcome", "truncated")

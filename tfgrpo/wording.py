@@ -38,3 +38,20 @@ def plural(count: int, noun: str) -> str:
     if count != 1:
         noun = noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
     return f"{count} {noun}"
+
+
+def money(amount: float | None) -> str:
+    """Returns US dollars as people read them: cents, or as many places as it takes."""
+    if amount is None:
+        return "unknown"
+    return f"${amount:,.2f}" if amount >= 0.1 or not amount else f"${amount:.4f}"
+
+
+def span(seconds: float) -> str:
+    """Returns `45 s`, `3 min 05 s`, `2 h 10 min`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from tfgrpo.evaluation import statistics
 from tfgrpo.evaluation.by_problem import ProblemPairs, pairs_of
 from tfgrpo.evaluation.evaluate import rewards
-from tfgrpo.evaluation.figures import conditions_words, verdict_words
+from tfgrpo.evaluation.figures import conditions_words, interval_object, verdict_words
 from tfgrpo.evaluation.statistics import Difference
 from tfgrpo.store.records import Json, Version
 from tfgrpo.store.runs import Evaluation
@@ -70,6 +71,27 @@ class Comparison(Viewed):
             verdict_words(self.difference, samples),
         ]
         return View(title, ("library", f"mean@{samples}"), rows, [*self.unscored_notes(), *notes])
+
+    def object(self) -> dict[str, Any]:
+        """Returns the comparison as JSON for programs."""
+        mean, low, high, problems = self.difference.estimate
+        return {
+            "dataset": self.dataset,
+            "model": self.model,
+            "control": self.control.name,
+            "version": self.version.name,
+            "control_mean": self.control_mean,
+            "mean": self.mean,
+            "difference": interval_object(mean, low, high),
+            "problems": problems,
+            "won": self.pairs.count("won"),
+            "lost": self.pairs.count("lost"),
+            "p": self.difference.p,
+            "verdict": self.difference.verdict,
+            "problems_needed": self.difference.problems_needed,
+            "unscored": {"control": self.control_unscored, "version": self.unscored},
+            "conditions": self.conditions,
+        }
 
     def unscored_notes(self) -> Iterator[str]:
         """Yields how many samples of each library could not be judged, where any could not."""

@@ -98,15 +98,17 @@ class AttemptList(Viewed):
         problem: str | None = None,
         sample: int | None = None,
         failed: bool = False,
+        outcome: str | None = None,
     ) -> AttemptList:
-        """Returns those of a step (from 1), a problem or a sample; with `failed`, those that have
-        less than the full reward."""
+        """Returns those of a step (from 1), a problem, a sample or an outcome; with `failed`,
+        those that have less than the full reward."""
         chosen = tuple(
             one
             for one in self.attempts
             if step in (None, one.step)
             and problem in (None, one.problem)
             and sample in (None, one.sample)
+            and outcome in (None, one.outcome)
             and not (failed and one.is_right)
         )
         return AttemptList(self.title, self.store, chosen, self.known, self.missing)

@@ -9,6 +9,7 @@ from tfgrpo.store.records import Version
 from tfgrpo.store.revisions import TAG
 from tfgrpo.store.runs import Run
 from tfgrpo.store.store import Store
+from tfgrpo.wording import plural
 
 
 class Issue(NamedTuple):
@@ -107,3 +108,17 @@ def report(store: Store, run: Run) -> RunReport:
     versions = versions_of(store, run)
     listed = tuple(issue for version in versions for issue in issues(version))
     return RunReport(listed, sum(version.meta.get("repaired", 0) for version in versions))
+
+
+def issue_counts(found: RunReport) -> str:
+    """Returns what went wrong in a run, in one line; nothing where nothing did."""
+    parts = [
+        plural(count, noun) + end
+        for count, noun, end in (
+            (found.refused, "lesson", " refused"),
+            (found.failed, "answer", " failed"),
+            (found.repaired, "answer", " repaired"),
+        )
+        if count
+    ]
+    return ", ".join(parts)

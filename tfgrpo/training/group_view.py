@@ -1,0 +1,312 @@
+"""One group to its ground: the attempts at a problem in a step, what they were asked and said, the
+comparison that was made of them, and what was decided because of it.
+
+Everything is read from the record: attempts and calls from the journal, decisions from the
+events of the step's version, or of the candidate that a gate turned down.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from tfgrpo.store.errors import TfgrpoError
+from tfgrpo.store.records import Event, Experience, Json, Library, Version
+from tfgrpo.store.runs import Call, Run
+from tfgrpo.store.store import Store
+from tfgrpo.training.attempts import AttemptList, AttemptText, RecordedAttempt
+from tfgrpo.training.gate import describe_gate
+from tfgrpo.training.run_report import Issue, issues, versions_of
+
+COMPARISONS = ("comparison", "single", "reconcile", "controller")
+"""The stages of a run in which a group turns into decisions, in their order."""
+PREFIX = 16
+"""The characters of a call's key that an event's evidence has."""
+
+
+class PromptPart(NamedTuple):
+    """A stretch of a prompt; `experience` is the one whose text it is, with its `label` there."""
+
+    text: str
+    experience: str | None = None
+    label: str | None = None
+
+
+class Message(NamedTuple):
+    """What was said in an attempt. `folded` is what a reader opens when wanted: what a tool gave.
+    `calls` are the tools that were called in it, each with its arguments."""
+
+    role: str
+    text: str
+    folded: bool
+    calls: tuple[tuple[str, str], ...] = ()
+
+
+class ShownAttempt(NamedTuple):
+    """An attempt with its messages. `shared` is the attempt that it branched off and how many of
+    its messages are that one's; `own_prompt` is its prompt where that is not its group's."""
+
+    attempt: RecordedAttempt
+    messages: tuple[Message, ...]
+    shared: tuple[int, int] | None
+    own_prompt: tuple[tuple[str, tuple[PromptPart, ...]], ...] | None
+
+    @property
+    def hint(self) -> str | None:
+        """The strategy under which it was made."""
+        return self.attempt.verdict.get("hint")
+
+    @property
+    def details(self) -> Mapping[str, Any]:
+        """What its reward is made of."""
+        found = self.attempt.verdict.get("details", {})
+        return found if isinstance(found, dict) else {}
+
+
+class ReflectionCall(NamedTuple):
+    """A call between a group and a decision: what was asked and answered."""
+
+    stage: str
+    call: Call
+    asked: tuple[tuple[str, str], ...]
+    answered: str
+
+
+class ComparedGroup(NamedTuple):
+    """What the reflection model said of a group: what set winners apart, and its lessons, each
+    with its reason. Lists are empty where its answer cannot be read; `calls` has the words."""
+
+    right_did: str
+    wrong_did: str
+    lessons: tuple[tuple[str, str], ...]
+    calls: tuple[ReflectionCall, ...]
+
+
+class GroupDecision(NamedTuple):
+    """An event that came of a group. `before` is the text that it started from; `gate` says what a
+    gate did with it, in words, and is None where there was no gate or it was not tried."""
+
+    event: Event
+    version: Version
+    before: str | None
+    gate: str | None
+    is_kept: bool
+
+
+@dataclass(frozen=True, slots=True)
+class GroupView:
+    """A group and what came of it. `missing` says why the ground truth is not known, where it is
+    not; `issues` are lessons of it that were refused and answers that failed."""
+
+    title: str
+    step: int | None
+    problem: str
+    version: int
+    question: str
+    ground_truths: tuple[str, ...] | None
+    missing: str
+    prompt: tuple[tuple[str, tuple[PromptPart, ...]], ...]
+    attempts: tuple[ShownAttempt, ...]
+    compared: ComparedGroup | None
+    decisions: tuple[GroupDecision, ...]
+    issues: tuple[Issue, ...]
+
+    def side(self, name: str) -> tuple[ShownAttempt, ...]:
+        """Returns the attempts of one side: winner, loser, or the empty one."""
+        return tuple(one for one in self.attempts if one.attempt.side == name)
+
+    @property
+    def right(self) -> int:
+        """How many attempts have the full reward."""
+        return sum(one.attempt.is_right for one in self.attempts)
+
+
+def group_view(
+    store: Store, found: AttemptList, run: Run | None = None, *, sample: int | None = None
+) -> GroupView:
+    """Returns the view of a list of attempts at one problem in one step (`AttemptList.of`).
+
+    With `sample`, of that attempt alone. `run` is whose attempts they are; without one there is
+    no comparison. A read-only operation. Raises StoreError.
+    """
+    (group,) = found.groups()
+    first = group[0]
+    text = found.text(first)
+    library = store.library(store.version(first.version))
+    shown = [one for one in group if sample in (None, one.sample)]
+    attempts = tuple(
+        _attempt(one, text if one is first else found.text(one), text, library) for one in shown
+    )
+    decisions: tuple[GroupDecision, ...] = ()
+    failed: tuple[Issue, ...] = ()
+    compared = None
+    if run is not None and first.step is not None:
+        decisions, failed = _decided(store, run, first.step, first.problem)
+        compared = _compared(store, run, first.step, text.question, decisions)
+    return GroupView(
+        found.title,
+        first.step,
+        first.problem,
+        first.version,
+        text.question,
+        text.ground_truths,
+        found.missing,
+        highlighted(text.prompt, library),
+        attempts,
+        compared,
+        decisions,
+        failed,
+    )
+
+
+def highlighted(
+    prompt: Sequence[tuple[str, str]], library: Library
+) -> tuple[tuple[str, tuple[PromptPart, ...]], ...]:
+    """Returns a prompt as (role, parts), in which the texts of a library's experiences are parts
+    of their own. An experience that is not in the prompt, for only some were put in, has none."""
+    texts: dict[str, Experience] = {}
+    for experience in library.readable:
+        texts.setdefault(experience.text, experience)
+    if not texts:
+        return tuple((role, (PromptPart(text),)) for role, text in prompt)
+    longest = sorted(texts, key=len, reverse=True)  # one may begin like another
+    pattern = re.compile("|".join(map(re.escape, longest)))
+
+    def parts(text: str) -> Iterator[PromptPart]:
+        at = 0
+        for match in pattern.finditer(text):
+            if match.start() > at:
+                yield PromptPart(text[at : match.start()])
+            experience = texts[match[0]]
+            yield PromptPart(match[0], experience.id, library.label_of[experience.id])
+            at = match.end()
+        if at < len(text):
+            yield PromptPart(text[at:])
+
+    return tuple((role, tuple(parts(text))) for role, text in prompt)
+
+
+def _attempt(
+    one: RecordedAttempt, said: AttemptText, group: AttemptText, library: Library
+) -> ShownAttempt:
+    branch = one.verdict.get("branch")
+    return ShownAttempt(
+        one,
+        tuple(_messages(one, said)),
+        None if branch is None else (int(branch[0]), int(branch[1]) + 1),
+        highlighted(said.prompt, library) if said.prompt != group.prompt else None,
+    )
+
+
+def _messages(one: RecordedAttempt, said: AttemptText) -> Iterator[Message]:
+    recorded: Sequence[Json] = one.verdict.get("messages", ())
+    if not recorded:
+        for role, text in said.messages:
+            yield Message(role, text, False)
+    for message in recorded:
+        calls = tuple(
+            (str(call["function"]["name"]), str(call["function"]["arguments"]))
+            for call in message.get("tool_calls") or ()
+        )
+        role = str(message.get("role"))
+        content = str(message.get("content") or "")
+        yield Message(role, content.strip(), role in ("tool", "function"), calls)
+
+
+def _decided(
+    store: Store, run: Run, step: int, problem: str
+) -> tuple[tuple[GroupDecision, ...], tuple[Issue, ...]]:
+    """Returns what a step's version, and its candidate where a gate had one, say of a problem."""
+    version = next((v for v in versions_of(store, run) if v.meta.get("step") == step - 1), None)
+    if version is None:
+        return (), ()
+    gate = version.meta.get("gate")
+    words = None if gate is None else describe_gate(gate)
+    decisions = list(_of_problem(store, version, problem, words, is_kept=True))
+    candidate = gate and gate.get("candidate")
+    if candidate:
+        try:
+            aside = store.resolve(candidate)
+        except TfgrpoError:  # the branch of it was deleted, and a clone has not got it
+            aside = None
+        if aside is not None:
+            decisions += _of_problem(store, aside, problem, words, is_kept=False)
+    return tuple(decisions), tuple(i for i in issues(version) if i.problem == problem)
+
+
+def _of_problem(
+    store: Store, version: Version, problem: str, gate: str | None, *, is_kept: bool
+) -> Iterator[GroupDecision]:
+    before: dict[str, str] = {}
+    if version.parent is not None:
+        before = {e.id: e.text for e in store.library(store.version(version.parent))}
+    for event in store.events(version):
+        if (event.evidence or {}).get("problem") == problem:
+            there = before.get(event.experience)
+            yield GroupDecision(event, version, there, gate, is_kept)
+        if event.text is not None:
+            before[event.experience] = event.text
+
+
+def _compared(
+    store: Store, run: Run, step: int, question: str, decisions: Sequence[GroupDecision]
+) -> ComparedGroup | None:
+    """Returns the calls that a group's events name, or a comparison in which its question is."""
+    named = {str(key) for one in decisions for key in (one.event.evidence or {}).get("calls", ())}
+    calls = [
+        (stage, call)
+        for stage in COMPARISONS
+        for call in store.runs.calls(run, stage, step - 1)
+        if call.key.hex()[:PREFIX] in named
+        or (stage in ("comparison", "single") and _is_about(call, question))
+    ]
+    if not calls:
+        return None
+    read = tuple(_reflection_call(stage, call) for stage, call in calls)
+    answers = [one for one in read if one.stage in ("comparison", "single")]
+    value = _json(answers[-1].answered) if answers else {}
+    lessons = tuple(
+        (str(lesson.get("text", "")), str(lesson.get("reason", "")))
+        for lesson in _list(value.get("lessons"))
+        if isinstance(lesson, dict)
+    )
+    told = (str(value.get("right_did") or ""), str(value.get("wrong_did") or ""))
+    return ComparedGroup(*told, lessons, read)
+
+
+def _is_about(call: Call, question: str) -> bool:
+    return bool(question.strip()) and any(question in text for _, text in _asked(call))
+
+
+def _asked(call: Call) -> tuple[tuple[str, str], ...]:
+    """Returns the messages of a request; turns after them are objects."""
+    try:
+        sent = json.loads(call.request)
+    except ValueError:
+        return ()
+    pairs = [
+        (m[0], m[1]) if isinstance(m, list) else (m.get("role"), m.get("content"))
+        for m in _list(sent)
+        if isinstance(m, dict) or (isinstance(m, list) and len(m) == 2)
+    ]
+    return tuple((str(role), text if isinstance(text, str) else "") for role, text in pairs)
+
+
+def _reflection_call(stage: str, call: Call) -> ReflectionCall:
+    return ReflectionCall(stage, call, _asked(call), str(call.answer.get("content") or ""))
+
+
+def _json(text: str) -> Mapping[str, Any]:
+    begin, end = text.find("{"), text.rfind("}")
+    try:
+        value = json.loads(text[begin : end + 1])
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []

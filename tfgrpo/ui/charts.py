@@ -1,0 +1,165 @@
+"""Curves over the steps of a run, as what a template draws: coordinates, and nothing but those.
+
+They are drawn on the server, so a page shows them without a script, in print and from a folder. A
+step without a figure leaves a gap; a bound that is not known is no whisker.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from tfgrpo.training.follow import RunFigures, StepFigures
+
+WIDTH, HEIGHT = 320.0, 120.0
+LEFT, RIGHT, TOP, BOTTOM = 34.0, 8.0, 8.0, 16.0
+
+
+class CurvePoint(NamedTuple):
+    """A figure: what it is of, in words, its value, and its interval where that is known."""
+
+    name: str
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+
+
+class Mark(NamedTuple):
+    """A point where it is drawn. `low` and `high` are heights too; None for no whisker."""
+
+    x: float
+    y: float
+    low: float | None
+    high: float | None
+    words: str
+
+
+class Chart(NamedTuple):
+    """A curve as it is drawn. `lines` are stretches without a gap, as SVG's points; `ticks` are
+    heights with their words; `rows` are the same figures as text, for who does not see them."""
+
+    title: str
+    marks: tuple[Mark, ...]
+    lines: tuple[str, ...]
+    ticks: tuple[tuple[float, str], ...]
+    ends: tuple[str, str]
+    rows: tuple[tuple[str, str, str], ...]
+
+    @property
+    def latest(self) -> str:
+        """The last figure, in words."""
+        return self.rows[-1][1] if self.rows else ""
+
+
+def chart(
+    title: str,
+    points: Sequence[CurvePoint],
+    words: Callable[[float], str],
+    top: float | None = None,
+) -> Chart | None:
+    """Returns a curve from 0 up, or None where no point has a figure. `words` says a figure as
+    people read it; `top` is what the height stands for, where that is given."""
+    known = [bound for p in points for bound in (p.value, p.high) if bound is not None]
+    known = [value for value in known if math.isfinite(value)]
+    if not known:
+        return None
+    most = top if top is not None else max(max(known), 0.0) or 1.0
+    across = (WIDTH - LEFT - RIGHT) / max(1, len(points) - 1)
+
+    def height(value: float) -> float:
+        share = min(max(value / most, 0.0), 1.0)
+        return round(TOP + (HEIGHT - TOP - BOTTOM) * (1 - share), 1)
+
+    def bound(value: float | None) -> float | None:
+        return None if value is None or not math.isfinite(value) else height(value)
+
+    marks: list[Mark] = []
+    stretches: list[list[str]] = [[]]
+    for number, point in enumerate(points):
+        if point.value is None or not math.isfinite(point.value):
+            stretches.append([])
+            continue
+        middle = len(points) == 1
+        x = round((LEFT + WIDTH - RIGHT) / 2 if middle else LEFT + across * number, 1)
+        y = height(point.value)
+        said = f"{point.name}: {words(point.value)}{_interval(point, words)}"
+        marks.append(Mark(x, y, bound(point.low), bound(point.high), said))
+        stretches[-1].append(f"{x},{y}")
+    rows = [
+        (p.name, words(p.value), _interval(p, words).strip())
+        for p in points
+        if p.value is not None and math.isfinite(p.value)
+    ]
+    return Chart(
+        title,
+        tuple(marks),
+        tuple(" ".join(one) for one in stretches if len(one) > 1),
+        ((height(0.0), words(0.0)), (height(most), words(most))),
+        (points[0].name, points[-1].name),
+        tuple(rows),
+    )
+
+
+def _interval(point: CurvePoint, words: Callable[[float], str]) -> str:
+    bounds = (point.low, point.high)
+    if any(b is None or not math.isfinite(b) for b in bounds):
+        return ""
+    low, high = bounds
+    assert low is not None
+    assert high is not None
+    return f" [{words(low)}, {words(high)}]"
+
+
+def short(value: float) -> str:
+    """Returns a count or an amount in few characters: `812`, `3.4 k`, `0.35`."""
+    for size, unit in ((1e6, " M"), (1e3, " k")):
+        if abs(value) >= size:
+            return f"{value / size:.3g}{unit}"
+    return f"{value:.0f}" if value == round(value) else f"{value:.3g}"
+
+
+def run_charts(figures: RunFigures) -> list[Chart]:
+    """Returns the dynamics of a run: what each step came to (arXiv 2510.08191, figure 4)."""
+    steps = figures.steps
+
+    def over(pick: Callable[[StepFigures], float | None]) -> list[CurvePoint]:
+        return [CurvePoint(f"step {step.step}", pick(step)) for step in steps]
+
+    rewards = [
+        CurvePoint(f"step {s.step}", s.reward.mean, s.reward.low, s.reward.high)
+        if s.reward
+        else CurvePoint(f"step {s.step}", None)
+        for s in steps
+    ]
+    charts = [
+        chart("Mean reward of attempts", rewards, lambda v: f"{v:.2f}", 1.0),
+        chart("Groups with winners and losers", over(lambda s: s.mixed_share), _percent, 1.0),
+        chart("Experiences in the library", over(_library), short),
+    ]
+    if any(step.tool_calls for step in steps):
+        charts.append(chart("Tool calls", over(lambda s: float(s.tool_calls)), short))
+    charts += [
+        chart("Tokens written for an attempt", over(lambda s: s.tokens_a_rollout), short),
+        chart("Cost of a step, US dollars", over(_dollars), lambda v: f"{v:.2g}"),
+        chart("Lessons refused", over(_refused), short),
+    ]
+    return [one for one in charts if one is not None]
+
+
+def _library(step: StepFigures) -> float | None:
+    return None if step.learned is None else float(step.learned.library)
+
+
+def _dollars(step: StepFigures) -> float | None:
+    return None if step.spent.unknown else step.spent.dollars
+
+
+def _refused(step: StepFigures) -> float | None:
+    if step.learned is None:
+        return None
+    return float(sum(issue.kind == "refused" for issue in step.learned.issues))
+
+
+def _percent(share: float) -> str:
+    return f"{share:.0%}"
