@@ -22,6 +22,7 @@ from tfgrpo.rollout.attempt import CONFIRMING
 from tfgrpo.store.records import Version
 from tfgrpo.store.runs import AttemptMark, Run, RunState, Spent, Usage
 from tfgrpo.store.store import Store
+from tfgrpo.training.gate import gate_word
 from tfgrpo.training.live_run import LiveFigures, live_path, read_live
 from tfgrpo.training.run_report import Issue, issues, versions_of
 
@@ -40,9 +41,9 @@ class LearnedStep(NamedTuple):
 
     @property
     def gate(self) -> str | None:
-        """What the gate said of the step's candidate; None where there was no gate."""
-        verdict = self.version.meta.get("gate", {}).get("verdict")
-        return None if verdict is None else str(verdict)
+        """What the gate did with the step's candidate; None where there was no gate."""
+        gate = self.version.meta.get("gate")
+        return None if gate is None else gate_word(gate)
 
 
 @dataclass(frozen=True, slots=True)

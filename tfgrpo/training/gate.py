@@ -207,6 +207,17 @@ def describe_gate(gate: Json) -> str:
     return f"{done} by the gate: {describe_figures(gate)}{open_}"
 
 
+def gate_word(gate: Json) -> str:
+    """Returns what became of a candidate in a word or two, as a record says it. What the trial
+    could not decide is called that, and not rejected: nothing was found against it."""
+    if gate.get("trial") == "factorial":
+        kept = sum(bool(change["kept"]) for change in gate["changes"])
+        return f"{kept} of {len(gate['changes'])} changes kept"
+    if gate["verdict"] == "accepted":
+        return "kept"
+    return "not kept: inconclusive" if gate.get("difference_is") == "inconclusive" else "rejected"
+
+
 def describe_figures(gate: Json) -> str:
     """Returns a record's numbers: `0.350 → 0.440, +0.090 [-0.010, +0.190]`, and of a factorial
     trial the effects of what was kept and of what was not."""

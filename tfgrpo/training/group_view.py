@@ -18,7 +18,7 @@ from tfgrpo.store.records import Event, Experience, Json, Library, Version
 from tfgrpo.store.runs import Call, Run
 from tfgrpo.store.store import Store
 from tfgrpo.training.attempts import AttemptList, AttemptText, RecordedAttempt
-from tfgrpo.training.gate import describe_gate
+from tfgrpo.training.gate import describe_figures, gate_word
 from tfgrpo.training.run_report import Issue, issues, versions_of
 
 COMPARISONS = ("comparison", "single", "reconcile", "controller")
@@ -224,7 +224,7 @@ def _decided(
     if version is None:
         return (), ()
     gate = version.meta.get("gate")
-    words = None if gate is None else describe_gate(gate)
+    words = None if gate is None else f"{gate_word(gate)} by the gate: {describe_figures(gate)}"
     decisions = list(_of_problem(store, version, problem, words, is_kept=True))
     candidate = gate and gate.get("candidate")
     if candidate:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from tfgrpo.training.follow import RunFigures, StepFigures
 
 WIDTH, HEIGHT = 320.0, 120.0
-LEFT, RIGHT, TOP, BOTTOM = 34.0, 8.0, 8.0, 16.0
+LEFT, RIGHT, TOP, BOTTOM = 42.0, 8.0, 8.0, 16.0
 
 
 class CurvePoint(NamedTuple):

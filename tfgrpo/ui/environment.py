@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from tfgrpo import wording
 from tfgrpo.store.word_diff import Piece, pieces
+from tfgrpo.ui import charts
 from tfgrpo.visible import shown
 
 if TYPE_CHECKING:
@@ -46,6 +47,9 @@ def environment() -> Environment:
         "milliseconds": milliseconds,
         "cut": cut,
         "pieces": compared,
+        "money": wording.money,
+        "span": wording.span,
+        "short": short,
     }
     made.globals |= {
         "plural": wording.plural,
@@ -76,6 +80,11 @@ def signed(value: float | None, digits: int = 3) -> str:
     if value is None or not math.isfinite(value):
         return UNKNOWN
     return f"{value:+.{digits}f}".replace("-", "−")
+
+
+def short(value: float | None) -> str:
+    """Returns a count in few characters, such as `812` or `3.4 k`; a dash for what is unknown."""
+    return UNKNOWN if value is None else charts.short(value)
 
 
 def percent(value: float | None, digits: int = 0) -> str:

@@ -110,9 +110,7 @@ class Watches:
     def __init__(self) -> None:
         self._runs: dict[str, WatchedRun] = {}
 
-    def of(
-        self, path: Path, name: str, prices: Mapping[str, Any], render: Render
-    ) -> WatchedRun:
+    def of(self, path: Path, name: str, prices: Mapping[str, Any], render: Render) -> WatchedRun:
         """Returns the watch of a run, shared by all who look on."""
         self._runs = {key: one for key, one in self._runs.items() if one.is_watched}
         if name not in self._runs:

@@ -9,5 +9,11 @@ from __future__ import annotations
 
 from tfgrpo.ui.route import Page
 
-PAGES = (Page("home", "Home", "/"),)
+PAGES = (
+    Page("home", "Home", "/"),
+    Page("runs", "Runs", "/runs"),
+    Page("attempts"),
+    Page("evaluations", "Evaluations", "/evaluations"),
+    Page("cost", "Cost", "/cost"),
+)
 """Every page, in the order of the navigation."""

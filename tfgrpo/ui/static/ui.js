@@ -27,3 +27,20 @@ document.addEventListener("keydown", (event) => {
   if (pressed.matches("input[type=search], input[type=text], textarea")) pressed.focus();
   else pressed.click();
 });
+
+// What is live: the server sends the part of the page anew whenever it has changed.
+for (const place of document.querySelectorAll("[data-live]")) {
+  const stream = new EventSource(place.dataset.live);
+  stream.addEventListener("part", (event) => {
+    const open = [...place.querySelectorAll("details")].map((one) => one.open);
+    const focused = place.contains(document.activeElement);
+    if (focused && document.activeElement.matches("a, summary")) return; // somebody is about to go on
+    place.innerHTML = event.data;
+    place.querySelectorAll("details").forEach((one, number) => { one.open = open[number] ?? false; });
+  });
+  stream.addEventListener("over", () => {
+    stream.close();
+    window.location.reload(); // what can be done with it is another thing now
+  });
+  window.addEventListener("pagehide", () => stream.close());
+}

@@ -1,0 +1,202 @@
+"""The pages of runs, attempts, evaluations and costs, without a browser."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from html import unescape
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from conftest import problems
+from scripted import ScriptedEndpoint, restless, stage, teachable
+from ui_rig import Visitor, links
+
+import tfgrpo
+from tfgrpo.store import Store
+from tfgrpo.training.attempts import run_attempts
+from tfgrpo.ui.charts import CurvePoint, chart
+
+HOSTILE = '</pre><script>alert(1)</script>"><img src=x onerror=alert(2)>\x1b[2J\u202e'
+
+
+def script(request: dict[str, Any]) -> str:
+    """Learns, and says hostile things on the way."""
+    answer = teachable(request)
+    if stage(request) == "rollout":
+        return f"{HOSTILE} {answer}"
+    return answer.replace("added one", HOSTILE[:29]) if stage(request) == "comparison" else answer
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A project with a run whose model has a price, one whose model has none, and evaluations."""
+    where = tmp_path_factory.mktemp("pages")
+    (where / "p.jsonl").write_text(problems((2, 5, 9)))
+    (where / "held.jsonl").write_text(problems((11, 12)))
+    (where / "tfgrpo.toml").write_text("[prices]\nm = { prompt = 1000.0, completion = 0 }\n")
+    sizes = {"epochs": 1, "batch_size": 3, "group_size": 3}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(where)
+        with ScriptedEndpoint(script) as server:
+            asked: dict[str, Any] = {"base_url": server.base_url}
+            tfgrpo.train_sync("p.jsonl", run="quick", model="m", **sizes, **asked)
+            tfgrpo.compare_sync("v0", "HEAD", "held.jsonl", samples=2, model="m", **asked)
+        with ScriptedEndpoint(restless) as server:
+            tfgrpo.train_sync("p.jsonl", run="a/b", model="n", base_url=server.base_url, **sizes)
+        yield where
+
+
+@pytest.fixture(scope="module")
+def visitor(folder: Path) -> Visitor:
+    return Visitor(folder / ".tfgrpo/store.db")
+
+
+def words(page: str) -> str:
+    """Returns a page's text, without its marks."""
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", page)).split())
+
+
+def test_runs_are_listed_newest_first(visitor: Visitor) -> None:
+    page = visitor.get("/runs")
+    assert page.index(">a/b<") < page.index(">quick<")
+    assert "/run/a/b" in links(page)
+
+
+def test_a_run_shows_its_steps_its_money_and_what_was_refused(visitor: Visitor) -> None:
+    page = words(visitor.get("/run/quick"))
+    assert "finished" in page
+    assert "Steps 1 of 1" in page
+    assert re.search(r"Spent \$\d", page)
+    assert "Mean reward of attempts" in page
+    page = words(visitor.get("/run/a/b"))
+    assert "Spent unknown" in page, "a price that nobody knows is not nothing"
+    assert "$0" not in page
+    assert "Cost of a step" not in page
+
+
+def test_a_run_that_is_not_there_is_said_so(visitor: Visitor) -> None:
+    for path in ("/run/none", "/attempts/none", "/group/none?problem=x", "/run-live/none"):
+        assert "there is no run" in unescape(visitor.get(path, status=404))
+
+
+def test_a_finished_run_is_streamed_once_and_over(visitor: Visitor) -> None:
+    answer = visitor.client.get("/run-live/quick")
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    events = answer.text.strip().split("\n\n")
+    assert [event.splitlines()[0] for event in events] == ["event: part", "event: over"]
+    assert "<script" not in events[0]
+    assert all(line.startswith(("event: ", "data: ")) for line in events[0].splitlines())
+
+
+def test_attempts_are_listed_group_by_group_and_every_one_has_a_link(
+    visitor: Visitor, folder: Path
+) -> None:
+    with Store.open(folder / ".tfgrpo/store.db") as store:
+        found = run_attempts(store, store.runs.get("quick"), step=1)
+    page = visitor.get("/attempts/quick")
+    wanted = {
+        f"/group/quick?step=1&problem={quote(one.problem)}&sample={one.sample}"
+        for one in found.attempts
+    }
+    assert wanted <= set(links(page))
+    for address in sorted(wanted)[:2]:
+        shown = visitor.get(address)
+        assert f'id="attempt-{address[-1]}"' in shown
+        assert shown.count('<article class="attempt ') == 1
+    mixed = len({one.problem for one in found.attempts if one.side})
+    assert visitor.get("/attempts/quick?show=mixed").count('class="group-name"') == mixed
+    assert "no such group" in visitor.get("/attempts/quick?show=truncated")
+    assert visitor.get("/attempts/quick?show=nonsense").count('class="group-name"') == 3
+    assert "no such group" in visitor.get("/attempts/quick?step=99")
+
+
+def test_a_group_shows_both_sides_the_prompt_the_comparison_and_the_decision(
+    visitor: Visitor,
+) -> None:
+    listed = visitor.get("/attempts/quick?show=mixed")
+    address = next(one for one in links(listed) if one.startswith("/group/quick"))
+    page = visitor.get(address)
+    for part in ("Winners", "Losers", "The prompt as it was sent", "ground truth", "losers did"):
+        assert part in page, part
+    assert "The right answer is one more." in page
+    assert "What was decided" in page
+    assert "/version/v1" in links(page)
+
+
+def test_what_models_say_is_text_and_nothing_else(visitor: Visitor) -> None:
+    listed = visitor.get("/attempts/quick?show=mixed")
+    address = next(one for one in links(listed) if one.startswith("/group/quick"))
+    for path in (address, listed and "/attempts/quick", "/run/quick"):
+        page = visitor.get(path)
+        assert "<script>" not in page, path
+        assert "<img" not in page, path
+        assert "\x1b" not in page, path
+        assert "\u202e" not in page, path
+    assert "&lt;script&gt;alert(1)" in visitor.get(address)
+
+
+def test_two_evaluations_are_paired_problem_by_problem(visitor: Visitor) -> None:
+    page = visitor.get("/evaluations")
+    pair = next(one for one in links(page) if one.startswith("/paired/0/1/"))
+    shown = words(visitor.get(pair))
+    assert "v1 beside v0 (empty)" in shown
+    assert "inconclusive" in shown, "two problems show nothing"
+    assert "rejected" not in shown
+    won = words(visitor.get(f"{pair}?show=won"))
+    assert won.count(" won ") >= 1
+    group = next(one for one in links(visitor.get(pair)) if one.startswith("/evaluation-group/1/"))
+    assert "<mark>" in visitor.get(group), "the experience in the prompt stands out"
+    assert "/evaluation/1/" in visitor.get(group)
+    for path in ("/paired/0/99/abc", "/evaluation/x/y", "/evaluation/1/0000"):
+        visitor.get(path, status=404)
+
+
+def test_costs_are_by_run_stage_model_and_day_and_the_unknown_is_not_nothing(
+    visitor: Visitor,
+) -> None:
+    page = words(visitor.get("/cost"))
+    for part in ("By run", "By stage and model", "By model", "By day", "price of n is unknown"):
+        assert part in page, part
+    one = words(visitor.get("/cost?run=a/b"))
+    assert "Cost unknown" in one
+    assert "$0" not in one
+    assert "By step step 1" in one.replace(
+        "Step Calls Tries Tokens in Cached Tokens out Reasoning Seconds Cost ", ""
+    )
+
+
+def test_nothing_can_be_stopped_or_gone_on_with_that_is_finished(
+    visitor: Visitor, folder: Path
+) -> None:
+    assert "nothing to stop" in visitor.post("/run-stop/quick", {}, status=400)
+    assert "nothing to go on with" in visitor.post("/run-resume/quick", {}, status=400)
+    reader = Visitor(folder / ".tfgrpo/store.db", read_only=True)
+    reader.post("/run-stop/quick", {}, status=400)
+    assert "run-resume" not in reader.get("/run/quick")
+
+
+def test_a_curve_leaves_a_gap_where_nothing_is_known() -> None:
+    points = [
+        CurvePoint("step 1", 0.5, 0.25, 0.75),
+        CurvePoint("step 2", None),
+        CurvePoint("step 3", 1.0, float("-inf"), float("inf")),
+        CurvePoint("step 4", 0.75),
+    ]
+    found = chart("reward", points, lambda value: f"{value:.2f}", 1.0)
+    assert found is not None
+    assert [mark.words for mark in found.marks] == [
+        "step 1: 0.50 [0.25, 0.75]",
+        "step 3: 1.00",
+        "step 4: 0.75",
+    ]
+    assert [(m.low is None, m.high is None) for m in found.marks] == [
+        (False, False),
+        (True, True),
+        (True, True),
+    ]
+    assert len(found.lines) == 1, "a line from step 3 to step 4 alone"
+    assert found.marks[0].y > found.marks[2].y > found.marks[1].y
+    assert chart("nothing", [CurvePoint("step 1", None)], str) is None

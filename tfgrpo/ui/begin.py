@@ -1,0 +1,67 @@
+"""Going on with a run from a page: a process of its own, as if the command had been typed.
+
+It outlives the server. What it says goes to a file beside the run's lock, whose end the page shows
+while the run is not at work.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from tfgrpo.store.errors import InvalidOperation
+from tfgrpo.store.find import project_root
+from tfgrpo.store.runs import Run
+from tfgrpo.store.store import Store
+
+SHOWN = 4_000
+"""The characters of what a process said that a page shows."""
+ALIVE = ("running", "finished")
+
+
+def said_path(store: Store, run: Run) -> Path:
+    """Returns the file of what the process said that last went on with a run from a page."""
+    return store.runs.lock_path(run).with_suffix(".said")
+
+
+def go_on(store: Store, run: Run, author: str) -> int:
+    """Begins a process that goes on with a run, in the name of `author`; returns its number.
+
+    Raises InvalidOperation where the run is at work or finished, and OSError.
+    """
+    state = store.runs.state(run)
+    if state in ALIVE:
+        raise InvalidOperation(f"run {run.name} is {state}: there is nothing to go on with")
+    path = Path(store.path).absolute()
+    main = "from tfgrpo.cli.main import main; main()"
+    command = [sys.executable, "-c", main, "--store", str(path), "train", "--resume", run.name]
+    said = said_path(store, run)
+    said.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0)
+    handle = os.open(said, flags, 0o600)
+    try:
+        process = subprocess.Popen(
+            command,
+            cwd=project_root(path),
+            env={**os.environ, "TFGRPO_AUTHOR": author, "NO_COLOR": "1"},
+            stdin=subprocess.DEVNULL,
+            stdout=handle,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    finally:
+        os.close(handle)
+    threading.Thread(target=process.wait, daemon=True).start()  # so that none is left behind
+    return process.pid
+
+
+def last_words(store: Store, run: Run) -> str | None:
+    """Returns the end of what that process said; None where there is nothing."""
+    try:
+        text = said_path(store, run).read_text(errors="replace")
+    except OSError:
+        return None
+    return text.strip()[-SHOWN:] or None

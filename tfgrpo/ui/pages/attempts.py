@@ -1,0 +1,227 @@
+"""Attempts: the groups of a step or an evaluation, one group to its ground, one attempt."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlencode
+
+from tfgrpo.store.errors import UnknownRevision
+from tfgrpo.training.attempts import (
+    AttemptList,
+    RecordedAttempt,
+    evaluation_attempts,
+    run_attempts,
+)
+from tfgrpo.training.group_view import group_view
+from tfgrpo.training.run_report import versions_of
+from tfgrpo.ui.place import project_of
+from tfgrpo.ui.route import Route
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from starlette.responses import Response
+
+    from tfgrpo.store.runs import Evaluation, Run
+    from tfgrpo.store.store import Store
+    from tfgrpo.ui.visit import Visit
+
+SHOW = {
+    "": "all",
+    "mixed": "with winners and losers",
+    "failed": "with less than the full reward",
+    "truncated": "cut off at the token limit",
+    "unverifiable": "that could not be judged",
+    "error": "that never arrived",
+}
+"""Which groups are listed, and how that is said."""
+OUTCOMES = {"truncated": "truncated", "unverifiable": "unverifiable", "error": "failed"}
+MOST = 100
+"""Groups on a page: 500 attempts where a group has five."""
+
+
+class ListedGroup(NamedTuple):
+    """A group in a list: its attempts, winners first, and where it is shown whole."""
+
+    attempts: tuple[RecordedAttempt, ...]
+    address: str
+    question: str
+
+    @property
+    def problem(self) -> str:
+        """The problem's id."""
+        return self.attempts[0].problem
+
+    @property
+    def right(self) -> int:
+        """How many attempts have the full reward."""
+        return sum(one.is_right for one in self.attempts)
+
+
+def listed(visit: Visit) -> Response:
+    """Answers with the groups of a run's step."""
+    store, run = visit.store, visit.store.runs.get(visit.path("run"))
+    steps = [int(v.meta.get("step", 0)) + 1 for v in versions_of(store, run)]
+    under_way = max(steps, default=0) + 1
+    if store.runs.rollouts(run, under_way - 1):
+        steps.append(under_way)
+    step = visit.number("step", max(steps, default=1))
+    found = run_attempts(store, run, step=step)
+    return _list(
+        visit,
+        found,
+        title=f"Attempts of run {run.name}, step {step}",
+        here=f"/attempts/{run.name}",
+        given={"step": str(step)},
+        group=f"/group/{run.name}",
+        run=run,
+        steps=steps,
+        step=step,
+    )
+
+
+def of_evaluation(visit: Visit) -> Response:
+    """Answers with the groups of an evaluation."""
+    one = _evaluation(visit)
+    found = evaluation_attempts(visit.store, one)
+    path = f"{one.version}/{one.digest}"
+    return _list(
+        visit,
+        found,
+        title=f"Attempts of v{one.version} on {one.dataset}",
+        here=f"/evaluation/{path}",
+        given={},
+        group=f"/evaluation-group/{path}",
+        run=None,
+        steps=[],
+        step=None,
+    )
+
+
+def _list(
+    visit: Visit,
+    found: AttemptList,
+    *,
+    here: str,
+    group: str,
+    given: dict[str, str],
+    **more: object,
+) -> Response:
+    show = visit.query("show")
+    show = show if show in SHOW else ""
+    chosen = [one for one in found.groups() if _is_shown(one, show)]
+    first = min(visit.number("from", 0), max(0, len(chosen) - 1)) // MOST * MOST
+    groups = [
+        ListedGroup(
+            one,
+            f"{group}?{urlencode({**given, 'problem': one[0].problem})}",
+            found.text(one[0]).question,
+        )
+        for one in chosen[first : first + MOST]
+    ]
+
+    def address(at: int) -> str:
+        return f"{here}?{urlencode({**given, 'show': show, 'from': str(at)})}"
+
+    return visit.render(
+        "attempts.html",
+        address=here,
+        given=given,
+        show=show,
+        choices=SHOW,
+        groups=groups,
+        total=len(chosen),
+        count=sum(len(one) for one in chosen),
+        before=address(first - MOST) if first else None,
+        after=address(first + MOST) if first + MOST < len(chosen) else None,
+        first=first,
+        **more,
+    )
+
+
+def _is_shown(group: Sequence[RecordedAttempt], show: str) -> bool:
+    match show:
+        case "mixed":
+            return any(one.side for one in group)
+        case "failed":
+            return any(not one.is_right for one in group)
+        case "truncated" | "unverifiable" | "error":
+            return any(one.outcome == OUTCOMES[show] for one in group)
+    return True
+
+
+def group(visit: Visit) -> Response:
+    """Answers with one group of a run, or with one attempt of it."""
+    store = visit.store
+    run = store.runs.get(visit.path("run"))
+    step = visit.number("step", 1)
+    found = run_attempts(store, run, project_of(visit), step=step)
+    given = {"step": str(step)}
+    return _group(visit, found, run, f"/group/{run.name}", given, f"/attempts/{run.name}")
+
+
+def evaluation_group(visit: Visit) -> Response:
+    """Answers with one group of an evaluation, or with one attempt of it."""
+    one = _evaluation(visit)
+    found = evaluation_attempts(visit.store, one, project_of(visit))
+    path = f"{one.version}/{one.digest}"
+    return _group(visit, found, None, f"/evaluation-group/{path}", {}, f"/evaluation/{path}")
+
+
+def _group(
+    visit: Visit,
+    found: AttemptList,
+    run: Run | None,
+    here: str,
+    given: dict[str, str],
+    above: str,
+) -> Response:
+    problem, sample = visit.query("problem"), visit.query("sample")
+    number = visit.number("sample", 0) if sample else None
+    problems = list(dict.fromkeys(one.problem for one in found.attempts))
+    if problem not in problems:
+        raise UnknownRevision(f"{found.title} has no attempt at {problem[:80]!r}")
+    chosen = found.of(problem=problem)
+    if number is not None and not chosen.of(sample=number).attempts:
+        raise UnknownRevision(f"there is no attempt {number} at {problem[:80]!r}")
+    at = problems.index(problem)
+
+    def address(other: str, **extra: int) -> str:
+        return f"{here}?{urlencode({**given, 'problem': other, **extra})}"
+
+    view = group_view(visit.store, chosen, run, sample=number)
+    return visit.render(
+        "group.html",
+        title=f"{problem[:80]}: {view.right} of {len(view.attempts)} right",
+        view=view,
+        run=run,
+        sample=number,
+        whole=address(problem),
+        attempt=lambda one: address(problem, sample=one),
+        above=f"{above}?{urlencode(given)}" if given else above,
+        before=address(problems[at - 1]) if at else None,
+        after=address(problems[at + 1]) if at + 1 < len(problems) else None,
+        place=f"{at + 1} of {len(problems)}",
+    )
+
+
+def _evaluation(visit: Visit) -> Evaluation:
+    return evaluation_of(visit.store, visit.path("version"), visit.path("digest"))
+
+
+def evaluation_of(store: Store, version: str, digest: str) -> Evaluation:
+    """Returns the evaluation of a version under conditions with that digest. Raises
+    UnknownRevision."""
+    number = int(version) if version.isdecimal() and version.isascii() and len(version) < 12 else -1
+    found = store.runs.evaluation(number, digest) if number >= 0 else None
+    if found is None:
+        raise UnknownRevision(f"there is no such evaluation of v{version[:20]}")
+    return found
+
+
+ROUTES = (
+    Route("/attempts/{run:path}", listed),
+    Route("/group/{run:path}", group),
+    Route("/evaluation/{version}/{digest}", of_evaluation),
+    Route("/evaluation-group/{version}/{digest}", evaluation_group),
+)

@@ -1,0 +1,113 @@
+"""Runs: the list of them, and one as it goes, live, with its dynamics, its stop and its resume."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from starlette.responses import StreamingResponse
+
+from tfgrpo.evaluation.curves import score_curves
+from tfgrpo.training.follow import RunFigures, run_figures
+from tfgrpo.training.live_run import ask_to_stop
+from tfgrpo.training.run_record import listed_runs, run_record
+from tfgrpo.training.run_report import issue_counts, nothing_learned, versions_of
+from tfgrpo.ui.begin import go_on, last_words
+from tfgrpo.ui.charts import CurvePoint, chart, run_charts
+from tfgrpo.ui.place import project_of
+from tfgrpo.ui.route import Route
+from tfgrpo.ui.watch import Watches
+
+if TYPE_CHECKING:
+    from starlette.responses import Response
+
+    from tfgrpo.store.runs import Run
+    from tfgrpo.ui.stores import Stores
+    from tfgrpo.ui.visit import Visit
+
+_watches: WeakKeyDictionary[Stores, Watches] = WeakKeyDictionary()
+
+
+def listed(visit: Visit) -> Response:
+    """Answers with every run, newest first."""
+    found = listed_runs(visit.store, removed=visit.query("removed") == "yes")
+    return visit.render("runs.html", title="Runs", runs=found[::-1])
+
+
+def show(visit: Visit) -> Response:
+    """Answers with one run: where it is, what its steps came to, what it was made with."""
+    store = visit.store
+    run = store.runs.get(visit.path("run"))
+    figures = run_figures(store, run, project_of(visit).table("prices"))
+    record = run_record(store, run)
+    base = store.version(run.base)
+    curves = [
+        chart(
+            f"{curve.dataset}, {curve.samples} samples a problem",
+            [CurvePoint(p.version.name, *p.mean) for p in curve.points],
+            lambda value: f"{value:.2f}",
+            1.0,
+        )
+        for curve in score_curves(store, [base, *versions_of(store, run)])
+    ]
+    return visit.render(
+        "run.html",
+        title=f"Run {run.name}",
+        figures=figures,
+        run=run,
+        record=record,
+        issue_counts=issue_counts(record.report),
+        nothing=nothing_learned(store, run) if figures.state == "finished" else None,
+        charts=run_charts(figures),
+        curves=[curve for curve in curves if curve is not None],
+        said=None if figures.is_running else last_words(store, run),
+    )
+
+
+async def follow(visit: Visit) -> Response:
+    """Answers with a stream: the live part of a run's page whenever it has changed."""
+    watches = _watches.setdefault(visit.site.stores, Watches())
+    run: Run = await visit.in_store(lambda store: store.runs.get(visit.path("run")))
+
+    def part(figures: RunFigures) -> str:
+        template = visit.site.templates.get_template("run_live.html")
+        return template.render(figures=figures, run=figures.run, charts=run_charts(figures))
+
+    prices = project_of(visit).table("prices")
+    watched = watches.of(visit.site.settings.store, run.name, prices, part)
+
+    async def events() -> AsyncIterator[str]:
+        async for one in watched.parts():
+            yield ": nothing new\n\n" if one is None else _event("part", one)
+        yield _event("over", "")
+
+    return StreamingResponse(events(), media_type="text/event-stream")
+
+
+def stop(visit: Visit) -> Response:
+    """Asks a run that is at work to stop."""
+    run = visit.store.runs.get(visit.path("run"))
+    ask_to_stop(visit.store, run, visit.who)
+    return visit.done(f"/run/{run.name}", "The run was asked to stop: it records what is in flight")
+
+
+def resume(visit: Visit) -> Response:
+    """Begins a process that goes on with a run."""
+    run = visit.store.runs.get(visit.path("run"))
+    go_on(visit.store, run, visit.who)
+    return visit.done(f"/run/{run.name}", "The run goes on in a process of its own")
+
+
+def _event(name: str, data: str) -> str:
+    lines = "".join(f"data: {line}\n" for line in data.splitlines() or [""])
+    return f"event: {name}\n{lines}\n"
+
+
+ROUTES = (
+    Route("/runs", listed),
+    Route("/run/{run:path}", show),
+    Route("/run-live/{run:path}", follow, live=True),
+    Route("/run-stop/{run:path}", stop, "POST"),
+    Route("/run-resume/{run:path}", resume, "POST"),
+)
