@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import random
 import re
+import signal
+import socket
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -14,7 +18,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from providers import OK, Provider, ProxyThread, post
-from test_proxy import ASK, CHAT, Choice, make, text_of
+from test_proxy import ASK, CHAT, Choice, listen, make, text_of, wait
 
 from tfgrpo.cli.main import tfgrpo
 from tfgrpo.production.assignment import arm_of
@@ -32,6 +36,7 @@ from tfgrpo.production.experiment import (
     stop,
 )
 from tfgrpo.production.rollback import rollback
+from tfgrpo.production.settle import settle, settle_all
 from tfgrpo.proxy.settings import ProxySettings, parse_upstream
 from tfgrpo.store import (
     InvalidName,
@@ -373,6 +378,7 @@ def plan_of(**fields: object) -> Experiment:
     blank = Experiment(
         "e",
         "id",
+        "ann",
         Arm("prod", "c" * 64),
         Arm("main", "d" * 64),
         ExperimentPlan(guards=()),
@@ -514,3 +520,109 @@ def test_a_larger_share_adds_subjects_and_takes_none_away() -> None:
     assert (
         0.2 < len(other & {s for s in subjects if arm_of("id", s, 0.5) == "candidate"}) / 2000 < 0.3
     )
+
+
+# by itself:
+
+
+@pytest.mark.parametrize(
+    ("better", "state", "at"), [(True, "promoted", 2), (False, "rolled back", 1)]
+)
+def test_an_experiment_with_auto_decides_once_and_its_evidence_is_on_record(
+    better: bool,
+    state: str,
+    at: int,
+    settings: ProxySettings,
+    store: Store,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tfgrpo.proxy.decider.LOOK", 0.1)
+    monkeypatch.setattr("tfgrpo.proxy.decider.REST", 0.0)
+    plan = ExperimentPlan(guards=(), auto=True)
+    start(store, "e", ("prod", "main"), 0.5, plan, why="to try it")
+    with ProxyThread(settings) as proxy, ProxyThread(settings) as other:
+        for user in range(80):
+            call, arm = ask(proxy if user % 2 else other, f"u{user}")
+            say(proxy, call, (arm == "e/candidate") == better)
+        wait(lambda: experiment(store, "e").state != "running", 60)
+        assert ask(other)[1] is None
+    assert experiment(store, "e").state == state
+    assert store.tip("prod").number == at
+    begun, ended = decisions(store)
+    assert (begun.author, ended.author) == ("tester", "tester (auto)")
+    assert ended.why is not None
+    assert ended.why.startswith("auto: the candidate is ")
+    score = ended.content["evidence"]["metrics"]["score"]
+    assert score["benefit" if better else "harm"] >= score["needed"]
+    assert sum(ended.content["evidence"]["subjects"].values()) <= 80
+
+
+def test_what_stands_against_promoting_keeps_auto_from_it(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start(store, "e", ("prod", "main"), 0.5, ExperimentPlan(guards=(), auto=True))
+    plan = experiment(store, "e")
+    better = found_in(plan_of(), [0.0] * 60, [1.0] * 60)
+    doubted = better._replace(verdict=better.verdict._replace(doubts=("x",)))
+    monkeypatch.setattr("tfgrpo.production.settle.evidence", lambda *_: doubted)
+    assert settle(store, plan) is None
+    monkeypatch.setattr("tfgrpo.production.settle.evidence", lambda *_: better)
+    store.move_branch("prod", "v0")
+    assert settle_all(str(store.path)) == [], "it is paused"
+    store.move_branch("prod", "v1")
+    (done,) = settle_all(str(store.path))
+    assert (done.name, done.state) == ("e", "promoted")
+    assert settle_all(str(store.path)) == []
+    with pytest.raises(InvalidOperation, match="is over"):
+        settle(store, plan)
+
+
+def test_workers_that_are_killed_take_no_arm_and_no_evidence_with_them(
+    store: Store, provider: Provider, tmp_path: Path
+) -> None:
+    start(store, "e", ("prod", "main"), 0.5)
+    arguments = ["--library", "prod", "--upstream", provider.url, "--port", "0", "--workers", "2"]
+    process, port = listen(arguments, tmp_path)
+    users = [f"u{n}" for n in range(12)]
+    arms: dict[str, set[str]] = {user: set() for user in users}
+    try:
+        for turn in range(3):
+            for user in users:
+                header = b"x-tfgrpo-subject: " + user.encode()
+                answer = ask_port(port, post(CHAT, ASK, header))
+                arm = re.search(rb"X-Tfgrpo-Arm: (\S+)", answer)
+                assert arm, answer
+                arms[user].add(arm[1].decode())
+            if turn == 0:
+                time.sleep(0.3)  # what is a tenth of a second old is on record
+                children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
+                for child in children.split():
+                    os.kill(int(child), signal.SIGKILL)
+        stop(store, "e")
+        assert b"X-Tfgrpo-Arm" not in ask_port(port, post(CHAT, ASK))
+    finally:
+        process.terminate()
+        process.communicate()
+    assert all(len(found) == 1 for found in arms.values())
+    assert {arm for (arm,) in arms.values()} == {"e/control", "e/candidate"}
+    found = evidence(store, experiment(store, "e"))
+    assert sum(found.subjects.values()) == 12
+    assert sum(found.calls.values()) == 36
+    assert found.moved == 0
+
+
+def ask_port(port: int, request: bytes) -> bytes:
+    """Asks until a worker answers: one that is killed takes its connections with it."""
+    deadline = time.monotonic() + 30
+    while True:
+        answer = b""
+        with (
+            contextlib.suppress(OSError),
+            socket.create_connection(("127.0.0.1", port), timeout=20) as connection,
+        ):
+            connection.sendall(request)
+            while piece := connection.recv(65536):
+                answer += piece
+        if answer or time.monotonic() > deadline:
+            return answer
+        time.sleep(0.05)

@@ -65,6 +65,7 @@ class Experiment:
 
     name: str
     id: str
+    author: str
     control: Arm
     candidate: Arm
     plan: ExperimentPlan
@@ -298,6 +299,7 @@ def _fold(by_name: dict[str, Experiment], decision: Decision) -> None:
         by_name[name] = Experiment(
             name,
             decision.id,
+            decision.author,
             Arm(str(content["control"]), str(content["control_digest"])),
             Arm(str(content["candidate"]), str(content["candidate_digest"])),
             ExperimentPlan(

@@ -25,6 +25,7 @@ class RunningExperiment(NamedTuple):
     name: str
     id: str
     share: float
+    auto: bool
     candidate: PromptLibrary
 
     def arm(self, subject: str) -> tuple[str, PromptLibrary | None]:
@@ -64,7 +65,8 @@ class Arms:
         if found is None:
             self._known = None
             return None
-        return RunningExperiment(found.name, found.id, found.share, self._library(store, found))
+        library = self._library(store, found)
+        return RunningExperiment(found.name, found.id, found.share, found.plan.auto, library)
 
     def _library(self, store: Store, found: Experiment) -> PromptLibrary:
         """Returns the candidate's library: the same object where it is the same library."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from tfgrpo.proxy.choice import Chooser, fields_of
 from tfgrpo.proxy.connection import ClientConnection
+from tfgrpo.proxy.decider import Decider
 from tfgrpo.proxy.message import BadRequest, Request
 from tfgrpo.proxy.own import OWN
 from tfgrpo.proxy.placement import KEYS
@@ -48,6 +49,7 @@ class Proxy:
         self._server: asyncio.Server | None = None
         self._sweeping: asyncio.Task[None] | None = None
         self._troubles: dict[str, str] = {}
+        self._decider: Decider | None = None
 
     async def start(self, listener: socket.socket | None = None) -> int:
         """Begins to answer, on a socket that listens already or on one of its own; returns the
@@ -59,6 +61,7 @@ class Proxy:
             lambda: ClientConnection(self), sock=listener, backlog=2048
         )
         self._sweeping = loop.create_task(self._sweep())
+        self._decider = Decider(self.chooser)
         if self.settings.record != "off":
             for name in self.chooser.sources:
                 self._recorder(name)
@@ -81,6 +84,8 @@ class Proxy:
         await asyncio.sleep(0)
         for recorder in {id(one): one for one in self.recorders.values()}.values():
             recorder.close()
+        if self._decider is not None:
+            self._decider.close()
         self.chooser.close()
 
     async def _sweep(self) -> None:

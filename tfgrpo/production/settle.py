@@ -1,0 +1,73 @@
+"""What an experiment with `--auto` comes to by itself: promoted, or rolled back, on record.
+
+The proxy looks every few seconds, in a process of its own (`proxy/decider.py`): no request waits
+for a sum over all calls. Looking often costs no certainty, for the tests are made for that.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import NamedTuple
+
+from tfgrpo.production.evidence import evidence
+from tfgrpo.production.experiment import (
+    RUNNING,
+    Experiment,
+    at_work,
+    experiments,
+    promote,
+    roll_back,
+)
+from tfgrpo.store.errors import TfgrpoError
+from tfgrpo.store.store import Store
+from tfgrpo.visible import complain
+
+
+class Settled(NamedTuple):
+    """What became of an experiment, and why."""
+
+    name: str
+    state: str
+    why: str
+
+
+def settle(store: Store, found: Experiment) -> Settled | None:
+    """Promotes an experiment whose benefit is shown and that nothing stands against, or rolls
+    back one whose harm is shown, with the evidence on record; returns None where it is too early.
+
+    Raises StoreError, and InvalidOperation where somebody else has just ended it.
+    """
+    shown = evidence(store, found)
+    verdict, record = shown.verdict, shown.as_object()
+    why = f"auto: {verdict.said}"
+    if verdict.kind == "harm":
+        return Settled(
+            found.name, roll_back(store, found.name, evidence=record, why=why).state, why
+        )
+    if verdict.kind == "benefit" and not verdict.doubts:
+        return Settled(found.name, promote(store, found.name, evidence=record, why=why).state, why)
+    return None
+
+
+def settle_all(path: str) -> list[Settled]:
+    """Settles the experiments in a store that may be settled by themselves, each in the name of
+    who started it. Raises StoreError."""
+    settled = []
+    with Store.open(path) as store:
+        due = [one for one in experiments(store) if one.state == RUNNING and one.plan.auto]
+    for one in due:
+        with Store.open(path, author=f"{one.author} (auto)") as store:
+            if at_work(store, one.control.revision) == one:
+                done = settle(store, one)
+                settled += [done] if done is not None else []
+    return settled
+
+
+def main(path: str) -> None:
+    """Settles what can be in the store at `path`, and says what: for a process of its own."""
+    try:
+        for one in settle_all(path):
+            complain(f"experiment {one.name} was {one.state}: {one.why}")
+    except TfgrpoError as error:
+        complain(f"experiments are not settled: {error}")
+        sys.exit(1)
