@@ -66,6 +66,7 @@ COMMANDS = {
     "watch": ("watch", "keep an AGENTS.md or a SKILL.md up to date"),
     "traffic": ("traffic", "the calls that went through the proxy"),
     "feedback": ("traffic", "record what became known of a call"),
+    "improve": ("improve", "learn from what went wrong, and propose"),
     "proposals": ("proposals", "changes that wait for a decision"),
     "accept": ("proposals", "bring a proposal into its branch"),
     "reject": ("proposals", "turn a proposal down, for a reason"),
@@ -100,7 +101,7 @@ SECTIONS = (
         ),
     ),
     ("Serve", ("proxy", "mcp", "watch", "traffic", "feedback", "experiment", "rollback")),
-    ("Learn from it", ("collect", "proposals", "accept", "reject")),
+    ("Learn from it", ("collect", "improve", "proposals", "accept", "reject")),
     ("Maintain", ("trust", "redact", "fsck", "model", "serve", "completion", "help")),
 )
 

@@ -31,6 +31,7 @@ ALONE = (
     "tfgrpo feedback",
     "tfgrpo collect",
     "tfgrpo accept",
+    "tfgrpo improve",
     "tfgrpo reject",
     "tfgrpo stats --live",
     "tfgrpo redo",

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from tfgrpo.api import estimate_sync as estimate_sync
     from tfgrpo.api import evaluate as evaluate
     from tfgrpo.api import evaluate_sync as evaluate_sync
+    from tfgrpo.api import improve as improve
+    from tfgrpo.api import improve_sync as improve_sync
     from tfgrpo.api import train as train
     from tfgrpo.api import train_sync as train_sync
     from tfgrpo.domains import live_library, prompt_library
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
     from tfgrpo.training.run import TrainResult as TrainResult
 
 __version__ = "0.1.0"
-CALLS = ("compare", "estimate", "evaluate", "train")
+CALLS = ("compare", "estimate", "evaluate", "improve", "train")
 HOMES = {
     **{name: "tfgrpo.api" for call in CALLS for name in (call, f"{call}_sync")},
     **dict.fromkeys(("Session", "open_session"), "tfgrpo.session"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
@@ -21,6 +22,9 @@ from tfgrpo.domains.function import function_domain
 from tfgrpo.evaluation.comparison import Comparison, compared
 from tfgrpo.evaluation.scores import Scores
 from tfgrpo.evaluation.setup import EvalPlan, plan_evaluation, score
+from tfgrpo.improvement.collection import BAR, CollectionRules, CollectRequest
+from tfgrpo.improvement.improve import HELDOUT_SAMPLES, LEAST, Improvement, ImproveRequest
+from tfgrpo.improvement.improve import improve as improve_library
 from tfgrpo.notices import OnProgress, ignore
 from tfgrpo.project import OBJECT, Project, open_project, read_options
 from tfgrpo.session import ToolFunction
@@ -29,6 +33,8 @@ from tfgrpo.store import atomic_write
 from tfgrpo.store.errors import StoreError
 from tfgrpo.store.find import find, project_root, store_path
 from tfgrpo.store.store import Author, Store
+from tfgrpo.store.time_spec import parse_time
+from tfgrpo.store.traffic import CallFilter
 from tfgrpo.training.estimate import RunEstimate
 from tfgrpo.training.run import TrainResult, run_to_end
 from tfgrpo.training.run_estimate import estimate_run
@@ -45,6 +51,7 @@ StoreLike: TypeAlias = "Store | Path | str | None"
 """A store, its file, the folder of a project, or None for the nearest at or above this folder."""
 DATASETS = ("data", "heldout", "gate", "sealed")
 CHOICES = ("run", "resume", "new", "budget", "keep_going")
+IMPROVING = ("least", "heldout_samples", "accept_better", "new", "budget", "file")
 ROWS = "data"
 """The folder beside a store for rows that were given as Python objects."""
 
@@ -134,6 +141,47 @@ async def compare(
         return compared(opened, evaluations)[0]
 
 
+async def improve(
+    target: str = "prod",
+    *,
+    store: StoreLike = None,
+    since: str = "7d",
+    below: float = BAR,
+    on_progress: OnProgress = ignore,
+    **options: object,
+) -> Improvement:
+    """Learns from what went wrong in production, and proposes what is not worse, for a branch.
+
+    Calls since then whose scores are `below` a bar, or that were corrected, become problems; with
+    `least` (8) new ones they are trained on, and what is learned is compared with the branch on
+    held-out problems. `options` are those of `tfgrpo improve` (`heldout_samples`, `budget`,
+    `accept_better`, `new`, `file`, …) and of `train`. Nothing moves the branch, unless
+    `accept_better` is true. Raises Busy where another process does the same, and TfgrpoError.
+    """
+    own = {name: options.pop(name, None) for name in IMPROVING}
+    request = _Request(store, options.pop("config", None), options)
+    file = own["file"]
+    collected = CollectRequest(
+        which=CallFilter(parse_time(since, now=time.time_ns() // 1000)),
+        output=None if file is None else Path(str(file)),
+        rules=CollectionRules(below),
+    )
+    with request.open() as (opened, project):
+        asked = ImproveRequest(
+            target,
+            collected,
+            LEAST if own["least"] is None else int(str(own["least"])),
+            HELDOUT_SAMPLES if own["heldout_samples"] is None else int(str(own["heldout_samples"])),
+            bool(own["accept_better"]),
+            bool(own["new"]),
+            _text(own["budget"]),
+            request.settings(project),
+        )
+        return await improve_library(
+            opened, project, asked, functions=request.functions, on_progress=on_progress
+        )
+
+
 def run_sync(call: Callable[..., Awaitable[T]], *arguments: Any, **options: Any) -> T:
     """Returns what an asynchronous call gives, on an event loop of its own.
 
@@ -177,6 +225,11 @@ def evaluate_sync(data: Data = None, **options: Any) -> Scores:
 def compare_sync(control: str, library: str, data: Data = None, **options: Any) -> Comparison:
     """Does what `compare` does, and waits for it."""
     return run_sync(compare, control, library, data, **options)
+
+
+def improve_sync(target: str = "prod", **options: Any) -> Improvement:
+    """Does what `improve` does, and waits for it."""
+    return run_sync(improve, target, **options)
 
 
 class _Request:
@@ -247,6 +300,12 @@ class _Request:
                 stack.enter_context(_nothing_left(self._path.parent, even=True))
             plan, run = plan_choice(store, project, self._given(project, data), choice)
             return estimate_run(store, plan, run)
+
+    def settings(self, project: Project) -> dict[str, Any]:
+        """Returns the options as settings, without any data."""
+        found = self._given(project, None)
+        found.pop("data", None)
+        return found
 
     def plan_evaluation(
         self, data: Data, revisions: Sequence[str], trained: Sequence[str]

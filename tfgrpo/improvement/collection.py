@@ -32,7 +32,7 @@ from tfgrpo.rendering.templates import Message
 from tfgrpo.settings import SettingsError
 from tfgrpo.store import atomic_write
 from tfgrpo.store.default import open_traffic
-from tfgrpo.store.records import REDACTED, Json
+from tfgrpo.store.records import REDACTED
 from tfgrpo.store.store import Store
 from tfgrpo.store.traffic import CallFilter, traffic_path
 from tfgrpo.training.run_problems import KINDS
@@ -207,7 +207,7 @@ def _row(group: Sequence[Exchange], rules: CollectionRules) -> Row | str:
         messages = [one for one in messages if one[0] != "system"]
     alone = len(messages) == 1 and messages[0][0] == "user"
     turns = [{"role": role, "content": text} for role, text in messages]
-    origin: Json = {**told.origin, "because": because}
+    origin: dict[str, Any] = {**told.origin, "because": because}
     if told.answer:
         origin["said"] = clean(told.answer)[:SHOWN]
     if told.comment:
@@ -244,7 +244,8 @@ def _truth(group: Sequence[Exchange], below: float) -> str | None:
         return correct.strip()
     right = [one.answer for one in group if one.score is not None and one.score >= below]
     said = {" ".join(answer.casefold().split()): answer for answer in right if answer}
-    return next(iter(said.values())) if len(said) == 1 else None
+    truths = list(said.values())
+    return truths[0] if len(truths) == 1 else None
 
 
 def _same(one: str, other: str) -> bool:

@@ -1,0 +1,176 @@
+"""`tfgrpo improve`."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tfgrpo.cli import checkout, options, text
+from tfgrpo.cli.context import BRANCH, App, force_option, pass_app
+from tfgrpo.cli.grouped import GroupedCommand
+
+if TYPE_CHECKING:
+    from tfgrpo.cli.live import Reporter
+    from tfgrpo.improvement.improve import Improvement
+    from tfgrpo.notices import Notice, OnProgress
+
+GROUPS = {
+    "Improve": (
+        *("--target", "--least", "--heldout-samples", "--budget", "--accept-better", "--new"),
+        *("--force", "--quiet", "--json", "--config"),
+    ),
+    "Collect": ("--since", "--library", "--below", "--by", "--from", "--redact", "--no-system"),
+    **options.SHARED_GROUPS,
+}
+
+
+@click.command(cls=GroupedCommand, groups=GROUPS)
+@click.option(
+    "--target", type=BRANCH, default="prod", show_default=True, help="Branch to make better."
+)
+@click.option("--since", default="7d", show_default=True, help="Calls from when on: 2h, 3d.")
+@click.option("--library", help="Only calls under this library of the proxy.")
+@click.option(
+    "--below", type=float, default=0.5, show_default=True, help="Scores below this are failures."
+)
+@click.option("--by", metavar="AUTHOR", help="Only scores by this author, such as a judge.")
+@click.option(
+    "--from",
+    "file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="File that problems are collected in.  [collected.jsonl in the project]",
+)
+@click.option("--redact", default="", metavar="REGEX", help="What else to take out of texts.")
+@click.option("--no-system", is_flag=True, help="Leave the application's own system text out.")
+@click.option(
+    "--least",
+    type=click.IntRange(1),
+    default=8,
+    show_default=True,
+    help="New problems that are worth a training.",
+)
+@click.option(
+    "--heldout-samples",
+    type=click.IntRange(1),
+    default=4,
+    show_default=True,
+    help="Attempts per held-out problem.",
+)
+@click.option("--budget", help="Most to spend: 5.00 (US dollars) or 200000tok.")
+@click.option(
+    "--accept-better",
+    is_flag=True,
+    help="Accept the proposal at once if it is better on held-out problems.",
+)
+@click.option("--new", is_flag=True, help="Give up one that was cut off, and begin anew.")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing unless there is a proposal.")
+@click.option("--json", "as_json", is_flag=True, help="Output JSON.")
+@force_option
+@options.shared
+@pass_app
+def improve(
+    app: App,
+    /,
+    target: str,
+    least: int,
+    heldout_samples: int,
+    budget: str | None,
+    accept_better: bool,
+    new: bool,
+    quiet: bool,
+    as_json: bool,
+    config: Path | None,
+    **values: Any,
+) -> None:
+    """Learn from what went wrong: collect, train on a branch, compare, propose.
+
+    What calls came to since the last time becomes problems (see `tfgrpo collect`). With enough new
+    ones, a training on a branch of its own, with a gate, learns from them, and what it learned is
+    compared with the target on held-out problems. What is not worse becomes a proposal: `tfgrpo
+    proposals` lists it, `accept` and `reject` decide. The target does not move before, except with
+    --accept-better.
+
+    For cron: nothing to do is success, a second one beside it exits with 75, and one that was
+    killed goes on the next time. Problems of earlier times are not paid for again. Gate and
+    held-out sets are those in [train] of tfgrpo.toml, or parts of the new problems.
+
+    \b
+    Examples:
+      tfgrpo improve --quiet
+      tfgrpo improve --target support --since 1d --least 20
+    """
+    from tfgrpo.cli import interrupts, live
+    from tfgrpo.improvement.collection import CollectionRules, CollectRequest
+    from tfgrpo.improvement.improve import ImproveRequest
+    from tfgrpo.improvement.improve import improve as improve_library
+    from tfgrpo.store.time_spec import parse_time
+    from tfgrpo.store.traffic import CallFilter
+
+    start = parse_time(values.pop("since"), now=time.time_ns() // 1000)
+    which = CallFilter(start, library=values.pop("library"))
+    below, redact = values.pop("below"), values.pop("redact")
+    rules = CollectionRules(below, redact=redact, system=not values.pop("no_system"))
+    collected = CollectRequest(
+        which=which, by=values.pop("by"), output=values.pop("file"), rules=rules
+    )
+    request = ImproveRequest(
+        target,
+        collected,
+        least,
+        heldout_samples,
+        accept_better,
+        new,
+        budget,
+        options.read_flags(values),
+    )
+    project = options.open_project(app, config)
+    try:
+        if quiet or as_json:
+            done = interrupts.run(improve_library(app.store, project, request))
+        else:
+            with live.Reporter(app.store) as report:
+                work = improve_library(app.store, project, request, on_progress=_without(report))
+                done = interrupts.run(work)
+    except interrupts.Interrupted as stop:
+        if not quiet:
+            text.echo("interrupted; the same command goes on where it was", err=True)
+        click.get_current_context().exit(stop.code)
+    _tell(app, done, quiet=quiet, as_json=as_json)
+
+
+def _without(report: Reporter) -> OnProgress:
+    """Returns a reporter that leaves out the tables of scores: the proposal has them in a line."""
+
+    def show(notice: Notice) -> None:
+        if not isinstance(notice, ScoresReady):
+            report(notice)
+
+    from tfgrpo.notices import ScoresReady
+
+    return show
+
+
+def _tell(app: App, done: Improvement, *, quiet: bool, as_json: bool) -> None:
+    from tfgrpo.improvement.proposals import proposal_object
+
+    proposal = done.proposal
+    if as_json:
+        text.emit_json(
+            {
+                "outcome": done.outcome,
+                "target": done.target,
+                "new": done.new,
+                "run": done.run,
+                "effect": None if done.effect is None else done.effect._asdict(),
+                "proposal": None if proposal is None else proposal_object(proposal),
+            }
+        )
+    elif proposal is not None or not quiet:
+        text.emit(app, text.shown(str(done)).split("\n"))
+    if done.outcome == "accepted" and app.store.head.branch == done.target:
+        checkout.materialise(app)
+    if done.outcome == "proposed" and proposal is not None and not as_json:
+        text.echo(f"next: `tfgrpo accept {proposal.id}` or `tfgrpo reject {proposal.id} --why …`")

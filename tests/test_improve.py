@@ -1,0 +1,283 @@
+"""`tfgrpo improve`: the loop from calls that went wrong to a proposal, as a timer runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from conftest import TFGRPO, environment
+from scripted import LESSON, Reply, ScriptedEndpoint, stage, teachable
+from test_collected_problems import record
+
+import tfgrpo as package
+from tfgrpo.cli.main import tfgrpo
+from tfgrpo.improvement.proposals import get_proposal, list_proposals
+from tfgrpo.store import Operation, Store, TfgrpoError, lock
+
+SETTINGS = """
+[model]
+model = "m"
+base_url = "{base_url}"
+
+[train]
+domain = "exact"
+epochs = 1
+group_size = 3
+gate_samples = 1
+gate_rule = "not-worse"
+deploy = "last"
+concurrency = 8
+"""
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    """A store with a branch prod that an application reads."""
+    monkeypatch.chdir(tmp_path)
+    with Store.init(tmp_path / ".tfgrpo/store.db", author="ann") as store:
+        store.commit("main", [Operation("ADD", text="Be brief.")], message="by hand")
+        store.create_branch("prod")
+        yield store
+
+
+@pytest.fixture
+def model(tmp_path: Path, store: Store) -> Iterator[ScriptedEndpoint]:
+    """The model that the settings name: right by a coin until its library says how."""
+    with ScriptedEndpoint(new_lesson) as endpoint:
+        (tmp_path / "tfgrpo.toml").write_text(SETTINGS.format(base_url=endpoint.base_url))
+        yield endpoint
+
+
+def new_lesson(request: dict[str, Any]) -> str | Reply:
+    if stage(request) == "controller":
+        there = LESSON in request["messages"][-1]["content"].partition("New lesson")[0]
+        decision = {"closest": "G1", "decision": "same"} if there else {"decision": "new"}
+        return json.dumps({"closest": None, "text": "", **decision})
+    return teachable(request)
+
+
+def wrong_calls(store: Store, numbers: range) -> None:
+    """Records calls whose answers were one too small, and corrected."""
+    for n in numbers:
+        record(
+            store, f"call-{n}", f"What is {n} op {n + 3}?", str(2 * n + 3), correct=str(2 * n + 4)
+        )
+
+
+def improve(*flags: str) -> Result:
+    done = CliRunner().invoke(tfgrpo, ["--no-pager", "improve", *flags])
+    if done.exception is not None and not isinstance(done.exception, SystemExit | TfgrpoError):
+        raise done.exception
+    return done
+
+
+def texts(store: Store, revision: str = "prod") -> list[str]:
+    return [e.text for e in store.library(revision)]
+
+
+def test_what_went_wrong_becomes_a_proposal_and_nothing_moves_before_it_is_accepted(
+    store: Store, model: ScriptedEndpoint
+) -> None:
+    wrong_calls(store, range(30))
+    done = json.loads(improve("--json").output)
+    assert done["outcome"] == "proposed"
+    assert texts(store) == ["Be brief."]
+    (found,) = list_proposals(store)
+    assert [one.after for one in found.changes] == [LESSON]
+    assert found.changes[0].evidence["run"] == "improve-1"  # type: ignore[index]
+    assert found.effect is not None
+    assert (found.effect.verdict, found.effect.after) == ("better", 1.0)
+    assert found.effect.problems == 9
+    assert found.effect.low is not None
+    assert found.effect.low > 0
+    assert found.branch == "proposal/improve-1"
+    trained = read(store, "improve-1/train.jsonl")
+    parts = [read(store, f"improve-1/{part}.jsonl") for part in ("train", "gate", "heldout")]
+    assert list(map(len, parts)) == [12, 9, 9]
+    assert trained[0]["from"]["call"].startswith("call-")
+    CliRunner().invoke(tfgrpo, ["accept", found.id, "--why", "good"])
+    assert texts(store) == ["Be brief.", LESSON]
+
+
+def read(store: Store, name: str) -> list[dict[str, Any]]:
+    path = store.path.parent / "improvements" / name
+    assert path.stat().st_mode & 0o077 == 0
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_yesterdays_problems_are_not_paid_for_again_and_nothing_new_is_success(
+    store: Store, model: ScriptedEndpoint
+) -> None:
+    wrong_calls(store, range(12))
+    first = json.loads(improve("--json", "--least", "10").output)
+    asked = len(model.requests)
+    again = improve("--least", "10")
+    assert again.exit_code == 0
+    assert "nothing to do: 0 new problems, and 10 are needed" in again.output
+    assert improve("-q", "--least", "10").output == ""
+    wrong_calls(store, range(12, 20))
+    assert "8 new problems" in improve("--least", "10").output
+    assert len(model.requests) == asked, "not a single call"
+    wrong_calls(store, range(20, 24))
+    model.requests.clear()
+    second = json.loads(improve("--json", "--least", "10").output)
+    assert (second["outcome"], second["run"]) == ("proposed", "improve-2")
+    old = {row["problem"] for row in read(store, "improve-1/train.jsonl")}
+    old |= {row["problem"] for row in read(store, "improve-1/gate.jsonl")}
+    heldout = {row["problem"] for row in read(store, "improve-1/heldout.jsonl")}
+    sent = [request["messages"][-1]["content"] for request in model.requests]
+    assert not old & set(sent)
+    under_prod = [
+        request["messages"][-1]["content"]
+        for request in model.requests
+        if LESSON not in request["messages"][0]["content"]
+    ]
+    assert not heldout & set(under_prod), "what prod scores on them is on record"
+    assert second["effect"]["problems"] == first["effect"]["problems"] + 4, "held-out parts add up"
+
+
+def test_named_gate_and_heldout_sets_are_used_and_leave_all_problems_to_learn_from(
+    store: Store, model: ScriptedEndpoint, tmp_path: Path
+) -> None:
+    for name, numbers in (("gate", range(100, 108)), ("heldout", range(200, 210))):
+        rows = [{"question": f"What is {n} op {n + 3}?", "gold": 2 * n + 4} for n in numbers]
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    settings = (tmp_path / "tfgrpo.toml").read_text()
+    named = 'gate = "gate.jsonl"\nheldout = "heldout.jsonl"\nsealed = "heldout.jsonl:1"\n'
+    named += 'fields = {problem = "question", answer = "gold"}\n'
+    (tmp_path / "tfgrpo.toml").write_text(settings + named)
+    wrong_calls(store, range(10))
+    wrong_calls(store, range(200, 203))
+    done = json.loads(improve("--json").output)
+    assert done["effect"]["problems"] == 10
+    assert done["new"] == 10, "none of the held-out ones"
+    rows = read(store, "improve-1/train.jsonl")
+    assert len(rows) == 10
+    assert rows[0].keys() >= {"question", "gold"}
+    config = store.runs.get("improve-1").config
+    assert (config["gate"], config["heldout"], config["sealed"]) == ("gate.jsonl", None, None)
+
+
+def test_what_is_better_is_accepted_only_where_that_was_asked_for(
+    store: Store, model: ScriptedEndpoint
+) -> None:
+    wrong_calls(store, range(30))
+    done = json.loads(improve("--json", "--accept-better").output)
+    assert done["outcome"] == "accepted"
+    assert texts(store) == ["Be brief.", LESSON]
+    assert "better on held-out problems" in store.tip("prod").message
+
+
+def test_what_is_worse_is_not_proposed(store: Store, model: ScriptedEndpoint) -> None:
+    def script(request: dict[str, Any]) -> str | Reply:
+        if stage(request) != "rollout":
+            return new_lesson(request)
+        user = request["messages"][-1]["content"]
+        held = user in {row["problem"] for row in read(store, "improve-1/heldout.jsonl")}
+        if held:
+            taught = LESSON in request["messages"][0]["content"]
+            a, b = (int(word) for word in user.strip("?").split() if word.isdigit())
+            return f"\\boxed{{{a + b + (0 if taught else 1)}}}"
+        return teachable(request)
+
+    model.script = script
+    wrong_calls(store, range(30))
+    done = json.loads(improve("--json", "--accept-better").output)
+    assert done["outcome"] == "worse"
+    assert done["effect"]["mean"] == -1.0
+    assert list_proposals(store) == []
+    assert "rejected/proposal/improve-1" in store.branches()
+    assert texts(store) == ["Be brief."]
+    assert "nothing to do" in improve().output
+
+
+def test_nothing_learned_is_success_too(store: Store, model: ScriptedEndpoint) -> None:
+    model.script = lambda request: (
+        "\\boxed{1}" if stage(request) == "rollout" else new_lesson(request)
+    )
+    wrong_calls(store, range(10))
+    done = improve()
+    assert done.exit_code == 0
+    assert "nothing learned from 10 new problems" in done.output
+    assert "proposal/improve-1" not in store.branches()
+    assert "nothing to do" in improve().output
+
+
+def test_a_second_one_beside_it_ends_at_once_with_a_code_of_its_own(
+    store: Store, model: ScriptedEndpoint
+) -> None:
+    with lock.held(store.path.parent / "locks/improve.lock") as taken:
+        assert taken
+        done = subprocess.run(
+            [TFGRPO, "improve", "-q"], env=environment(), capture_output=True, text=True
+        )
+    assert done.returncode == 75
+    assert "another improvement" in done.stderr
+    assert done.stdout == ""
+
+
+def test_one_that_is_killed_goes_on_and_pays_for_nothing_twice(
+    store: Store, model: ScriptedEndpoint
+) -> None:
+    wrong_calls(store, range(24))
+    model.delay = 0.01
+    for answers in (20, 100):
+        process = subprocess.Popen([TFGRPO, "improve", "-q"], env=environment())
+        wait(lambda most=answers, p=process: len(model.requests) >= most or p.poll() is not None)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    wrong_calls(store, range(50, 60))  # of the next day, and not of this improvement
+    model.delay = 0.0
+    done = json.loads(improve("--json").output)
+    assert (done["outcome"], done["new"], done["run"]) == ("proposed", 24, "improve-1")
+    times = sorted(model.answered.values())
+    assert sum(times) - len(times) <= 2 * 8, "what was in flight when it was killed, no more"
+    assert len(list_proposals(store)) == 1
+    assert json.loads(improve("--json", "--least", "99").output)["new"] == 10
+
+
+def wait(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_one_that_reached_its_budget_is_over_and_one_can_be_given_up(
+    store: Store, model: ScriptedEndpoint
+) -> None:
+    wrong_calls(store, range(12))
+    done = improve("--budget", "500tok")
+    assert isinstance(done.exception, TfgrpoError)
+    assert "nothing to do" in improve().output
+    wrong_calls(store, range(12, 24))
+    model.script = lambda request: Reply(status=401, body={"error": {"message": "no"}})
+    assert isinstance(improve("--patience", "1").exception, TfgrpoError)
+    model.script = new_lesson
+    assert "nothing to do" in improve("--new").output
+    assert improve().exit_code == 0
+
+
+def test_without_the_branch_there_is_a_hint(store: Store, model: ScriptedEndpoint) -> None:
+    done = improve("--target", "shop")
+    assert isinstance(done.exception, TfgrpoError)
+    assert "tfgrpo branch" in (done.exception.hint or "")
+
+
+def test_an_application_improves_from_python(store: Store, model: ScriptedEndpoint) -> None:
+    wrong_calls(store, range(24))
+    seen: list[str] = []
+    done = package.improve_sync("prod", least=20, on_progress=lambda one: seen.append(str(one)))
+    assert done.outcome == "proposed"
+    assert done.proposal is not None
+    assert get_proposal(store, done.proposal.id).effect == done.effect
+    assert "proposal p1" in str(done)
+    assert any("run improve-1" in line for line in seen)

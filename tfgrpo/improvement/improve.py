@@ -1,0 +1,397 @@
+"""The loop in one call: collect, train on a branch with a gate, compare on held-out, propose.
+
+    result = await improve(store, project, ImproveRequest("prod"))
+
+It is made for a timer. With too few new problems nothing is done, one process at a time is at
+work on a store, and what was cut off, by whatever, goes on where it was: every answer that was
+paid for is in the journal. The branch that an application reads is never moved, unless the request
+says that what is better on held-out problems is to be accepted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, TypeVar
+
+from tfgrpo.connect import CallLimits
+from tfgrpo.data.problems import digest as dataset_digest
+from tfgrpo.evaluation import statistics
+from tfgrpo.evaluation.evaluate import EvalProgress, EvalTask, evaluate, rewards
+from tfgrpo.evaluation.setup import EvalPlan, plan_evaluation
+from tfgrpo.improvement import rounds
+from tfgrpo.improvement.collection import (
+    CollectRequest,
+    Row,
+    collect,
+    output_path,
+    read_collected,
+)
+from tfgrpo.improvement.proposals import Draftsman, Effect, Proposal, accept, propose
+from tfgrpo.improvement.rounds import Round
+from tfgrpo.model.budget import Budget, BudgetReached
+from tfgrpo.notices import DownloadProgress, OnProgress, WarningNotice, ignore
+from tfgrpo.project import Project
+from tfgrpo.session import SessionOptions, ToolFunction, open_session
+from tfgrpo.settings import SettingsError
+from tfgrpo.store import lock
+from tfgrpo.store.errors import TfgrpoError
+from tfgrpo.store.records import Version
+from tfgrpo.store.runs import Run
+from tfgrpo.store.store import Store
+from tfgrpo.store.traffic import traffic_path
+from tfgrpo.training.choice import final_version
+from tfgrpo.training.run import run_to_end
+from tfgrpo.training.setup import RunChoice, ready_run, run_budget
+from tfgrpo.views import View, Viewed
+
+Outcome: TypeAlias = Literal["nothing new", "nothing learned", "worse", "proposed", "accepted"]
+T = TypeVar("T")
+LEAST = 8
+"""New problems that are worth a training, unless asked otherwise."""
+HELDOUT_SAMPLES = 4
+"""Attempts per held-out problem, unless asked otherwise."""
+MOST_HELDOUT = 200
+"""Held-out problems that a proposal is judged by at most, the newest."""
+OWN = ("data", "heldout", "sealed", "run", "branch", "keep_going", "gate")
+"""Settings of [train] that an improvement has its own of."""
+
+
+class Busy(TfgrpoError):
+    """Another improvement is at work on the store: for a timer, a reason to try again later."""
+
+    exit_code = 75
+
+
+@dataclass(frozen=True, slots=True)
+class ImproveRequest:
+    """What an improvement is to do.
+
+    `target` is the branch that it is for. With `least` new problems it begins. `settings` are those
+    of a training that win over the settings file. `accept` takes what is better on held-out
+    problems at once, `new` gives up one that was cut off, `budget` is the most that one may spend.
+    """
+
+    target: str = "prod"
+    collect: CollectRequest = field(default_factory=CollectRequest)
+    least: int = LEAST
+    samples: int = HELDOUT_SAMPLES
+    accept: bool = False
+    new: bool = False
+    budget: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Improvement(Viewed):
+    """What came of an improvement. `new` counts the problems that it was about, or that wait."""
+
+    outcome: Outcome
+    target: str
+    new: int
+    least: int
+    run: str | None = None
+    effect: Effect | None = None
+    proposal: Proposal | None = None
+
+    def view(self) -> View:
+        title = {
+            "nothing new": f"nothing to do: {self.new} new problems, and {self.least} are needed",
+            "nothing learned": f"nothing learned from {self.new} new problems",
+            "worse": f"what {self.run} learned is worse on held-out problems: not proposed",
+            "proposed": f"proposal for {self.target} from {self.new} new problems",
+            "accepted": f"proposal for {self.target} accepted: it is better on held-out problems",
+        }[self.outcome]
+        if self.proposal is not None:
+            own = self.proposal.view()
+            return View(title, own.header, own.rows, (own.title, *own.notes))
+        return View(title, notes=[f"effect: {self.effect}"] if self.effect else [])
+
+
+async def improve(
+    store: Store,
+    project: Project,
+    request: ImproveRequest,
+    *,
+    functions: Sequence[ToolFunction] = (),
+    on_progress: OnProgress = ignore,
+) -> Improvement:
+    """Does what there is to do for a branch, and returns what came of it.
+
+    Raises Busy where another is at work, BudgetReached, and TfgrpoError; what failed otherwise than
+    by its budget goes on at the next call.
+    """
+    path = Path(store.path).parent / "locks" / "improve.lock"
+    with lock.held(path) as free:
+        if not free:
+            raise Busy(
+                "another improvement of this store is at work",
+                hint="`tfgrpo status` shows its run",
+            )
+        if request.target not in store.branches():
+            raise SettingsError(
+                f"there is no branch {request.target!r} to improve",
+                hint="make it with `tfgrpo branch prod`, or name another with --target",
+            )
+        return await _improve(store, project, request, functions, on_progress)
+
+
+async def _improve(
+    store: Store,
+    project: Project,
+    request: ImproveRequest,
+    functions: Sequence[ToolFunction],
+    on_progress: OnProgress,
+) -> Improvement:
+    project.require_trust(request.settings)
+    begun = [one for one in rounds.rounds(store, request.target) if one.ended is None]
+    if request.new:
+        for one in begun:
+            rounds.end(store, one, "given up")
+            _forget_branch(store, one)
+        begun = []
+    if not begun:
+        rows = _new_rows(store, project, request, on_progress)
+        if len(rows) < max(1, request.least):
+            return Improvement("nothing new", request.target, len(rows), request.least)
+        table = {**project.table("train"), **_given(request)}
+        named = {part: table.get(part) for part in ("gate", "heldout")}
+        begun = [rounds.begin(store, request.target, rows, _fields(project, request), named)]
+    return await _work(store, project, request, begun[0], functions, on_progress)
+
+
+def _new_rows(
+    store: Store, project: Project, request: ImproveRequest, on_progress: OnProgress
+) -> list[Row]:
+    """Returns the problems that no improvement was about, those on record by now among them."""
+    if request.collect.files or Path(traffic_path(store.path)).exists():
+        found = collect(store, project, request.collect)
+        for text in found.warnings:
+            on_progress(WarningNotice(text))
+    rows = read_collected(output_path(project, request.collect))
+    table = {**project.table("model"), **project.table("train"), **_given(request)}
+    if project.domain(table.get("domain")).ground_truth:
+        rows = [row for row in rows if row.get("answer")]
+    return rounds.unused(store, request.target, rows)
+
+
+async def _work(
+    store: Store,
+    project: Project,
+    request: ImproveRequest,
+    one: Round,
+    functions: Sequence[ToolFunction],
+    on_progress: OnProgress,
+) -> Improvement:
+    """Does what is left of an improvement."""
+    base, count = rounds.base_of(store, one), len(one.problems)
+    try:
+        version = await _train(store, project, request, one, functions, on_progress)
+        if store.library(version) == store.library(base):
+            with store.operation(f"{one.name} learned nothing"):
+                rounds.end(store, one, "nothing learned")
+                _forget_branch(store, one)
+            return Improvement("nothing learned", one.target, count, request.least, one.name)
+        effect = await _effect(store, project, request, one, (base, version), on_progress)
+    except BudgetReached:
+        rounds.end(store, one, "over budget")
+        raise
+    if effect is not None and effect.verdict == "worse":
+        with store.operation(f"{one.name} is worse: not proposed"):
+            rounds.end(store, one, "worse", effect=effect._asdict())
+            store.create_branch(f"rejected/{one.branch}", store.tip(one.branch))
+            _forget_branch(store, one)
+        return Improvement("worse", one.target, count, request.least, one.name, effect)
+    details = {"run": one.name, "problems": count}
+    with store.port.transaction():
+        proposal = propose(
+            store,
+            Draftsman(one.branch, one.target, "improve", base, effect, details),
+        )
+        rounds.end(store, one, "proposed", proposal=proposal.id)
+    outcome: Outcome = "proposed"
+    if request.accept and effect is not None and effect.verdict == "better":
+        proposal = accept(store, proposal.id, why=f"better on held-out problems: {effect}")
+        outcome = "accepted"
+    return Improvement(outcome, one.target, count, request.least, one.name, effect, proposal)
+
+
+async def _train(
+    store: Store,
+    project: Project,
+    request: ImproveRequest,
+    one: Round,
+    functions: Sequence[ToolFunction],
+    on_progress: OnProgress,
+) -> Version:
+    """Trains on the branch of an improvement, or goes on, and returns what it comes to."""
+    known = store.runs.find(one.name)
+    given = {
+        **_given(request),
+        "data": project.open_data(one.parts.train),
+        "branch": one.branch,
+        "skip_unverifiable": True,  # one correction that is none must not stop the others
+    }
+    if one.parts.gate is not None:
+        given["gate"] = project.open_data(one.parts.gate)
+    choice = RunChoice(
+        name=one.name,
+        resume=one.name if known is not None else None,
+        budget=request.budget,
+        keep_going=True,
+    )
+    own = _own_project(project)
+    ready = await _apart(store, lambda there: ready_run(there, own, given, choice))
+    await run_to_end(store, project, ready, functions=functions, on_progress=on_progress)
+    return final_version(store, ready.run)
+
+
+def _own_project(project: Project) -> Project:
+    """Returns the project without the sets that an improvement has its own of."""
+    train = {
+        name: value
+        for name, value in project.table("train").items()
+        if name not in OWN or name == "gate"
+    }
+    return replace(project, tables={**project.tables, "train": train})
+
+
+def _given(request: ImproveRequest) -> dict[str, Any]:
+    return {name: value for name, value in request.settings.items() if value is not None}
+
+
+def _fields(project: Project, request: ImproveRequest) -> dict[str, str]:
+    fields = _given(request).get("fields") or project.table("train").get("fields") or {}
+    return {str(ours): str(theirs) for ours, theirs in fields.items()}
+
+
+async def _effect(
+    store: Store,
+    project: Project,
+    request: ImproveRequest,
+    one: Round,
+    versions: tuple[Version, Version],
+    on_progress: OnProgress,
+) -> Effect | None:
+    """Returns what a candidate does on the held-out problems: those that the settings name, or else
+    the held-out parts of this improvement and the ones before it. None where there are none."""
+    table = {**project.table("train"), **_given(request)}
+    sets = [table["heldout"]] if table.get("heldout") else _parts(store, project, one)
+    asked = {
+        "samples": request.samples,
+        "fields": _fields(project, request) or None,
+        "skip_unverifiable": True,
+    }
+
+    def planned(there: Store) -> list[EvalPlan]:
+        trained = [versions[1]]
+        return [
+            plan_evaluation(there, project, versions, {**asked, "data": name}, trained=trained)
+            for name in sets
+        ]
+
+    plans = await _apart(store, planned)
+    if not plans:
+        return None
+    run = store.runs.get(one.name)
+    budget = run_budget(store, project, request.budget, plans[0].prices, run)
+    await _score(store, plans, (run, budget), on_progress)
+    before: dict[str, list[float]] = {}
+    after: dict[str, list[float]] = {}
+    for plan in plans:
+        found = [store.runs.evaluation(v.number, plan.task.key) for v in versions]
+        for evaluation, into in zip(found, (before, after), strict=True):
+            assert evaluation is not None, "scored above"
+            name = dataset_digest(plan.task.problems)[:8]
+            scored = rewards(store.runs.scores(evaluation))
+            into.update({f"{name}/{problem}": list(all_) for problem, all_ in scored.items()})
+    if not before.keys() & after.keys():
+        return None
+    return effect_of(before, after, plans[0].task)
+
+
+def effect_of(before: statistics.Rewards, after: statistics.Rewards, task: EvalTask) -> Effect:
+    """Returns how rewards differ, paired by problem. Raises ValueError where they share none."""
+    difference = statistics.paired(before, after)
+    mean, low, high, problems = difference.estimate
+    bounded = abs(low) != float("inf")
+    return Effect(
+        round(statistics.mean_at_k(before).mean, 6),
+        round(statistics.mean_at_k(after).mean, 6),
+        round(mean, 6),
+        round(low, 6) if bounded else None,
+        round(high, 6) if bounded else None,
+        round(difference.p, 6),
+        difference.verdict,
+        problems,
+        task.settings.samples,
+        task.settings.models.model,
+    )
+
+
+def _parts(store: Store, project: Project, one: Round) -> list[str]:
+    """Returns the held-out parts of an improvement and of those before it, the newest first, up to
+    as many problems as count."""
+    found, count = [], 0
+    for other in reversed(rounds.rounds(store, one.target)):
+        part = other.parts.heldout
+        if part is None or count >= MOST_HELDOUT:
+            continue
+        path = project.open_data(part)
+        if not Path(path).exists():
+            continue
+        found.append(path)
+        count += sum(bool(line.strip()) for line in Path(path).read_text().split("\n"))
+    return found
+
+
+async def _score(
+    store: Store,
+    plans: Sequence[EvalPlan],
+    paid: tuple[Run, Budget | None],
+    on_progress: OnProgress,
+) -> None:
+    """Makes the evaluations that are not on record yet, in one session, at a run's costs."""
+    run, budget = paid
+    missing = [
+        plan
+        for plan in plans
+        if any(store.runs.evaluation(v.number, plan.task.key) is None for v in plan.versions)
+    ]
+    if not missing:
+        return
+    for text in dict.fromkeys(text for plan in missing for text in plan.warnings):
+        on_progress(WarningNotice(text))
+    settings = missing[0].task.settings
+    options = SessionOptions(
+        CallLimits(settings.concurrency, settings.task_timeout, settings.patience),
+        missing[0].prices,
+        budget,
+        on_download=lambda *at: on_progress(DownloadProgress(*at)),
+        on_note=lambda text: on_progress(WarningNotice(text)),
+        verifier_seconds=settings.verify_timeout,
+        verifier_workers=settings.verify_workers,
+    )
+    async with open_session(store, settings.models, options) as session:
+        progress = EvalProgress(0, on_change=None if on_progress is ignore else on_progress)
+        on_progress(progress)
+        for plan in missing:
+            await evaluate(session, plan.versions, plan.task, run=run, progress=progress)
+
+
+async def _apart(store: Store, work: Callable[[Store], T]) -> T:
+    """Returns what work comes to in a thread with the store opened for itself: checking problems
+    asks an event loop of its own."""
+
+    def opened() -> T:
+        with Store.open(store.path, author=store.author) as there:
+            return work(there)
+
+    return await asyncio.to_thread(opened)
+
+
+def _forget_branch(store: Store, one: Round) -> None:
+    if one.branch in store.branches() and store.head.branch != one.branch:
+        store.delete_branch(one.branch)

@@ -1,0 +1,161 @@
+"""The record of improvements: which problems each was about, and what came of it.
+
+An improvement is two decisions in the store, its beginning and its end, so one that was killed is
+known and goes on. A problem belongs to one improvement of a target and to one part of it, for
+good: to learn from, for the gate, or held out. So nothing that a proposal is judged by was ever
+trained on, yesterday's problems are not paid for again, and the held-out parts add up.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tfgrpo.data import leakage
+from tfgrpo.improvement.collection import Row, problems_of, write_rows
+from tfgrpo.store.decisions import Decision, decide, decisions
+from tfgrpo.store.errors import InvalidOperation
+from tfgrpo.store.find import project_root
+from tfgrpo.store.records import Version
+from tfgrpo.store.store import Store
+
+IMPROVEMENT = "improvement"
+"""The kind of decisions about improvements."""
+FOLDER = "improvements"
+"""Where their problems lie, beside the store."""
+SHARE = 0.3
+"""The share of new problems that is held out, and that for the gate, where no set is named."""
+
+
+class Part(NamedTuple):
+    """Files of an improvement's problems, as paths from the project's folder; None for a part that
+    comes from a set that the settings name."""
+
+    train: str
+    gate: str | None
+    heldout: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One improvement. `problems` are the digests of its problems, `base` the version of `target`
+    that it began with; `ended` says what came of it, None while nothing did."""
+
+    name: str
+    target: str
+    base: str
+    parts: Part
+    problems: tuple[str, ...]
+    ended: str | None = None
+
+    @property
+    def branch(self) -> str:
+        """The branch that learns."""
+        return f"proposal/{self.name}"
+
+
+def rounds(store: Store, target: str) -> list[Round]:
+    """Returns the improvements of a target, oldest first."""
+    about: dict[str, list[Decision]] = {}
+    for one in decisions(store, kind=IMPROVEMENT):
+        about.setdefault(one.subject, []).append(one)
+    found = []
+    for name, decided in about.items():
+        content = decided[0].content
+        if content["target"] == target:
+            ended = decided[-1].content["state"] if len(decided) > 1 else None
+            parts = Part(**content["parts"])
+            problems = tuple(content["problems"])
+            found.append(Round(name, target, content["base"], parts, problems, ended))
+    return found
+
+
+def problem_digest(row: Row) -> str:
+    """Returns what an improvement knows a collected problem by."""
+    return hashlib.sha256(json.dumps(row["problem"], sort_keys=True).encode()).hexdigest()[:16]
+
+
+def unused(store: Store, target: str, rows: Sequence[Row]) -> list[Row]:
+    """Returns the rows that no improvement of a target was about."""
+    used = {digest for one in rounds(store, target) for digest in one.problems}
+    return [row for row in rows if problem_digest(row) not in used]
+
+
+def begin(
+    store: Store,
+    target: str,
+    rows: Sequence[Row],
+    fields: Mapping[str, str],
+    named: Mapping[str, str | None],
+) -> Round:
+    """Records a new improvement of a target with these rows, and its branch; returns it.
+
+    `fields` maps our names of fields to those that the project's data has, and `named` says which
+    parts (gate, heldout) the settings name a set for, so that all rows are left to learn from.
+    """
+    names = {one.subject for one in decisions(store, kind=IMPROVEMENT)}
+    name = f"improve-{len(names) + 1}"
+    base = store.tip(target)
+    split = _split(rows, [part for part in ("heldout", "gate") if not named.get(part)])
+    root = project_root(store.path)
+    folder = Path(store.path).parent / FOLDER / name
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    paths: dict[str, str | None] = {"gate": None, "heldout": None}
+    for part, found in split.items():
+        path = folder / f"{part}.jsonl"
+        write_rows(path, [_mapped(row, fields) for row in found])
+        paths[part] = str(path.resolve().relative_to(root.resolve())) if found else None
+    parts = Part(str(paths["train"]), paths["gate"], paths["heldout"])
+    problems = tuple(map(problem_digest, rows))
+    made = Round(name, target, base.digest.hex(), parts, problems)
+    content = {
+        "state": "begun",
+        "target": target,
+        "base": made.base,
+        "parts": parts._asdict(),
+        "problems": list(problems),
+    }
+    with store.operation(f"begin {name}"):
+        if made.branch in store.branches():
+            raise InvalidOperation(
+                f"there is a branch {made.branch}", hint="delete or rename it with `tfgrpo branch`"
+            )
+        store.create_branch(made.branch, base)
+        decide(store, IMPROVEMENT, name, content)
+    return made
+
+
+def end(store: Store, one: Round, state: str, why: str | None = None, **more: Any) -> None:
+    """Records what came of an improvement."""
+    decide(store, IMPROVEMENT, one.name, {"state": state, **more}, why=why)
+
+
+def base_of(store: Store, one: Round) -> Version:
+    """Returns the version that an improvement began with."""
+    return store.resolve(one.base)
+
+
+def _split(rows: Sequence[Row], parts: Sequence[str]) -> dict[str, list[Row]]:
+    """Deals rows into the parts and `train`, by digest: in an order that says nothing of them.
+
+    What is nearly the same as a problem to learn from is learned from too.
+    """
+    left = sorted(rows, key=problem_digest)
+    dealt: dict[str, list[Row]] = {}
+    count = max(2, round(SHARE * len(rows)))
+    for part in parts:
+        dealt[part], left = left[:count], left[count:]
+    train = problems_of(left)
+    for part, found in dealt.items():
+        near = {leak.evaluation for leak in leakage.leaks(train, problems_of(found))}
+        left += [row for row in found if row["id"] in near]
+        dealt[part] = [row for row in found if row["id"] not in near]
+    return {**dealt, "train": left}
+
+
+def _mapped(row: Row, fields: Mapping[str, str]) -> Row:
+    return {fields.get(name, name): value for name, value in row.items()}
