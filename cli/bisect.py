@@ -12,6 +12,7 @@ from tfgrpo.cli import log, options, text
 from tfgrpo.cli.context import REVISION, App, pass_app
 from tfgrpo.cli.events import event_lines
 from tfgrpo.cli.suggest import SuggestingGroup
+from tfgrpo.projections.versions import StandingNames
 from tfgrpo.store import bisect_marks as searches
 from tfgrpo.store.bisect_marks import BisectError, BisectProgress, BisectSearch, BisectVerdict, Mark
 
@@ -210,7 +211,9 @@ def reset(app: App) -> None:
 
 
 def trial_folder(app: App) -> Path:
-    return Path(os.path.relpath(app.path.parent / "bisect"))
+    from tfgrpo.redaction import trial_folder as beside
+
+    return Path(os.path.relpath(beside(app.store)))
 
 
 def _mark(app: App, verdict: BisectVerdict, revisions: tuple[str, ...]) -> None:
@@ -235,7 +238,7 @@ def _mark_line(mark: Mark) -> str:
 
 def _view(app: App, search: BisectSearch, progress: BisectProgress) -> Iterator[str]:
     """Yields the good versions and the suspects, newest first, each with what is known of it."""
-    names = log.StandingNames(app.store)
+    names = StandingNames(app.store)
     for number in sorted({*progress.suspects, *search.good}, reverse=True):
         known = "next" if number == progress.next else "?"
         if number in search.good:
@@ -258,7 +261,7 @@ def _print_state(app: App, search: BisectSearch) -> None:
     if progress.first_bad is not None:
         version = store.version(progress.first_bad)
         text.echo(text.style(f"{version.name} is the first bad version", bold=True))
-        for line in log.heading(store, version, log.StandingNames(store)):
+        for line in log.heading(store, version, StandingNames(store)):
             text.echo(line)
         events = store.events(version)
         texts = store.texts_before(events)

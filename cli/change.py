@@ -7,12 +7,11 @@ from collections.abc import Sequence
 
 import click
 
-from tfgrpo.cli import checkout, text
+from tfgrpo.cli import text
 from tfgrpo.cli.context import EXPERIENCE, App, force_option, pass_app
 from tfgrpo.cli.events import event_lines
 from tfgrpo.store.errors import InvalidOperation, StaleVersion
 from tfgrpo.store.records import Operation, Version
-from tfgrpo.store.subject import by_hand
 
 message_option = click.option("-m", "--message", help="Message for the new version.")
 reason_option = click.option("-r", "--reason", help="Why; recorded with each event.")
@@ -36,21 +35,13 @@ def add(app: App, texts: tuple[str, ...], message: str | None, reason: str | Non
       tfgrpo add "Round up to whole euros." -r "the shop's own rule"
       printf '%s\n' "Charge both days." "Round up." | tfgrpo add -
     """
-    from tfgrpo.rendering.render import one_line
+    from tfgrpo.editing import added
 
     given = [line for words in texts for line in (_typed() if words == "-" else (words,))]
-    lines = list(dict.fromkeys(map(one_line, given)))
     while True:
         library = app.store.library("HEAD")
-        ids = {e.text: e.id for e in library}
-        operations = [
-            Operation("KEEP", ids[line], reason=reason)
-            if line in ids
-            else Operation("ADD", text=line, reason=reason)
-            for line in lines
-        ]
         try:
-            commit(app, operations, message, expected=library.version)
+            commit(app, added(library, given, reason), message, expected=library.version)
         except StaleVersion:  # somebody else may have just added one of them
             continue
         return
@@ -75,17 +66,11 @@ def modify(
       tfgrpo modify G0 "Count both days of a hire: last minus first, plus one."
       tfgrpo modify G0 "Charge both days." -r "shorter"
     """
-    from tfgrpo.rendering.render import one_line
+    from tfgrpo.editing import modified
 
     library = app.store.library("HEAD")
     id = app.store.experience_id(experience, library.version)
-    new_text = one_line(new_text)
-    if id in library.by_id and library.by_id[id].text == new_text:
-        raise InvalidOperation(
-            f"{experience} already says that", hint=f"`tfgrpo keep {experience}` confirms it"
-        )
-    operations = [Operation("MODIFY", id, new_text, reason)]
-    commit(app, operations, message, onto=library.version)
+    commit(app, [modified(library, id, new_text, reason)], message, onto=library.version)
 
 
 @click.command()
@@ -156,6 +141,8 @@ def commit(
     `onto` is the version that the operations were made for; with `expected` instead, the branch
     must still stand there. Raises StaleVersion, as `Store.commit` does.
     """
+    from tfgrpo.editing import commit_by_hand
+
     store = app.store
     head = store.head
     if head.branch is None:
@@ -164,10 +151,8 @@ def commit(
             hint="`tfgrpo checkout main` switches to one, "
             "`tfgrpo checkout -b NAME HEAD` creates one",
         )
-    message = message or by_hand(operations)
-    version = store.commit(head.branch, operations, message=message, onto=onto, expected=expected)
-    checkout.materialise(app)
-    text.echo(f"{version.name} on {head.branch}: {message}")
+    version = commit_by_hand(store, head.branch, operations, message, onto=onto, expected=expected)
+    text.echo(f"{version.name} on {head.branch}: {version.message}")
     events = store.events(version)
     texts = store.texts_before(events)
     for event in events:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import os
-
 import click
 
 from tfgrpo.cli import text
 from tfgrpo.cli.context import REVISION, App, pass_app
-
-SNAPSHOT = "experiences"
 
 format_option = click.option(
     "--format",
@@ -72,15 +68,11 @@ def checkout(app: App, revision: str, branch: str | None, format_: str, output: 
 
 def materialise(app: App, format_: str = "json", output: str | None = None) -> str | None:
     """Writes the library at HEAD for inference; returns where, None for standard output."""
-    from tfgrpo import interchange
+    from tfgrpo.editing import write_library
 
     if output == "-":
+        from tfgrpo import interchange
+
         text.write_out("".join(interchange.export(app.store, "HEAD", format_)))
         return None
-    ending = {"json": "json", "md": "md", "prompt": "txt"}[format_]
-    path = output or os.path.join(os.path.dirname(app.file), f"{SNAPSHOT}.{ending}")
-    written = None
-    while written != (at := app.store.head.version):  # another process may move it meanwhile
-        interchange.save(app.store, path, at, format_)
-        written = at
-    return path
+    return write_library(app.store, format_, output)

@@ -11,7 +11,7 @@ from tfgrpo.cli import text
 from tfgrpo.cli.context import REVISION, App, pass_app
 
 if TYPE_CHECKING:
-    from tfgrpo.training.credit import Credited
+    from tfgrpo.training.credit import Credit, Credited
 
 COLOURS = {"helpful": "green", "harmful": "red", "inconclusive": None}
 
@@ -48,17 +48,18 @@ def _lines(found: Sequence[Credited]) -> Iterator[str]:
     for one in found:
         label = text.style(f"[{one.label}]", fg="cyan") + " "
         yield from text.wrap(text.words(one.experience.text), first=label, indent=6)
-        line = words(one)
+        line = words(one.credit)
         if one.credit:
             told = f"shrunk {one.credit.shrunk:+.3f}, {one.credit.present} with, "
             line += text.words(told + f"{one.credit.absent} without", dim=True)
         yield from text.wrap(line, first=" " * 6, indent=6)
 
 
-def words(one: Credited) -> list[text.Word]:
+def words(credit: Credit | None) -> list[text.Word]:
     """Returns an effect with its interval and verdict, coloured."""
-    verdict = one.credit.verdict if one.credit else "inconclusive"
-    return text.words(str(one), fg=COLOURS[verdict])
+    if credit is None:
+        return text.words("nothing known")
+    return text.words(str(credit), fg=COLOURS[credit.verdict])
 
 
 def _object(one: Credited) -> dict[str, Any]:

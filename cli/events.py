@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tfgrpo.cli import text
-from tfgrpo.store.records import Event, Version
+from tfgrpo.projections.events import credit_words, evidence_words
+from tfgrpo.store.records import Event
 
 if TYPE_CHECKING:
     from tfgrpo.store.blame import Origin
@@ -39,52 +40,3 @@ def event_lines(event: Event, before: str | None, origin: Origin | None = None) 
     if evidence:
         lines += text.wrap(text.words(evidence, dim=True), first=" " * 15, indent=15)
     return lines
-
-
-def evidence_words(event: Event) -> str:
-    """Returns who taught an event: `from hire-12, 2 of 5 right, step 1 of run quick`."""
-    evidence = event.evidence or {}
-    parts = []
-    if "problem" in evidence:
-        parts.append(f"from {evidence['problem']}")
-    rewards = [reward for _, reward in evidence.get("rollouts", []) if reward is not None]
-    if rewards:
-        right = sum(reward >= 1 for reward in rewards)
-        parts.append(f"{right} of {len(rewards)} right")
-    if "run" in evidence:
-        parts.append(f"step {evidence['step'] + 1} of run {evidence['run']}")
-    if "source" in evidence:
-        parts.append(f"imported from {evidence['source']}")
-    return ", ".join(parts)
-
-
-def credit_words(event: Event, version: Version) -> str:
-    """Returns who an event is owed to: the run that taught it, else whoever signed its version."""
-    words = evidence_words(event)
-    if "run" in (event.evidence or {}):
-        return words
-    return f"by {version.author}" + (f", {words}" if words else "")
-
-
-def event_object(event: Event, origin: Origin | None = None) -> dict[str, Any]:
-    """Returns an event as JSON for programs; `origin` as in `event_lines`."""
-    copied = origin is not None and origin.event.row != event.row
-    return {
-        "version": f"v{event.version}",
-        "op": event.op,
-        "experience": event.experience,
-        "text": event.text,
-        "reason": event.reason,
-        "evidence": event.evidence,
-        "redacted": event.redacted,
-    } | (
-        {
-            "origin": {
-                "version": origin.version.name,
-                "author": origin.version.author,
-                "evidence": origin.event.evidence,
-            }
-        }
-        if copied and origin is not None
-        else {}
-    )

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 import click
 
 from tfgrpo.cli import credit, show, text
 from tfgrpo.cli.context import EXPERIENCE, REVISION, App, pass_app
-from tfgrpo.cli.events import credit_words
-from tfgrpo.store.blame import Blame
-from tfgrpo.store.records import Version
-from tfgrpo.store.store import Store
+from tfgrpo.projections.events import credit_words
 
 if TYPE_CHECKING:
-    from tfgrpo.training.credit import Credited
+    from tfgrpo.projections.library import KnownExperience
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Output JSON.")
 
@@ -53,12 +50,10 @@ def blame(app: App, revision: str, as_json: bool) -> None:
       tfgrpo blame
       tfgrpo blame v1 --json
     """
-    from tfgrpo.store import blame as blames
+    from tfgrpo.projections.library import effect_object, known_experiences
 
     store = app.store
-    version = store.resolve(revision)
-    blamed = blames.blame(store, version)
-    known = _credits(store, version)
+    known = known_experiences(store, store.resolve(revision))
     if as_json:
         text.emit_json(
             [
@@ -70,39 +65,18 @@ def blame(app: App, revision: str, as_json: bool) -> None:
                     "time": b.version.when.isoformat(),
                     "keeps": b.keeps,
                     "evidence": b.event.evidence,
-                    "credit": _effect(known.get(b.experience.id)),
+                    "credit": effect_object(effect),
                 }
-                for b in blamed
+                for _, b, effect in known
             ]
         )
     else:
-        text.emit(app, _lines(blamed, known))
+        text.emit(app, _lines(known))
 
 
-def _credits(store: Store, version: Version) -> dict[str, Credited]:
-    """Returns what is known of experiences' effects; nothing is imported where no run looked."""
-    if not any(run.config.get("dropout") for run in store.runs.all()):
-        return {}
-    from tfgrpo.training.credit import credits
-
-    return {one.experience.id: one for one in credits(store, version) if one.credit}
-
-
-def _effect(one: Credited | None) -> dict[str, Any] | None:
-    from tfgrpo.evaluation.figures import interval_object
-
-    if one is None or one.credit is None:
-        return None
-    credit = one.credit
-    return {
-        "effect": interval_object(credit.effect, credit.low, credit.high),
-        "verdict": credit.verdict,
-    }
-
-
-def _lines(blamed: list[Blame], known: Mapping[str, Credited]) -> Iterator[str]:
-    for number, b in enumerate(blamed):
-        label = text.style(f"[G{number}]", fg="cyan") + " "
+def _lines(known: Iterable[KnownExperience]) -> Iterator[str]:
+    for name, b, effect in known:
+        label = text.style(f"[{name}]", fg="cyan") + " "
         yield from text.wrap(text.words(b.experience.text), first=label, indent=6)
         line = [
             text.Word(b.version.name, fg="yellow"),
@@ -114,6 +88,6 @@ def _lines(blamed: list[Blame], known: Mapping[str, Credited]) -> Iterator[str]:
             f"{credit_words(b.event, b.version)}, {text.age(b.version.time)}", dim=True
         )
         yield from text.wrap(line, first=" " * 6, indent=6)
-        if b.experience.id in known:
-            effect = credit.words(known[b.experience.id])
-            yield from text.wrap(effect, first=" " * 6 + "effect ", indent=6)
+        if effect is not None:
+            words = credit.words(effect)
+            yield from text.wrap(words, first=" " * 6 + "effect ", indent=6)

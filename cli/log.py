@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
-from datetime import datetime
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
@@ -14,7 +13,9 @@ from tfgrpo.cli import graph as graphs
 from tfgrpo.cli import text
 from tfgrpo.cli.context import EXPERIENCE, RANGE, RUN, App, pass_app
 from tfgrpo.cli.counted import CountedCommand
-from tfgrpo.cli.events import event_lines, event_object
+from tfgrpo.cli.events import event_lines
+from tfgrpo.projections.events import event_object
+from tfgrpo.projections.versions import StandingNames, scores, version_object
 from tfgrpo.store import select
 from tfgrpo.store.records import OPS, Event, Op, Version
 from tfgrpo.store.store import Store
@@ -183,7 +184,7 @@ class LogView(NamedTuple):
 
     def as_object(self, version: Version) -> dict[str, Any]:
         """Returns a version as JSON for programs."""
-        fields = as_object(self.store, version, self.names)
+        fields = version_object(self.store, version, self.names)
         if self.patch is not None:
             events = self._events(version)
             texts = self.store.texts_before(events)
@@ -196,32 +197,6 @@ class LogView(NamedTuple):
         if self.patch is None:
             return []
         return [e for e in self.store.events(version) if self.patch.fits_event(e)]
-
-
-class StandingNames:
-    """The names that stand at each version: HEAD, branches, remotes', tags.
-
-    They are those of the moment in which this was made, whoever moves one afterwards. Tags are
-    read where they are asked for: a long run makes many, and a page of a log shows few.
-    """
-
-    def __init__(self, store: Store) -> None:
-        self._port = store.port
-        self._upto = store.port.last_move()
-        self._branches: dict[int, list[str]] = {}
-        head = store.head
-        for branch, number in store.branches().items():
-            name = f"HEAD -> {branch}" if branch == head.branch else branch
-            self._branches.setdefault(number, []).append(name)
-        if head.branch is None:
-            self._branches.setdefault(head.version.number, []).insert(0, "HEAD")
-        for there in self._branches.values():
-            there.sort(key=lambda name: not name.startswith("HEAD"))
-
-    def __getitem__(self, number: int) -> list[str]:
-        """Returns the names at a version, HEAD first."""
-        marks = self._port.marks_at(number, self._upto)
-        return self._branches.get(number, []) + [m.partition("/")[2] for m in marks]
 
 
 def heading(store: Store, version: Version, names: StandingNames) -> list[str]:
@@ -249,45 +224,6 @@ def one_line(store: Store, version: Version, names: StandingNames) -> str:
     with text.inset(2):  # for the mark of a cut
         lines = text.wrap(line)
     return lines[0] + (" …" if len(lines) > 1 else "")
-
-
-def scores(store: Store, version: Version) -> list[str]:
-    """Returns a line for each evaluation of a version."""
-    lines = []
-    for evaluation in store.runs.evaluations(version.number) if store.evaluated else ():
-        summary, config = evaluation.summary, evaluation.config
-        mean, low, high = summary["mean"]
-        line = f"{evaluation.dataset}: mean@{summary['samples']} {mean:.3f}"
-        if low is not None:
-            line += f" [{low:.3f}, {high:.3f}]"
-        line += f", {summary['problems']} problems"
-        if summary.get("unscored"):
-            line += f" ({text.plural(summary['unscored'], 'sample')} could not be judged)"
-        lines.append(f"{line}, {config['model']}, temperature {config['temperature']:g}")
-    return lines
-
-
-def as_object(store: Store, version: Version, names: StandingNames) -> dict[str, Any]:
-    """Returns a version as JSON for programs."""
-    from tfgrpo.evaluation.figures import summary_object
-
-    counts = store.counts(version)
-    return {
-        "version": version.name,
-        "digest": version.digest.hex(),
-        "parents": [f"v{p}" for p in version.parents],
-        "names": names[version.number],
-        "author": version.author,
-        "time": datetime.isoformat(version.when),
-        "message": version.message,
-        "subject": subject(store, version),
-        "counts": {op: counts.get(op, 0) for op in OPS},
-        "meta": version.meta,
-        "evaluations": [
-            {"dataset": e.dataset, **e.config, **summary_object(e.summary)}
-            for e in (store.runs.evaluations(version.number) if store.evaluated else ())
-        ],
-    }
 
 
 def _named(names: list[str]) -> list[text.Word]:

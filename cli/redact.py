@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import click
 
-from tfgrpo.cli import checkout, text
+from tfgrpo.cli import text
 from tfgrpo.cli.context import EXPERIENCE, App, force_option, pass_app
+from tfgrpo.redaction import redact_everywhere
 from tfgrpo.store import redact as redactions
 from tfgrpo.store.errors import StoreError, TfgrpoError
 from tfgrpo.store.occurrences import Occurrence, forms
@@ -108,11 +109,9 @@ def redact(
         return
     if not yes and not _agreed():
         raise TfgrpoError("nothing was redacted", hint="use --yes to redact without confirmation")
-    done = redactions.redact(store, target, reason=reason or "", replacement=replace)
-    if done.plan.written:
-        calls = redact_traffic(app.file, done.plan.written)
-    written = _rewrite_snapshots(app, done.plan)
-    left = redactions.copies(store, done.plan.written)
+    done, calls, written, left = redact_everywhere(
+        store, target, reason=reason or "", replacement=replace
+    )
     if as_json:
         text.emit_json(
             _as_object(done.plan)
@@ -210,7 +209,9 @@ def _grouped(places: Iterable[Occurrence]) -> Iterable[str]:
         yield from text.wrap(text.words(line), first="  ", indent=4)
 
 
-def _report(app: App, done: Redacted, written: list[Path], left: list[Path]) -> Iterable[str]:
+def _report(
+    app: App, done: Redacted, written: Sequence[Path], left: Sequence[Path]
+) -> Iterable[str]:
     for version in done.versions:
         yield f"{text.style(version.name, fg='yellow')}: {version.message}"
     for path in written:
@@ -220,20 +221,6 @@ def _report(app: App, done: Redacted, written: list[Path], left: list[Path]) -> 
     yield f"redacted {text.plural(len(done.plan.events), 'event')}; `tfgrpo fsck` checks the store"
     yield "copies may remain in exported files, clones, mirrors, bundles, backups,"
     yield "and in the logs of the model's provider: redact or delete them there"
-
-
-def _rewrite_snapshots(app: App, plan: RedactionPlan) -> list[Path]:
-    """Writes the library's files beside the store again, those that are there."""
-    from tfgrpo.cli.bisect import trial_folder
-    from tfgrpo.evaluation import bisect_judges
-
-    written = []
-    for format_, ending in (("json", "json"), ("md", "md"), ("prompt", "txt")):
-        path = app.path.parent / f"{checkout.SNAPSHOT}.{ending}"
-        if path.is_file() and (plan.live or redactions.copies(app.store, plan.written)):
-            checkout.materialise(app, format_, str(path))
-            written.append(path)
-    return [*written, *bisect_judges.rewrite(app.store, trial_folder(app))]
 
 
 def _as_object(plan: RedactionPlan) -> dict[str, object]:

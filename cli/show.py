@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import click
 
 from tfgrpo.cli import log, text
 from tfgrpo.cli.context import WHAT, App, pass_app
-from tfgrpo.cli.events import event_lines, event_object
-from tfgrpo.store.blame import Origins
+from tfgrpo.cli.events import event_lines
+from tfgrpo.projections.events import ShownEvent, event_object, events_of, life_of
+from tfgrpo.projections.versions import StandingNames, version_object
 from tfgrpo.store.errors import UnknownRevision
-from tfgrpo.store.records import Event, Library, Version
+from tfgrpo.store.records import Library, Version
 from tfgrpo.store.store import Store
 from tfgrpo.training.run_report import Issue, issues
 
@@ -44,10 +45,9 @@ def show(app: App, what: str, as_json: bool) -> None:
         return
     library = store.library(version)
     if as_json:
-        fields = log.as_object(store, version, log.StandingNames(store))
-        origins = Origins(store)
+        fields = version_object(store, version, StandingNames(store))
         fields["events"] = [
-            event_object(event, origins.of(event, version)) for event in store.events(version)
+            event_object(shown.event, shown.origin) for shown in events_of(store, version)
         ]
         fields["library"] = library_object(library)
         text.emit_json(fields)
@@ -57,24 +57,20 @@ def show(app: App, what: str, as_json: bool) -> None:
 
 def show_experience(app: App, store: Store, experience: str, as_json: bool) -> None:
     """Prints an experience's whole life."""
-    events = store.history(experience)
     if as_json:
+        events = store.history(experience)
         text.emit_json({"experience": experience, "events": [event_object(e) for e in events]})
     else:
-        text.emit(app, _life(store, experience, events))
+        text.emit(app, _life(store, experience, life_of(store, experience)))
 
 
 def _version_lines(store: Store, version: Version, library: Library) -> Iterator[str]:
-    names = log.StandingNames(store)
+    names = StandingNames(store)
     yield from log.heading(store, version, names)
     yield text.style(f"  {version.digest.hex()}", dim=True)
-    before = _before(store, version)
-    origins = Origins(store)
-    for event in store.events(version):
+    for shown in events_of(store, version):
         yield ""
-        yield from event_lines(event, before.get(event.experience), origins.of(event, version))
-        if event.text is not None:
-            before[event.experience] = event.text
+        yield from event_lines(shown.event, shown.before, shown.origin)
     for issue in issues(version):
         yield ""
         yield from issue_lines(issue)
@@ -96,13 +92,6 @@ def issue_lines(issue: Issue, *, first: str = "") -> Iterator[str]:
     yield from text.wrap(text.words(issue.reason, dim=True), first="  ", indent=2)
 
 
-def _before(store: Store, version: Version) -> dict[str, str]:
-    """Returns the texts that a version's events started from."""
-    if version.parent is None:
-        return {}
-    return {e.id: e.text for e in store.library(store.version(version.parent))}
-
-
 def library_lines(library: Library) -> Iterator[str]:
     """Yields `[G0] text` for each experience, hung under its label."""
     for label, id in library.labels.items():
@@ -110,17 +99,12 @@ def library_lines(library: Library) -> Iterator[str]:
         yield from text.wrap(text.words(library.by_id[id].text), first=first, indent=len(label) + 3)
 
 
-def _life(store: Store, experience: str, events: tuple[Event, ...]) -> Iterator[str]:
+def _life(store: Store, experience: str, life: Iterable[ShownEvent]) -> Iterator[str]:
     labels = store.library("HEAD").label_of
     here = f"[{labels[experience]}] at HEAD" if experience in labels else "not in HEAD's library"
     yield text.style(f"experience {experience}", bold=True) + f", {here}"
-    texts = {event.row: event.text for event in events}
-    origins = Origins(store)
-    for event in events:
-        version = store.version(event.version)
-        before = texts.get(event.replaces) if event.replaces else None
-        if texts.get(event.row) is None:
-            texts[event.row] = before
+    for shown in life:
+        version = shown.version
         yield ""
         yield from text.wrap(
             [
@@ -132,7 +116,7 @@ def _life(store: Store, experience: str, events: tuple[Event, ...]) -> Iterator[
             ],
             indent=2,
         )
-        yield from event_lines(event, before, origins.of(event, version))
+        yield from event_lines(shown.event, shown.before, shown.origin)
 
 
 def library_object(library: Library) -> list[dict[str, str]]:

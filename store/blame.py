@@ -9,14 +9,17 @@ sides is the merge's own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
 
 from tfgrpo.store import replay
 from tfgrpo.store.history import row_ranges, whole_history
 from tfgrpo.store.port import EventRow
 from tfgrpo.store.records import Event, Experience, Version
 from tfgrpo.store.store import Store, event_of
+
+Ranges: TypeAlias = Sequence[tuple[int, int]]
+"""Where events lie: (after, upto] of rows."""
 
 
 class Blame(NamedTuple):
@@ -87,27 +90,40 @@ class Origins:
         return None
 
 
-def blame(store: Store, version: Version) -> list[Blame]:
-    """Returns who gave each experience of a library its text, in library order."""
+def blame(
+    store: Store,
+    version: Version,
+    *,
+    only: Collection[str] | None = None,
+    ranges: Ranges | None = None,
+) -> list[Blame]:
+    """Returns who gave each experience of a library its text, in library order.
+
+    `only` are the ids that are asked for, and `ranges` those of the version's whole history,
+    where they are known already: in a long history they are most of the work.
+    """
     with replay.without_gc():
-        library = store.library(version)
+        library = [e for e in store.library(version) if only is None or e.id in only]
         events = store.events_at(e.row for e in library)
         numbers = {event.version for event in events.values()}
         versions = {v.number: v for v in store.port.versions_at(numbers)}
         origins = Origins(store)
         origin_of = [origins.of(event := events[e.row], versions[event.version]) for e in library]
         rows = {e.id: origin.rows for e, origin in zip(library, origin_of, strict=True)}
-        keeps = count_keeps(store, version, rows)
+        if ranges is None:
+            ranges = whole_history(store.port, version).ranges
+        keeps = count_keeps(store, rows, ranges)
         return [
             Blame(e, origin.event, origin.version, keeps[e.id])
             for e, origin in zip(library, origin_of, strict=True)
         ]
 
 
-def count_keeps(store: Store, version: Version, rows: dict[str, tuple[int, ...]]) -> dict[str, int]:
-    """Returns experience → how many KEEPs in a version's whole history confirm one of its rows."""
+def count_keeps(
+    store: Store, rows: Mapping[str, tuple[int, ...]], ranges: Ranges
+) -> dict[str, int]:
+    """Returns experience → how many KEEPs in these ranges of rows confirm one of its rows."""
     counts = dict.fromkeys(rows, 0)
-    ranges = whole_history(store.port, version).ranges
     depth = 0
     while level := {id: chain[depth] for id, chain in rows.items() if depth < len(chain)}:
         keeps = store.port.count_keeps(level, ranges)

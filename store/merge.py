@@ -19,6 +19,7 @@ from tfgrpo.store.records import Library, Operation, Version
 from tfgrpo.store.store import Store
 
 Side: TypeAlias = Literal["ours", "theirs"]
+Combination: TypeAlias = Literal["merge", "cherry-pick", "revert"]
 
 
 class Conflict(NamedTuple):
@@ -134,6 +135,20 @@ def merge_words(base: str, ours: str, theirs: str) -> str | None:
     return " ".join([*merged, *words[at:]])
 
 
+def sides_of(store: Store, kind: Combination, branch: str, version: Version) -> Sides:
+    """Returns what merging, applying or taking back a version on a branch is made from.
+
+    Raises TfgrpoError for the changes of the empty library, which has none.
+    """
+    ours = store.tip(branch)
+    if kind == "merge":
+        return Sides(common_ancestor(store, ours, version), ours, version)
+    parent = _parent(store, version)
+    if kind == "revert":
+        return Sides(version, ours, parent)
+    return Sides(parent, ours, version)
+
+
 def merge(
     store: Store,
     branch: str,
@@ -148,13 +163,12 @@ def merge(
     Otherwise a version with both parents is appended. Raises MergeConflict, or StaleVersion when
     another process moved the branch meanwhile, with nothing recorded.
     """
-    ours = store.tip(branch)
-    base = common_ancestor(store, ours, theirs)
+    sides = sides_of(store, "merge", branch, theirs)
+    base, ours, _ = sides
     if base.number == theirs.number:
         return ours
     if base.number == ours.number:
         return store.move_branch(branch, theirs, expected=ours)
-    sides = Sides(base, ours, theirs)
     return _apply(store, branch, sides, message, resolve, merged=theirs)
 
 
@@ -162,7 +176,7 @@ def cherry_pick(
     store: Store, branch: str, version: Version, *, message: str, resolve: Resolve | None = None
 ) -> Version:
     """Applies what one version changed to a branch, as a new version. Raises MergeConflict."""
-    sides = Sides(_parent(store, version), store.tip(branch), version)
+    sides = sides_of(store, "cherry-pick", branch, version)
     return _apply(store, branch, sides, message, resolve)
 
 
@@ -205,7 +219,7 @@ def revert(
 
     Raises MergeConflict when later versions changed the same experiences.
     """
-    sides = Sides(version, store.tip(branch), _parent(store, version))
+    sides = sides_of(store, "revert", branch, version)
     return _apply(store, branch, sides, message, resolve)
 
 

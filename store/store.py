@@ -74,6 +74,11 @@ class Store:
 
         return Path(self._path)
 
+    @property
+    def file(self) -> str:
+        """The same as a string: a view has no need of `pathlib`, which is slow to load."""
+        return os.fspath(self._path)
+
     @cached_property
     def author(self) -> str:
         """Who signs versions that are committed without an author of their own."""

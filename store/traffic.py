@@ -17,10 +17,11 @@ import math
 import os
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
-from tfgrpo.store.errors import TfgrpoError
+from tfgrpo.store.errors import TfgrpoError, UnknownRevision
 from tfgrpo.store.find import FILE
 
 if TYPE_CHECKING:
@@ -346,6 +347,30 @@ def by_experience(
             groups.setdefault(id, []).append(call)
     listing = [figures(id, calls, scores) for id, calls in groups.items()]
     return sorted(listing, key=lambda found: -found.calls)
+
+
+def experience_uses(
+    traffic: Traffic, since: int, library_of: Callable[[str], Sequence[str]]
+) -> dict[str, int]:
+    """Returns experience → how many calls since then (microseconds) had it in their prompt.
+
+    `library_of` gives the ids of the whole library at a version, by the beginning of its digest;
+    a version that is not there counts for nothing.
+    """
+    prompts = Counter(
+        (listed.call.digest, listed.call.experiences)
+        for listed in traffic.calls(CallFilter(since=since), ALL)
+        if listed.call.digest is not None
+    )
+    uses: Counter[str] = Counter()
+    for (digest, experiences), calls in prompts.items():
+        assert digest is not None
+        try:
+            ids = library_of(digest) if experiences is None else json.loads(experiences)
+        except UnknownRevision:
+            continue
+        uses.update(dict.fromkeys(ids, calls))
+    return dict(uses)
 
 
 def redact_traffic(store: Path | str, written: Iterable[str], *, dry_run: bool = False) -> int:

@@ -13,8 +13,8 @@ from typing import Any, cast
 import pytest
 from store_helpers import add, child, killed
 
-from tfgrpo.cli.log import StandingNames
 from tfgrpo.mirror import mirror
+from tfgrpo.projections.versions import StandingNames
 from tfgrpo.store import Store
 from tfgrpo.store.fsck import fsck
 from tfgrpo.store.port import Port

@@ -25,7 +25,7 @@ def test_every_script_and_style_of_others_is_the_file_on_record() -> None:
         assert (STATIC / told["licence_file"]).read_text().strip(), name
         assert told["version"], name
         assert told["tarball"].startswith("sha512-"), name
-    ours = {"ui.css", "ui.js", "icon.svg", "vendor.json"}
+    ours = {"ui.css", "ui.js", "history.js", "icon.svg", "vendor.json"}
     others = {path.name for path in STATIC.iterdir() if path.suffix != ".LICENSE"} - ours
     assert others == set(record)
 

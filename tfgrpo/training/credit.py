@@ -71,6 +71,10 @@ class Credit(NamedTuple):
         """Helpful or harmful when the interval leaves 0 out, else inconclusive."""
         return "helpful" if self.low > 0 else "harmful" if self.high < 0 else "inconclusive"
 
+    def __str__(self) -> str:
+        interval = f"[{self.low:+.3f}, {self.high:+.3f}]"
+        return f"{self.effect:+.3f} {interval}, {self.verdict}"
+
 
 @dataclass(frozen=True, slots=True)
 class Credited:
@@ -81,11 +85,7 @@ class Credited:
     credit: Credit | None
 
     def __str__(self) -> str:
-        credit = self.credit
-        if credit is None:
-            return "nothing known"
-        interval = f"[{credit.low:+.3f}, {credit.high:+.3f}]"
-        return f"{credit.effect:+.3f} {interval}, {credit.verdict}"
+        return "nothing known" if self.credit is None else str(self.credit)
 
     @property
     def in_prompt(self) -> str:

@@ -33,15 +33,19 @@ def turned_down(store: Store, version: Version, *, before: int) -> list[str]:
     for one in decisions(store, kind=PROPOSAL):
         if "base" in one.content:
             bases[one.subject] = one.content["base"]
-        elif one.content.get("changes") and one.time < before and one.subject in bases:
+        elif one.time >= before or one.subject not in bases:
+            continue
+        elif "took_back" in one.content:
+            found = [told for told in found if told[0] != one.subject]
+        elif one.content.get("changes"):
             why = f" ({one.why})" if one.why else ""
             words = " ".join(_words(one.content["changes"]))
             if words:
-                found.append((bases[one.subject], f"- {words}{why}"))
+                found.append((one.subject, f"- {words}{why}"))
     if not found:
         return []
     there = {ancestor.digest.hex() for ancestor in first_parents(store, version)}
-    return [words for base, words in reversed(found) if base in there][:TOLD]
+    return [words for id, words in reversed(found) if bases[id] in there][:TOLD]
 
 
 def _words(changes: list[dict[str, Any]]) -> Iterator[str]:

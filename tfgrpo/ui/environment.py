@@ -17,7 +17,7 @@ from tfgrpo.ui import charts
 from tfgrpo.visible import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
 TEMPLATES = Path(__file__).parent / "templates"
 UNKNOWN = "–"
@@ -25,8 +25,9 @@ LONG = 2_000
 """Characters of a text that a page shows before it is cut."""
 
 
-def environment() -> Environment:
-    """Returns the templates of the package, with their filters."""
+def environment(pages: Collection[str]) -> Environment:
+    """Returns the templates of the package, with their filters; `pages` are the modules that
+    there are, so that nothing links to a page that is not."""
     made = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -55,6 +56,7 @@ def environment() -> Environment:
         "plural": wording.plural,
         "signs": {"ADD": "+", "MODIFY": "~", "DELETE": "−", "KEEP": "="},
         "whisker": whisker,
+        "pages": frozenset(pages),
     }
     return made
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 from urllib.parse import parse_qs
@@ -17,6 +18,8 @@ from starlette.routing import Mount
 from starlette.routing import Route as Answered
 from starlette.staticfiles import StaticFiles
 
+from tfgrpo.projections.histories import Histories
+from tfgrpo.projections.layout import HistoryLayout
 from tfgrpo.store.errors import (
     AmbiguousRevision,
     StaleVersion,
@@ -27,6 +30,7 @@ from tfgrpo.store.errors import (
 from tfgrpo.store.merge import MergeConflict
 from tfgrpo.ui.environment import environment
 from tfgrpo.ui.guard import Guard, is_genuine
+from tfgrpo.ui.memory import Memory
 from tfgrpo.ui.pages import PAGES
 from tfgrpo.ui.route import Route
 from tfgrpo.ui.sessions import Session, Sessions
@@ -67,7 +71,9 @@ def create_site(settings: UiSettings) -> Starlette:
     is an error page."""
     stores = Stores(settings.store)
     navigation = tuple((page.title, page.path) for page in PAGES if page.title)
-    site = Site(settings, stores, environment(), navigation)
+    histories, layout = Histories(), HistoryLayout()
+    templates = environment([page.module for page in PAGES])
+    site = Site(settings, stores, templates, navigation, histories, layout, Memory())
     routes: list[Answered | Mount] = [
         Answered(route.path, _endpoint(site, route), methods=[route.method])
         for page in PAGES
@@ -77,7 +83,16 @@ def create_site(settings: UiSettings) -> Starlette:
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        def warm(store: Store) -> None:
+            """Looks through a long history before the first page asks."""
+            with suppress(TfgrpoError):
+                histories.ranges(store, store.head.version)
+                layout.rows(store, store.port.last_version(), 1)
+
+        warming = asyncio.create_task(stores.run("unknown", warm))
         yield
+        with suppress(TfgrpoError):
+            await warming
         stores.close()
 
     async def missing(request: Request, error: Exception) -> Response:

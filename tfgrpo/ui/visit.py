@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlencode
 
 from starlette.responses import HTMLResponse, RedirectResponse
 
+from tfgrpo.projections.histories import Histories
+from tfgrpo.projections.layout import HistoryLayout
 from tfgrpo.store.errors import TfgrpoError
+from tfgrpo.ui.memory import Memory
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -34,6 +38,9 @@ class Site:
     stores: Stores
     templates: Environment
     navigation: Sequence[tuple[str, str]]
+    histories: Histories
+    layout: HistoryLayout
+    memory: Memory
 
 
 @dataclass(slots=True)
@@ -117,6 +124,15 @@ class Visit:
         if notice:
             self.session.notices.append(notice)
         return RedirectResponse(path, 303)
+
+    def address(self, **changed: object) -> str:
+        """Returns this page's address with other values in its query; None takes one out."""
+        query = {k: str(v) for k, v in self.request.query_params.items() if v}
+        for name, value in changed.items():
+            query.pop(name, None)
+            if value not in (None, ""):
+                query[name] = str(value)
+        return self.request.url.path + (f"?{urlencode(query)}" if query else "")
 
     async def in_store(self, work: Callable[[Store], T]) -> T:
         """Returns what `work` returns, called with a store in a thread: for a live handler."""

@@ -11,9 +11,15 @@ from tfgrpo.ui.route import Page
 
 PAGES = (
     Page("home", "Home", "/"),
+    Page("library", "Library", "/library"),
+    Page("history", "History", "/history"),
     Page("runs", "Runs", "/runs"),
-    Page("attempts"),
     Page("evaluations", "Evaluations", "/evaluations"),
+    Page("review", "Review", "/review"),
     Page("cost", "Cost", "/cost"),
+    Page("attempts"),
+    Page("experience"),
+    Page("version"),
+    Page("combine"),
 )
 """Every page, in the order of the navigation."""

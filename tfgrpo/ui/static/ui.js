@@ -44,3 +44,11 @@ for (const place of document.querySelectorAll("[data-live]")) {
   });
   window.addEventListener("pagehide", () => stream.close());
 }
+// A button that opens what is folded, and goes to the first text in it.
+document.addEventListener("click", (event) => {
+  const button = event.target.closest("[data-opens]");
+  if (!button) return;
+  const folded = document.querySelectorAll(button.dataset.opens);
+  for (const one of folded) one.open = true;
+  if (folded.length) folded[0].querySelector("textarea, input").focus();
+});

@@ -1,0 +1,319 @@
+"""The pages of the library without a browser: what they show, and what their forms record."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from ui_rig import OTHER, Visitor, crawl, store_at
+
+from tfgrpo.improvement.proposals import Draftsman, Effect, get_proposal, propose
+from tfgrpo.store import Operation, Store
+
+HOSTILE = (
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "{{ 7 * 7 }} ${7*7}",
+    "\x1b[31mred\x1b[0m and \u202eturned round\u202c",
+    "</textarea><script>alert(2)</script>",
+    "x" * 1_000_000,
+)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return store_at(tmp_path, "Count both days.", "Round up.", "Name the unit.")
+
+
+def ids(store: Path, branch: str = "main") -> list[str]:
+    with Store.open(store) as opened:
+        return [e.id for e in opened.library(opened.tip(branch))]
+
+
+def texts(store: Path, branch: str = "main") -> list[str]:
+    with Store.open(store) as opened:
+        return [e.text for e in opened.library(opened.tip(branch))]
+
+
+def commit(store: Path, branch: str, *operations: Operation) -> str:
+    with Store.open(store, author="writer") as opened:
+        return opened.commit(branch, operations, message="meanwhile").name
+
+
+def test_a_persons_operations_are_events_with_a_reason_under_the_persons_name(store: Path) -> None:
+    visitor = Visitor(store, token=OTHER)
+    first, second, third = ids(store)
+    change = {"branch": "main", "onto": "HEAD", "reason": "the shop says so"}
+    page = visitor.post("/library/add", {"branch": "main", "reason": "new", "texts": "A.\nB.\n"})
+    assert "add 2 experiences" in page
+    visitor.post("/library/change", {**change, "experience": first, "text": "Count all days."})
+    visitor.post("/library/change", {**change, "experience": second, "act": "delete"})
+    visitor.post("/library/change", {**change, "experience": third, "act": "keep"})
+    assert texts(store) == ["Count all days.", "Name the unit.", "A.", "B."]
+    assert (store.parent / "experiences.json").read_text().count("Count all days.") == 1
+    with Store.open(store) as opened:
+        made = [opened.version(n) for n in range(2, 6)]
+        events = [event for version in made for event in opened.events(version)]
+    assert {version.author for version in made} == {"other"}
+    assert [e.op for e in events] == ["ADD", "ADD", "MODIFY", "DELETE", "KEEP"]
+    assert {e.reason for e in events[2:]} == {"the shop says so"}
+
+
+def test_a_form_without_a_reason_or_token_records_nothing(store: Path) -> None:
+    visitor = Visitor(store)
+    fields = {"branch": "main", "onto": "HEAD", "experience": ids(store)[0], "text": "Else."}
+    assert "why is missing" in visitor.post("/library/change", fields, status=400)
+    bad = visitor.client.post("/library/change", data={**fields, "reason": "x", "csrf": "0" * 64})
+    assert bad.status_code == 400
+    other = Visitor(store, token=OTHER)
+    stolen = {**fields, "reason": "x", "csrf": other.csrf()}
+    assert visitor.client.post("/library/change", data=stolen).status_code == 400
+    assert texts(store)[0] == "Count both days."
+
+
+def test_read_only_shows_and_records_nothing(store: Path) -> None:
+    visitor = Visitor(store, read_only=True)
+    assert '<form method="post"' not in visitor.get("/library")
+    fields = {"branch": "main", "texts": "New.", "reason": "x"}
+    assert "--read-only" in visitor.post("/library/add", fields, status=400)
+    assert len(texts(store)) == 3
+
+
+def test_a_text_that_another_changed_meanwhile_is_shown_and_nothing_is_lost(store: Path) -> None:
+    visitor = Visitor(store)
+    first = ids(store)[0]
+    page = visitor.get(f"/library/change?branch=main&experience={first}")
+    onto = re.search(r'name="onto" value="(v\d+)"', page)
+    assert onto is not None
+    commit(store, "main", Operation("MODIFY", first, "Count each day."))
+    commit(store, "main", Operation("ADD", text="Unrelated."))
+    fields = {"branch": "main", "experience": first, "onto": onto[1], "reason": "better"}
+    page = visitor.post("/library/change", {**fields, "text": "My own words."}, status=409)
+    assert "My own words." in page
+    assert "<ins>Count each day.</ins>" in page
+    assert texts(store)[0] == "Count each day."
+
+
+def test_an_unrelated_writer_is_no_conflict(store: Path) -> None:
+    visitor = Visitor(store)
+    first, second, _ = ids(store)
+    commit(store, "main", Operation("MODIFY", second, "Always round up."))
+    fields = {"branch": "main", "experience": first, "onto": "v1", "reason": "better"}
+    visitor.post("/library/change", {**fields, "text": "Mine."})
+    assert texts(store)[:2] == ["Mine.", "Always round up."]
+
+
+def test_the_whole_library_is_edited_as_one_version(store: Path) -> None:
+    visitor = Visitor(store)
+    page = visitor.get("/library/whole?branch=main")
+    found = re.search(r"<textarea[^>]*>(.*?)</textarea>", page, re.S)
+    assert found is not None
+    import html
+
+    content = html.unescape(found[1]).replace("Round up.", "Round to cents.") + "- Another.\n"
+    page = visitor.post(
+        "/library/whole", {"branch": "main", "content": content, "reason": "spring clean"}
+    )
+    assert texts(store) == ["Count both days.", "Round to cents.", "Name the unit.", "Another."]
+
+
+def test_search_sort_and_pages_of_a_library(tmp_path: Path) -> None:
+    store = store_at(tmp_path, *(f"Lesson number {n:03}." for n in range(120)))
+    commit(store, "main", *(Operation("KEEP", ids(store)[77]) for _ in range(2)))
+    visitor = Visitor(store)
+    page = visitor.get("/library")
+    assert page.count('scope="row"') == 50
+    assert "1 to 50 of 120" in page
+    assert visitor.get("/library?start=100").count('scope="row"') == 20
+    assert visitor.get("/library?q=077").count('scope="row"') == 1
+    first = visitor.get("/library?sort=keeps").split('scope="row"')[1]
+    assert "Lesson number 077." in first
+    assert "is not sorted by" in visitor.get("/library?sort=colour", status=400)
+
+
+def test_an_experiences_life_is_told_with_word_diffs_reasons_and_evidence(store: Path) -> None:
+    first = ids(store)[0]
+    evidence = {"run": "quick", "step": 0, "problem": "hire-12", "rollouts": [[0, 1.0], [1, 0.0]]}
+    commit(
+        store,
+        "main",
+        Operation("MODIFY", first, "Count all the days.", "seen twice", evidence),
+        Operation("KEEP", first, None, "again", {**evidence, "rollouts": [[0, None]]}),
+    )
+    page = Visitor(store).get(f"/experience/{first}")
+    assert "<del>both</del>" in page
+    assert "<ins>all the</ins>" in page
+    assert "because seen twice" in page
+    assert "hire-12: 1 of 2 right" in page
+    assert page.count('class="rate won"') == 1
+    assert page.count('class="rate lost"') == 1
+    assert '<span class="rate ">–</span>' in page  # what was not scored is not a zero
+    assert "unknown" in page  # an effect that nothing measured
+    assert "+0.000" not in page
+    assert Visitor(store).get("/experience/nothing", status=404)
+
+
+def test_a_redaction_needs_to_be_meant(store: Path) -> None:
+    visitor = Visitor(store)
+    visitor.post("/library/add", {"branch": "main", "reason": "new", "texts": "A file is there."})
+    first = ids(store)[0]
+    assert "It cannot be undone" in visitor.get(f"/experience/{first}/redact")
+    path, fields = f"/experience/{first}/redact", {"reason": "names a customer"}
+    assert "nothing was redacted" in visitor.post(path, {**fields, "sure": "yes"}, status=400)
+    page = visitor.post(path, {**fields, "sure": first})
+    assert "redacted" in page
+    assert "Count both days." not in page
+    assert b"Count both days." not in store.read_bytes()
+    assert "Count both days." not in (store.parent / "experiences.json").read_text()
+
+
+def test_a_conflict_of_a_merge_is_solved_in_the_page(store: Path) -> None:
+    first, second, _ = ids(store)
+    with Store.open(store) as opened:
+        opened.create_branch("web")
+    commit(store, "web", Operation("MODIFY", first, "Count the web's days."))
+    commit(store, "web", Operation("MODIFY", second, "Round up, always."))
+    commit(store, "main", Operation("MODIFY", first, "Count the main days."))
+    visitor = Visitor(store)
+    page = visitor.get("/combine?kind=merge&version=web&branch=main")
+    assert "1 conflict" in page
+    merge = {"kind": "merge", "branch": "main", "version": "web", "reason": "both"}
+    page = visitor.post("/combine", merge, status=409)
+    assert "Nothing was recorded" in page
+    assert texts(store)[0] == "Count the main days."
+    own = {f"take-{first}": "text", f"text-{first}": "Count both sides' days."}
+    page = visitor.post("/combine", merge | own)
+    assert texts(store) == ["Count both sides' days.", "Round up, always.", "Name the unit."]
+    with Store.open(store) as opened:
+        assert len(opened.head.version.parents) == 2
+    assert "contains it already" in visitor.get("/combine?kind=merge&version=web&branch=main")
+
+
+def test_a_version_is_taken_back_and_applied_elsewhere(store: Path) -> None:
+    with Store.open(store) as opened:
+        opened.create_branch("web")
+    version = commit(store, "main", Operation("ADD", text="To be taken back."))
+    visitor = Visitor(store)
+    pick = {"kind": "cherry-pick", "branch": "web", "version": version, "reason": "wanted there"}
+    visitor.post("/combine", pick)
+    revert = {"kind": "revert", "branch": "main", "version": version, "reason": "wrong"}
+    visitor.post("/combine", revert)
+    assert "To be taken back." not in texts(store)
+    assert "To be taken back." in texts(store, "web")
+    assert "nothing left of it" in visitor.get(f"/combine?kind=revert&version={version}")
+
+
+def test_the_history_is_drawn_windowed_and_filtered(store: Path) -> None:
+    with Store.open(store, author="ana") as opened:
+        for n in range(150):
+            opened.commit("main", [Operation("ADD", text=f"Number {n}.")], message=f"step {n}")
+        opened.create_branch("side", "v100")
+        opened.commit("side", [Operation("ADD", text="Aside.")], message="on the side")
+        opened.create_tag("good", "v7")
+    visitor = Visitor(store)
+    page = visitor.get("/history")
+    assert page.count("<li data-number=") == 100
+    assert "on the side" in page
+    assert 'data-newest="152"' in page
+    window = visitor.get("/history?from=50", fragment=True)
+    assert "<html" not in window
+    assert re.findall(r'data-number="(\d+)"', window) == [str(n) for n in range(50, -1, -1)]
+    assert ">good</span>" in window
+    found = visitor.get("/history?in=side&q=step+4")
+    assert re.findall(r'data-number="(\d+)"', found) == [*map(str, range(51, 41, -1)), "6"]
+    assert "No version fits." in visitor.get("/history?author=nobody")
+    assert visitor.get("/history?in=nowhere", status=404)
+
+
+def test_two_revisions_are_compared(store: Path) -> None:
+    commit(store, "main", Operation("DELETE", ids(store)[0]), Operation("ADD", text="New."))
+    visitor = Visitor(store)
+    page = visitor.get("/diff?a=v1&b=HEAD")
+    assert "<del>Count both days.</del>" in page
+    assert "<ins>New.</ins>" in page
+    assert "hold the same library" in visitor.get("/diff?a=HEAD&b=main")
+    assert visitor.get("/diff?a=v99&b=HEAD", status=404)
+
+
+def proposed(store: Path, number: int, *, effect: Effect | None = None) -> str:
+    """Makes a proposal that adds two experiences; returns its id."""
+    with Store.open(store, author="tfgrpo") as opened:
+        base, branch = opened.tip("main"), f"proposal/{number}"
+        opened.create_branch(branch, base)
+        words = [Operation("ADD", text=f"Proposed {number}{x}.", reason="seen") for x in "ab"]
+        opened.commit(branch, words, message="learned")
+        return propose(opened, Draftsman(branch, "main", "a test", base, effect)).id
+
+
+def test_proposals_are_accepted_in_part_with_other_words_turned_down_and_taken_back(
+    store: Path,
+) -> None:
+    effect = Effect(0.4, 0.5, 0.1, -0.05, 0.25, 0.2, "undecided", 20, 4, "m")
+    first, second = proposed(store, 1, effect=effect), proposed(store, 2)
+    visitor = Visitor(store, token=OTHER)
+    page = visitor.get("/review")
+    assert "2 proposals waiting" in page
+    assert f"{first}: 2 ADD for main" in page
+    assert "interval-inconclusive" in page
+    assert "not measured" in visitor.get(f"/review?id={second}")
+    with Store.open(store) as opened:
+        a, b = (change.experience for change in get_proposal(opened, first).changes)
+    part = {"id": first, "act": "accept", "choosing": "1", "take": a, f"text-{a}": "Other words."}
+    assert "1 left out" in visitor.post("/review", part)
+    assert texts(store)[3:] == ["Other words."]
+    page = visitor.post("/review", {"id": second, "act": "reject"}, status=400)
+    assert "why it is turned down is missing" in page
+    visitor.post("/review", {"id": second, "act": "reject", "why": "the till rounds"})
+    with Store.open(store) as opened:
+        decided = get_proposal(opened, second)
+        assert (decided.state, decided.author, decided.why) == (
+            "rejected",
+            "other",
+            "the till rounds",
+        )
+    for id in (first, second):
+        visitor.post("/review", {"id": id, "act": "undo"})
+    assert len(texts(store)) == 3
+    with Store.open(store) as opened:
+        assert {get_proposal(opened, id).state for id in (first, second)} == {"open"}
+        assert {"proposal/1", "proposal/2"} <= set(opened.branches())
+    assert b not in ids(store)
+
+
+def test_a_proposal_that_conflicts_is_asked_about(store: Path) -> None:
+    first = ids(store)[0]
+    with Store.open(store) as opened:
+        base = opened.tip("main")
+        opened.create_branch("proposal/1", base)
+        opened.commit("proposal/1", [Operation("MODIFY", first, "Theirs.")], message="learned")
+        id = propose(opened, Draftsman("proposal/1", "main", "a test", base)).id
+    commit(store, "main", Operation("MODIFY", first, "Ours."))
+    visitor = Visitor(store)
+    page = visitor.post("/review", {"id": id, "act": "accept"}, status=409)
+    assert "has changed the same words meanwhile" in page
+    visitor.post("/review", {"id": id, "act": "accept", "side": "theirs"})
+    assert texts(store)[0] == "Theirs."
+
+
+def test_hostile_texts_are_harmless_on_every_page(tmp_path: Path) -> None:
+    store = store_at(tmp_path, *HOSTILE)
+    with Store.open(store, author="<b>mallory</b>\x1b[2J") as opened:
+        opened.commit(
+            "main",
+            [
+                Operation("MODIFY", e.id, e.text + "!", f"because {e.text[:99]}")
+                for e in opened.library()
+            ],
+            message="<script>alert(3)</script>\u202e",
+        )
+    visitor = Visitor(store)
+    statuses = crawl(visitor, most=60)
+    assert set(statuses.values()) == {200}
+    for path in statuses:
+        page = visitor.client.get(path)
+        if not page.headers["content-type"].startswith("text/html"):
+            continue
+        assert len(page.text) < 60_000 or path.startswith(("/library/", "/combine")), path
+        for bad in ("<script>alert", "<img src=x", "\x1b", "\u202e", "<b>mallory", "49 "):
+            assert bad not in page.text, (path, bad)

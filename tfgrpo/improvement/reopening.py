@@ -1,0 +1,53 @@
+"""Taking a decision about a proposal back: it waits again, and its branch has its name again.
+
+An accepted proposal's version leaves its target: the branch goes back to where it stood, if
+nothing came since, else a new version reverts it. What was decided stays on record, and so does
+that it was taken back.
+"""
+
+from __future__ import annotations
+
+from tfgrpo.improvement.proposals import Proposal, get_proposal
+from tfgrpo.store import merge as merges
+from tfgrpo.store.decisions import decide
+from tfgrpo.store.errors import InvalidOperation
+from tfgrpo.store.store import Store
+from tfgrpo.training.turned_down import PROPOSAL
+
+
+def reopen(store: Store, id: str, *, why: str | None = None) -> Proposal:
+    """Takes the decision about a proposal back, as one operation, and returns the proposal.
+
+    Raises InvalidOperation for one that is open, MergeConflict where later versions changed what
+    it brought, and ProtectedName.
+    """
+    proposal = get_proposal(store, id)
+    if proposal.state == "open":
+        raise InvalidOperation(
+            f"proposal {proposal.id} is open: there is no decision to take back",
+            hint="`tfgrpo proposals --all` lists what was decided",
+        )
+    with store.operation(f"reopen proposal {proposal.id}"):
+        if proposal.version is not None:
+            _take_back(store, proposal)
+        branches = store.branches()
+        if proposal.branch not in branches:
+            store.create_branch(proposal.branch, proposal.candidate)
+        for name, number in branches.items():
+            aside = name.startswith(f"rejected/{proposal.branch}")
+            if aside and number == proposal.candidate.number:
+                store.delete_branch(name)
+        content = {"state": "open", "took_back": proposal.state}
+        decide(store, PROPOSAL, proposal.id, content, why=why)
+    return get_proposal(store, proposal.id)
+
+
+def _take_back(store: Store, proposal: Proposal) -> None:
+    assert proposal.version is not None
+    version = store.resolve(proposal.version)
+    if store.tip(proposal.target).number == version.number:
+        assert version.parent is not None, "it has changes"
+        store.move_branch(proposal.target, store.version(version.parent), expected=version)
+        return
+    message = f"take back proposal {proposal.id}: {version.message}"
+    merges.revert(store, proposal.target, version, message=message)

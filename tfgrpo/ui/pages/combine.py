@@ -1,0 +1,134 @@
+"""Merging a version, applying or taking back what it changed: looked at first, conflicts solved
+in the page, then recorded as one version."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, get_args
+from urllib.parse import quote
+
+from tfgrpo.editing import write_library
+from tfgrpo.store import merge as merges
+from tfgrpo.store.errors import StaleVersion
+from tfgrpo.store.merge import Combination, Conflict, MergeConflict, Resolve
+from tfgrpo.store.subject import subject
+from tfgrpo.ui.route import Route
+from tfgrpo.ui.visit import BadForm
+
+if TYPE_CHECKING:
+    from starlette.responses import Response
+
+    from tfgrpo.store.records import Version
+    from tfgrpo.ui.visit import Visit
+
+WORDS: dict[Combination, str] = {
+    "merge": "Merge",
+    "cherry-pick": "Apply",
+    "revert": "Take back",
+}
+
+
+def show(visit: Visit) -> Response:
+    """Answers with what a merge, cherry-pick or revert would change, and what is to be decided."""
+    kind = _kind(visit.query("kind", "merge"))
+    branch = visit.query("branch") or visit.store.head.branch or ""
+    return _looked_at(visit, kind, branch, visit.store.resolve(visit.query("version")))
+
+
+def _looked_at(
+    visit: Visit, kind: Combination, branch: str, version: Version, *, status: int = 200
+) -> Response:
+    store = visit.store
+    sides = merges.sides_of(store, kind, branch, version)
+    ours = store.library(sides.ours)
+    merged = merges.three_way(store.library(sides.base), ours, store.library(sides.theirs))
+    texts = {e.id: e.text for e in ours}
+    contained = kind == "merge" and sides.base.number == version.number
+    return visit.render(
+        "combine.html",
+        status,
+        title=f"{WORDS[kind]} {version.name}",
+        kind=kind,
+        verb=WORDS[kind],
+        branch=branch,
+        branches=list(store.branches()),
+        version=version,
+        subject=subject(store, version),
+        base=sides.base,
+        ours=sides.ours,
+        forward=kind == "merge" and sides.base.number == sides.ours.number and not contained,
+        contained=contained,
+        operations=[(one, texts.get(one.experience or "")) for one in merged.operations],
+        conflicts=merged.conflicts,
+        reason=visit.field("reason"),
+        moved_on=status == 409,
+        field=visit.field,
+    )
+
+
+def combine(visit: Visit) -> Response:
+    """Records it. A branch that others moved meanwhile is tried again; a conflict that was not
+    there before is asked about."""
+    store = visit.store
+    kind, branch = _kind(visit.field("kind")), visit.required("branch", "the branch")
+    version = store.resolve(visit.required("version", "the version"))
+    reason = visit.required("reason", "why")
+    resolve = resolution(visit)
+    work: dict[Combination, Callable[[], Version]] = {
+        "merge": lambda: merges.merge(store, branch, version, message=reason, resolve=resolve),
+        "cherry-pick": lambda: merges.cherry_pick(
+            store, branch, version, message=reason, resolve=resolve
+        ),
+        "revert": lambda: merges.revert(store, branch, version, message=reason, resolve=resolve),
+    }
+    while True:
+        try:
+            made = work[kind]()
+        except StaleVersion:  # another process has just moved the branch: combine with that
+            continue
+        except (MergeConflict, Undecided):
+            return _looked_at(visit, kind, branch, version, status=409)
+        break
+    write_library(store)
+    return visit.done(
+        f"/library?at={quote(branch)}", f"{branch} stands at {made.name}: {made.message}"
+    )
+
+
+class Undecided(BadForm):
+    """A conflict that nothing was said about."""
+
+
+def resolution(visit: Visit) -> Resolve | None:
+    """Returns what the form decided about each conflict; None where there was none to decide.
+
+    A field `take-ID` says ours, theirs, text or none, and `text-ID` has the text.
+    """
+    if not any(name.startswith("take-") for name in visit.form):
+        return None
+
+    def decided(conflict: Conflict) -> str | None:
+        id = conflict.experience
+        taken = visit.field(f"take-{id}")
+        if taken == "text":
+            words = " ".join(visit.field(f"text-{id}").split())
+            if not words:
+                raise BadForm(f"{id} has no text", hint="to leave it out, choose that")
+            return words
+        choices = {"ours": conflict.ours, "theirs": conflict.theirs, "none": None}
+        if taken not in choices:
+            raise Undecided(f"{id} was not decided")
+        return choices[taken]
+
+    return decided
+
+
+def _kind(word: str) -> Combination:
+    for kind in get_args(Combination):
+        if word == kind:
+            found: Combination = kind
+            return found
+    raise BadForm(f"nothing is combined by {word[:40]!r}", hint=", ".join(WORDS))
+
+
+ROUTES = (Route("/combine", show), Route("/combine", combine, "POST"))

@@ -1,0 +1,163 @@
+"""One experience: its whole life, its evidence, what it does, and what a person can do about it."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import quote
+
+from starlette.responses import PlainTextResponse
+
+from tfgrpo.projections.events import ShownEvent, life_of
+from tfgrpo.projections.library import credits_of, uses_of
+from tfgrpo.redaction import redact_everywhere
+from tfgrpo.store.errors import TfgrpoError, UnknownRevision
+from tfgrpo.store.redact import Target
+from tfgrpo.ui.pages.library import REMEMBERED, WEEK
+from tfgrpo.ui.route import Route
+from tfgrpo.ui.visit import BadForm
+
+if TYPE_CHECKING:
+    from starlette.responses import Response
+
+    from tfgrpo.store.records import Version
+    from tfgrpo.training.credit import Credit
+    from tfgrpo.ui.visit import Visit
+
+EVENTS = 100
+"""Of a long life the newest are shown, and the rest where it is asked for."""
+
+
+class Standing(NamedTuple):
+    """A branch whose library has the experience: its label and text there, and its effect."""
+
+    branch: str
+    version: Version
+    label: str
+    text: str
+    credit: Credit | None
+
+
+class Attempts(NamedTuple):
+    """The attempts that taught an event: where they are, and their rewards by sample."""
+
+    run: str
+    step: int
+    problem: str
+    rewards: tuple[tuple[int, float | None], ...]
+
+
+def show(visit: Visit) -> Response:
+    """Answers with an experience's life, newest event first."""
+    store = visit.store
+    id = _experience(visit)
+    life = list(life_of(store, id))
+    if not life:
+        raise UnknownRevision(f"there is no experience {id!r}")
+    start = visit.number("start", 0)
+    uses = visit.site.memory.get(
+        "uses", REMEMBERED, lambda: uses_of(store, time.time_ns() // 1000 - WEEK)
+    )
+    return visit.render(
+        "experience.html",
+        title=f"Experience {id}",
+        id=id,
+        life=[(one, attempts_of(one)) for one in life[::-1][start : start + EVENTS]],
+        events=len(life),
+        keeps=sum(one.event.op == "KEEP" for one in life),
+        start=start,
+        events_a_page=EVENTS,
+        standing=_standing(visit, id),
+        uses=None if uses is None else uses.get(id, 0),
+        text=next((one.event.text for one in reversed(life) if one.event.text is not None), None),
+        problems=_problems(life),
+    )
+
+
+def _experience(visit: Visit) -> str:
+    """Returns the experience of the path: an id, the beginning of one, or a label at `at`."""
+    return visit.store.experience_id(visit.path("id"), visit.query("at", "HEAD"))
+
+
+def _standing(visit: Visit, id: str) -> list[Standing]:
+    store, found = visit.store, []
+    for branch, number in store.branches().items():
+        version = store.version(number)
+        library = store.library(version)
+        if id in library.by_id:
+            credits = visit.site.memory.get(
+                ("credits", version.digest), REMEMBERED, lambda v=version: credits_of(store, v)
+            )
+            text = library.by_id[id].text
+            label = library.label_of[id]
+            found.append(Standing(branch, version, label, text, credits.get(id)))
+    return found
+
+
+def attempts_of(one: ShownEvent) -> Attempts | None:
+    """Returns the attempts that an event's evidence names; None where it names none."""
+    evidence = one.origin.event.evidence or {}
+    run, step, problem = (evidence.get(name) for name in ("run", "step", "problem"))
+    rewards = evidence.get("rollouts")
+    if not isinstance(run, str) or not isinstance(step, int) or not isinstance(problem, str):
+        return None
+    pairs = rewards if isinstance(rewards, list) else []
+    return Attempts(run, step, problem, tuple((sample, reward) for sample, reward in pairs))
+
+
+def _problems(life: list[ShownEvent]) -> dict[str, tuple[int, int]]:
+    """Returns problem → how many of its attempts were right, and how many there were, over all
+    that taught or confirmed this."""
+    found: dict[str, tuple[int, int]] = {}
+    for one in life:
+        attempts = attempts_of(one)
+        if attempts is None:
+            continue
+        scored = [reward for _, reward in attempts.rewards if reward is not None]
+        right, of = found.get(attempts.problem, (0, 0))
+        found[attempts.problem] = right + sum(r >= 1 for r in scored), of + len(scored)
+    return found
+
+
+def text(visit: Visit) -> Response:
+    """Answers with the whole text of one event, as plain text."""
+    row = visit.number("event", 0, most=1 << 62)
+    event = visit.store.events_at([row]).get(row)
+    if event is None or event.experience != _experience(visit):
+        raise UnknownRevision(f"it has no event {row}")
+    return PlainTextResponse(event.text or "")
+
+
+def redaction(visit: Visit) -> Response:
+    """Answers with the form that redacts. What goes elsewhere is looked for when it is sent: that
+    reads the whole store, which a link must not."""
+    store, id = visit.store, _experience(visit)
+    events = [event for event in store.history(id) if not event.redacted]
+    branches = [b for b, n in store.branches().items() if id in store.library(f"v{n}").by_id]
+    return visit.render(
+        "redact.html", title=f"Redact {id}", id=id, events=len(events), branches=branches
+    )
+
+
+def redact(visit: Visit) -> Response:
+    """Redacts an experience, once it was said twice that this is meant."""
+    id = _experience(visit)
+    reason = visit.required("reason", "why")
+    if visit.field("sure") != id:
+        raise BadForm("nothing was redacted", hint=f"type {id} to show that you mean it")
+    done = redact_everywhere(visit.store, Target(id), reason=reason)
+    if done.left or done.store.plan.kept or not done.store.finished:
+        raise TfgrpoError(
+            "the text was redacted, and copies of it are left where this cannot reach",
+            hint="`tfgrpo redact --finish` and docs/redaction.md say what to do",
+        )
+    events = len(done.store.plan.events)
+    return visit.done(f"/experience/{quote(id)}", f"redacted {events} events")
+
+
+ROUTES = (
+    Route("/experience/{id}", show),
+    Route("/experience/{id}/text", text),
+    Route("/experience/{id}/redact", redaction),
+    Route("/experience/{id}/redact", redact, "POST"),
+)

@@ -1,0 +1,221 @@
+"""The library at a revision, and a person's operations on it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import quote
+
+from tfgrpo.editing import add_texts, commit_by_hand, modified
+from tfgrpo.projections.library import KnownExperience, known_experiences, uses_of
+from tfgrpo.projections.versions import StandingNames
+from tfgrpo.rendering.edit import document, edited
+from tfgrpo.store.errors import InvalidOperation, StaleVersion
+from tfgrpo.store.records import Operation
+from tfgrpo.ui.route import Route
+from tfgrpo.ui.visit import BadForm
+from tfgrpo.wording import plural
+
+if TYPE_CHECKING:
+    from starlette.responses import Response
+
+    from tfgrpo.store.records import Experience, Library, Version
+    from tfgrpo.ui.visit import Visit
+
+ROWS = 50
+WEEK = 7 * 86_400 * 1_000_000
+REMEMBERED = 30.0
+"""Seconds for which the counts of traffic are shown as they were."""
+SORTS = ("order", "keeps", "effect", "uses", "age", "tokens")
+
+
+class Row(NamedTuple):
+    """An experience as it is listed; `uses` is None where no traffic was recorded."""
+
+    known: KnownExperience
+    tokens: int
+    uses: int | None
+
+
+def show(visit: Visit) -> Response:
+    """Answers with a library: searched, sorted, a page of it."""
+    store, asked = visit.store, visit.query("at", "HEAD")
+    version = store.resolve(asked)
+    library = store.library(version)
+    wanted, sort = visit.query("q").strip(), visit.query("sort", "order")
+    if sort not in SORTS:
+        raise BadForm(f"a library is not sorted by {sort[:40]!r}", hint=", ".join(SORTS))
+    uses = visit.site.memory.get(
+        "uses", REMEMBERED, lambda: uses_of(store, time.time_ns() // 1000 - WEEK)
+    )
+    found = [e for e in library if wanted.casefold() in e.text.casefold()] if wanted else library
+    start = visit.number("start", 0)
+    if sort == "order":
+        rows = _rows(visit, version, list(found)[start : start + ROWS], uses)
+    else:
+        rows = sorted(_rows(visit, version, found, uses), key=KEYS[sort])[start : start + ROWS]
+    return visit.render(
+        "library.html",
+        title=f"Library at {asked}",
+        asked=asked,
+        branch=branch_of(visit, asked),
+        version=version,
+        names=StandingNames(store)[version.number],
+        size=len(library),
+        found=len(list(found)),
+        wanted=wanted,
+        sort=sort,
+        start=start,
+        rows=rows,
+        rows_a_page=ROWS,
+        has_uses=uses is not None,
+        has_effects=any(row.known.credit for row in rows),
+        places=_places(visit),
+    )
+
+
+def _rows(
+    visit: Visit,
+    version: Version,
+    experiences: list[Experience] | Library,
+    uses: Mapping[str, int] | None,
+) -> list[Row]:
+    from tfgrpo.model.response import count_tokens
+
+    only = {e.id for e in experiences}
+    known = known_experiences(visit.store, version, only=only, histories=visit.site.histories)
+    return [
+        Row(
+            one,
+            count_tokens(one.blame.experience.text) if not one.blame.experience.redacted else 0,
+            None if uses is None else uses.get(one.blame.experience.id, 0),
+        )
+        for one in known
+    ]
+
+
+KEYS = {
+    "keeps": lambda row: -row.known.blame.keeps,
+    "effect": lambda row: -row.known.credit.shrunk if row.known.credit else float("inf"),
+    "uses": lambda row: -(row.uses or 0),
+    "age": lambda row: -row.known.blame.version.time,
+    "tokens": lambda row: -row.tokens,
+}
+
+
+def branch_of(visit: Visit, revision: str) -> str | None:
+    """Returns the branch that a revision names, HEAD's own for HEAD: where operations go."""
+    if revision in ("HEAD", "@"):
+        return visit.store.head.branch
+    return revision if revision in visit.store.branches() else None
+
+
+def _places(visit: Visit) -> list[str]:
+    """Returns the names of revisions that are offered."""
+    store = visit.store
+    return ["HEAD", *store.branches(), *list(store.tags())[-200:]]
+
+
+def form(visit: Visit) -> Response:
+    """Answers with the form that changes or deletes one experience."""
+    branch = visit.query("branch") or visit.store.head.branch or ""
+    version = visit.store.tip(branch)
+    id = visit.store.experience_id(visit.query("experience"), version)
+    library = visit.store.library(version)
+    if id not in library.by_id:
+        raise InvalidOperation(f"{id} is not in the library of {branch}")
+    text = library.by_id[id].text
+    return _form(visit, branch, library, id, text)
+
+
+def _form(
+    visit: Visit, branch: str, library: Library, id: str, text: str, *, status: int = 200
+) -> Response:
+    stands = library.by_id.get(id)
+    return visit.render(
+        "change.html",
+        status,
+        title=f"Change {library.label_of.get(id, id)}",
+        branch=branch,
+        version=library.version,
+        id=id,
+        label=library.label_of.get(id, id),
+        stands=None if stands is None else stands.text,
+        text=text,
+        reason=visit.field("reason"),
+        moved_on=status == 409,
+    )
+
+
+def change(visit: Visit) -> Response:
+    """Records a changed text, a confirmation or a deletion. A text that somebody else changed
+    meanwhile is shown beside what was written, and nothing is lost."""
+    store, branch = visit.store, visit.required("branch", "the branch")
+    id, reason = visit.required("experience", "the experience"), visit.required("reason", "why")
+    onto, act = store.resolve(visit.required("onto", "the version")), visit.field("act", "modify")
+    library = store.library(onto)
+    text = visit.field("text")
+    if act == "modify":
+        operation = modified(library, id, _said(text), reason)
+    elif act in ("delete", "keep"):
+        operation = Operation("DELETE" if act == "delete" else "KEEP", id, None, reason)
+    else:
+        raise BadForm(f"an experience cannot be {act[:40]!r}")
+    try:
+        version = commit_by_hand(store, branch, [operation], onto=onto)
+    except StaleVersion:
+        return _form(visit, branch, store.library(store.tip(branch)), id, text, status=409)
+    return visit.done(f"/library?at={quote(branch)}", f"{version.name}: {version.message}")
+
+
+def add(visit: Visit) -> Response:
+    """Records new experiences, one a line."""
+    branch, reason = visit.required("branch", "the branch"), visit.required("reason", "why")
+    texts = [line for line in visit.required("texts", "the text").splitlines() if line.strip()]
+    version = add_texts(visit.store, branch, texts, message=None, reason=reason)
+    return visit.done(f"/library?at={quote(branch)}", f"{version.name}: {version.message}")
+
+
+def whole_form(visit: Visit) -> Response:
+    """Answers with the whole library as Markdown to edit, as `tfgrpo edit` has it."""
+    branch = visit.query("branch") or visit.store.head.branch or ""
+    library = visit.store.library(visit.store.tip(branch))
+    return visit.render(
+        "whole.html", title=f"Edit {branch}", branch=branch, content=document(library)
+    )
+
+
+def whole(visit: Visit) -> Response:
+    """Records what an edited library asks for, as one version."""
+    store, branch = visit.store, visit.required("branch", "the branch")
+    reason = visit.required("reason", "why")
+    library = store.library(store.tip(branch))
+    asked = edited(library, visit.required("content", "the library").replace("\r\n", "\n"))
+    notice = "nothing changed"
+    if asked.operations:
+        operations = [operation._replace(reason=reason) for operation in asked.operations]
+        version = commit_by_hand(store, branch, operations, onto=library.version)
+        notice = f"{version.name}: {version.message}"
+    if asked.moved:
+        notice += (
+            f"; {plural(asked.moved, 'line')} moved, of which nothing is recorded: a library is "
+            "in the order in which its experiences were first added"
+        )
+    return visit.done(f"/library?at={quote(branch)}", notice)
+
+
+def _said(text: str) -> str:
+    if not text.strip():
+        raise BadForm("the text is empty", hint="to take an experience out, delete it")
+    return text
+
+
+ROUTES = (
+    Route("/library", show),
+    Route("/library/change", form),
+    Route("/library/change", change, "POST"),
+    Route("/library/add", add, "POST"),
+    Route("/library/whole", whole_form),
+    Route("/library/whole", whole, "POST"),
+)

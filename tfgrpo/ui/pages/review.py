@@ -1,0 +1,160 @@
+"""The queue of proposals: one at a time, with its evidence and effect, decided by a key."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from tfgrpo.editing import write_library
+from tfgrpo.improvement.proposals import (
+    Proposal,
+    accept,
+    get_proposal,
+    list_proposals,
+    reject,
+)
+from tfgrpo.improvement.reopening import reopen
+from tfgrpo.store.merge import MergeConflict, Side
+from tfgrpo.ui.route import Route
+from tfgrpo.ui.visit import BadForm
+
+if TYPE_CHECKING:
+    from starlette.responses import Response
+
+    from tfgrpo.ui.visit import Visit
+
+DECIDED = 20
+"""The last decisions that are listed below the queue."""
+
+
+def show(visit: Visit) -> Response:
+    """Answers with the proposal at the head of the queue, the oldest first, or the one asked for.
+
+    `skipped` are the ids that were put off in this round."""
+    everything = list_proposals(visit.store)
+    waiting = [one for one in reversed(everything) if one.state == "open"]
+    skipped = [id for id in visit.query("skipped").split(",") if id]
+    left = [one for one in waiting if one.id not in skipped]
+    if visit.query("id"):
+        current = get_proposal(visit.store, visit.query("id"))
+    else:
+        current = left[0] if left else None
+    return _page(visit, current, everything, skipped)
+
+
+def _page(
+    visit: Visit,
+    current: Proposal | None,
+    everything: list[Proposal] | None = None,
+    skipped: list[str] | None = None,
+    *,
+    conflicts: MergeConflict | None = None,
+) -> Response:
+    if everything is None:
+        everything = list_proposals(visit.store)
+    waiting = [one for one in reversed(everything) if one.state == "open"]
+    if skipped is None:
+        skipped = [id for id in visit.field("skipped").split(",") if id]
+    decided = sorted((one for one in everything if one.state != "open"), key=lambda one: -one.time)
+    context: dict[str, Any] = {}
+    if current is not None:
+        context["skip"] = ",".join([*skipped, current.id])
+        context["evidence"] = [_evidence(change.evidence) for change in current.changes]
+        context["details"] = _details(current)
+    return visit.render(
+        "review.html",
+        409 if conflicts else 200,
+        title="Review",
+        current=current,
+        waiting=waiting,
+        skipped=",".join(skipped),
+        put_off=len({one.id for one in waiting} & set(skipped)),
+        decided=decided[:DECIDED],
+        reasons=list(dict.fromkeys(one.why for one in decided if one.why))[:10],
+        conflicts=conflicts.conflicts if conflicts else (),
+        **context,
+    )
+
+
+def _evidence(evidence: Any) -> dict[str, Any]:
+    """Returns what an event's evidence says of the attempts that taught it."""
+    found = evidence if isinstance(evidence, dict) else {}
+    rewards = [pair[1] for pair in found.get("rollouts", []) if pair[1] is not None]
+    return {
+        "run": found.get("run"),
+        "step": found.get("step"),
+        "problem": found.get("problem"),
+        "right": sum(reward >= 1 for reward in rewards),
+        "of": len(rewards),
+    }
+
+
+def _details(proposal: Proposal) -> dict[str, str]:
+    return {str(name): str(value) for name, value in proposal.details.items()}
+
+
+def decide(visit: Visit) -> Response:
+    """Accepts, turns down or takes a decision back; the next of the queue follows."""
+    store, act = visit.store, visit.field("act")
+    proposal = get_proposal(store, visit.required("id", "the proposal"))
+    why = visit.field("why").strip()
+    skipped = visit.field("skipped")
+    onward = "/review" + (f"?skipped={quote(skipped)}" if skipped else "")
+    if act == "reject":
+        done = reject(store, proposal.id, why=visit.required("why", "why it is turned down"))
+        return visit.done(onward, f"turned down {done.id}: {done.why}")
+    if act == "undo":
+        reopen(store, proposal.id, why=why or None)
+        write_library(store)
+        return visit.done(f"/review?id={proposal.id}", f"{proposal.id} waits again")
+    if act != "accept":
+        raise BadForm(f"a proposal cannot be {act[:40]!r}", hint="accept, reject or undo")
+    try:
+        done = accept(
+            store,
+            proposal.id,
+            only=_taken(visit, proposal),
+            edits=_edits(visit, proposal),
+            why=why or None,
+            take=_side(visit),
+        )
+    except MergeConflict as conflicts:
+        return _page(visit, proposal, conflicts=conflicts)
+    write_library(store)
+    left = len(done.changes) - len(done.accepted)
+    more = f", {left} left out" if left else ""
+    return visit.done(onward, f"accepted {done.id}: {done.target} is at {done.version}{more}")
+
+
+def _taken(visit: Visit, proposal: Proposal) -> list[str] | None:
+    """Returns the changes that are taken; None for all of them."""
+    if not visit.field("choosing"):
+        return None
+    chosen = visit.form.get("take", ())
+    taken = [one.experience for one in proposal.changes if one.experience in chosen]
+    if not taken:
+        raise BadForm("no change is chosen", hint="to take none of them, turn the proposal down")
+    return None if len(taken) == len(proposal.changes) else taken
+
+
+def _edits(visit: Visit, proposal: Proposal) -> dict[str, str]:
+    """Returns the texts that were given other words, of the changes that are taken."""
+    taken = visit.form.get("take", [one.experience for one in proposal.changes])
+    edits = {}
+    for one in proposal.changes:
+        if one.after is None or one.experience not in taken:
+            continue
+        text = " ".join(visit.field(f"text-{one.experience}", one.after).split())
+        if text != " ".join(one.after.split()):
+            if not text:
+                raise BadForm(f"{one.label} has no text", hint="to leave it out, do not choose it")
+            edits[one.experience] = text
+    return edits
+
+
+def _side(visit: Visit) -> Side | None:
+    taken = visit.field("side")
+    return "ours" if taken == "ours" else "theirs" if taken == "theirs" else None
+
+
+ROUTES = (Route("/review", show), Route("/review", decide, "POST"))

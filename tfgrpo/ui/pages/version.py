@@ -1,0 +1,84 @@
+"""A version and what it changed, and what is different between any two."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from tfgrpo.projections.events import events_of
+from tfgrpo.projections.versions import StandingNames, scores
+from tfgrpo.store.revisions import resolve_range
+from tfgrpo.store.subject import subject
+from tfgrpo.training.run_report import issues
+from tfgrpo.ui.pages.experience import attempts_of
+from tfgrpo.ui.route import Route
+
+if TYPE_CHECKING:
+    from starlette.responses import Response
+
+    from tfgrpo.ui.visit import Visit
+
+EVENTS = 200
+CHANGES = 200
+
+
+def show(visit: Visit) -> Response:
+    """Answers with a version, its events and their evidence."""
+    store = visit.store
+    version = store.resolve(visit.path("revision"))
+    events = list(events_of(store, version))
+    start = visit.number("start", 0)
+    return visit.render(
+        "version.html",
+        title=f"Version {version.name}",
+        version=version,
+        subject=subject(store, version),
+        names=StandingNames(store)[version.number],
+        counts=store.counts(version),
+        events=[(one, attempts_of(one)) for one in events[start : start + EVENTS]],
+        found=len(events),
+        start=start,
+        events_a_page=EVENTS,
+        scores=scores(store, version),
+        issues=issues(version),
+        size=len(store.library(version)),
+        branches=list(store.branches()),
+        head=store.head.branch,
+        newest=store.port.last_version(),
+    )
+
+
+def diff(visit: Visit) -> Response:
+    """Answers with what changed from one revision to another, word by word."""
+    store = visit.store
+    a, b = visit.query("a"), visit.query("b", "HEAD") or "HEAD"
+    if ".." in a:
+        low, after = resolve_range(store, a)
+        before = low or after
+    else:
+        after = store.resolve(b)
+        parent = after if after.parent is None else store.version(after.parent)
+        before = store.resolve(a) if a else parent
+    changes = store.diff(before, after)
+    start = visit.number("start", 0)
+    return visit.render(
+        "diff.html",
+        title=f"{before.name} → {after.name}",
+        a=a or before.name,
+        b=b if ".." not in a else after.name,
+        before=before,
+        after=after,
+        changes=changes[start : start + CHANGES],
+        found=len(changes),
+        start=start,
+        changes_a_page=CHANGES,
+        counts=Counter(change.op for change in changes),
+        places=["HEAD", *store.branches(), *list(store.tags())[-200:]],
+        branches=list(store.branches()),
+    )
+
+
+ROUTES = (
+    Route("/version/{revision:path}", show),
+    Route("/diff", diff),
+)
