@@ -126,6 +126,7 @@ def make_deep(folder: Path, versions: int = VERSIONS) -> None:
         port = store.port
         assert isinstance(port, SqlitePort)
         port.connection.execute("pragma synchronous = off")
+        port.connection.execute("pragma cache_size = -500000")  # nothing is spilled
         with port.transaction():
             _append(store, port, versions)
         port.connection.execute("pragma wal_checkpoint(truncate)")
@@ -296,7 +297,7 @@ def verbs_of_long(megabytes: float) -> list[Verb]:
         verb("delete G3", 2 * m),
         verb("undo", 2 * m),
         verb("redo", 2 * m),
-        verb("redact --text m17 --dry-run", 4 * m),
+        verb("redact --text m1700 --dry-run", 4 * m),
         verb("bundle create out.bundle", 6 * m),
         verb("bundle verify out.bundle", 4 * m),
         verb("bundle list-heads out.bundle", 4 * m),
@@ -502,14 +503,33 @@ STORES: dict[str, tuple[Callable[[Path, float], None], Callable[[float], list[Ve
 }
 
 
+UNITS = {"long": "MB in one text", "wide": "names", "deep": "versions"}
+HEAD = ("| verb | CPU | goal | | shown |", "| --- | ---: | ---: | --- | ---: |")
+
+
+def row(verb: Verb, took: Took) -> str:
+    """Returns a verb's row of the table."""
+    goal = START + verb.more
+    cpu = f"over {span(took.cpu)}" if took.code is None else span(took.cpu)
+    verdict = "met" if took.code == 0 and took.cpu <= goal else "**missed**"
+    line = " ".join(verb.arguments) + (" (terminal)" if verb.terminal else "")
+    return f"| `{line}` | {cpu} | ≤ {goal:.1f} s | {verdict} | {took.output:,} B |"
+
+
 @click.command()
 @click.argument("stores", nargs=-1, type=click.Choice([*STORES]))
 @click.option("--part", default=1.0, help="How much of each store is made.")
 @click.option("--folder", type=click.Path(path_type=Path), help="Where stores are made, and kept.")
 @click.option("--only", default="", help="Only verbs that begin with this.")
 @click.option("--limit", default=120.0, help="Wall seconds after which a verb is ended.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Add the table to this.")
 def main(
-    stores: tuple[str, ...], part: float, folder: Path | None, only: str, limit: float
+    stores: tuple[str, ...],
+    part: float,
+    folder: Path | None,
+    only: str,
+    limit: float,
+    output: Path | None,
 ) -> None:
     """Measures every verb over stores that are far larger than any library."""
     with tempfile.TemporaryDirectory() as made:
@@ -520,13 +540,13 @@ def main(
                 here.mkdir(parents=True)
                 make(here, part)
             chosen = [v for v in verbs(size * part) if " ".join(v.arguments).startswith(only)]
+            lines = [f"## {name}, {size * part:,.0f} {UNITS[name]}", "", *HEAD]
             for each, took in measure(here, chosen, limit):
-                verdict = "met" if took.code == 0 and took.cpu <= START + each.more else "MISSED"
-                click.echo(
-                    f"{name}: {' '.join(each.arguments)}{' (tty)' if each.terminal else ''}: "
-                    f"CPU {span(took.cpu)}, wall {span(took.wall)}, {took.output:,} bytes, "
-                    f"exit {took.code}; <= {START + each.more:.1f} s {verdict}"
-                )
+                lines.append(row(each, took))
+                click.echo(f"{name}: {lines[-1]}")
+            if output:
+                with output.open("a", encoding="utf-8") as page:
+                    page.write("\n".join([*lines, "", ""]))
 
 
 if __name__ == "__main__":

@@ -42,7 +42,7 @@ def switch(app: App, branch: str, revision: str | None, create: bool) -> None:
         branch = undos.previous_branch(store)
     if create:
         store.create_branch(branch, revision or "HEAD")
-    elif branch not in store.branches():
+    elif not store.has_branch(branch):
         raise UnknownRevision(
             f"there is no branch {branch!r}",
             hint=f"`tfgrpo switch -c {branch}` creates it; `tfgrpo checkout` takes any revision",

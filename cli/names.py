@@ -121,7 +121,7 @@ def _work(app: App, kind: NameKind, flags: NameFlags) -> None:
     elif kind == "tag":
         version = store.create_tag(name, revision or "HEAD", force=force, why=message or "")
         text.echo(f"tagged {version.name} as {name}")
-    elif force and name in store.branches():
+    elif force and store.has_branch(name):
         was_at = store.tip(name)
         version = store.move_branch(name, revision or "HEAD")
         text.echo(f"moved branch {name} from {was_at.name} to {version.name}")

@@ -32,13 +32,9 @@ def reach(parents: Parents, among: Sequence[int]) -> dict[int, int]:
         if len(before) < 2:
             counts[number] = 1 + sum(counts[p] for p in before)
             continue
-        reached, todo = {number}, before
-        while todo:
-            ancestor = todo.pop()
-            if ancestor not in reached:
-                reached.add(ancestor)
-                todo += [p for p in parents(ancestor) if p in inside]
-        counts[number] = len(reached)
+        most = max(before, key=lambda p: counts[p])  # and what only the others have
+        others = ancestor_numbers(parents, [p for p in before if p != most], [most])
+        counts[number] = 1 + counts[most] + sum(ancestor in inside for ancestor in others)
     return counts
 
 

@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from tfgrpo.store import replay
-from tfgrpo.store.history import row_ranges, whole_history
+from tfgrpo.store.history import row_ranges, row_within, whole_history
 from tfgrpo.store.port import EventRow
 from tfgrpo.store.records import Event, Experience, Version
 from tfgrpo.store.store import Store, event_of
@@ -85,7 +85,7 @@ class Origins:
             self._ranges[source.position] = row_ranges(self._store.port, source.position)
         ranges = self._ranges[source.position]
         for event in reversed(events):
-            if event.op != "KEEP" and any(after < event.row <= upto for after, upto in ranges):
+            if event.op != "KEEP" and row_within(event.row, ranges):
                 return event
         return None
 

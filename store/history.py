@@ -9,6 +9,7 @@ than it is asked for. Row by row the first-parent history is a few ranges of con
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
@@ -178,6 +179,12 @@ def whole_history(port: Port, version: Version) -> WholeHistory:
             copied.append((position - events, position))
     ranges = [(lane_start(lane), position) for lane, position in sorted(ends.items())]
     return WholeHistory(ranges, sorted(copied))
+
+
+def row_within(row: int, ranges: Sequence[tuple[int, int]]) -> bool:
+    """Returns whether a row is in one of some ranges (after, upto], which ascend."""
+    at = bisect_left(ranges, (row, 0)) - 1
+    return at >= 0 and row <= ranges[at][1]
 
 
 def contains_row(port: Port, row: int, position: int) -> bool:

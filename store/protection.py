@@ -125,7 +125,7 @@ def moves_away(port: Port, name: str) -> list[tuple[str, int | None, str | None]
 
 
 def _there(store: Store, kind: NameKind, name: str) -> int:
-    names = store.branches() if kind == "branch" else store.tags()
-    if name not in names:
+    move = store.port.ref(PREFIX[kind] + name)
+    if move is None or move.version is None:
         raise UnknownRevision(f"there is no {kind} {name!r}", hint=f"`tfgrpo {kind}` lists them")
-    return names[name]
+    return move.version

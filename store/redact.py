@@ -20,6 +20,7 @@ from __future__ import annotations
 import mmap
 import os
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -98,8 +99,9 @@ def plan(store: Store, target: Target) -> RedactionPlan:
             hint="it may already be redacted, or be spelled differently",
         )
     live = {}
+    live_at = cache(lambda position: replay.live_rows(port, position))  # of many branches
     for branch in store.branches():
-        standing = replay.live_rows(port, store.tip(branch).position) & rows.keys()
+        standing = live_at(store.tip(branch).position) & rows.keys()
         ids = tuple(rows[row].experience for row in sorted(standing) if rows[row].text is not None)
         if ids:
             live[branch] = ids

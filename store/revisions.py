@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 SUFFIX = re.compile(r"(?:~(\d*)|\^(\d*)|@\{(\d+)\})")
 NUMBER = re.compile(r"v(\d+)\Z")
+MANY = 200
 STEP = re.compile(r"step_(\d+)\Z")
 HEX = re.compile(r"[0-9a-f]{4,64}\Z")
 NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_./+-]*[A-Za-z0-9_+-])?\Z")
@@ -264,6 +265,10 @@ def _near(store: Store, base: str) -> str:
 
     refs = [r for prefix in (BRANCH, TAG) for r in store.port.refs(prefix)]
     names = [r.name.partition("/")[2] for r in refs if r.version is not None]
+    if len(names) > MANY:  # difflib would take a second for ten thousand
+        from rapidfuzz import fuzz, process
+
+        names = [name for name, _, _ in process.extract(base, names, scorer=fuzz.ratio, limit=MANY)]
     near = difflib.get_close_matches(base, [n for n in names if n], n=3, cutoff=0.5)
     if near:
         return "did you mean " + " or ".join(near) + "?"

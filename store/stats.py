@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from tfgrpo.store.blame import blame
-from tfgrpo.store.history import whole_history
+from tfgrpo.store.history import row_within, whole_history
 from tfgrpo.store.records import OPS, Experience, Op, Version
 from tfgrpo.store.runs import Run
 from tfgrpo.store.store import Store
@@ -98,6 +98,7 @@ def _stats(store: Store, version: Version) -> Stats:
     modified.subtract(port.count_modified(copied))
     first = next((low for after, upto in ranges for low in port.events(after, upto)), None)
     snapshots = port.snapshot_sizes()
+    tags = store.tags()
     return Stats(
         version=version,
         bytes=port.size(),
@@ -111,19 +112,19 @@ def _stats(store: Store, version: Version) -> Stats:
             Confirmed(b.experience, b.version, b.keeps, modified[b.experience.id]) for b in blamed
         ),
         first=None if first is None else port.version_of_row(first.row),
-        steps=tuple(s for run in store.runs.all() for s in _steps(store, run, ranges)),
+        steps=tuple(s for run in store.runs.all() for s in _steps(store, run, tags, ranges)),
     )
 
 
-def _steps(store: Store, run: Run, ranges: list[tuple[int, int]]) -> list[StepStats]:
+def _steps(
+    store: Store, run: Run, tags: Mapping[str, int], ranges: list[tuple[int, int]]
+) -> list[StepStats]:
     """Returns what the steps of a run did that lie in a history, oldest first."""
     prefix = f"{run.name}/step_"
-    numbers = {n for tag, n in store.tags().items() if tag.startswith(prefix)}
+    numbers = {n for tag, n in tags.items() if tag.startswith(prefix)}
     versions = [store.version(number) for number in sorted(numbers)]
     return [
         StepStats(run.name, int(v.meta["step"]), v, store.counts(v))
         for v in versions
-        if v.events
-        and v.meta.get("run") == run.name
-        and any(after < v.position <= upto for after, upto in ranges)
+        if v.events and v.meta.get("run") == run.name and row_within(v.position, ranges)
     ]

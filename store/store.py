@@ -326,6 +326,11 @@ class Store:
             )
         return self.version(move.version)  # which says what is wrong
 
+    def has_branch(self, name: str) -> bool:
+        """Returns whether there is a branch of that name, however many there are."""
+        move = self.port.ref(BRANCH + name)
+        return move is not None and move.version is not None
+
     def branches(self) -> dict[str, int]:
         """Returns branch → version number."""
         return self._names(BRANCH)
@@ -411,16 +416,16 @@ class Store:
     def delete_tag(self, name: str) -> Version:
         """Forgets a tag; its version stays. Raises UnknownRevision."""
         with self.port.transaction():
-            tags = self.tags()
-            if name not in tags:
+            move = self.port.ref(TAG + name)
+            if move is None or move.version is None:
                 raise UnknownRevision(f"there is no tag {name!r}", hint="`tfgrpo tag` lists them")
             self._move(protection.moves_away(self.port, TAG + name), f"delete tag {name}")
-        return self.version(tags[name])
+        return self.version(move.version)
 
     def checkout(self, revision: str) -> Head:
         """Moves HEAD: onto a branch when `revision` is one's name, else detached at the version."""
         with self.port.transaction():  # the branch may be deleted while we look
-            symbol = BRANCH + revision if revision in self.branches() else None
+            symbol = BRANCH + revision if self.has_branch(revision) else None
             version = self.tip(revision) if symbol else self.resolve(revision)
             self._move([(HEAD, version.number, symbol)], f"checkout {revision}")
         return self.head

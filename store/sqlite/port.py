@@ -14,6 +14,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tfgrpo.store.errors import StoreError
+from tfgrpo.store.history import row_within
 from tfgrpo.store.port import (
     Ancestor,
     ChainLink,
@@ -298,21 +299,16 @@ class SqlitePort:
     def count_keeps(
         self, rows: Mapping[str, int], ranges: Sequence[tuple[int, int]]
     ) -> dict[int, int]:
-        # A KEEP comes after what it confirms, and the index on experience holds rows in order:
-        # each probe reads those KEEPs and nothing of the experience's earlier life.
+        # A KEEP comes after what it confirms: nothing of an experience's earlier life is read.
         import json
 
-        keeps = self.rows(
-            """
+        query = """
             select k.replaces, k.row
             from json_each(?) j cross join events k on k.experience = j.key and k.row > j.value
             where k.replaces = j.value and k.op = 'KEEP'
-            """,
-            (json.dumps(rows),),
-        )
-        return dict(
-            Counter(of for of, row in keeps if any(after < row <= upto for after, upto in ranges))
-        )
+            """
+        keeps = self.rows(query, (json.dumps(rows),))
+        return dict(Counter(of for of, row in keeps if row_within(row, ranges)))
 
     def experiences_like(self, prefix: str, limit: int) -> list[str]:
         rows = self.rows(

@@ -9,7 +9,7 @@ from tfgrpo.interchange.records import Batch, Document, Item, UnreadableLibrary
 from tfgrpo.rendering.render import one_line
 from tfgrpo.store.canonical import derived_id
 from tfgrpo.store.errors import StaleVersion
-from tfgrpo.store.history import row_ranges
+from tfgrpo.store.history import row_ranges, row_within
 from tfgrpo.store.records import REDACTED, Json, Operation, Version
 from tfgrpo.store.store import Store
 
@@ -86,7 +86,7 @@ def _had_text(store: Store, id: str, text: str, ranges: Sequence[tuple[int, int]
     return any(
         event.redacted or (event.text is not None and one_line(event.text) == text)
         for event in store.history(id)
-        if any(after < event.row <= upto for after, upto in ranges)
+        if row_within(event.row, ranges)
     )
 
 

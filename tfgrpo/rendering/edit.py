@@ -28,6 +28,7 @@ from tfgrpo.rendering.render import one_line
 from tfgrpo.store.canonical import is_id
 from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.store.records import Library, Operation
+from tfgrpo.store.word_diff import hunks
 
 GUIDE = """\
 <!--
@@ -37,6 +38,8 @@ Saving nothing changes nothing.
 -->"""
 ITEM = re.compile(r"[-*]\s+(.*)")
 HEADING = re.compile(r"#+\s+Library \S+ \(([0-9a-f]{12})\)\s*\Z")
+LONG = 1_000_000_000
+"""From this product of lengths on, in characters, two texts are compared by their words."""
 LIKE = 70.0
 """How many percent a line without an id must have in common with an experience to be it."""
 
@@ -176,15 +179,15 @@ def _identified(library: Library, lines: Sequence[Line]) -> list[Line]:
         matched[place] = id
         del gone[id], bare[place]
 
+    same: dict[str, list[str]] = {}
+    for id, other in reversed(gone.items()):
+        same.setdefault(other, []).append(id)
     for place, text in list(bare.items()):
-        same = next((id for id, other in gone.items() if other == text), None)
-        if same is not None:
-            match(place, same)
+        if same.get(text):
+            match(place, same[text].pop())
     if gone and bare:
-        from rapidfuzz import fuzz
-
         likeness = sorted(
-            (-fuzz.ratio(text.casefold(), other.casefold()), place, order, id)
+            (-_likeness(text.casefold(), other.casefold()), place, order, id)
             for place, text in bare.items()
             for order, (id, other) in enumerate(gone.items())
         )
@@ -192,6 +195,18 @@ def _identified(library: Library, lines: Sequence[Line]) -> list[Line]:
             if -percent >= LIKE and place in bare and id in gone:
                 match(place, id)
     return [line._replace(id=matched.get(place, line.id)) for place, line in enumerate(lines)]
+
+
+def _likeness(text: str, other: str) -> float:
+    """Returns how alike two texts are, in percent; 0 where that is below LIKE. Of long ones, whose
+    characters would take hours, words are compared."""
+    if len(text) * len(other) <= LONG:
+        from rapidfuzz import fuzz
+
+        return float(fuzz.ratio(text, other, score_cutoff=LIKE))
+    a, b = text.split(), other.split()
+    changed = sum(h.end - h.start + h.new_end - h.new_start for h in hunks(a, b))
+    return 100 * (1 - changed / (len(a) + len(b)))
 
 
 def _longest_rise(places: Sequence[int]) -> int:
