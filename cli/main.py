@@ -67,6 +67,7 @@ COMMANDS = {
     "traffic": ("traffic", "the calls that went through the proxy"),
     "feedback": ("traffic", "record what became known of a call"),
     "improve": ("improve", "learn from what went wrong, and propose"),
+    "regress": ("regress", "see whether a library still helps"),
     "proposals": ("proposals", "changes that wait for a decision"),
     "accept": ("proposals", "bring a proposal into its branch"),
     "reject": ("proposals", "turn a proposal down, for a reason"),
@@ -101,7 +102,7 @@ SECTIONS = (
         ),
     ),
     ("Serve", ("proxy", "mcp", "watch", "traffic", "feedback", "experiment", "rollback")),
-    ("Learn from it", ("collect", "improve", "proposals", "accept", "reject")),
+    ("Learn from it", ("collect", "improve", "proposals", "accept", "reject", "regress")),
     ("Maintain", ("trust", "redact", "fsck", "model", "serve", "completion", "help")),
 )
 

@@ -32,6 +32,7 @@ ALONE = (
     "tfgrpo collect",
     "tfgrpo accept",
     "tfgrpo improve",
+    "tfgrpo regress --unused",
     "tfgrpo reject",
     "tfgrpo stats --live",
     "tfgrpo redo",

@@ -10,18 +10,17 @@ says that what is better on held-out problems is to be accepted.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias
 
 from tfgrpo.connect import CallLimits
 from tfgrpo.data.problems import digest as dataset_digest
-from tfgrpo.evaluation import statistics
-from tfgrpo.evaluation.evaluate import EvalProgress, EvalTask, evaluate, rewards
+from tfgrpo.evaluation.evaluate import EvalProgress, evaluate, rewards
 from tfgrpo.evaluation.setup import EvalPlan, plan_evaluation
 from tfgrpo.improvement import rounds
+from tfgrpo.improvement.apart import apart
 from tfgrpo.improvement.collection import (
     CollectRequest,
     Row,
@@ -29,7 +28,7 @@ from tfgrpo.improvement.collection import (
     output_path,
     read_collected,
 )
-from tfgrpo.improvement.proposals import Draftsman, Effect, Proposal, accept, propose
+from tfgrpo.improvement.proposals import Draftsman, Effect, Proposal, accept, effect_of, propose
 from tfgrpo.improvement.rounds import Round
 from tfgrpo.model.budget import Budget, BudgetReached
 from tfgrpo.notices import DownloadProgress, OnProgress, WarningNotice, ignore
@@ -48,7 +47,6 @@ from tfgrpo.training.setup import RunChoice, ready_run, run_budget
 from tfgrpo.views import View, Viewed
 
 Outcome: TypeAlias = Literal["nothing new", "nothing learned", "worse", "proposed", "accepted"]
-T = TypeVar("T")
 LEAST = 8
 """New problems that are worth a training, unless asked otherwise."""
 HELDOUT_SAMPLES = 4
@@ -243,7 +241,7 @@ async def _train(
         keep_going=True,
     )
     own = _own_project(project)
-    ready = await _apart(store, lambda there: ready_run(there, own, given, choice))
+    ready = await apart(store, lambda there: ready_run(there, own, given, choice))
     await run_to_end(store, project, ready, functions=functions, on_progress=on_progress)
     return final_version(store, ready.run)
 
@@ -292,7 +290,7 @@ async def _effect(
             for name in sets
         ]
 
-    plans = await _apart(store, planned)
+    plans = await apart(store, planned)
     if not plans:
         return None
     run = store.runs.get(one.name)
@@ -310,25 +308,6 @@ async def _effect(
     if not before.keys() & after.keys():
         return None
     return effect_of(before, after, plans[0].task)
-
-
-def effect_of(before: statistics.Rewards, after: statistics.Rewards, task: EvalTask) -> Effect:
-    """Returns how rewards differ, paired by problem. Raises ValueError where they share none."""
-    difference = statistics.paired(before, after)
-    mean, low, high, problems = difference.estimate
-    bounded = abs(low) != float("inf")
-    return Effect(
-        round(statistics.mean_at_k(before).mean, 6),
-        round(statistics.mean_at_k(after).mean, 6),
-        round(mean, 6),
-        round(low, 6) if bounded else None,
-        round(high, 6) if bounded else None,
-        round(difference.p, 6),
-        difference.verdict,
-        problems,
-        task.settings.samples,
-        task.settings.models.model,
-    )
 
 
 def _parts(store: Store, project: Project, one: Round) -> list[str]:
@@ -379,17 +358,6 @@ async def _score(
         on_progress(progress)
         for plan in missing:
             await evaluate(session, plan.versions, plan.task, run=run, progress=progress)
-
-
-async def _apart(store: Store, work: Callable[[Store], T]) -> T:
-    """Returns what work comes to in a thread with the store opened for itself: checking problems
-    asks an event loop of its own."""
-
-    def opened() -> T:
-        with Store.open(store.path, author=store.author) as there:
-            return work(there)
-
-    return await asyncio.to_thread(opened)
 
 
 def _forget_branch(store: Store, one: Round) -> None:

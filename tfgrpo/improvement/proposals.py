@@ -17,6 +17,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+from tfgrpo.evaluation import statistics
+from tfgrpo.evaluation.evaluate import EvalTask
 from tfgrpo.store.blame import Origins
 from tfgrpo.store.decisions import Decision, decide, decisions
 from tfgrpo.store.errors import InvalidOperation, UnknownRevision
@@ -76,6 +78,25 @@ class Effect(NamedTuple):
             f"{self.before:.3f} → {self.after:.3f}, {self.mean:+.3f}{bounds}, {self.verdict} "
             f"({self.problems} held-out problems × {self.samples} samples, {self.model})"
         )
+
+
+def effect_of(before: statistics.Rewards, after: statistics.Rewards, task: EvalTask) -> Effect:
+    """Returns how rewards differ, paired by problem. Raises ValueError where they share none."""
+    difference = statistics.paired(before, after)
+    mean, low, high, problems = difference.estimate
+    bounded = abs(low) != float("inf")
+    return Effect(
+        round(statistics.mean_at_k(before).mean, 6),
+        round(statistics.mean_at_k(after).mean, 6),
+        round(mean, 6),
+        round(low, 6) if bounded else None,
+        round(high, 6) if bounded else None,
+        round(difference.p, 6),
+        difference.verdict,
+        problems,
+        task.settings.samples,
+        task.settings.models.model,
+    )
 
 
 @dataclass(frozen=True, slots=True)

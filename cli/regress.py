@@ -1,0 +1,139 @@
+"""`tfgrpo regress`."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tfgrpo.cli import options, text
+from tfgrpo.cli.context import BRANCH, REVISION, App, pass_app
+from tfgrpo.cli.grouped import GroupedCommand
+
+if TYPE_CHECKING:
+    from tfgrpo.improvement.regression import Regression
+
+GROUPS = {
+    "Regress": (
+        *("--library", "--samples", "--problems", "--unused", "--propose", "--budget"),
+        *("--json", "--config"),
+    ),
+    **options.SHARED_GROUPS,
+}
+
+
+@click.command(cls=GroupedCommand, groups=GROUPS)
+@click.argument("data", required=False)
+@click.option("--library", default="HEAD", type=REVISION, show_default=True, help="What is asked.")
+@click.option(
+    "--samples",
+    type=click.IntRange(2),
+    default=4,
+    show_default=True,
+    help="Attempts per problem, library and side.",
+)
+@click.option("--problems", type=click.IntRange(1), help="Use only the first N problems.")
+@click.option(
+    "--unused",
+    metavar="TIME",
+    help="Instead, name the experiences that were in no prompt for this long, such as 28d.",
+)
+@click.option(
+    "--propose",
+    "target",
+    type=BRANCH,
+    metavar="BRANCH",
+    help="Propose to delete what no longer helps from this branch.",
+)
+@click.option("--budget", help="Most to spend on each side: 5.00 (US dollars) or 200000tok.")
+@click.option("--json", "as_json", is_flag=True, help="Output JSON.")
+@options.shared
+@pass_app
+def regress(
+    app: App,
+    /,
+    data: str | None,
+    library: str,
+    samples: int,
+    problems: int | None,
+    unused: str | None,
+    target: str | None,
+    budget: str | None,
+    as_json: bool,
+    config: Path | None,
+    **values: Any,
+) -> None:
+    """See whether a library still helps: on another model, or on the same one by now.
+
+    The library and the empty one attempt the problems in DATA under the model of its run and under
+    --model, and what the library adds is compared by problem. What each experience adds is
+    measured on both sides, and those that stopped helping, or hurt, are named. Without --model,
+    the same model is asked afresh and compared with the scores on record. Nothing is deleted:
+    --propose makes a proposal.
+
+    \b
+    Examples:
+      tfgrpo regress heldout.jsonl --model m --samples 2
+      tfgrpo regress --unused 28d
+    """
+    from tfgrpo.cli import interrupts, live
+    from tfgrpo.improvement.regression import RegressRequest, regression_object
+    from tfgrpo.improvement.regression import regress as compare_sides
+    from tfgrpo.notices import ignore
+
+    if unused is not None:
+        _unused(app, unused, library, target, as_json)
+        return
+    given = options.read_flags({**values, "budget": budget, "problems": problems})
+    project = options.open_project(app, config)
+    request = RegressRequest(library, data, samples, given, target)
+    with live.Reporter(app.store) as report:
+        try:
+            watching = ignore if as_json else report
+            work = compare_sides(app.store, project, request, on_progress=watching)
+            found = interrupts.run(work)
+        except interrupts.Interrupted as stop:
+            report.close()
+            text.echo("interrupted; the same command goes on where it was", err=True)
+            click.get_current_context().exit(stop.code)
+    if as_json:
+        text.emit_json(regression_object(found))
+    else:
+        _tell(found)
+
+
+def _tell(found: Regression) -> None:
+    view = found.view()
+    text.echo(text.style(text.shown(view.title), bold=True))
+    for line in text.table(view.rows, header=view.header):
+        text.echo(line)
+    for note in view.notes:
+        for line in text.wrap(text.words(text.shown(note)), indent=5):
+            text.echo(line)
+
+
+def _unused(app: App, unused: str, library: str, target: str | None, as_json: bool) -> None:
+    """Names the experiences that nobody uses, and proposes to delete them where that is asked."""
+    from tfgrpo.cli.traffic import opened
+    from tfgrpo.improvement.expiry import propose_expiry, unused_experiences
+    from tfgrpo.store.time_spec import parse_time
+
+    store = app.store
+    branch = target or (library if library in store.branches() else store.head.branch or "main")
+    since = parse_time(unused, now=time.time_ns() // 1000)
+    with opened(app) as traffic:
+        found = unused_experiences(store, traffic, branch, since)
+    label = store.library(store.tip(branch)).label_of
+    proposal = propose_expiry(store, branch, found, unused) if found and target else None
+    if as_json:
+        rows = [{"label": label[e.id], "experience": e.id, "text": e.text} for e in found]
+        text.emit_json({"unused": rows, "proposal": proposal and proposal.id})
+        return
+    for one in found:
+        text.echo(text.shown(f"[{label[one.id]}] in no prompt since {unused}: {one.text}"))
+    if not found:
+        text.echo(f"no experience of {branch} is known to be unused since {unused}")
+    if proposal is not None:
+        text.echo(f"proposal {proposal.id} deletes them")

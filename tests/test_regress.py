@@ -1,0 +1,152 @@
+"""`tfgrpo regress`: whether a library still helps on another model, or on the same one by now."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from scripted import Reply, ScriptedEndpoint, completion
+from test_collected_problems import BLANK
+
+from tfgrpo.cli.main import tfgrpo
+from tfgrpo.improvement.proposals import list_proposals
+from tfgrpo.store import Operation, Store, TfgrpoError
+from tfgrpo.store.default import open_traffic
+from tfgrpo.store.traffic import CallContent, traffic_path
+
+ADD_ONE, BRIEF = "Add one more at the end.", "Keep it to one line."
+SETTINGS = """
+[model]
+model = "old"
+base_url = "{base_url}"
+
+[train]
+domain = "exact"
+"""
+
+
+class Models:
+    """Two models: `old` is right when it is told to add one, `new` is wrong when it is told to be
+    brief, and right by a coin whatever else it is told. `aged` makes the old one like it."""
+
+    aged = False
+
+    def __call__(self, request: dict[str, Any]) -> Reply:
+        system, user = (request["messages"][n]["content"] for n in (0, -1))
+        a, b = map(int, re.search(r"What is (\d+) op (\d+)\?", user).groups())  # type: ignore[union-attr]
+        coin = hashlib.sha256(f"{user}/{request.get('seed')}".encode()).digest()[0] % 3 == 0
+        if request["model"] == "old" and not self.aged:
+            right = ADD_ONE in system or coin
+        else:
+            right = coin and BRIEF not in system
+        return Reply(completion(f"\\boxed{{{a + b + right}}}", model=request["model"]))
+
+
+@pytest.fixture
+def models() -> Models:
+    return Models()
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, models: Models) -> Iterator[Store]:
+    monkeypatch.chdir(tmp_path)
+    rows = [{"problem": f"What is {n} op {n + 3}?", "answer": str(2 * n + 4)} for n in range(20)]
+    (tmp_path / "heldout.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with (
+        ScriptedEndpoint(models) as endpoint,
+        Store.init(tmp_path / ".tfgrpo/store.db", author="ann") as store,
+    ):
+        (tmp_path / "tfgrpo.toml").write_text(SETTINGS.format(base_url=endpoint.base_url))
+        rules = [Operation("ADD", text=text) for text in (ADD_ONE, BRIEF)]
+        store.commit("main", rules, message="learned")
+        store.create_branch("prod")
+        yield store
+
+
+def run(*arguments: str) -> str:
+    done = CliRunner().invoke(tfgrpo, ["--no-pager", "regress", *arguments])
+    if isinstance(done.exception, TfgrpoError):
+        raise done.exception
+    assert done.exit_code == 0, (done.output, done.exception)
+    return done.output
+
+
+def test_another_model_is_compared_and_what_stopped_helping_is_named(store: Store) -> None:
+    found = json.loads(run("heldout.jsonl", "--model", "new", "--propose", "prod", "--json"))
+    assert (found["then"]["model"], found["now"]["model"]) == ("old", "new")
+    assert found["then"]["adds"]["verdict"] == "better"
+    assert found["then"]["mean"] == 1.0
+    assert found["change"]["verdict"] == "worse"
+    assert found["change"]["high"] < 0
+    standing = {one["text"]: one["standing"] for one in found["experiences"]}
+    assert standing == {ADD_ONE: "stopped helping", BRIEF: "hurts"}
+    assert [e.text for e in store.library("prod")] == [ADD_ONE, BRIEF], "nothing is deleted"
+    (proposal,) = list_proposals(store)
+    assert proposal.id == found["proposal"]
+    assert [one.op for one in proposal.changes] == ["DELETE", "DELETE"]
+    assert "hurts under new" in (proposal.changes[1].reason or "")
+    assert proposal.effect is not None
+    assert proposal.effect.model == "new"
+    assert proposal.effect.mean > 0.2
+    said = run("heldout.jsonl", "--model", "new")
+    assert "it helps less" in said
+    assert "[G1] hurts:" in said
+    assert len(list_proposals(store)) == 1
+
+
+def test_the_same_model_by_now_is_compared_with_the_scores_on_record(
+    store: Store, models: Models
+) -> None:
+    first = json.loads(run("heldout.jsonl", "--json"))
+    assert first["then"] is None
+    assert {one["standing"] for one in first["experiences"]} == {"helps", "undecided"}
+    again = json.loads(run("heldout.jsonl", "--json"))
+    assert again["change"]["verdict"] == "inconclusive"
+    assert [one["standing"] for one in again["experiences"]] == ["helps", "undecided"]
+    models.aged = True
+    aged = json.loads(run("heldout.jsonl", "--json"))
+    assert aged["change"]["verdict"] == "worse"
+    assert [one["standing"] for one in aged["experiences"]] == ["stopped helping", "hurts"]
+
+
+def test_unused_experiences_expire_only_as_a_proposal(store: Store) -> None:
+    ids = [e.id for e in store.library("prod")]
+    later = store.now() + 3_600_000_000
+
+    def calls(count: int, experiences: str | None) -> None:
+        with closing(open_traffic(traffic_path(store.path), create=True)) as traffic:
+            rows = [
+                BLANK._replace(
+                    id=f"call-{experiences}-{n}",
+                    time=later,
+                    digest="d",
+                    experiences=experiences,
+                )
+                for n in range(count)
+            ]
+            traffic.add(rows, [CallContent(row.id, "{}", "{}") for row in rows])
+
+    calls(49, json.dumps(ids[:1]))
+    asked = ("--unused", "0s", "--library", "prod")
+    assert "no experience of prod is known to be unused" in run(*asked), "too few calls to say"
+    calls(5, json.dumps([]))
+    assert f"[G1] in no prompt since 0s: {BRIEF}" in run(*asked)
+    assert list_proposals(store) == []
+    assert "proposal p1 deletes them" in run(*asked, "--propose", "prod")
+    (proposal,) = list_proposals(store)
+    assert [(one.op, one.before) for one in proposal.changes] == [("DELETE", BRIEF)]
+    assert len(store.library("prod")) == 2
+    calls(1, None)
+    assert "no experience of prod" in run(*asked), "a prompt with the whole library has them all"
+
+
+def test_an_empty_library_cannot_regress(store: Store) -> None:
+    with pytest.raises(TfgrpoError, match="no experience"):
+        run("heldout.jsonl", "--library", "v0")

@@ -1,0 +1,418 @@
+"""Drift: whether a library still helps, on another model or on last month's, and what of it does.
+
+A library is learned under one model. Under another, or under the same name a month later, it may
+help less, and some of it hurt. The library and the empty one attempt the same problems under both,
+and what the library adds is compared by problem. What each experience adds is read off attempts
+that each leave out a random half of the library, the odd attempt of a pair what the even one has
+(`training/factorial.py`, `training/credit.py`).
+
+Without another model the record is the other side: the scores, and what each experience added,
+when this was last asked; the attempts are made afresh.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from tfgrpo.connect import CallLimits
+from tfgrpo.evaluation import statistics
+from tfgrpo.evaluation.evaluate import (
+    EvalProgress,
+    EvalTask,
+    Wanted,
+    evaluate,
+    examine_each,
+    rewards,
+)
+from tfgrpo.evaluation.setup import EvalPlan, plan_evaluation
+from tfgrpo.evaluation.statistics import Difference
+from tfgrpo.improvement.apart import apart
+from tfgrpo.improvement.proposals import Draftsman, Proposal, effect_of, propose
+from tfgrpo.notices import DownloadProgress, OnProgress, WarningNotice, ignore
+from tfgrpo.project import Project
+from tfgrpo.session import Session, SessionOptions, open_session
+from tfgrpo.settings import SettingsError
+from tfgrpo.store.decisions import decide, decisions
+from tfgrpo.store.records import Library, Operation, Version
+from tfgrpo.store.store import Store
+from tfgrpo.training.credit import Credit, Observation, estimate_effects
+from tfgrpo.training.factorial import left_out_of
+from tfgrpo.views import View, Viewed
+
+REGRESSION = "regression"
+"""The kind of decisions that hold what each experience added under a model."""
+FRESH = 1000
+"""Seeds of fresh attempts under the same model begin here."""
+Z = 1.96
+
+Standing: TypeAlias = Literal["helps", "stopped helping", "hurts", "undecided", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class RegressRequest:
+    """What is asked: the library of `revision` on `data`, as `settings` say for the new side (a
+    model, a base URL). Without a model there, the same one is asked afresh. `target` is the branch
+    that a proposal would be for, None to propose nothing."""
+
+    revision: str = "HEAD"
+    data: str | None = None
+    samples: int = 4
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    target: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Standings:
+    """How one experience stands: what it added then and adds now, None where nothing is known."""
+
+    label: str
+    experience: str
+    text: str
+    then: Credit | None
+    now: Credit | None
+
+    @property
+    def standing(self) -> Standing:
+        """Whether it helps now, hurts, or stopped helping: it helped then, and what it adds now is
+        less by more than chance (the difference of two estimates, at 95 %)."""
+        if self.now is None:
+            return "unknown"
+        if self.now.verdict == "harmful":
+            return "hurts"
+        if self.now.verdict == "helpful":
+            return "helps"
+        if self.then is not None and self.then.verdict == "helpful":
+            error = math.hypot(_error(self.then), _error(self.now))
+            if self.then.effect - self.now.effect > Z * error:
+                return "stopped helping"
+        return "undecided"
+
+    @property
+    def words(self) -> str:
+        """`+0.310 [+0.120, +0.500] → -0.020 [-0.150, +0.110]`."""
+        return f"{_credit(self.then)} → {_credit(self.now)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One side: the model, mean rewards of the library and of the empty one, and what it adds."""
+
+    model: str
+    mean: float
+    empty: float
+    adds: Difference
+
+
+@dataclass(frozen=True, slots=True)
+class Regression(Viewed):
+    """What became of a library. `change` is how much more it adds now than then, by problem.
+    `then` is None where nothing was on record to compare with: this was the first look."""
+
+    version: Version
+    dataset: str
+    samples: int
+    then: Side | None
+    now: Side
+    change: Difference | None
+    standings: tuple[Standings, ...]
+    proposal: Proposal | None = None
+
+    @property
+    def lost(self) -> tuple[Standings, ...]:
+        """The experiences that stopped helping, or hurt."""
+        return tuple(one for one in self.standings if one.standing in ("stopped helping", "hurts"))
+
+    def view(self) -> View:
+        sides = [side for side in (self.then, self.now) if side is not None]
+        title = f"{self.version.name} on {self.dataset}, {self.samples} samples"
+        rows = [
+            (side.model, f"{side.empty:.3f}", f"{side.mean:.3f}", _difference(side.adds))
+            for side in sides
+        ]
+        notes = []
+        if self.change is not None:
+            words = {"worse": "it helps less", "better": "it helps more"}
+            said = words.get(self.change.verdict, "not shown to help more or less")
+            notes.append(f"change of what it adds: {_difference(self.change)}: {said}")
+        else:
+            notes.append("nothing is on record to compare with: ask again later")
+        for one in self.lost:
+            notes.append(f"[{one.label}] {one.standing}: {one.words}: {one.text}")
+        if self.now and not self.lost:
+            notes.append("no experience is shown to have stopped helping")
+        if self.proposal is not None:
+            notes.append(f"proposal {self.proposal.id} deletes what no longer helps")
+        return View(title, ("model", "without", "with", "adds"), rows, notes)
+
+
+async def regress(
+    store: Store, project: Project, request: RegressRequest, *, on_progress: OnProgress = ignore
+) -> Regression:
+    """Compares what a library adds on two sides, and proposes where that is asked.
+
+    Every answer is in the journal, so one that was cut off goes on. Raises SettingsError for an
+    empty library, and TfgrpoError.
+    """
+    version = store.resolve(request.revision)
+    library = store.library(version)
+    if not library.readable:
+        raise SettingsError(f"{version.name} has no experience", hint="nothing could regress")
+    versions = (version, store.version(0))
+
+    def planned(given: Mapping[str, Any]) -> Callable[[Store], EvalPlan]:
+        asked = {"data": request.data, "samples": request.samples, **given}
+        return lambda there: plan_evaluation(there, project, versions, asked)
+
+    old = await apart(store, planned({}))
+    known = all(store.runs.evaluation(v.number, old.task.key) is not None for v in versions)
+    elsewhere = bool(request.settings.get("model") or request.settings.get("base_url"))
+    then: Side | None = None
+    before: Mapping[str, Credit] = {}
+    if elsewhere:
+        new = await apart(store, planned(request.settings))
+        before = await _measured(store, old, library, on_progress)
+        then = _side(store, versions, old.task)
+    elif known:
+        seed = _fresh_seed(store, versions, old.task)
+        new = await apart(store, planned({**request.settings, "seed": seed}))
+        before = _recorded(store, version, old.task)
+        then = _side(store, versions, old.task)
+    else:
+        new = old
+    now = await _measured(store, new, library, on_progress)
+    _record(store, version, new.task, now)
+    side = _side(store, versions, new.task)
+    change = None if then is None else _change(store, versions, old.task, new.task)
+    label = library.label_of
+    standings = tuple(
+        Standings(label[e.id], e.id, e.text, before.get(e.id), now.get(e.id))
+        for e in library.readable
+    )
+    samples = new.task.settings.samples
+    found = Regression(version, new.task.settings.data, samples, then, side, change, standings)
+    if request.target is None or not found.lost:
+        return found
+    proposal = await _propose(store, new, found, request.target, on_progress)
+    return Regression(version, found.dataset, samples, then, side, change, standings, proposal)
+
+
+async def _measured(
+    store: Store, plan: EvalPlan, library: Library, on_progress: OnProgress
+) -> Mapping[str, Credit]:
+    """Scores the library and the empty one, and returns what each experience adds."""
+    for text in plan.warnings:
+        on_progress(WarningNotice(text))
+    async with _session(store, plan, on_progress) as session:
+        progress = EvalProgress(0, on_change=None if on_progress is ignore else on_progress)
+        on_progress(progress)
+        await evaluate(session, plan.versions, plan.task, progress=progress)
+        wanted: list[Wanted] = []
+        without: list[frozenset[str]] = []
+        ids = [e.id for e in library.readable]
+        samples = plan.task.settings.samples + plan.task.settings.samples % 2
+        for sample in range(samples):
+            for problem in plan.task.problems:
+                missing = left_out_of(ids, plan.task.settings.seed, problem.id, sample)
+                wanted.append((_less(library, missing), problem, sample))
+                without.append(missing)
+        scores = await examine_each(session, wanted, plan.task, progress=progress)
+    observations = [
+        Observation(score.problem, score.problem, ids, missing, score.reward)
+        for score, missing in zip(scores, without, strict=True)
+        if score.reward is not None
+    ]
+    return {one.experience: one for one in estimate_effects(observations)}
+
+
+def _session(
+    store: Store, plan: EvalPlan, on_progress: OnProgress
+) -> AbstractAsyncContextManager[Session]:
+    settings = plan.task.settings
+    options = SessionOptions(
+        CallLimits(settings.concurrency, settings.task_timeout, settings.patience),
+        plan.prices,
+        plan.budget,
+        on_download=lambda *at: on_progress(DownloadProgress(*at)),
+        on_note=lambda text: on_progress(WarningNotice(text)),
+        verifier_seconds=settings.verify_timeout,
+        verifier_workers=settings.verify_workers,
+    )
+    return open_session(store, settings.models, options)
+
+
+def _less(library: Library, missing: frozenset[str]) -> Library:
+    return Library(library.version, tuple(e for e in library if e.id not in missing))
+
+
+def _side(store: Store, versions: Sequence[Version], task: EvalTask) -> Side:
+    full, empty = (_rewards(store, version, task) for version in versions)
+    return Side(
+        task.settings.models.model,
+        statistics.mean_at_k(full).mean,
+        statistics.mean_at_k(empty).mean,
+        statistics.paired(empty, full),
+    )
+
+
+def _rewards(store: Store, version: Version, task: EvalTask) -> dict[str, list[float]]:
+    evaluation = store.runs.evaluation(version.number, task.key)
+    assert evaluation is not None, "scored before"
+    return rewards(store.runs.scores(evaluation))
+
+
+def _change(store: Store, versions: Sequence[Version], old: EvalTask, new: EvalTask) -> Difference:
+    """Returns how much more the library adds under the new conditions, paired by problem."""
+    added = []
+    for task in (old, new):
+        full, empty = (_rewards(store, version, task) for version in versions)
+        both = [problem for problem in empty if problem in full]
+        values = statistics.differences(empty, full)
+        added.append({problem: [value] for problem, value in zip(both, values, strict=True)})
+    return statistics.paired(*added)
+
+
+def _fresh_seed(store: Store, versions: Sequence[Version], task: EvalTask) -> int:
+    """Returns the first seed whose attempts are not all made: one that was cut off goes on."""
+    seed = FRESH
+    while True:
+        settings = task.settings.model_copy(update={"seed": seed})
+        key = EvalTask(task.problems, settings, task.domain).key
+        done = [store.runs.evaluation(v.number, key) is not None for v in versions]
+        if not all(done) or not _is_recorded(store, key):
+            return seed
+        seed += 1
+
+
+def _record(store: Store, version: Version, task: EvalTask, found: Mapping[str, Credit]) -> None:
+    if not _is_recorded(store, task.key):
+        content = {
+            "version": version.digest.hex(),
+            "model": task.settings.models.model,
+            "dataset": task.settings.data,
+            "key": task.key,
+            "effects": [_numbers(one) for one in found.values()],
+        }
+        decide(store, REGRESSION, task.settings.models.model, content)
+
+
+def _numbers(one: Credit) -> dict[str, Any]:
+    found = one._asdict()
+    return {k: round(v, 6) if isinstance(v, float) else v for k, v in found.items()}
+
+
+def _is_recorded(store: Store, key: str) -> bool:
+    return any(one.content.get("key") == key for one in decisions(store, kind=REGRESSION))
+
+
+def _recorded(store: Store, version: Version, task: EvalTask) -> Mapping[str, Credit]:
+    """Returns what each experience of a version added when this was last asked of the model."""
+    model = task.settings.models.model
+    there = [
+        one.content
+        for one in decisions(store, kind=REGRESSION, subject=model)
+        if one.content.get("version") == version.digest.hex()
+        and one.content["dataset"] == task.settings.data
+    ]
+    found = there[-1]["effects"] if there else []
+    return {one["experience"]: Credit(**one) for one in found}
+
+
+async def _propose(
+    store: Store, plan: EvalPlan, found: Regression, target: str, on_progress: OnProgress
+) -> Proposal | None:
+    """Proposes to delete what no longer helps, with what that does under the new conditions."""
+    base = store.tip(target)
+    there = store.library(base).by_id
+    reasons = {
+        one.experience: f"{one.standing} under {found.now.model}: {one.words}"
+        for one in found.lost
+        if one.experience in there
+    }
+    if not reasons:
+        return None
+    branch = _branch(store)
+    deleted = [Operation("DELETE", id, reason=why) for id, why in reasons.items()]
+    with store.operation(f"{branch}: {len(deleted)} no longer help"):
+        store.create_branch(branch, base)
+        candidate = store.commit(branch, deleted, message=f"no longer help: {found.now.model}")
+    async with _session(store, plan, on_progress) as session:
+        await evaluate(session, [base, candidate], plan.task)
+    before, after = (_rewards(store, version, plan.task) for version in (base, candidate))
+    effect = effect_of(before, after, plan.task)
+    details = {"model": found.now.model, "dataset": found.dataset}
+    return propose(store, Draftsman(branch, target, "regress", base, effect, details))
+
+
+def _branch(store: Store) -> str:
+    taken = set(store.branches())
+    names = (f"proposal/regress-{n}" for n in range(1, len(taken) + 2))
+    return next(n for n in names if n not in taken and f"rejected/{n}" not in taken)
+
+
+def _error(credit: Credit) -> float:
+    """Returns about the standard error of an estimate, from its 95 % interval."""
+    return (credit.high - credit.low) / (2 * Z)
+
+
+def _credit(credit: Credit | None) -> str:
+    if credit is None:
+        return "unknown"
+    return f"{credit.effect:+.3f} [{credit.low:+.3f}, {credit.high:+.3f}]"
+
+
+def _difference(difference: Difference) -> str:
+    mean, low, high, _ = difference.estimate
+    bounds = "" if math.isinf(low) else f" [{low:+.3f}, {high:+.3f}]"
+    return f"{mean:+.3f}{bounds}"
+
+
+def regression_object(found: Regression) -> dict[str, Any]:
+    """Returns what became of a library as JSON for programs."""
+
+    def numbers(difference: Difference | None) -> dict[str, Any] | None:
+        if difference is None:
+            return None
+        mean, low, high, problems = difference.estimate
+        ends = [None if math.isinf(end) else round(end, 6) for end in (low, high)]
+        return {
+            "mean": round(mean, 6),
+            "low": ends[0],
+            "high": ends[1],
+            "p": difference.p,
+            "problems": problems,
+            "verdict": difference.verdict,
+        }
+
+    def side(one: Side | None) -> dict[str, Any] | None:
+        if one is None:
+            return None
+        return {
+            "model": one.model,
+            "mean": one.mean,
+            "empty": one.empty,
+            "adds": numbers(one.adds),
+        }
+
+    return {
+        "version": found.version.name,
+        "dataset": found.dataset,
+        "then": side(found.then),
+        "now": side(found.now),
+        "change": numbers(found.change),
+        "experiences": [
+            {
+                "label": one.label,
+                "experience": one.experience,
+                "text": one.text,
+                "standing": one.standing,
+                "then": None if one.then is None else _numbers(one.then),
+                "now": None if one.now is None else _numbers(one.now),
+            }
+            for one in found.standings
+        ],
+        "proposal": None if found.proposal is None else found.proposal.id,
+    }
