@@ -75,15 +75,17 @@ def test_every_step_of_the_page_works(
         try:
             for kind, block in BLOCKS:
                 if kind == "console":
-                    for line in re.findall(r"^\$ (.+)$", block, re.M):
+                    for line, shown in re.findall(r"^\$ (.+)\n((?:[^$].*\n)*)", block, re.M):
                         outputs[line] = command(line, provider.url)
+                        if not line.startswith("tfgrpo proxy"):
+                            assert shown in outputs[line], line
                 elif kind == "python":
                     exec(block.replace(":8484", f":{port}"), names)
                 else:
                     (tmp_path / "page.toml").write_text(block)
                     found = read_file(tmp_path / "page.toml")
                     assert set(found["libraries"]) == {"support", "sales"}
-                    assert len(found["rules"]) == 2
+                    assert len(found["rules"]) == 3
         finally:
             for process in processes:
                 process.terminate()
@@ -100,6 +102,14 @@ def test_every_step_of_the_page_works(
     assert names["library"].prompt() == "[G0] Give the price in euros."
     shown = CliRunner().invoke(tfgrpo, ["traffic", names["call"], "--json"])
     assert [one["correct"] for one in json.loads(shown.output)["feedback"]] == ["40 euros"] * 2
+    assert "both-days/control" in said or "both-days/candidate" in said
+    status = outputs["tfgrpo experiment status both-days"]
+    assert "10% of subjects get main (v2), the others prod (v1)" in status
+    assert "no decision yet" in status
+    decided = outputs["tfgrpo log --decisions prod"]
+    for why in ("answers got longer", "June was short", "no more short totals", "incident 214"):
+        assert why in decided
+    assert "incident 214" in decided.split("no more short totals")[0], "newest first"
     assert not [path for path in os.listdir(tmp_path / ".tfgrpo") if "worker" in path]
     assert "Give the price in euros." in (tmp_path / "AGENTS.md").read_text()
     assert "name: bike-hire" in (tmp_path / ".claude/skills/bike-hire/SKILL.md").read_text()

@@ -14,7 +14,7 @@ from tfgrpo.domains.live_library import LiveLibrary
 from tfgrpo.domains.prompt_library import PromptLibrary
 from tfgrpo.proxy.arms import Arms, RunningExperiment
 from tfgrpo.proxy.placement import Addition, Members, addition
-from tfgrpo.proxy.settings import LibraryChoice, ProxySettings, Rule
+from tfgrpo.proxy.settings import Classifier, LibraryChoice, ProxySettings, Rule
 from tfgrpo.rendering.render import prompt_text
 from tfgrpo.rendering.retrieve import Part, relevant
 from tfgrpo.store.canonical import digest
@@ -47,6 +47,15 @@ class Chosen(NamedTuple):
     addition: Addition | None
     trouble: str | None
     arm: str | None = None
+
+
+class Named(NamedTuple):
+    """What names the library of a request, the model's name without the library where that named
+    it, and what decides by the subject's kind, the library named being its default."""
+
+    library: str
+    model: str | None
+    classifier: Classifier | None = None
 
 
 class Source:
@@ -122,13 +131,12 @@ class Chooser:
         self._home = ""
         if settings.default != NONE:
             self._home = self._parse(settings.default)[0]
-        for name in (*settings.libraries, settings.default, *(r.library for r in settings.rules)):
+        for name in (*settings.libraries, settings.default, *ruled(settings.rules)):
             self.source(name)
         self._fixed = len(self.sources)
 
-    def named(self, headers: Mapping[bytes, bytes], found: Members) -> tuple[str, str | None]:
-        """Returns what names the library of a request, and the model's name without the library
-        where that named it."""
+    def named(self, headers: Mapping[bytes, bytes], found: Members) -> Named:
+        """Returns what names the library of a request."""
         header = headers.get(HEADER)
         model = found["model"].value if "model" in found else None
         rest = None
@@ -140,13 +148,15 @@ class Chooser:
         else:
             name = ""
         if header:
-            return header.decode("latin-1").strip(), rest
+            return Named(header.decode("latin-1").strip(), rest)
         if name:
-            return name, rest
+            return Named(name, rest)
         for rule in self._rules:
+            if rule.classifier is not None:
+                return Named(self._default, None, rule.classifier)
             if fits(rule, headers, found):
-                return rule.library, None
-        return self._default, None
+                return Named(rule.library, None)
+        return Named(self._default, None)
 
     def source(self, name: str) -> Source | None:
         """Returns the library of a name; None for `none`. Raises UnknownLibrary or StoreError."""
@@ -179,6 +189,14 @@ class Chooser:
         """Closes the stores."""
         for source in self.sources.values():
             source.live.close()
+
+
+def ruled(rules: Sequence[Rule]) -> list[str]:
+    """Returns the libraries that rules name."""
+    named: list[str] = []
+    for rule in rules:
+        named += rule.classifier.libraries.values() if rule.classifier else [rule.library]
+    return named
 
 
 def fits(rule: Rule, headers: Mapping[bytes, bytes], found: Members) -> bool:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from tfgrpo.proxy.calls import Call
 from tfgrpo.proxy.choice import Chosen, UnknownLibrary
+from tfgrpo.proxy.kinds import Asking, Undecided
 from tfgrpo.proxy.message import (
     BadRequest,
     Framing,
@@ -22,7 +23,7 @@ from tfgrpo.proxy.message import (
     own_answer,
     request_head,
 )
-from tfgrpo.proxy.placement import Members, place_of, question, subject
+from tfgrpo.proxy.placement import Members, opening, place_of, question, subject
 from tfgrpo.proxy.splice import Edit, NotJson, RepeatedKey, document, edited, escaped
 from tfgrpo.proxy.upstream import UpstreamConnection
 
@@ -44,9 +45,9 @@ class Exchange:
         self.client = client
         self.request = request
         anthropic = request.path.removeprefix("/v1").startswith("/messages")
-        anthropic = anthropic or b"anthropic-version" in request.index
+        self._anthropic = anthropic or b"anthropic-version" in request.index
         settings = proxy.settings
-        self.upstream = settings.anthropic if anthropic else settings.openai
+        self.upstream = settings.anthropic if self._anthropic else settings.openai
         self.call = Call(f"call-{secrets.token_hex(16)}", time.time_ns() // 1000, request)
         self._connection: UpstreamConnection | None = None
         self._connecting: asyncio.Task[None] | None = None
@@ -85,8 +86,20 @@ class Exchange:
         except BadRequest as refusal:
             self._refuse(refusal.status, str(refusal))
             return
+        except Undecided as undecided:
+            assert body is not None
+            work = self._decide(undecided.asking, body)
+            self._connecting = asyncio.get_running_loop().create_task(work)
+            return
         self.proxy.begin(self.call)
         self._send()
+
+    async def _decide(self, asking: Asking, body: bytes) -> None:
+        """Waits until the subject's kind is known, or can be known to be the default's."""
+        await self.proxy.kinds.ask(asking)
+        self._connecting = None
+        if not self._over:
+            self.start(body)
 
     def feed(self, data: bytes) -> None:
         """Sends a piece of a body on."""
@@ -129,7 +142,11 @@ class Exchange:
         call.read(found, who)
         if self.proxy.settings.record == "content":
             call.keep(plain)
-        name, model = self.proxy.chooser.named(request.index, found)
+        name, model, classifier = self.proxy.chooser.named(request.index, found)
+        if classifier is not None:
+            words, headers = opening(found), request.index
+            asking = Asking(classifier, who, words, headers, self.upstream, self._anthropic)
+            name = self.proxy.kinds.library(asking, name)
         chosen = self._chosen(name, found)
         edits: list[Edit] = []
         if model is not None:

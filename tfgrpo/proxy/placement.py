@@ -131,6 +131,18 @@ def question(found: Members) -> str:
     return ""
 
 
+def opening(found: Members) -> str:
+    """Returns what the user said first: the same in every request of a conversation."""
+    for key in ("messages", "input"):
+        turns = found[key].value if key in found else None
+        if isinstance(turns, str):
+            return turns
+        for turn in turns if isinstance(turns, list) else ():
+            if isinstance(turn, dict) and turn.get("role") == "user":
+                return _words(turn.get("content"))
+    return ""
+
+
 def subject(found: Members) -> str | None:
     """Returns whom a request is for, a conversation or a user, as far as its body says."""
     for key in ("conversation", "safety_identifier", "user"):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from tfgrpo.proxy.choice import Chooser, fields_of
 from tfgrpo.proxy.connection import ClientConnection
 from tfgrpo.proxy.decider import Decider
+from tfgrpo.proxy.kinds import Kinds
 from tfgrpo.proxy.message import BadRequest, Request
 from tfgrpo.proxy.own import OWN
 from tfgrpo.proxy.placement import KEYS
@@ -39,6 +40,7 @@ class Proxy:
         self.chooser = Chooser(settings)
         self.keys = KEYS | fields_of(settings.rules)
         self.pool = Pool(settings.limits.connect)
+        self.kinds = Kinds(self.pool)
         self.connections: set[ClientConnection] = set()
         self.open = 0
         self.stopping = False
@@ -80,6 +82,7 @@ class Proxy:
         for connection in list(self.connections):
             if connection.transport is not None:
                 connection.transport.abort()
+        self.kinds.close()
         self.pool.sweep(everything=True)
         await asyncio.sleep(0)
         for recorder in {id(one): one for one in self.recorders.values()}.values():

@@ -60,15 +60,28 @@ class LibraryChoice:
 
 
 @dataclass(frozen=True, slots=True)
+class Classifier:
+    """A small prompt that says of which kind a subject is: what decides, which model is asked,
+    label → library, and how many seconds a request may wait for it."""
+
+    prompt: str
+    model: str
+    libraries: Mapping[str, str]
+    seconds: float = 2.0
+
+
+@dataclass(frozen=True, slots=True)
 class Rule:
     """Which library a request gets whose header or field has a value: the same, or one that a
-    regular expression is found in. `field` is a path in the body, such as `metadata.workflow`."""
+    regular expression is found in. `field` is a path in the body, such as `metadata.workflow`. A
+    rule with a `classifier` fits every request, and that names the library."""
 
     library: str
     header: str | None = None
     field: str | None = None
     equals: str | None = None
     matches: re.Pattern[str] | None = None
+    classifier: Classifier | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +190,7 @@ def read_file(path: Path, given: Collection[str] = ()) -> dict[str, Any]:
             if _checked(name)
         }
         settings["rules"] = tuple(_rule(table) for table in found.get("rules", ()))
-    except (KeyError, TypeError, AttributeError, re.error) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, re.error) as error:
         raise SettingsError(
             f"{path}: {error}", hint="docs/production.md shows a file with every setting"
         ) from None
@@ -191,6 +204,8 @@ def _checked(name: str) -> bool:
 
 
 def _rule(table: Mapping[str, Any]) -> Rule:
+    if "classify" in table:
+        return Rule("", classifier=_classifier(**table))
     rule = Rule(
         **{**table, "matches": re.compile(table["matches"]) if "matches" in table else None}
     )
@@ -199,3 +214,17 @@ def _rule(table: Mapping[str, Any]) -> Rule:
     if (rule.equals is None) == (rule.matches is None):
         raise SettingsError("a rule has equals or matches", hint='equals = "enterprise"')
     return rule
+
+
+def _classifier(
+    classify: str, model: str, libraries: Mapping[str, str], seconds: float = 2.0
+) -> Classifier:
+    if not (isinstance(classify, str) and classify.strip() and isinstance(model, str) and model):
+        raise SettingsError("classify is a prompt for a model", hint='model = "gpt-5-nano"')
+    if len(libraries) < 2 or not all(isinstance(one, str) for one in libraries.values()):
+        raise SettingsError(
+            "a classifier tells kinds apart", hint='libraries = { company = "sales", … }'
+        )
+    if not all(label.strip() for label in libraries) or not 0 < float(seconds) <= 60:
+        raise SettingsError("a classifier has labels, and seconds above 0 and up to 60", hint="2")
+    return Classifier(classify, model, dict(libraries), float(seconds))
