@@ -21,7 +21,8 @@ PACKED = 256 << 10
 """Bytes of a packed answer, which has to be read from its beginning."""
 KEPT = 256 << 10
 """Bytes of a request and of an answer that are kept where words are."""
-USAGE = re.compile(rb'(?<!\\)"usage"\s*:\s*(?=\{)')
+USAGE = b'"usage"'
+_object = re.compile(rb'"usage"\s*:\s*(?=\{)').match
 _decoder = JSONDecoder()
 
 
@@ -79,7 +80,7 @@ class Call:
     def heard(self, headers: Headers) -> None:
         """Takes from an answer's head how its body is packed."""
         for name, value in headers:
-            if name.lower() == b"content-encoding":
+            if len(name) == 16 and name.lower() == b"content-encoding":
                 self._packing = value.lower()
 
     def tap(self, data: bytes) -> None:
@@ -129,6 +130,8 @@ class Call:
 
     def tokens(self) -> Tokens:
         """Returns what the answer says of its tokens."""
+        if not self._beginning:
+            return Tokens()
         beginning, ending = self._beginning, bytes(self._ending)
         if self._packing in (b"gzip", b"deflate"):
             try:
@@ -140,12 +143,19 @@ class Call:
             return Tokens()
         total: dict[str, Any] = {}
         for piece in (ending,) if ending.startswith(beginning) else (beginning, ending):
-            for match in USAGE.finditer(piece):
+            at = piece.find(USAGE)
+            while at >= 0:
+                match = None if piece[at - 1 : at] == b"\\" else _object(piece, at)
+                at = piece.find(USAGE, at + 1)
+                if match is None:
+                    continue
                 try:
                     usage, _ = _decoder.raw_decode(piece[match.end() :].decode(errors="replace"))
                 except json.JSONDecodeError:
                     continue
-                total.update((k, v) for k, v in usage.items() if v is not None)
+                for key, value in usage.items():
+                    if value is not None:
+                        total[key] = value
         return _tokens(total)
 
 
@@ -173,17 +183,18 @@ def streamed_text(stream: bytes) -> bytes:
 
 def _tokens(usage: dict[str, Any]) -> Tokens:
     """Returns the tokens of a usage in the words of any route."""
-
-    def first(*keys: str) -> int | None:
-        return next((usage[key] for key in keys if isinstance(usage.get(key), int)), None)
-
-    cached = first("cache_read_input_tokens")
+    cached = usage.get("cache_read_input_tokens")
     for key in ("prompt_tokens_details", "input_tokens_details"):
         details = usage.get(key)
         if isinstance(details, dict) and isinstance(details.get("cached_tokens"), int):
             cached = details["cached_tokens"]
+    asked, answered = usage.get("prompt_tokens"), usage.get("completion_tokens")
+    if not isinstance(asked, int):
+        asked = usage.get("input_tokens")
+    if not isinstance(answered, int):
+        answered = usage.get("output_tokens")
     return Tokens(
-        first("prompt_tokens", "input_tokens"),
-        cached,
-        first("completion_tokens", "output_tokens"),
+        asked if isinstance(asked, int) else None,
+        cached if isinstance(cached, int) else None,
+        answered if isinstance(answered, int) else None,
     )

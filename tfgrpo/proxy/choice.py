@@ -46,6 +46,8 @@ class Chosen(NamedTuple):
     experiences: tuple[str, ...] | None
     addition: Addition | None
     trouble: str | None
+    header: bytes
+    """The header of an answer that names the version."""
     arm: str | None = None
 
 
@@ -104,7 +106,8 @@ class Source:
         new = addition(prompt_text(library)) if library.readable else None
         version, name = library.version, self.name
         short = version.digest.hex()[:16]
-        return Chosen(name, version.name, short, experiences, new, trouble, arm)
+        header = f"X-Tfgrpo-Version: {version.name} {short}".encode()
+        return Chosen(name, version.name, short, experiences, new, trouble, header, arm)
 
 
 def left_out(ids: Sequence[str], rate: float, coin: str) -> frozenset[str]:

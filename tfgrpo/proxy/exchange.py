@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-import secrets
+import os
 import time
 import zlib
 from time import perf_counter
@@ -20,6 +20,7 @@ from tfgrpo.proxy.message import (
     Request,
     answer_head,
     error_body,
+    header_name,
     own_answer,
     request_head,
 )
@@ -44,11 +45,11 @@ class Exchange:
         self.proxy = proxy
         self.client = client
         self.request = request
-        anthropic = request.path.removeprefix("/v1").startswith("/messages")
-        self._anthropic = anthropic or b"anthropic-version" in request.index
+        anthropic = b"anthropic-version" in request.index
+        self._anthropic = anthropic or request.path.startswith(("/v1/messages", "/messages"))
         settings = proxy.settings
         self.upstream = settings.anthropic if self._anthropic else settings.openai
-        self.call = Call(f"call-{secrets.token_hex(16)}", time.time_ns() // 1000, request)
+        self.call = Call("call-" + os.urandom(16).hex(), time.time_ns() // 1000, request)
         self._connection: UpstreamConnection | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._wire = self._body = b""
@@ -216,7 +217,7 @@ class Exchange:
         request, call = self.request, self.call
         call.status, call.first = status, perf_counter()
         call.heard(headers)
-        names = {name.lower() for name, _ in headers}
+        names = {header_name(name).lower for name, _ in headers}
         bodiless = status in (204, 304) or request.method == b"HEAD"
         sized = bodiless or (b"content-length" in names and b"transfer-encoding" not in names)
         chunked = not sized and request.modern
@@ -226,8 +227,7 @@ class Exchange:
         more = [b"X-Tfgrpo-Call: " + call.id.encode()]
         chosen = call.chosen
         if chosen is not None:
-            version = f"{chosen.version} {chosen.digest}"
-            more.append(b"X-Tfgrpo-Version: " + version.encode())
+            more.append(chosen.header)
             if chosen.arm is not None:
                 more.append(b"X-Tfgrpo-Arm: " + chosen.arm.encode())
             if chosen.trouble:

@@ -20,6 +20,43 @@ OURS = b"x-tfgrpo-"
 """What the headers begin with that are meant for the proxy; none of them goes on."""
 
 
+FORWARD, DROP, HOST, LENGTH = range(4)
+"""What becomes of a header on its way: it goes on, it does not, it is written anew."""
+_SINGLE = frozenset({b"host", b"content-length", b"authorization", b"x-api-key", b"content-type"})
+MOST_NAMES = 1000
+"""Names of headers that are remembered: there are few, and each comes with every request."""
+
+
+class HeaderName:
+    """What there is to know of a header by its name."""
+
+    __slots__ = ("fate", "lower", "single")
+
+    def __init__(self, name: bytes) -> None:
+        self.lower = lower = name.lower()
+        ours = lower.startswith(OURS)
+        self.single = ours or lower in _SINGLE
+        """Whether a request with it twice is refused."""
+        self.fate = DROP if ours or lower in HOP or lower == b"expect" else FORWARD
+        if lower == b"host":
+            self.fate = HOST
+        elif lower == b"content-length":
+            self.fate = LENGTH
+
+
+_names: dict[bytes, HeaderName] = {}
+
+
+def header_name(name: bytes) -> HeaderName:
+    """Returns what there is to know of a header."""
+    known = _names.get(name)
+    if known is None:
+        known = HeaderName(name)
+        if len(_names) < MOST_NAMES:
+            _names[name] = known
+    return known
+
+
 class BadRequest(Exception):
     """A request that is not passed on: a status, and why."""
 
@@ -32,8 +69,8 @@ class Request:
     """The head of a request: the target and the headers as they came, in order."""
 
     __slots__ = (
-        *("began", "chunked", "headers", "index", "keep_alive", "length", "method", "modern"),
-        *("path", "target"),
+        *("began", "chunked", "has_body", "headers", "index", "keep_alive", "length", "method"),
+        *("modern", "path", "target"),
     )
 
     def __init__(
@@ -48,11 +85,14 @@ class Request:
         self.began = 0.0
         self.index: dict[bytes, bytes] = {}
         index = self.index
+        names = _names
         for name, value in headers:
-            lower = name.lower()
-            if lower in index and (lower.startswith(OURS) or lower in _SINGLE):
+            known = names.get(name) or header_name(name)
+            lower = known.lower
+            if lower not in index:
+                index[lower] = value
+            elif known.single:
                 raise BadRequest(400, f"the header {lower.decode('latin-1')} is there twice")
-            index.setdefault(lower, value)
         if not target.startswith(b"/"):
             raise BadRequest(400, "the target is not a path")
         if modern and b"host" not in index:
@@ -61,14 +101,8 @@ class Request:
         self.chunked = b"transfer-encoding" in index
         length = index.get(b"content-length")
         self.length = int(length) if length is not None else None
-
-    @property
-    def has_body(self) -> bool:
+        self.has_body = self.chunked or bool(self.length)
         """Whether a body follows."""
-        return self.chunked or bool(self.length)
-
-
-_SINGLE = frozenset({b"host", b"content-length", b"authorization", b"x-api-key", b"content-type"})
 
 
 def request_head(
@@ -78,27 +112,29 @@ def request_head(
     that are about the connection or for the proxy."""
     index = request.index
     dropped = _named_by(index.get(b"connection"))
-    lines = [request.method + b" " + prefix.encode() + request.target + b" HTTP/1.1"]
+    pieces = [request.method, b" ", prefix.encode(), request.target, b" HTTP/1.1\r\n"]
     sized = length is None
     for name, value in request.headers:
-        lower = name.lower()
-        if lower == b"host":
-            value = authority.encode()
-        elif lower == b"content-length":
-            if chunked:
+        known = _names.get(name) or header_name(name)
+        fate = known.fate
+        if fate == FORWARD:
+            if dropped and known.lower in dropped:
                 continue
-            if length is not None:
-                value, sized = b"%d" % length, True
-        elif lower in HOP or lower in dropped or lower == b"expect" or lower.startswith(OURS):
+        elif fate == HOST:
+            value = authority.encode()
+        elif fate == DROP or chunked:
             continue
-        lines.append(name + b": " + value)
+        elif length is not None:
+            value, sized = b"%d" % length, True
+        pieces += (name, b": ", value, b"\r\n")
     if not sized:
-        lines.append(b"Content-Length: %d" % (length or 0))
+        pieces.append(b"Content-Length: %d\r\n" % (length or 0))
     if chunked:
-        lines.append(b"Transfer-Encoding: chunked")
+        pieces.append(b"Transfer-Encoding: chunked\r\n")
     if b"host" not in index:
-        lines.append(b"Host: " + authority.encode())
-    return b"\r\n".join(lines) + b"\r\n\r\n"
+        pieces.append(b"Host: %b\r\n" % authority.encode())
+    pieces.append(b"\r\n")
+    return b"".join(pieces)
 
 
 class Framing(NamedTuple):
@@ -112,13 +148,16 @@ def answer_head(
     status: int, reason: bytes, headers: Headers, more: Iterable[bytes], framing: Framing
 ) -> bytes:
     """Returns the head of an answer as it goes to the client, `more` lines added at its end."""
-    index = next((value for name, value in headers if name.lower() == b"connection"), None)
-    dropped = _named_by(index)
-    lines = [b"HTTP/1.1 %d %s" % (status, reason)]
+    dropped: frozenset[bytes] = frozenset()
+    lines = [b"HTTP/1.1 %d %b" % (status, reason)]
     for name, value in headers:
-        lower = name.lower()
-        if lower not in HOP and lower not in dropped:
-            lines.append(name + b": " + value)
+        lower = (_names.get(name) or header_name(name)).lower
+        if lower == b"connection" and not dropped:
+            dropped = _named_by(value)
+        if lower not in HOP:
+            lines.append(b"%b: %b" % (name, value))
+    if dropped:
+        lines = [line for line in lines if line.partition(b":")[0].lower() not in dropped]
     lines += more
     if framing.chunked:
         lines.append(b"Transfer-Encoding: chunked")

@@ -7,12 +7,13 @@ cache mark is added: a request may have four, and they are the application's.
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 
-from tfgrpo.proxy.splice import Edit, Value, escaped, items, members, skip
+from tfgrpo.proxy.splice import Edit, Value, escaped, items, members, skip, string_end
 
 SYSTEM = ("system", "developer")
 KEYS = frozenset(
@@ -22,6 +23,11 @@ KEYS = frozenset(
     }
 )
 """The members of a request that are read; none of them may stand in it twice."""
+_usual = re.compile(
+    r'\[\s*\{\s*"role"\s*:\s*"(?:system|developer)"\s*,\s*"content"\s*:\s*(?=")', re.ASCII
+).match
+_usual_end = re.compile(r"\s*\}", re.ASCII).match
+"""How messages usually begin: with one system message that has a role and a text, nothing else."""
 INTRODUCTION = "Experiences from earlier problems. Where one fits the problem, follow it:"
 """The words of training's own prompt, under which the experiences were tried."""
 
@@ -55,6 +61,11 @@ def place_in_chat(text: str, found: Members, new: Addition) -> Edit | None:
         if not isinstance(message, dict) or message.get("role") not in SYSTEM:
             break
         first += 1
+    if first == 1 and (begun := _usual(text, messages.start)) is not None:
+        content = messages.value[0].get("content")
+        end = string_end(text, begun.end())
+        if _usual_end(text, end) is not None:  # so neither key is there twice
+            return _appended(Value(content, begun.end(), end), new)
     last = deque(islice(items(text, messages.start), first), maxlen=1)
     own = f'{{"role":"system","content":"{new.escaped}"}}'
     if not last:

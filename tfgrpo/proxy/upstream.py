@@ -22,6 +22,11 @@ COPIED = 64 << 10
 """Bytes of a body from which on it is not copied once more, to be sent with its head as one."""
 
 
+SIZED = (b"content-length", b"transfer-encoding")
+SIZES = frozenset(map(len, SIZED))
+"""The headers that say where an answer ends, and their lengths, which rule most others out."""
+
+
 class Asker(Protocol):
     """Who made a request, and hears what comes of it."""
 
@@ -139,8 +144,7 @@ class UpstreamConnection(asyncio.Protocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         if not self.begun or self._informal:
             self._headers.append((name, value))
-            lower = name.lower()
-            if lower == b"content-length" or lower == b"transfer-encoding":
+            if len(name) in SIZES and name.lower() in SIZED:
                 self._sized = True
 
     def on_headers_complete(self) -> None:
