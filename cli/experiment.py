@@ -352,8 +352,8 @@ def _lines(store: Store, found: Experiment, shown: Evidence) -> Iterator[str]:
 def _row(one: Compared) -> tuple[str, ...]:
     return (
         one.metric,
-        f"{one.control.said(one.metric)} ({one.control.count})",
-        f"{one.candidate.said(one.metric)} ({one.candidate.count})",
+        f"{one.control.said(one.metric)} ({one.control.size})",
+        f"{one.candidate.said(one.metric)} ({one.candidate.size})",
         one.difference_said,
         f"{one.harm:.3g} of {one.needed:.3g}",
         f"{one.benefit:.3g} of {one.needed:.3g}" if one.main else "",

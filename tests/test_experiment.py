@@ -478,7 +478,7 @@ def test_a_subject_counts_once_and_in_the_arm_that_it_was_seen_in_first() -> Non
     assert found.subjects == {"control": 45, "candidate": 5}
     assert found.moved == 40
     assert found.calls == {"control": 50, "candidate": 10}
-    assert (found.compared[0].control.count, found.compared[0].candidate.count) == (45, 5)
+    assert (found.compared[0].control.size, found.compared[0].candidate.size) == (45, 5)
     assert "40 subjects were seen in both arms" in found.notes[0]
     assert "1 calls under another version" in found.notes[1]
     late = [*scores, *(one._replace(score=0.0) for one in scores)]

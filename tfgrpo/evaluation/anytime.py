@@ -127,13 +127,13 @@ def _expit(value: Floats) -> Floats:
 
 class Difference(NamedTuple):
     """A difference of means, candidate less control, with the bounds that hold at all times in all
-    but a share `alpha` of experiments; `variance` is of one of its `count` influences."""
+    but a share `alpha` of experiments; `variance` is of one of its `size` influences."""
 
     mean: float
     low: float
     high: float
     variance: float
-    count: int
+    size: int
     alpha: float
 
     def log_evidence(self, bound: float, *, above: bool) -> float:
@@ -143,8 +143,8 @@ class Difference(NamedTuple):
         if (off > 0) is not above or not off:
             return 0.0
         scale = _scale(self.alpha)
-        grown = self.count * scale + 1
-        square = off**2 * self.count**2 * scale / (grown * self.variance)
+        grown = self.size * scale + 1
+        square = off**2 * self.size**2 * scale / (grown * self.variance)
         return math.log(2) + (square - math.log(grown)) / 2
 
 

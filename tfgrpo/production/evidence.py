@@ -40,12 +40,12 @@ MOST = 690.0
 class Measured(NamedTuple):
     """A metric in one arm: of how many subjects, and their mean, higher being better."""
 
-    count: int
+    size: int
     mean: float
 
     def said(self, metric: str) -> str:
         """Returns the mean as people say it."""
-        if not self.count:
+        if not self.size:
             return "–"
         if metric == "errors":
             return f"{100 * -self.mean:.1f}%"
@@ -81,7 +81,7 @@ class Compared(NamedTuple):
     @property
     def difference_said(self) -> str:
         """The difference as people say it, candidate less control, with its bounds."""
-        if not (self.control.count and self.candidate.count):
+        if not (self.control.size and self.candidate.size):
             return ""
         bounds = (self.candidate.mean - self.control.mean, self.low, self.high)
         if self.metric in ("latency", "tokens"):  # of logarithms, and turned round
@@ -127,8 +127,8 @@ class Evidence(NamedTuple):
             "metrics": {
                 one.metric: {
                     "kind": one.kind,
-                    "control": [one.control.count, _short(one.control.mean)],
-                    "candidate": [one.candidate.count, _short(one.candidate.mean)],
+                    "control": [one.control.size, _short(one.control.mean)],
+                    "candidate": [one.candidate.size, _short(one.candidate.mean)],
                     "low": None if one.low is None else _short(one.low),
                     "high": None if one.high is None else _short(one.high),
                     "harm": _short(one.harm),
@@ -310,12 +310,13 @@ def _compared(values: Sequence[_Value], metric: str, tolerance: float, alpha: fl
         metric,
         True,
         "number",
-        *(_measured(arm) for arm in arms),
-        None if found is None else found.low,
-        None if found is None else found.high,
-        harm,
-        benefit,
-        1 / alpha,
+        control=_measured(arms[0]),
+        candidate=_measured(arms[1]),
+        low=None if found is None else found.low,
+        high=None if found is None else found.high,
+        harm=harm,
+        benefit=benefit,
+        needed=1 / alpha,
     )
 
 
@@ -336,8 +337,18 @@ def _right_or_wrong(values: Sequence[_Value], metric: str, shift: float, alpha: 
         _evidence(float(anytime.log_evidence(blocks, benefit=better).max(initial=0.0)))
         for better in (False, True)
     )
-    measured = [_measured(arm) for arm in arms]
-    return Compared(metric, True, "right or wrong", *measured, None, None, harm, benefit, 1 / alpha)
+    return Compared(
+        metric,
+        True,
+        "right or wrong",
+        control=_measured(arms[0]),
+        candidate=_measured(arms[1]),
+        low=None,
+        high=None,
+        harm=harm,
+        benefit=benefit,
+        needed=1 / alpha,
+    )
 
 
 def _measured(values: Sequence[float]) -> Measured:
