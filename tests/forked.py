@@ -12,6 +12,7 @@ import gc
 import importlib
 import json
 import os
+import pkgutil
 import select
 import signal
 import subprocess
@@ -24,13 +25,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
+import tfgrpo
+
 IMPORTED = (
-    *("asyncio", "openai.resources.chat.completions", "pebble", "rich.live", "pydantic"),
-    *("json_repair", "sqlite_utils", "genai_prices", "tfgrpo.cli.main", "tfgrpo.cli.train"),
-    *("tfgrpo.cli.live", "tfgrpo.cli.evaluate", "tfgrpo.cli.cost", "tfgrpo.training.loop"),
-    *("tfgrpo.evaluation.evaluate", "tfgrpo.migrations.migrations", "tfgrpo.domains.math"),
-    *("tfgrpo.api", "tfgrpo.session", "rich.table", "jsonschema", "markdown_it", "numpy", "yaml"),
+    *("asyncio", "openai.resources.chat.completions", "pebble", "rich.live", "rich.table"),
+    *("json_repair", "sqlite_utils", "genai_prices.data", "pydantic", "jsonschema", "markdown_it"),
+    *("numpy", "yaml", "filelock", "anyio._backends._asyncio", "h11", "click._textwrap"),
+    *("encodings.idna", "multiprocessing.popen_spawn_posix"),
 )
+"""What commands use beside the product's own modules."""
+OTHER_ROOTS = ("cli", "store", "migrations")
+"""Packages of ours that lie in folders of their own."""
 
 
 class Forked:
@@ -141,7 +146,13 @@ class CommandServer:
 
 
 def preload() -> None:
-    """Imports what commands use."""
+    """Imports what commands use, and every module of ours that is there without an extra."""
+    roots = [tfgrpo, *(importlib.import_module(f"tfgrpo.{name}") for name in OTHER_ROOTS)]
+    for root in roots:
+        ours = (module.name for module in pkgutil.walk_packages(root.__path__, f"{root.__name__}."))
+        for name in ours:
+            with suppress(ImportError):
+                importlib.import_module(name)
     for name in IMPORTED:
         importlib.import_module(name)
     gc.collect()
