@@ -8,6 +8,7 @@ import click
 
 from tfgrpo.cli import text
 from tfgrpo.cli.context import RUN, App, pass_app
+from tfgrpo.cli.ui import needed_for_pages
 
 
 @click.command()
@@ -15,18 +16,26 @@ from tfgrpo.cli.context import RUN, App, pass_app
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), help="Write a web page to this file instead."
 )
+@click.option(
+    "--html",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write the run's whole page to this file, as `tfgrpo ui` shows it.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Output JSON.")
 @pass_app
-def plot(app: App, name: str | None, output: Path | None, as_json: bool) -> None:
+def plot(app: App, name: str | None, output: Path | None, html: Path | None, as_json: bool) -> None:
     """Plot the metrics of RUN (by default the newest run): rewards, mixed groups, tokens, library
     size and events.
 
-    Each bar is a step, scaled to the largest value of its metric.
+    Each bar is a step, scaled to the largest value of its metric. --html has more: curves with
+    intervals, steps, costs and what was refused, in one file that needs nothing beside it.
 
     \b
     Examples:
       tfgrpo plot
       tfgrpo plot -o run.html
+      tfgrpo plot --html report.html
     """
     from tfgrpo.store import atomic_write
     from tfgrpo.store.errors import UnknownRevision
@@ -36,6 +45,14 @@ def plot(app: App, name: str | None, output: Path | None, as_json: bool) -> None
     if name is None and not runs:
         raise UnknownRevision("there is no run to plot", hint="start one with `tfgrpo train`")
     run = runs[-1] if name is None else app.store.runs.get(name)
+    if html is not None:
+        with needed_for_pages():
+            from tfgrpo.ui.export import page_alone
+
+        page_of_run = page_alone(app.path.absolute(), f"/run/{run.name}", author=app.author())
+        atomic_write.write(html, page_of_run, mode=atomic_write.SHARED)
+        text.echo(f"wrote {html}")
+        return
     series = dynamics(app.store, run)
     if as_json:
         text.emit_json({"run": run.name, "series": {one.name: one.values for one in series}})

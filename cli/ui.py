@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import click
 
@@ -12,6 +15,17 @@ from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.store.installed import install_hint
 
 NEEDED = ("jinja2", "markupsafe", "starlette", "uvicorn")
+
+
+@contextmanager
+def needed_for_pages() -> Iterator[None]:
+    """Turns a missing package of the extra into an error that names what installs it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name not in NEEDED:
+            raise
+        raise TfgrpoError(f"the pages need {error.name}", hint=install_hint("ui")) from None
 
 
 @click.command()
@@ -44,6 +58,18 @@ NEEDED = ("jinja2", "markupsafe", "starlette", "uvicorn")
     help="A host name by which browsers ask for this server; repeatable.",
 )
 @click.option("--open", "open_", is_flag=True, help="Open the page in your browser.")
+@click.option(
+    "--export",
+    "export",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Write the pages as files into this new folder instead.",
+)
+@click.option(
+    "--no-content",
+    is_flag=True,
+    help="Leave out what was asked and said in attempts and calls.",
+)
 @pass_app
 def ui(
     app: App,
@@ -53,34 +79,37 @@ def ui(
     logins: tuple[str, ...],
     names: tuple[str, ...],
     open_: bool,
+    export: Path | None,
+    no_content: bool,
 ) -> None:
     """Show the store in a browser: review, history, runs and production.
 
     The printed address has a token in it, which the browser keeps as a cookie; whoever has it may
     look, and change the library unless --read-only is given. Only this machine is listened to.
     With another --host give each person a --login: what they do is recorded under that name.
-    Ctrl-C stops it. See docs/ui.md.
+    Ctrl-C stops it. With --export DIR nothing is listened to: the same pages are written as files
+    that open from a folder or a static host. See docs/ui.md.
 
     \b
     Examples:
       tfgrpo ui
       tfgrpo ui --read-only --port 0
       tfgrpo ui --host 0.0.0.0 --login ana --login ben
+      tfgrpo ui --export report --no-content
     """
-    try:
+    with needed_for_pages():
         from tfgrpo.ui.serve import serve
         from tfgrpo.ui.settings import UiSettings, is_loopback
-    except ModuleNotFoundError as error:
-        if error.name not in NEEDED:
-            raise
-        raise TfgrpoError(f"the pages need {error.name}", hint=install_hint("ui")) from None
+    if export is not None:
+        _export(app, export, content=not no_content)
+        return
     if not logins and not is_loopback(host):
         raise click.UsageError(
             f"--host {host} lets others in: say who, with --login NAME for each person"
         )
     people = {secrets.token_urlsafe(24): name for name in logins or (app.author(),)}
     app.store.close()  # what cannot be opened is an error before anything is listened to
-    settings = UiSettings(app.path.absolute(), people, host, port, read_only, names)
+    settings = UiSettings(app.path.absolute(), people, host, port, read_only, names, not no_content)
 
     def ready(at: int) -> None:
         shown = f"[{host}]" if ":" in host else host
@@ -94,3 +123,15 @@ def ui(
             webbrowser.open(next(iter(urls.values())))
 
     serve(settings, ready)
+
+
+def _export(app: App, folder: Path, *, content: bool) -> None:
+    """Writes the pages as files, and says what was written."""
+    from tfgrpo.ui.export import export_site
+
+    app.store.close()
+    done = export_site(app.path.absolute(), folder, author=app.author(), content=content)
+    size = f"{done.bytes / 1e6:.1f} MB"
+    text.echo(f"wrote {text.plural(done.pages, 'page')} to {folder / 'index.html'} ({size})")
+    if done.left:
+        text.echo(f"{done.left:,} links lead to pages that were left out: there are too many")

@@ -10,11 +10,13 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from click.testing import CliRunner
 from conftest import problems
 from scripted import ScriptedEndpoint, restless, stage, teachable
 from ui_rig import Visitor, links
 
 import tfgrpo
+from tfgrpo.cli.main import tfgrpo as command
 from tfgrpo.store import Store
 from tfgrpo.training.attempts import run_attempts
 from tfgrpo.ui.charts import CurvePoint, chart
@@ -200,3 +202,63 @@ def test_a_curve_leaves_a_gap_where_nothing_is_known() -> None:
     assert len(found.lines) == 1, "a line from step 3 to step 4 alone"
     assert found.marks[0].y > found.marks[2].y > found.marks[1].y
     assert chart("nothing", [CurvePoint("step 1", None)], str) is None
+
+
+def in_folder(folder: Path, *words: str) -> str:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        done = CliRunner().invoke(command, words)
+    assert done.exit_code == 0, (done.output, done.exception)
+    return done.output
+
+
+def test_the_pages_are_written_as_files_whose_links_lead_somewhere(
+    folder: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "report"
+    told = in_folder(folder, "ui", "--export", str(out))
+    pages = {path.name: path.read_text() for path in out.glob("*.html")}
+    assert f"wrote {len(pages)} pages" in told
+    assert {"index.html", "runs.html", "run-quick.html", "cost.html"} <= set(pages)
+    for name, page in pages.items():
+        for mark in ("<script", "<form", "hx-", "data-live", "csrf", "http://", "https://"):
+            assert mark not in page.replace("http-equiv", ""), (name, mark)
+        for link in links(page):
+            file, _, place = link.partition("#")
+            assert not file.startswith("/"), (name, link)
+            assert not file or (out / file).is_file(), (name, link)
+            if place:
+                assert f'id="{place}"' in pages[file or name], (name, link)
+    groups = [page for name, page in pages.items() if name.startswith("group-quick")]
+    assert len(groups) == 3
+    assert any("&lt;script&gt;alert(1)" in page for page in groups)
+    again = CliRunner().invoke(
+        command, ["--store", str(folder / ".tfgrpo/store.db"), "ui", "--export", str(out)]
+    )
+    assert again.exit_code == 1
+    assert "is not empty" in str(again.exception)
+
+
+def test_without_content_what_was_asked_and_said_is_in_no_file(
+    folder: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "bare"
+    in_folder(folder, "ui", "--export", str(out), "--no-content")
+    files = {path.name: path.read_text() for path in out.rglob("*") if path.is_file()}
+    assert "run-quick.html" in files
+    assert not [name for name in files if name.startswith(("group", "evaluation-group"))]
+    for name, text in files.items():
+        for said in ("What is 2 op 5?", "alert(1)", "Thinking", "boxed"):
+            assert said not in text, (name, said)
+    assert "line-1" in "".join(files.values()), "which problems there were is told"
+
+
+def test_a_run_is_written_as_one_file(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "one.html"
+    assert str(out) in in_folder(folder, "plot", "quick", "--html", str(out))
+    page = out.read_text()
+    assert links(page) == []
+    assert "<style>" in page
+    assert "<script" not in page
+    assert "Mean reward of attempts" in page
+    assert "<svg" in page

@@ -243,7 +243,7 @@ def run_attempts(
     known: Mapping[str, Problem] = {}
     missing = ""
     if project is not None:
-        known, missing = _run_problems(project, run)
+        known, missing = known_run_problems(project, run)
     return AttemptList(f"run {run.name}", store, _sided(attempts), known, missing)
 
 
@@ -273,7 +273,7 @@ def evaluation_attempts(
     known: Mapping[str, Problem] = {}
     missing = ""
     if project is not None:
-        known, missing = _evaluation_problems(store, project, evaluation)
+        known, missing = known_evaluation_problems(store, project, evaluation)
     title = f"v{evaluation.version} on {evaluation.dataset}"
     return AttemptList(title, store, _sided(attempts), known, missing)
 
@@ -312,7 +312,8 @@ def _sided(attempts: Sequence[RecordedAttempt]) -> tuple[RecordedAttempt, ...]:
     return tuple(one._replace(side=side(one)) for one in attempts)
 
 
-def _run_problems(project: Project, run: Run) -> tuple[dict[str, Problem], str]:
+def known_run_problems(project: Project, run: Run) -> tuple[dict[str, Problem], str]:
+    """Returns the problems of a run by id, or none and why the data does not have them."""
     try:
         settings = TrainSettings(**run.config)
         loaded = reload_training(project, run, settings, project.domain(settings.domain))
@@ -321,9 +322,10 @@ def _run_problems(project: Project, run: Run) -> tuple[dict[str, Problem], str]:
     return {problem.id: problem for problem in loaded}, ""
 
 
-def _evaluation_problems(
+def known_evaluation_problems(
     store: Store, project: Project, evaluation: Evaluation
 ) -> tuple[dict[str, Problem], str]:
+    """Returns the problems of an evaluation by id, or none and why the data does not have them."""
     config = evaluation.config
     try:
         version = store.version(evaluation.version)

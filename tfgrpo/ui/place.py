@@ -2,15 +2,52 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+from weakref import WeakKeyDictionary
 
 from tfgrpo.project import Project, open_project
 from tfgrpo.store.find import project_root
 
 if TYPE_CHECKING:
+    from tfgrpo.data.problems import Problem
+    from tfgrpo.ui.stores import Stores
     from tfgrpo.ui.visit import Visit
+
+KEPT = 15.0
+"""Seconds for which problems that were read are taken to be the same."""
+MOST = 8
+"""Datasets that are kept."""
+
+
+class KnownProblems(NamedTuple):
+    """Problems by id, read at a time; `missing` says why there are none."""
+
+    read: float
+    known: Mapping[str, Problem]
+    missing: str
+
+
+_read: WeakKeyDictionary[Stores, dict[str, KnownProblems]] = WeakKeyDictionary()
 
 
 def project_of(visit: Visit) -> Project:
     """Returns the project of the store that is shown. Raises SettingsError."""
     return open_project(project_root(visit.site.settings.store))
+
+
+def problems_of(
+    visit: Visit, key: str, read: Callable[[Project], tuple[Mapping[str, Problem], str]]
+) -> KnownProblems:
+    """Returns the problems that `read` gives, which is not asked again for a while: who goes from
+    group to group reads the same file. `key` tells them apart."""
+    there = _read.setdefault(visit.site.stores, {})
+    found = there.get(key)
+    if found is None or time.monotonic() - found.read > KEPT:
+        known, missing = read(project_of(visit))
+        found = KnownProblems(time.monotonic(), known, missing)
+        while len(there) >= MOST:
+            there.pop(next(iter(there)), None)
+        there[key] = found
+    return found

@@ -16,7 +16,8 @@ class UiSettings:
     """The store that is shown, where to listen, and who may look.
 
     `logins` is token → the name under which what its holder does is recorded. `names` are the
-    host names, beside the address itself, by which a browser may ask.
+    host names, beside the address itself, by which a browser may ask. Without `content` no page
+    shows what was asked and said in attempts and calls.
     """
 
     store: Path
@@ -25,6 +26,7 @@ class UiSettings:
     port: int = PORT
     read_only: bool = False
     names: tuple[str, ...] = field(default=())
+    content: bool = True
 
 
 def is_loopback(host: str) -> bool:

@@ -70,6 +70,11 @@ class Visit:
         return self.site.settings.read_only
 
     @property
+    def content(self) -> bool:
+        """Whether what was asked and said in attempts and calls may be shown."""
+        return self.site.settings.content
+
+    @property
     def is_fragment(self) -> bool:
         """Whether htmx asks for a part of a page only."""
         return self.request.headers.get("hx-request") == "true"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlencode
 
@@ -10,11 +11,13 @@ from tfgrpo.training.attempts import (
     AttemptList,
     RecordedAttempt,
     evaluation_attempts,
+    known_evaluation_problems,
+    known_run_problems,
     run_attempts,
 )
 from tfgrpo.training.group_view import group_view
 from tfgrpo.training.run_report import versions_of
-from tfgrpo.ui.place import project_of
+from tfgrpo.ui.place import problems_of
 from tfgrpo.ui.route import Route
 
 if TYPE_CHECKING:
@@ -115,7 +118,7 @@ def _list(
         ListedGroup(
             one,
             f"{group}?{urlencode({**given, 'problem': one[0].problem})}",
-            found.text(one[0]).question,
+            found.text(one[0]).question if visit.content else "",
         )
         for one in chosen[first : first + MOST]
     ]
@@ -155,7 +158,9 @@ def group(visit: Visit) -> Response:
     store = visit.store
     run = store.runs.get(visit.path("run"))
     step = visit.number("step", 1)
-    found = run_attempts(store, run, project_of(visit), step=step)
+    found = run_attempts(store, run, step=step)
+    data = problems_of(visit, run.uid, lambda project: known_run_problems(project, run))
+    found = replace(found, known=data.known, missing=data.missing)
     given = {"step": str(step)}
     return _group(visit, found, run, f"/group/{run.name}", given, f"/attempts/{run.name}")
 
@@ -163,8 +168,12 @@ def group(visit: Visit) -> Response:
 def evaluation_group(visit: Visit) -> Response:
     """Answers with one group of an evaluation, or with one attempt of it."""
     one = _evaluation(visit)
-    found = evaluation_attempts(visit.store, one, project_of(visit))
+    found = evaluation_attempts(visit.store, one)
     path = f"{one.version}/{one.digest}"
+    data = problems_of(
+        visit, path, lambda project: known_evaluation_problems(visit.store, project, one)
+    )
+    found = replace(found, known=data.known, missing=data.missing)
     return _group(visit, found, None, f"/evaluation-group/{path}", {}, f"/evaluation/{path}")
 
 
@@ -176,6 +185,8 @@ def _group(
     given: dict[str, str],
     above: str,
 ) -> Response:
+    if not visit.content:
+        raise UnknownRevision("what was asked and said is not shown here")
     problem, sample = visit.query("problem"), visit.query("sample")
     number = visit.number("sample", 0) if sample else None
     problems = list(dict.fromkeys(one.problem for one in found.attempts))
