@@ -13,7 +13,7 @@ import hashlib
 import re
 import secrets
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape, unescape
 from pathlib import Path
@@ -128,7 +128,7 @@ async def _export(store: Path, folder: Path, author: str, content: bool) -> Expo
         for name in STYLES.findall(page):
             if name not in statics:
                 statics[name] = (await asker.get(name)).body
-    names = {address: file_name(address) for address in pages}
+    names = file_names(pages)
     size = 0
     for name, body in statics.items():
         target = folder / name.lstrip("/")
@@ -142,15 +142,18 @@ async def _export(store: Path, folder: Path, author: str, content: bool) -> Expo
     return Exported(folder, len(pages), size, left)
 
 
-def file_name(address: str) -> str:
-    """Returns the name of the file that a page is written to: readable, for every system, and no
-    two alike but for those of one address."""
-    if address == "/":
-        return "index.html"
-    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", unquote(address)).strip("-.")[:80] or "page"
-    plain = "/" + stem == address and stem == stem.lower() and stem != "index"
-    tag = "" if plain else "-" + hashlib.sha256(address.encode()).hexdigest()[:10]
-    return f"{stem}{tag}.html"
+def file_names(addresses: Iterable[str]) -> dict[str, str]:
+    """Returns address → the name of its file: readable, good on every system, and no two alike,
+    whatever a system thinks of capitals."""
+    names: dict[str, str] = {}
+    taken: set[str] = set()
+    for address in addresses:
+        stem = re.sub(r"[^A-Za-z0-9._]+", "-", unquote(address)).strip("-.")[:80] or "index"
+        if stem.lower() in taken:
+            stem += "-" + hashlib.sha256(address.encode()).hexdigest()[:10]
+        taken.add(stem.lower())
+        names[address] = f"{stem}.html"
+    return names
 
 
 def _shortened(page: str) -> str:
