@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from benchmarks import appends, neighbours, reads, starts, table
+from benchmarks import appends, neighbours, reads, starts, table, written
 from benchmarks.figures import FULL, QUICK, Figure
 
 RESULTS = Path(__file__).parent / "RESULTS.md"
@@ -41,6 +41,7 @@ def main(quick: bool, output: Path | None, folder: Path | None) -> None:
         take(reads.measure(here, sizes))
         take(reads.unbounded(here, sizes))
         take(starts.measure(here, sizes))
+        take(written.measure(here))
         peers = neighbours.measure(here, sizes)
     page = table.page(figures, floors, peers, sizes)
     if output or not quick:

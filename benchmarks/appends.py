@@ -34,20 +34,26 @@ def measure(folder: Path, sizes: Sizes) -> list[Figure]:
             else:
                 what, wanted = f"an event in versions of {batch}", f"≤ {goal:g}× raw per event"
             figures.append(Figure(what, figure, beside, wanted, wall <= goal))
+    pages = _pages(folder, "tfgrpo")
+    what = "pages of the write-ahead log for one event"
+    figures.append(Figure(what, f"{pages}", f"raw {_pages(folder, 'sqlite3')}", "< 7", pages < 7))
     return figures
+
+
+def _pages(folder: Path, name: str) -> int:
+    """Returns how many pages a durable version of one event writes."""
+    file = folder / f"pages-{name}" / {"tfgrpo": "ours.db-wal", "sqlite3": "raw.db-wal"}[name]
+    with Worker(name, file.parent) as worker:
+        after = []
+        for change in changes(20):
+            worker("append", [change])
+            after.append(file.stat().st_size)
+    return round(statistics.median(b - a for a, b in pairwise(after)) / PAGE)
 
 
 def floors(folder: Path, sizes: Sizes) -> list[str]:
     """Measures what lies below the appends: the pages written, and the bare inserts."""
-    pages = {}
-    for name, file in (("tfgrpo", "ours.db-wal"), ("sqlite3", "raw.db-wal")):
-        with Worker(name, folder / f"floor-{name}") as worker:
-            sizes_after = []
-            for change in changes(20):
-                worker("append", [change])
-                sizes_after.append((folder / f"floor-{name}" / file).stat().st_size)
-        grown = [after - before for before, after in pairwise(sizes_after)]
-        pages[name] = round(statistics.median(grown) / PAGE)
+    pages = {name: _pages(folder / "floors", name) for name in ("tfgrpo", "sqlite3")}
     bare: dict[str, list[float]] = {name: [] for name in pages}
     for _ in range(sizes.rounds * 5):
         for name, count in pages.items():

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import click
 
+from benchmarks.extremes import make_deep
 from benchmarks.figures import Figure, Sizes, span, times
 from tfgrpo.store import Operation, Store, derived_id, store_path
 
@@ -44,7 +45,7 @@ def measure(folder: Path, sizes: Sizes) -> list[Figure]:
     shutil.copytree(Path(click.__file__).parent, installed / "click")
     environment = {"PYTHONPATH": str(installed), "PATH": os.environ["PATH"], "LOGNAME": "you"}
 
-    def run(arguments: Sequence[str]) -> tuple[float, float]:
+    def run(arguments: Sequence[str], folder: Path = folder) -> tuple[float, float]:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         start = time.perf_counter()
         subprocess.run(
@@ -65,13 +66,33 @@ def measure(folder: Path, sizes: Sizes) -> list[Figure]:
         ):
             store.commit("main", [operation], message="by hand")
     figures = []
-    for verb, goal in VERBS.items():
-        pairs = [(run([str(script), *verb]), run(BARE)) for _ in range(sizes.rounds)]
+
+    def compare(what: str, verb: Sequence[str], goal: float, where: Path) -> None:
+        pairs = [(run([str(script), *verb], where), run(BARE)) for _ in range(sizes.rounds)]
         ours, bare = ([pair[i][1] for pair in pairs] for i in (0, 1))
         wall, cpu = (statistics.median(a[i] / b[i] for a, b in pairs) for i in (0, 1))
         beside = f"bare {span(statistics.median(bare))}: CPU {times(cpu)}, wall {times(wall)}"
-        what = f"`tfgrpo {' '.join(verb)}` from a cold start"
         figures.append(
             Figure(what, span(statistics.median(ours)), beside, f"≤ {goal}× bare", cpu <= goal)
         )
+
+    for verb, goal in VERBS.items():
+        compare(f"`tfgrpo {' '.join(verb)}` from a cold start", verb, goal, folder)
+    many = folder / "many"
+    versions = sizes.large // 10
+    make_deep(many, versions)
+    with Store.open(store_path(many), author="you") as store:
+        names = [(f"tags/t{number:05d}", number % versions, None) for number in range(sizes.small)]
+        store.move_names(names, "many")
+        spent = []
+        for _ in range(sizes.rounds):
+            begun = time.process_time()
+            next(store.log())
+            spent.append(time.process_time() - begun)
+    told = f"{versions:,} versions and {sizes.small:,} tags"
+    first = statistics.median(spent)
+    figures.append(
+        Figure(f"first row of `log`, {told}", span(first), "", "≤ 0.1 ms", first <= 0.1e-3)
+    )
+    compare(f"`tfgrpo log -1` from a cold start, {told}", ["log", "-1"], 1.2, many)
     return figures

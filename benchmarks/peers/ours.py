@@ -12,6 +12,7 @@ from pathlib import Path
 from benchmarks.workload import Change, batches, changes
 from tfgrpo.store import Operation, Store, replay
 from tfgrpo.store.blame import blame
+from tfgrpo.store.canonical import seal
 from tfgrpo.store.fsck import fsck
 from tfgrpo.store.sqlite.port import SqlitePort
 
@@ -51,6 +52,7 @@ class Ours:
         return len(self.store.history(key))
 
     def blame(self) -> int:
+        self.store.forget()  # the library, which the last call has read
         return len(blame(self.store, self.store.head.version))
 
     def check(self) -> None:
@@ -63,6 +65,11 @@ class Ours:
         return self.path.stat().st_size
 
     # What only this store is asked:
+
+    def recheckout(self, version: int) -> int:
+        """Checks a version out with nothing remembered."""
+        self.store.forget()
+        return self.checkout(version)
 
     def bare(self) -> int:
         """Fetches the rows that a checkout needs, and makes nothing of them.
@@ -79,6 +86,21 @@ class Ours:
         """Prepares `bare`."""
         live = replay.live_rows(self.store.port, self.store.version(version).position)
         self.asked = json.dumps(sorted(live))
+
+    def hash(self) -> int:
+        """Recomputes every seal and nothing else: reads what was sealed, quotes it, hashes it."""
+        query = "select salt, text, reason from events where salt is not null order by row"
+        return sum(len(seal(*row)) for row in self.db.execute(query))
+
+    def authors(self) -> int:
+        """Fetches what blame says of each live event, and makes nothing of it: the events, and the
+        number of each one's version. Which they are was found before by `ask`."""
+        query = (
+            "select e.*, (select number from versions where position >= e.row and events > 0"
+            " order by position limit 1)"
+            " from json_each(?) j cross join events e on e.row = j.value"
+        )
+        return len(self.db.execute(query, (self.asked,)).fetchall())
 
     def reinsert(self, batch: int) -> float:
         """Inserts this store's rows into an empty one, so many events at a time, with nothing
