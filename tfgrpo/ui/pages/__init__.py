@@ -16,6 +16,7 @@ PAGES = (
     Page("runs", "Runs", "/runs"),
     Page("evaluations", "Evaluations", "/evaluations"),
     Page("review", "Review", "/review"),
+    Page("production", "Production", "/production"),
     Page("cost", "Cost", "/cost"),
     Page("attempts"),
     Page("experience"),

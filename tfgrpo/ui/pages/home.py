@@ -1,28 +1,85 @@
-"""The first page: where the libraries stand."""
+"""The first page: where the libraries stand, what is at work, and what waits for a person."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, NamedTuple
 
+from tfgrpo.improvement.proposals import list_proposals
+from tfgrpo.production.experiment import RUNNING, experiments
+from tfgrpo.projections.production import live_figures
+from tfgrpo.projections.versions import StandingNames
+from tfgrpo.store.protection import protected
+from tfgrpo.store.subject import subject
 from tfgrpo.ui.route import Route
 
 if TYPE_CHECKING:
     from starlette.responses import Response
 
+    from tfgrpo.store.records import Op, Version
+    from tfgrpo.store.runs import Run
     from tfgrpo.ui.visit import Visit
+
+VERSIONS = 8
+RUNS = 5
+WEEK = 7 * 86_400 * 1_000_000
+REMEMBERED = 10.0
+
+
+class Branch(NamedTuple):
+    """A branch with the version that it stands at, and how many experiences that has."""
+
+    name: str
+    version: Version
+    size: int
+    protected: bool
+
+
+class Recent(NamedTuple):
+    """A version of late: what it is called, its counts, and the names that stand at it."""
+
+    version: Version
+    subject: str
+    counts: dict[Op, int]
+    names: list[str]
 
 
 def show(visit: Visit) -> Response:
-    """Answers with the branches and the last versions."""
+    """Answers with the branches, the runs at work, what waits, and the last versions."""
     store = visit.store
-    head = store.head
-    branches = [(name, store.version(number)) for name, number in store.branches().items()]
+    kept = protected(store, "branch")
+    branches = []
+    for name, number in store.branches().items():
+        version = store.version(number)
+        branches.append(Branch(name, version, len(store.library(version)), name in kept))
+    branches.sort(key=lambda one: (one.name != store.head.branch, -one.version.time))
+    newest = store.port.last_version()
+    names = StandingNames(store)
+    since = time.time_ns() // 1000 - WEEK
     return visit.render(
         "home.html",
         title="Home",
-        head=head,
-        branches=[(name, version, len(store.library(version))) for name, version in branches],
+        head=store.head,
+        branches=[one for one in branches if not one.name.startswith("rejected/")],
+        aside=sum(one.name.startswith("rejected/") for one in branches),
+        runs=_runs(visit),
+        waiting=list_proposals(store, "open")[::-1],
+        experiments=[one for one in experiments(store) if one.state == RUNNING],
+        recent=[
+            Recent(one, subject(store, one), store.counts(one), names[one.number])
+            for one in store.port.versions_at(range(max(0, newest - VERSIONS + 1), newest + 1))
+        ][::-1],
+        versions=newest + 1,
+        figures=visit.site.memory.get("live", REMEMBERED, lambda: live_figures(store, since)),
     )
+
+
+def _runs(visit: Visit) -> list[tuple[Run, str]]:
+    """Returns the runs that are not finished, and the last that are, newest first."""
+    runs = visit.store.runs
+    states = [(run, runs.state(run)) for run in runs.listed()][::-1]
+    unfinished = [one for one in states if one[1] != "finished"]
+    return (unfinished + [one for one in states if one[1] == "finished"])[:RUNS]
 
 
 ROUTES = (Route("/", show),)
