@@ -1,23 +1,221 @@
-"""The pages in a real browser."""
+"""The pages in a real browser: by mouse and by keyboard, on a telephone and in the dark.
+
+`TFGRPO_SCREENSHOTS=docs/ui pytest tests/test_ui_browser.py -k seen` takes the pictures of the
+documentation anew.
+"""
 
 from __future__ import annotations
 
+import os
+import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from conftest import ROOT
+from ui_demo import add_proposals, demo
+from ui_rig import OTHER, serving, store_at, watched
 from ui_rig import chromium as chromium
-from ui_rig import serving, store_at, watched
+
+from tfgrpo.improvement.proposals import list_proposals
+from tfgrpo.store import Operation, Store
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, Page
 
 pytestmark = pytest.mark.browser
+AXE = ROOT / "tests/vendor/axe.min.js"
+WIDTHS = {"telephone": (390, 844), "tablet": (820, 1180), "desk": (1280, 800)}
+PAGES = {
+    "home": "/",
+    "library": "/library?at=main",
+    "experience": "/experience/G0?at=main",
+    "version": "/version/v5",
+    "diff": "/diff?a=v1&b=main",
+    "conflict": "/combine?kind=merge&version=web&branch=main",
+    "history": "/history",
+    "review": "/review",
+    "production": "/production",
+    "change": "/library/change?branch=main&experience=G0",
+}
 
 
-def test_the_first_page_is_seen_without_a_complaint(chromium: Browser, tmp_path: Path) -> None:
-    store = store_at(tmp_path, "Count both days.")
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The demonstration's address that logs in."""
+    store = demo(tmp_path_factory.mktemp("demo"), now=time.time_ns() // 1000)
+    with serving(store) as url:
+        yield url
+
+
+def violations(page: Page) -> list[str]:
+    """Returns what axe-core finds wrong with a page for those who do not see or point."""
+    page.evaluate(AXE.read_text())
+    found: Any = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    return [
+        f"{one['id']}: {node['html'][:200]} ({node['failureSummary'][:300]})"
+        for one in found["violations"]
+        for node in one["nodes"]
+    ]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_seen_at_every_width_in_light_and_dark(
+    name: str, chromium: Browser, shown: str
+) -> None:
+    folder = os.environ.get("TFGRPO_SCREENSHOTS")
+    with watched(chromium, reduced_motion="reduce") as page:
+        page.goto(shown)
+        page.goto(shown.partition("/?")[0] + PAGES[name])
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+            assert violations(page) == []
+            for width, (across, down) in WIDTHS.items():
+                page.set_viewport_size({"width": across, "height": down})
+                assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), width
+                if folder:
+                    Path(folder).mkdir(parents=True, exist_ok=True)
+                    page.screenshot(path=f"{folder}/{name}-{width}-{scheme}.png")
+
+
+def test_a_page_is_used_by_keyboard_alone(chromium: Browser, tmp_path: Path) -> None:
+    with serving(store_at(tmp_path, "Count both days.")) as url, watched(chromium) as page:
+        page.goto(url)
+        page.keyboard.press("Tab")
+        assert page.inner_text(":focus") == "Skip to the content"
+        page.keyboard.press("Enter")
+        assert page.evaluate("document.activeElement.id") == "main"
+        page.goto(page.url.partition("#")[0] + "library")
+        page.keyboard.press("/")
+        page.keyboard.type("both")
+        page.keyboard.press("Enter")
+        page.wait_for_url("**q=both**")
+        page.focus("summary:has-text('Add experiences')")
+        page.keyboard.press("Enter")
+        page.keyboard.press("Tab")
+        page.keyboard.type("Round up.")
+        page.keyboard.press("Tab")
+        page.keyboard.type("the shop does")
+        page.keyboard.press("Enter")
+        assert "add 1 experience" in page.inner_text(".notice")
+        assert page.locator("tbody tr").count() == 2
+        page.reload()
+        assert page.locator("tbody tr").count() == 2, "a reload sends nothing twice"
+        assert page.locator(".notice").count() == 0
+
+
+def test_twenty_proposals_are_reviewed_in_under_two_minutes_by_keys(
+    chromium: Browser, tmp_path: Path
+) -> None:
+    store = store_at(tmp_path, *(f"Lesson {n}." for n in range(24)))
+    with Store.open(store, author="tfgrpo") as opened:
+        add_proposals(opened, 20)
     with serving(store) as url, watched(chromium) as page:
         page.goto(url)
-        assert page.inner_text("h1") == "Home"
-        assert "token" not in page.url
+        page.goto(url.partition("/?")[0] + "/review")
+        began = time.monotonic()
+        for n in range(20):
+            heading = page.inner_text("article h2")
+            if n % 4 == 3:
+                page.keyboard.press("r")
+                page.keyboard.type("not so in this shop")
+                page.keyboard.press("Enter")
+            else:
+                page.keyboard.press("a")
+            page.wait_for_function(
+                "before => document.querySelector('article h2')?.innerText !== before", arg=heading
+            )
+        assert time.monotonic() - began < 120
+        assert "Nothing waits" in page.inner_text("main")
+        page.keyboard.press("u")
+        page.wait_for_selector("article")
+        page.keyboard.press("e")
+        page.keyboard.press("Control+A")
+        page.keyboard.type("Other words.")
+        page.keyboard.press("Escape")
+        page.keyboard.press("s")
+        page.wait_for_selector("text=put off")
+    with Store.open(store) as opened:
+        states = [one.state for one in list_proposals(opened)]
+    assert (states.count("open"), states.count("rejected")) == (1, 4)
+
+
+def test_a_conflict_is_solved_by_mouse_and_the_back_button_shows_what_was(
+    chromium: Browser, tmp_path: Path
+) -> None:
+    store = demo(tmp_path)
+    with serving(store) as url, watched(chromium) as page:
+        page.goto(url)
+        page.goto(url.partition("/?")[0] + PAGES["conflict"])
+        page.click("label:has-text('this text')")
+        page.fill("textarea", "Count the first day and the last.")
+        page.click("button:has-text('Merge')")
+        assert "stands at" in page.inner_text(".notice")
+        assert "Count the first day and the last." in page.inner_text("main")
+        page.go_back()
+        page.wait_for_selector("text=contains it already")
+        page.go_forward()
+        assert "Count the first day and the last." in page.inner_text("main")
+
+
+def test_a_long_history_is_scrolled_anywhere(chromium: Browser, tmp_path: Path) -> None:
+    store = store_at(tmp_path, "First.")
+    with Store.open(store) as opened, opened.port.transaction():
+        (id,) = (e.id for e in opened.library())
+        for n in range(1200):
+            opened.commit("main", [Operation("KEEP", id)], message=f"step {n}")
+    with serving(store) as url, watched(chromium) as page:
+        page.goto(url)
+        page.goto(url.partition("/?")[0] + "/history")
+        page.wait_for_selector("[data-number='1201']")
+        page.evaluate("scrollTo(0, document.documentElement.scrollHeight / 2)")
+        page.wait_for_selector("[data-number='600']")
+        page.keyboard.press("End")
+        page.wait_for_selector("[data-number='0']")
+        assert page.locator("li[data-number]").count() <= 700, "what is far away is let go"
+        page.goto(url.partition("/?")[0] + "/history?at=v350")
+        row = page.wait_for_selector(".at[data-number='350']")
+        assert row is not None
+        assert row.is_visible()
+
+
+def test_hostile_texts_do_nothing_in_a_browser(chromium: Browser, tmp_path: Path) -> None:
+    from test_ui_library import HOSTILE
+
+    store = store_at(tmp_path, *HOSTILE)
+    with serving(store) as url, watched(chromium) as page:
+        page.on("dialog", lambda dialog: pytest.fail(f"a dialog opened: {dialog.message}"))
+        page.goto(url)
+        at = url.partition("/?")[0]
+        for path in ("/library", "/version/v1", "/history", "/experience/G0", "/experience/G5"):
+            page.set_viewport_size({"width": 390, "height": 844})
+            page.goto(at + path)
+            assert page.locator("main img, main script").count() == 0
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
+
+
+def test_two_people_change_the_same_words_at_once(chromium: Browser, tmp_path: Path) -> None:
+    store = store_at(tmp_path, "Count both days.")
+    with (
+        serving(store) as url,
+        chromium.new_context() as first,
+        chromium.new_context() as second,
+    ):
+        ana, ben = first.new_page(), second.new_page()
+        at, _, token = url.partition("/?token=")
+        for page, own in ((ana, token), (ben, OTHER)):
+            page.goto(f"{at}/?token={own}")
+            page.goto(f"{at}/library/change?branch=main&experience=G0")
+            page.fill("#text", f"Words of {own}.")
+            page.fill("#reason", "better")
+        ana.click("text=Change the text")
+        ana.wait_for_selector(".notice")
+        ben.click("text=Change the text")
+        ben.wait_for_selector("[role=alert]")
+        assert f"Words of {OTHER}." in ben.input_value("#text")
+        ben.click("text=Change the text")
+        ben.wait_for_selector(".notice")
+    with Store.open(store) as opened:
+        assert [e.text for e in opened.library()] == [f"Words of {OTHER}."]
+        assert [v.author for v in opened.log()][:2] == ["other", "tester"]

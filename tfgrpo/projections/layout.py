@@ -62,6 +62,8 @@ class HistoryLayout:
         self._chain_of: list[int] = []
         self._chains: list[_Chain] = []
         self._merges: list[tuple[int, int]] = []  # what was merged, and by which version
+        self._next: list[int] = []  # the version that goes on in the same chain; -1 for none
+        self._joins: dict[int, list[_Chain]] = {}  # lines that end in a merge and go on as well
         self._drawn: list[_Chain] = []
         self._lock = threading.Lock()
 
@@ -105,20 +107,25 @@ class HistoryLayout:
         chain = self._chain_of[parents[0]] if parents else -1
         if chain >= 0 and self._chains[chain].last == parents[0]:
             self._chains[chain].last = number
+            self._next[parents[0]] = number
         else:
             chain = len(self._chains)
             self._chains.append(_Chain(parents[0] if parents else number, number))
         self._chain_of.append(chain)
+        self._next.append(-1)
         self._merges += [(merged, number) for merged in parents[1:]]
 
     def _give_columns(self) -> None:
         for chain in self._chains:
             chain.until = chain.last
         drawn = [*self._chains]
+        self._joins = {}
         for merged, by in reversed(self._merges):
             chain = self._chains[self._chain_of[merged]]
             if chain.until == merged:  # its tip: the chain itself leads to the merge
                 chain.until = by
+            elif self._next[merged] > by:  # the chain passes by: it goes on above the merge
+                self._joins.setdefault(by, []).append(chain)
             else:
                 drawn.append(extra := _Chain(merged, -1))
                 extra.until = by
@@ -151,4 +158,6 @@ class HistoryLayout:
                 lines.append(Line("fork", chain.column, own.column))
             elif below:
                 lines.append(Line("join", chain.column, own.column))
+        for chain in self._joins.get(number, ()):
+            lines.append(Line("join", chain.column, own.column))
         return DrawnRow(number, own.column, tuple(lines))

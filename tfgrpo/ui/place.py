@@ -1,4 +1,4 @@
-"""The project around the store that is shown: its settings, its prices, its data."""
+"""The project around the store that is shown: its settings, prices and data; its branches."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary
 
 from tfgrpo.project import Project, open_project
+from tfgrpo.store.decisions import decisions
 from tfgrpo.store.find import project_root
+from tfgrpo.training.turned_down import PROPOSAL
 
 if TYPE_CHECKING:
     from tfgrpo.data.problems import Problem
@@ -51,3 +53,15 @@ def problems_of(
             there.pop(next(iter(there)), None)
         there[key] = found
     return found
+
+
+def branches_of_people(visit: Visit) -> dict[str, int]:
+    """Returns branch → version number, without those of proposals: a proposal is looked at as
+    such, and what was turned down lies aside."""
+    store = visit.store
+    proposals = {one.content.get("branch") for one in decisions(store, kind=PROPOSAL)}
+    return {
+        name: number
+        for name, number in store.branches().items()
+        if name not in proposals and not name.startswith("rejected/")
+    }

@@ -14,6 +14,7 @@ from tfgrpo.redaction import redact_everywhere
 from tfgrpo.store.errors import TfgrpoError, UnknownRevision
 from tfgrpo.store.redact import Target
 from tfgrpo.ui.pages.library import REMEMBERED, WEEK
+from tfgrpo.ui.place import branches_of_people
 from tfgrpo.ui.route import Route
 from tfgrpo.ui.visit import BadForm
 
@@ -69,9 +70,17 @@ def show(visit: Visit) -> Response:
         events_a_page=EVENTS,
         standing=_standing(visit, id),
         uses=None if uses is None else uses.get(id, 0),
-        text=next((one.event.text for one in reversed(life) if one.event.text is not None), None),
+        text=_text(visit, id, life),
         problems=_problems(life),
     )
+
+
+def _text(visit: Visit, id: str, life: list[ShownEvent]) -> str | None:
+    """Returns the text at the revision that is looked at, else the last there was."""
+    there = visit.store.library(visit.query("at", "HEAD")).by_id.get(id)
+    if there is not None:
+        return None if there.redacted else there.text
+    return next((one.event.text for one in reversed(life) if one.event.text is not None), None)
 
 
 def _experience(visit: Visit) -> str:
@@ -81,7 +90,7 @@ def _experience(visit: Visit) -> str:
 
 def _standing(visit: Visit, id: str) -> list[Standing]:
     store, found = visit.store, []
-    for branch, number in store.branches().items():
+    for branch, number in branches_of_people(visit).items():
         version = store.version(number)
         library = store.library(version)
         if id in library.by_id:

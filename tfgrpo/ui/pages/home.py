@@ -11,6 +11,7 @@ from tfgrpo.projections.production import live_figures
 from tfgrpo.projections.versions import StandingNames
 from tfgrpo.store.protection import protected
 from tfgrpo.store.subject import subject
+from tfgrpo.ui.place import branches_of_people
 from tfgrpo.ui.route import Route
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def show(visit: Visit) -> Response:
     store = visit.store
     kept = protected(store, "branch")
     branches = []
-    for name, number in store.branches().items():
+    for name, number in branches_of_people(visit).items():
         version = store.version(number)
         branches.append(Branch(name, version, len(store.library(version)), name in kept))
     branches.sort(key=lambda one: (one.name != store.head.branch, -one.version.time))
@@ -60,8 +61,8 @@ def show(visit: Visit) -> Response:
         "home.html",
         title="Home",
         head=store.head,
-        branches=[one for one in branches if not one.name.startswith("rejected/")],
-        aside=sum(one.name.startswith("rejected/") for one in branches),
+        branches=branches,
+        aside=len(store.branches()) - len(branches),
         runs=_runs(visit),
         waiting=list_proposals(store, "open")[::-1],
         experiments=[one for one in experiments(store) if one.state == RUNNING],

@@ -28,7 +28,7 @@ from tfgrpo.store.traffic import (
     checked_feedback,
     traffic_path,
 )
-from tfgrpo.ui.place import project_of
+from tfgrpo.ui.place import branches_of_people, project_of
 from tfgrpo.ui.route import Route
 from tfgrpo.ui.visit import BadForm
 from tfgrpo.wording import plural
@@ -87,7 +87,7 @@ def show(visit: Visit) -> Response:
         decisions=[one for one in decisions(visit.store) if one.kind != "proposal"][-DECISIONS:][
             ::-1
         ],
-        branches=[(name, visit.store.version(n)) for name, n in visit.store.branches().items()],
+        branches=[(name, visit.store.version(n)) for name, n in branches_of_people(visit).items()],
     )
 
 
@@ -149,13 +149,25 @@ def way_back(visit: Visit) -> Response:
     """Answers with where a branch would go back to, and what that changes."""
     store, branch = visit.store, visit.query("branch")
     tip = store.tip(branch)
-    to = store.resolve(visit.query("to")) if visit.query("to") else before_that(store, branch)
+    try:
+        to = store.resolve(visit.query("to")) if visit.query("to") else before_that(store, branch)
+    except UnknownRevision as nowhere:  # it never stood elsewhere, or there is no such revision
+        return visit.render(
+            "rollback.html",
+            title=f"Roll back {branch}",
+            branch=branch,
+            tip=tip,
+            to=None,
+            said=str(nowhere),
+            changes=(),
+        )
     return visit.render(
         "rollback.html",
         title=f"Roll back {branch}",
         branch=branch,
         tip=tip,
         to=to,
+        said="",
         changes=store.diff(tip, to),
     )
 

@@ -23,7 +23,7 @@ if (list) {
 
   const load = async (number) => {
     const from = newest - number * size;
-    const answer = await fetch(`/history?from=${from}`, { headers: { "HX-Request": "true" } });
+    const answer = await fetch(`/history?from=${from}${at ? `&at=v${at}` : ""}`, { headers: { "HX-Request": "true" } });
     if (!answer.ok) {
       windows.delete(number);
       return;
