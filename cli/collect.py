@@ -25,11 +25,20 @@ MOST = 10
 @click.option("--since", default="7d", show_default=True, help="Calls from when on: 2h, 3d.")
 @click.option("--library", help="Only calls under this library of the proxy.")
 @click.option("--version", help="Only calls under this version, by name or digest.")
-@click.option("--model", help="Only calls of this model.")
+@click.option("--of-model", help="Only calls of this model.")
 @click.option(
     "--below", type=float, default=0.5, show_default=True, help="Scores below this are failures."
 )
 @click.option("--by", metavar="AUTHOR", help="Only scores by this author, such as a judge.")
+@click.option(
+    "--judge",
+    metavar="DOMAIN",
+    help="First score the calls by this, such as rubric:style.toml, and go by its scores.",
+)
+@options.MODEL
+@click.option("--base-url", help="OpenAI-compatible endpoint of the judge's model.")
+@click.option("--api-key-env", help="Environment variable with its API key.")
+@click.option("--budget", help="Most that judging may cost: 5.00 (US dollars) or 200000tok.")
 @click.option(
     "--heldout",
     multiple=True,
@@ -60,9 +69,14 @@ def collect(
     since: str,
     library: str | None,
     version: str | None,
-    model: str | None,
+    of_model: str | None,
     below: float,
     by: str | None,
+    judge: str | None,
+    model: str | None,
+    base_url: str | None,
+    api_key_env: str | None,
+    budget: str | None,
     heldout: tuple[str, ...],
     unanswered: bool,
     no_system: bool,
@@ -86,22 +100,31 @@ def collect(
     \b
     Examples:
       tfgrpo collect --since 1d
+      tfgrpo collect --judge rubric:style.toml --below 0.7
       tfgrpo collect traces.jsonl -o problems.jsonl
     """
-    from tfgrpo.improvement import collection
+    from tfgrpo.cli import interrupts
+    from tfgrpo.improvement import collection, judges
     from tfgrpo.store.time_spec import parse_time
     from tfgrpo.store.traffic import CallFilter
 
-    start = parse_time(since, now=time.time_ns() // 1000)
+    which = CallFilter(parse_time(since, now=time.time_ns() // 1000), version, library, of_model)
+    project = options.open_project(app, config)
+    if judge is not None:
+        named = {"model": model, "base_url": base_url, "api_key_env": api_key_env}
+        given = {name: value for name, value in named.items() if value is not None}
+        asked = judges.JudgeRequest(judge, which, given, budget)
+        scored = interrupts.run(judges.judge_calls(app.store, project, asked))
+        text.echo(f"{judge} scored {text.plural(scored, 'call')}", err=as_json)
+        by, unanswered = by or asked.author, True
     request = collection.CollectRequest(
         files,
-        CallFilter(start, version, library, model),
+        which,
         by,
         heldout,
         output,
         collection.CollectionRules(below, unanswered, redact, not no_system),
     )
-    project = options.open_project(app, config)
     found = collection.collect(app.store, project, request, dry_run=dry_run)
     if as_json:
         text.emit_json(

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from providers import Provider, ProxyThread, post
+from scripted import ScriptedEndpoint
 from test_proxy import CHAT, Choice, make
 from test_traffic import answer
 
@@ -138,6 +139,48 @@ def test_a_judges_scores_alone_can_be_the_bar(store: Store) -> None:
     assert problems("--by", "someone", "--unanswered", "--dry-run") == []
     (row,) = problems()
     assert row["answer"] == "11", "the answer of the other call, which was scored right"
+
+
+RUBRIC = """
+[[criteria]]
+name = "signed"
+ends_with = "The Sund team"
+
+[[criteria]]
+name = "kind"
+question = "Is it kind?"
+"""
+
+
+def test_a_rubric_scores_each_call_once_and_its_failures_are_taken(
+    store: Store, tmp_path: Path
+) -> None:
+    (tmp_path / "style.toml").write_text(RUBRIC)
+    record(store, "call-a", "When do you open?", "At nine. The Sund team", score=0.0)
+    record(store, "call-b", "Where are you?", "Look it up.")
+
+    def kind(request: dict[str, Any]) -> str:
+        said = "no" if "Look it up" in str(request["messages"]) else "yes"
+        return json.dumps({"why": "so", "verdict": said})
+
+    with ScriptedEndpoint(kind) as endpoint:
+        judge = ("--judge", "rubric:style.toml", "--model", "m", "--base-url", endpoint.base_url)
+        said = run(*judge, "--dry-run")
+        assert "rubric:style.toml scored 2 calls" in said
+        asked = len(endpoint.requests)
+        assert asked == 2
+        said = run(*judge)
+        assert "scored 0 calls" in said
+        assert len(endpoint.requests) == asked
+    (row,) = map(json.loads, (tmp_path / "collected.jsonl").read_text().splitlines())
+    assert (row["id"], row["from"]["because"]) == ("call-b", ["low score"])
+    assert "signed" in row["from"]["comment"]
+    assert "answer" not in row
+    with closing(open_traffic(traffic_path(store.path))) as traffic:
+        scores = [(one.author, one.score) for one in traffic.feedback("call-a")]
+    assert scores == [("me", 0.0), ("judge rubric:style.toml", 1.0)]
+    with pytest.raises(TfgrpoError, match="right answer"):
+        run("--judge", "math")
 
 
 def test_arms_that_disagree_are_a_problem_where_one_was_right(store: Store) -> None:

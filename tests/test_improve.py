@@ -121,10 +121,10 @@ def test_yesterdays_problems_are_not_paid_for_again_and_nothing_new_is_success(
     asked = len(model.requests)
     again = improve("--least", "10")
     assert again.exit_code == 0
-    assert "nothing to do: 0 new problems, and 10 are needed" in again.output
+    assert "nothing to do: 0 of 10 new problems" in again.output
     assert improve("-q", "--least", "10").output == ""
     wrong_calls(store, range(12, 20))
-    assert "8 new problems" in improve("--least", "10").output
+    assert "8 of 10 new problems" in improve("--least", "10").output
     assert len(model.requests) == asked, "not a single call"
     wrong_calls(store, range(20, 24))
     model.requests.clear()
@@ -281,3 +281,13 @@ def test_an_application_improves_from_python(store: Store, model: ScriptedEndpoi
     assert get_proposal(store, done.proposal.id).effect == done.effect
     assert "proposal p1" in str(done)
     assert any("run improve-1" in line for line in seen)
+
+
+def test_a_rubric_learns_from_failures_that_nobody_corrected(
+    store: Store, model: ScriptedEndpoint, tmp_path: Path
+) -> None:
+    record(store, "call-a", "When do you open?", "At nine.", score=0.0)
+    assert "nothing to do: 0 of 9 new problems" in improve("--least", "9").output
+    (tmp_path / "style.toml").write_text('[[criteria]]\nname = "signed"\nends_with = "Sund"\n')
+    said = improve("--least", "9", "--domain", "rubric:style.toml").output
+    assert "nothing to do: 1 of 9 new problems" in said

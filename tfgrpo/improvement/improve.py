@@ -96,7 +96,7 @@ class Improvement(Viewed):
 
     def view(self) -> View:
         title = {
-            "nothing new": f"nothing to do: {self.new} new problems, and {self.least} are needed",
+            "nothing new": f"nothing to do: {self.new} of {self.least} new problems",
             "nothing learned": f"nothing learned from {self.new} new problems",
             "worse": f"what {self.run} learned is worse on held-out problems: not proposed",
             "proposed": f"proposal for {self.target} from {self.new} new problems",
@@ -164,13 +164,15 @@ def _new_rows(
     store: Store, project: Project, request: ImproveRequest, on_progress: OnProgress
 ) -> list[Row]:
     """Returns the problems that no improvement was about, those on record by now among them."""
+    table = {**project.table("model"), **project.table("train"), **_given(request)}
+    unanswered = not project.domain(table.get("domain")).ground_truth
     if request.collect.files or Path(traffic_path(store.path)).exists():
-        found = collect(store, project, request.collect)
+        rules = replace(request.collect.rules, unanswered=unanswered)
+        found = collect(store, project, replace(request.collect, rules=rules))
         for text in found.warnings:
             on_progress(WarningNotice(text))
     rows = read_collected(output_path(project, request.collect))
-    table = {**project.table("model"), **project.table("train"), **_given(request)}
-    if project.domain(table.get("domain")).ground_truth:
+    if not unanswered:
         rows = [row for row in rows if row.get("answer")]
     return rounds.unused(store, request.target, rows)
 
