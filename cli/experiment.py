@@ -355,7 +355,11 @@ def _row(one: Compared) -> tuple[str, ...]:
         f"{one.control.said(one.metric)} ({one.control.size})",
         f"{one.candidate.said(one.metric)} ({one.candidate.size})",
         one.difference_said,
-        f"{one.harm:.3g} of {one.needed:.3g}",
-        f"{one.benefit:.3g} of {one.needed:.3g}" if one.main else "",
+        f"{_evidence(one.harm)} of {one.needed:.0f}",
+        f"{_evidence(one.benefit)} of {one.needed:.0f}" if one.main else "",
         one.state,
     )
+
+
+def _evidence(value: float) -> str:
+    return f"{value:.2g}" if value < 100 else f"{value:.0f}" if value < 1e4 else "over 10000"

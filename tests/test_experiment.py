@@ -51,7 +51,9 @@ from tfgrpo.store import (
 )
 from tfgrpo.store.decisions import decide, decisions
 from tfgrpo.store.default import open_traffic
+from tfgrpo.store.fsck import fsck
 from tfgrpo.store.protection import protect
+from tfgrpo.store.redact import Target, redact
 from tfgrpo.store.traffic import ArmCall, ArmScore, CallFilter, CallRecord, traffic_path
 from tfgrpo.store.undo import undo
 
@@ -183,6 +185,24 @@ def test_an_experiment_is_on_its_branch_alone_and_on_head_where_that_follows_it(
             assert (b"X-Tfgrpo-Arm: e/candidate" in answer) == bool(arm), named
         store.checkout("prod")
         assert b"X-Tfgrpo-Arm" in proxy.ask(post(CHAT, ASK, b"x-tfgrpo-library: @HEAD"))
+
+
+def test_a_text_of_the_candidate_that_is_redacted_is_in_no_later_request(
+    settings: ProxySettings, provider: Provider, store: Store
+) -> None:
+    store.commit("main", [Operation("ADD", text="The code is hunter2.")], message="code")
+    start(store, "e", ("prod", "main"), 1, why="The code is hunter2.")
+    with ProxyThread(settings) as proxy:
+        ask(proxy)
+        assert "hunter2" in text_of(provider)
+        redact(store, Target(texts=("The code is hunter2.",)), reason="leaked")
+        assert ask(proxy)[1] == "e/candidate"
+        assert "Give units." in text_of(provider)
+        assert "hunter2" not in text_of(provider)
+    begun, redacted = decisions(store)
+    assert (begun.why, redacted.subject, redacted.why) == ("[redacted]", begun.id, "leaked")
+    assert experiment(store, "e").state == "running"
+    assert fsck(store).problems == ()
 
 
 @pytest.mark.parametrize(

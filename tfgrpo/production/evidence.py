@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 from tfgrpo.evaluation import anytime
 from tfgrpo.production.assignment import CANDIDATE, CONTROL, arm_name
 from tfgrpo.production.experiment import MEASURES, Experiment
+from tfgrpo.store import replay
 from tfgrpo.store.default import open_traffic
 from tfgrpo.store.records import Json
 from tfgrpo.store.store import Store
@@ -163,6 +164,11 @@ def of_traffic(traffic: Traffic, found: Experiment) -> Evidence:
 
 def weighed(found: Experiment, calls: Sequence[ArmCall], scores: Sequence[ArmScore]) -> Evidence:
     """Returns what calls, oldest first, and scores, in the order of their arrival, say."""
+    with replay.without_gc():
+        return _weighed(found, calls, scores)
+
+
+def _weighed(found: Experiment, calls: Sequence[ArmCall], scores: Sequence[ArmScore]) -> Evidence:
     units = _Units(found, calls)
     plan = found.plan
     labels = {m.partition(":")[2] for m, _ in [(plan.metric, 0), *plan.guards] if ":" in m}
@@ -201,6 +207,15 @@ class _Value(NamedTuple):
     sizes: tuple[int, int]
 
 
+class _Place(NamedTuple):
+    """Where a call counts: of the candidate or not, for which subject, in blocks of which sizes."""
+
+    call: ArmCall
+    candidate: bool
+    subject: str
+    sizes: tuple[int, int]
+
+
 class _Units:
     """Calls by whom they count for, and in which arm."""
 
@@ -213,7 +228,7 @@ class _Units:
         self._since = [since for since, _ in found.shares]
         self._sizes = [anytime.block_sizes(share) for _, share in found.shares]
         self._arm_of: dict[str, str] = {}
-        self._kept: dict[str, ArmCall] = {}
+        self._kept: dict[str, _Place] = {}
         self.first: list[tuple[int, str]] = []
         """When each subject was seen first, and its arm."""
         self.subjects: Counter[str] = Counter({CONTROL: 0, CANDIDATE: 0})
@@ -234,7 +249,8 @@ class _Units:
                 self._moved.add(subject)
                 self._left_out += 1
                 continue
-            self._kept[call.id] = call
+            sizes = self._sizes[max(0, bisect_right(self._since, call.time) - 1)]
+            self._kept[call.id] = _Place(call, arm == CANDIDATE, subject, sizes)
             self.calls[arm] += 1
 
     @property
@@ -257,24 +273,18 @@ class _Units:
     def values(self, metric: str, scores: Iterable[ArmScore], labels: set[str]) -> list[_Value]:
         """Returns a metric's values in the order in which they became known."""
         if metric in MEASURES:
-            values = (
-                (call, value)
-                for call in self._kept.values()
+            return [
+                _Value(candidate, subject, value, sizes)
+                for call, candidate, subject, sizes in self._kept.values()
                 if (value := _measure(call, metric)) is not None
-            )
-            return [self._value(call, value) for call, value in values]
+            ]
         label = metric.partition(":")[2]
         return [
-            self._value(call, one.score)
+            _Value(at.candidate, at.subject, one.score, at.sizes)
             for one in scores
             if (one.label == label if label else one.label not in labels)
-            and (call := self._kept.get(one.call)) is not None
+            and (at := self._kept.get(one.call)) is not None
         ]
-
-    def _value(self, call: ArmCall, value: float) -> _Value:
-        at = bisect_right(self._since, call.time) - 1
-        candidate = call.arm.endswith("/" + CANDIDATE)
-        return _Value(candidate, self.subject(call), value, self._sizes[max(0, at)])
 
 
 def _measure(call: ArmCall, metric: str) -> float | None:
