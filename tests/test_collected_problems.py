@@ -280,6 +280,8 @@ def test_what_cannot_be_asked_again_is_named(store: Store) -> None:
         traffic.add([BLANK._replace(id="call-d", time=store.now())], [])
         cut = CallContent("call-e", '{"messages":[{"ro', "{}")
         traffic.add([BLANK._replace(id="call-e", time=store.now())], [cut])
+        for id in ("call-d", "call-e"):
+            traffic.add_feedback(Feedback(id, store.now(), "me", 0.0))
     found = {one["where"]: one["why"] for one in collect()["unread"]}
     assert "image_url" in found["call-a"]
     assert "tools" in found["call-b"]

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, TypeAlias
 from tfgrpo.data import datasets, leakage
 from tfgrpo.data.problems import Problem
 from tfgrpo.data.readers import DatasetError
-from tfgrpo.improvement.exchanges import Exchange, Unread, of_traffic
+from tfgrpo.improvement.exchanges import FINE, Exchange, Unread, of_traffic
 from tfgrpo.improvement.sources import read_exchanges
 from tfgrpo.project import Project
 from tfgrpo.proxy.recorder import PATTERNS
@@ -46,7 +46,6 @@ NO_TRUTH = "no corrected answer"
 KNOWN = "already collected"
 HELD = "in a held-out, gate or sealed set"
 GONE = "its answer holds what is redacted"
-FINE = "nothing is known against it"
 
 Row: TypeAlias = dict[str, Any]
 
@@ -152,13 +151,15 @@ def collected(
     """Returns the problems among exchanges. `known` are collected already, `held` are those of
     held-out, gate and sealed sets. Nothing is written."""
     unread: list[Unread] = []
+    left_out: list[LeftOut] = []
     groups: dict[str, list[Exchange]] = {}
     for one in exchanges:
-        if isinstance(one, Unread):
-            unread.append(one)
-        else:
+        if isinstance(one, Exchange):
             groups.setdefault(question(one.messages), []).append(one)
-    left_out: list[LeftOut] = []
+        elif one.why == FINE:
+            left_out.append(LeftOut(*one))
+        else:
+            unread.append(one)
     found: list[tuple[Row, list[Exchange]]] = []
     for group in groups.values():
         row = _row(group, rules)
@@ -239,7 +240,7 @@ def _wrong(one: Exchange, below: float) -> bool:
 
 
 def _truth(group: Sequence[Exchange], below: float) -> str | None:
-    correct = next((one.correct for one in reversed(group) if one.correct), None)
+    correct: str | None = next((one.correct for one in reversed(group) if one.correct), None)
     if correct is not None:
         return correct.strip()
     right = [one.answer for one in group if one.score is not None and one.score >= below]

@@ -21,6 +21,9 @@ TEXTS = ("text", "input_text", "output_text")
 """The types of parts that are text, on any route."""
 
 
+FINE = "nothing is known against it"
+
+
 class Unusable(ValueError):
     """An exchange that cannot become a problem, and why, in words."""
 
@@ -52,14 +55,18 @@ class Unread(NamedTuple):
 
 
 def of_traffic(
-    traffic: Traffic, which: CallFilter, author: str | None = None
+    traffic: Traffic, which: CallFilter, author: str | None = None, *, every: bool = False
 ) -> Iterator[Exchange | Unread]:
     """Yields the calls on record, oldest first; `author` limits scores to that author's.
 
-    Calls without words, or that failed and were not corrected, are told of.
+    Calls without words, or that failed and were not corrected, are told of. Nothing is known
+    against a call without feedback that is in no experiment: its words are read only with `every`.
     """
     for listed in reversed(traffic.calls(which, ALL)):
         call = listed.call
+        if not (every or listed.feedback or call.arm):
+            yield Unread(call.id, FINE)
+            continue
         feedback = traffic.feedback(call.id)
         content = traffic.content(call.id)
         if content is None:

@@ -127,7 +127,7 @@ async def _kept(
 def _unjudged(traffic: Traffic, request: JudgeRequest) -> list[Exchange]:
     return [
         one
-        for one in of_traffic(traffic, request.which)
+        for one in of_traffic(traffic, request.which, every=True)
         if isinstance(one, Exchange)
         and one.answer
         and all(known.author != request.author for known in traffic.feedback(one.id))
