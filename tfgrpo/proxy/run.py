@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import resource
 import signal
 import socket
 import sys
@@ -34,6 +35,7 @@ def run(settings: ProxySettings, workers: int, ready: Callable[[int], None]) -> 
     again. Raises SettingsError where the address cannot be had, and StoreError or
     UnknownRevision where a library cannot be read to begin with.
     """
+    allow_files(3 * settings.limits.connections)
     try:
         listener = listening(settings)
     except OSError as error:
@@ -47,6 +49,16 @@ def run(settings: ProxySettings, workers: int, ready: Callable[[int], None]) -> 
         else:
             Proxy(settings).chooser.close()  # what cannot be read is an error before any fork
             _supervise(settings, workers, listener, ready)
+
+
+def allow_files(wanted: int) -> None:
+    """Lets this process have so many files open, as far as it may: each stream is two of them, and
+    most systems begin with 1,024."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def _work(
