@@ -154,7 +154,7 @@ def _without(report: Reporter) -> OnProgress:
 
 
 def _tell(app: App, done: Improvement, *, quiet: bool, as_json: bool) -> None:
-    from tfgrpo.improvement.proposals import proposal_object
+    from tfgrpo.cli.proposals import as_object
 
     proposal = done.proposal
     if as_json:
@@ -165,7 +165,7 @@ def _tell(app: App, done: Improvement, *, quiet: bool, as_json: bool) -> None:
                 "new": done.new,
                 "run": done.run,
                 "effect": None if done.effect is None else done.effect._asdict(),
-                "proposal": None if proposal is None else proposal_object(proposal),
+                "proposal": None if proposal is None else as_object(proposal),
             }
         )
     elif proposal is not None or not quiet:

@@ -7,7 +7,7 @@ import re
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tfgrpo.improvement.proposals import Proposal
     from tfgrpo.store.merge import Side
 
-LINE = re.compile(r"- \[(G\d+)\] (.*)\Z")
+LINE = re.compile(r"- \[(G\d+)\] ?(.*)\Z")
 
 
 @click.command()
@@ -38,15 +38,15 @@ def proposals(app: App, /, id: str | None, everything: bool, as_json: bool) -> N
       tfgrpo proposals
       tfgrpo proposals --all --json
     """
-    from tfgrpo.improvement.proposals import get_proposal, list_proposals, proposal_object
+    from tfgrpo.improvement.proposals import get_proposal, list_proposals
 
     if id is not None:
         proposal = get_proposal(app.store, id)
-        text.emit_json(proposal_object(proposal)) if as_json else text.emit(app, _shown(proposal))
+        text.emit_json(as_object(proposal)) if as_json else text.emit(app, _shown(proposal))
         return
     found = list_proposals(app.store, None if everything else "open")
     if as_json:
-        text.emit_json([proposal_object(one) for one in found])
+        text.emit_json([as_object(one) for one in found])
     elif found:
         text.emit(app, _listed(found))
     else:
@@ -99,7 +99,7 @@ def accept(
       tfgrpo accept p2 --only G1 --why "the others say what the till says"
     """
     from tfgrpo.improvement.proposals import accept as accept_proposal
-    from tfgrpo.improvement.proposals import get_proposal, proposal_object
+    from tfgrpo.improvement.proposals import get_proposal
 
     if labels and not only:
         raise click.UsageError("labels go with --only, as in --only G3 G5")
@@ -110,7 +110,7 @@ def accept(
         chosen, edits = _edited(app, proposal, chosen, file)
     done = accept_proposal(app.store, id, only=chosen, edits=edits, why=why, take=take)
     if as_json:
-        text.emit_json(proposal_object(done))
+        text.emit_json(as_object(done))
         return
     left = len(done.changes) - len(done.accepted)
     more = f"; turned down {text.plural(left, 'other')}" if left else ""
@@ -136,14 +136,21 @@ def reject(app: App, /, id: str, why: str, as_json: bool) -> None:
       tfgrpo reject p1 --why "the till rounds by itself"
       tfgrpo reject p2 --why "the policy changes in May" --json
     """
-    from tfgrpo.improvement.proposals import proposal_object
     from tfgrpo.improvement.proposals import reject as reject_proposal
 
     done = reject_proposal(app.store, id, why=why)
     if as_json:
-        text.emit_json(proposal_object(done))
+        text.emit_json(as_object(done))
     else:
         text.echo(f"turned down proposal {done.id}: {done.target} is as it was")
+
+
+def as_object(proposal: Proposal) -> dict[str, Any]:
+    """Returns a proposal as JSON for programs, with its times as text."""
+    from tfgrpo.improvement.proposals import proposal_object
+
+    times = {"made": text.iso(proposal.made), "time": text.iso(proposal.time)}
+    return {**proposal_object(proposal), **times}
 
 
 def _edited(
@@ -167,7 +174,7 @@ def _edited(
     for number, line in enumerate(after.splitlines(), 1):
         if not line.strip():
             continue
-        match = LINE.match(line.strip() if line.strip() != line.rstrip() else line.rstrip() + " ")
+        match = LINE.match(line.strip())
         if match is None or match[1] not in before:
             raise click.UsageError(f"line {number} is none of the proposal's: {line[:60]!r}")
         found[match[1]] = match[2].strip()

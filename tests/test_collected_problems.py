@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,7 @@ def test_a_corrected_answer_on_the_wire_becomes_a_problem_once(
     assert row["from"]["because"] == ["corrected", "low score"]
     assert row["from"]["said"] == "35 euros"
     assert row["from"]["version"] == "v1"
+    assert datetime.fromisoformat(row["from"]["time"]).tzinfo is not None
     assert row["problem"] == [
         {"role": "system", "content": "You do bills. Ask [redacted]."},
         {"role": "user", "content": "5 to 12 June at 5 euros?"},

@@ -88,6 +88,7 @@ def test_a_proposal_waits_and_shows_its_changes_and_its_evidence(store: Store) -
     assert "+0.200 [+0.050, +0.350], better (20 held-out problems × 4 samples, m)" in said
     (listed,) = json.loads(run("proposals", "--json"))
     assert (listed["id"], listed["effect"]["mean"]) == (id, 0.2)
+    assert listed["made"].endswith(("Z", "+00:00"))
     assert "2 ADD" in run("proposals")
 
 
@@ -144,6 +145,9 @@ def test_words_can_be_edited_on_the_way_in(store: Store, tmp_path: Path) -> None
         "Be brief.",
     ]
     again = proposed_again(store)
+    file.write_text("")
+    with pytest.raises(InvalidOperation, match="nothing is taken"):
+        run("accept", again, "-F", str(file))
     file.write_text("- [G7] no such line\n")
     done = CliRunner().invoke(tfgrpo, ["accept", again, "-F", str(file)])
     assert done.exit_code == 2

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -100,7 +101,7 @@ def of_traffic(
 def _provenance(call: CallRecord, feedback: Sequence[Feedback]) -> Json:
     known = {
         "call": call.id,
-        "time": call.time,
+        "time": datetime.fromtimestamp(call.time / 1e6, UTC).isoformat(timespec="seconds"),
         "library": call.library,
         "version": call.version,
         "digest": call.digest,

@@ -228,6 +228,8 @@ def accept(
     """
     proposal = _open(store, id)
     taken = _named(proposal, only) if only is not None else [c.experience for c in proposal.changes]
+    if not taken:
+        raise InvalidOperation("nothing is taken", hint="`tfgrpo reject` turns all of it down")
     words = {_named(proposal, [name])[0]: text for name, text in (edits or {}).items()}
     if outside := words.keys() - set(taken):
         raise InvalidOperation(f"{min(outside)} is edited but not taken", hint="name it in --only")
