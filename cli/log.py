@@ -96,6 +96,10 @@ def log(
         raise click.UsageError(
             "--graph cannot be combined with --json, which has each version's parents"
         )
+    if decided and (graph or oneline or patch or all_ or run or experience or ops):
+        raise click.UsageError(
+            "--decisions takes -n, --grep, --author, --since, --until and --json"
+        )
     if all_ and revision is not None:
         raise click.UsageError(f"--all shows every history, so what is {revision} for?")
     store = app.store

@@ -280,6 +280,8 @@ def test_what_was_decided_by_whom_when_and_why_is_asked_of_the_log(
     assert "experiment" not in log
     assert "bob" not in run(store, "log", "--decisions", "--author", "cy")
     assert run(store, "log", "--decisions", "nothing") == ""
+    refused = CliRunner().invoke(tfgrpo, ["--store", str(store.path), "log", "--decisions", "-p"])
+    assert refused.exit_code == 2
     reflog = run(store, "reflog", "prod").splitlines()
     assert "rollback prod to v1: incident 214 (just now, cy)" in reflog[0]
     assert "promote e: both read it (just now, cy)" in reflog[1]
@@ -646,3 +648,15 @@ def ask_port(port: int, request: bytes) -> bytes:
         if answer or time.monotonic() > deadline:
             return answer
         time.sleep(0.05)
+
+
+def test_decisions_stay_where_they_were_made(store: Store, tmp_path: Path) -> None:
+    start(store, "e", ("prod", "main"), 0.1)
+    done = CliRunner().invoke(
+        tfgrpo, ["clone", str(store.path), str(tmp_path / "copy")], catch_exceptions=False
+    )
+    assert done.exit_code == 0, done.output
+    with Store.open(tmp_path / "copy/.tfgrpo/store.db") as copy:
+        assert decisions(copy) == []
+        assert fsck(copy).problems == ()
+        assert copy.tip("main").digest == store.tip("main").digest

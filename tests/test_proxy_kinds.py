@@ -18,6 +18,7 @@ from test_traffic import answer
 from tfgrpo.proxy.settings import Classifier, ProxySettings, Rule, parse_upstream, read_file
 from tfgrpo.settings import SettingsError
 from tfgrpo.store import Operation
+from tfgrpo.trust.gate import NotTrusted
 
 KIND = Classifier("Who writes this?", "tiny", {"private": "s", "company": "s@main"}, 5.0)
 Says = Callable[[str], bytes]
@@ -202,6 +203,21 @@ def test_a_client_that_vanishes_while_its_kind_is_asked_for_is_no_trouble(
         assert len(provider.calls) == 1
         assert len(provider.asked) == 1, "what was asked for is kept"
         assert proxy.proxy.open == 0
+
+
+def test_a_model_that_a_file_would_ask_needs_trust(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TFGRPO_TRUST")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    path = tmp_path / "proxy.toml"
+    path.write_text('[[rules]]\nheader = "x"\nequals = "1"\nlibrary = "a"\n')
+    assert len(read_file(path)["rules"]) == 1
+    kinds = 'classify = "Who?"\nmodel = "big"\nlibraries = { a = "x", b = "y" }\n'
+    path.write_text(f"[[rules]]\n{kinds}")
+    with pytest.raises(NotTrusted) as refused:
+        read_file(path)
+    assert "asks big about each conversation once" in f"{refused.value} {refused.value.hint}"
 
 
 def test_a_file_says_which_kinds_there_are(tmp_path: Path) -> None:

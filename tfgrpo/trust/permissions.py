@@ -156,6 +156,12 @@ def of_proxy(path: Path, found: Mapping[str, Any], given: Collection[str] = ()) 
                 f"serves the library {plain(name)} from {plain(outside)}, outside of this folder"
             )
             needed.append(Permission(f"libraries.{name}", outside, words))
+    rules = found.get("rules")
+    for number, rule in enumerate(rules if isinstance(rules, list) else ()):
+        model = _table(rule).get("model")
+        if model is not None:
+            words = f"asks {plain(model)} about each conversation once, with applications' keys"
+            needed.append(Permission(f"rules.{number}.model", str(model), words))
     return Permissions(path.parent, path.name, tuple(needed), path)
 
 
