@@ -33,7 +33,9 @@ from tfgrpo.store.installed import install_hint
 )
 @click.option("--redact", metavar="REGEX", default="", help="What else to take out of problems.")
 @pass_app
-def mcp(app: App, revision: str, http: bool, host: str, port: int, top_k: int, **kept: str) -> None:
+def mcp(
+    app: App, /, revision: str, http: bool, host: str, port: int, top_k: int, **kept: str
+) -> None:
     """Offer the library at REVISION to an agent, over the Model Context Protocol.
 
     A prompt, a resource, and two tools: `experiences` finds what fits a problem, `feedback` records

@@ -360,5 +360,4 @@ def _answered(text: str) -> types.CallToolResult:
 
 
 def _failed(text: str) -> types.CallToolResult:
-    content = [types.TextContent(type="text", text=text)]
-    return types.CallToolResult(content=content, is_error=True)
+    return types.CallToolResult(content=[types.TextContent(type="text", text=text)], is_error=True)
