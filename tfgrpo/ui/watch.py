@@ -1,13 +1,15 @@
 """Runs that are being watched: one look a second at each, whoever many look on.
 
 A look asks whether anything was committed, which takes microseconds, and reads what is new; a
-page's part is rendered once for everybody. Nobody watching, nothing is asked.
+page's part is rendered once for everybody, and the less often the longer that takes. Nobody
+watching, nothing is asked.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,6 +21,10 @@ from tfgrpo.training.follow import RunFigures, RunFollower
 
 EVERY = 1.0
 """Seconds between two looks."""
+SHARE = 0.006
+"""The most of a core that looking at one run takes: what takes longer is done less often."""
+SELDOM = 10.0
+"""The most seconds between two looks."""
 QUIET = 15.0
 """Seconds after which a viewer is told that there is nothing new, so that one who left is found."""
 
@@ -79,21 +85,27 @@ class WatchedRun:
 
             try:
                 follow = await loop.run_in_executor(thread, follower)
+
+                def look() -> tuple[RunFigures | None, float]:
+                    began = time.thread_time()
+                    return follow.look(), time.thread_time() - began
+
                 while True:
-                    figures = await loop.run_in_executor(thread, follow.look)
+                    figures, took = await loop.run_in_executor(thread, look)
                     if figures is not None:
-                        await self._show(figures)
+                        began = time.thread_time()
+                        await self._show(self._render(figures))
+                        took += time.thread_time() - began
                         if not figures.is_running:
                             break
-                    await asyncio.sleep(EVERY)
+                    await asyncio.sleep(min(max(EVERY, took / SHARE), SELDOM))
             except TfgrpoError:  # the page says it when it is asked for again
                 pass
             finally:
                 thread.submit(lambda: [store.close() for store in opened])
                 await self._end()
 
-    async def _show(self, figures: RunFigures) -> None:
-        part = self._render(figures)
+    async def _show(self, part: str) -> None:
         async with self._changed:
             self._part, self._number = part, self._number + 1
             self._changed.notify_all()
