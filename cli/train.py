@@ -48,6 +48,7 @@ GROUPS = {
     "Learning": (
         *("--learning-objective", "--max-words", "--library-tokens", "--ground-truth"),
         *("--summarise-over", "--controller-sees-credit", "--lessons-ahead", "--direct"),
+        *("--controller", "--max-edits", "--all-wrong", "--blame", "--exemplars"),
     ),
     "Gate and evaluation": (
         *("--gate", "--gate-samples", "--gate-problems", "--gate-rule", "--gate-trial", "--deploy"),
@@ -83,7 +84,34 @@ GROUPS = {
 @click.option(
     "--lessons-ahead",
     type=int,
-    help="Lessons the controller is asked about at a time; local models: one.  [8]",
+    help="Lessons the controller is asked about at a time; local models: one.  [16]",
+)
+@click.option(
+    "--controller",
+    type=click.Choice(["lesson", "batch"]),
+    help="Decide about each lesson, or plan all operations of a step in one call.  [lesson]",
+)
+@click.option(
+    "--max-edits",
+    type=int,
+    help="Most experiences a step may change: those that most groups came to.  [no limit]",
+)
+@click.option(
+    "--all-wrong",
+    type=int,
+    help="Learn from problems that no attempt solved: what the ground truth teaches enters if "
+    "half of this many attempts with it are right.  [0]",
+)
+@click.option(
+    "--blame",
+    is_flag=True,
+    default=None,
+    help="Have comparisons name the experiences that were followed, ignored or misleading.",
+)
+@click.option(
+    "--exemplars",
+    type=int,
+    help="Winning attempts that a step may add to the library as examples.  [0]",
 )
 @click.option("--direct", type=int, help="Write this many experiences without any rollouts.")
 @click.option(

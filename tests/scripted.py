@@ -50,6 +50,7 @@ def stage(request: dict[str, Any]) -> str:
     for name, words in (
         ("prune", "It has no room"),
         ("controller", "You look after a library"),
+        ("plan", "You revise a library"),
         ("comparison", "Several attempts were made"),
         ("summary", "You keep a record of attempts"),
         ("strategies", "Propose"),
@@ -109,13 +110,27 @@ def restless(request: dict[str, Any]) -> str:
                     "text": f"When a case comes up, check part {chance[3] % 5}." if merge else "",
                 }
             )
+        case "plan":
+            return json.dumps({"operations": list(_restless_plan(user, chance))})
         case "strategies":
             return json.dumps({"strategies": [f"Go about it in way {c}." for c in chance[:3]]})
         case "comparison":
             texts = [f"When case {c % 8} comes up, check part {c % 5} first." for c in chance[:2]]
             lessons = [{"reason": f"It helped {t[10:16]}.", "text": t} for t in texts]
+            labels = re.findall(r"^\[(G\d+)\]", user, re.MULTILINE)
+            roles = ("followed", "ignored", "misleading")
+            marks = [
+                {"label": label, "role": roles[chance[n % 32] % 3]}
+                for n, label in enumerate(labels)
+                if "For each experience that mattered" in user
+            ]
             return json.dumps(
-                {"right_did": "a", "wrong_did": "b", "lessons": lessons[: 1 + chance[2] % 2]}
+                {
+                    "right_did": "a",
+                    "wrong_did": "b",
+                    "experiences": marks,
+                    "lessons": lessons[: 1 + chance[2] % 2],
+                }
             )
         case _:
             labels = re.findall(r"^\[(G\d+)\]", user, re.MULTILINE)
@@ -126,6 +141,21 @@ def restless(request: dict[str, Any]) -> str:
             return json.dumps(
                 {"closest": closest, "decision": decision, "text": "" if gone else text}
             )
+
+
+def _restless_plan(user: str, chance: bytes) -> Iterator[dict[str, Any]]:
+    """Yields operations for every lesson, some of which cannot be used."""
+    labels = re.findall(r"^\[(G\d+)\]", user, re.MULTILINE)
+    for n in map(int, re.findall(r"^(\d+)\. When", user, re.MULTILINE)):
+        op = ("add", "add", "keep", "modify", "delete")[chance[n % 32] % (5 if labels else 2)]
+        label = labels[chance[(n + 5) % 32] % len(labels)] if labels else None
+        text = f"When case {chance[(n + 1) % 32] % 8} comes up, do step {chance[n % 32] % 9} twice."
+        yield {
+            "lessons": [n],
+            "op": op,
+            "experience": None if op == "add" else label,
+            "text": text if op in ("add", "modify") else "",
+        }
 
 
 class Numbered:

@@ -6,7 +6,9 @@ import asyncio
 import json
 import re
 import tempfile
+from collections import Counter
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ from tfgrpo.store import (
     derived_id,
 )
 from tfgrpo.training.controller import BatchPlan, Controller
+from tfgrpo.training.lookahead import LessonStream
 from tfgrpo.training.reflection import Lesson, StepOrigin
 
 GROUP = group(1.0, None, 0.0)
@@ -342,17 +345,59 @@ def test_what_was_proposed_beside_another_library_is_asked_again_unless_it_is_th
 ) -> None:
     texts = [
         "Mind signs aly.",
-        "Mind signs bly.",
         "Mind units aly.",
-        "Mind signs cly.",
         "Mind units bly.",
+        "Mind signs bly.",
     ]
     plan, asked = planned(tmp_path, by_topic, *texts, library=EMPTY, ahead=8)
-    assert [o.op for o in plan.operations] == ["ADD", "KEEP", "ADD", "KEEP", "KEEP"]
+    assert [o.op for o in plan.operations] == ["ADD", "ADD", "KEEP", "KEEP"]
     lessons = [re.search(r"New lesson: (.+)", r["messages"][-1]["content"])[1] for r in asked]  # type: ignore[index]
     assert sorted(lessons) == [
         "Mind signs bly.",
-        "Mind signs cly.",
         *["Mind units aly."],
         *["Mind units bly."] * 2,
     ]
+
+
+def test_no_lesson_is_asked_about_more_than_three_times(tmp_path: Path) -> None:
+    def contrary(request: dict[str, Any]) -> str:
+        """Every lesson is new, whatever is there: nothing that was asked early stands."""
+        return decision(None, "new")
+
+    texts = [f"Mind thing {'x' * n}ly." for n in range(1, 21)]
+    plan, asked = planned(tmp_path, contrary, *texts, library=KNOWN, ahead=16)
+    assert [o.text for o in plan.operations] == texts
+    times = Counter(
+        re.search(r"New lesson: (.+)", r["messages"][-1]["content"])[1]  # type: ignore[index]
+        for r in asked
+    )
+    assert max(times.values()) <= 3
+    last = {
+        re.search(r"New lesson: (.+)", r["messages"][-1]["content"])[1]: r  # type: ignore[index]
+        for r in asked
+    }
+    for before, after in pairwise(texts):  # each was decided beside all that had entered by then
+        assert f"] {before}" in last[after]["messages"][-1]["content"]
+
+
+def test_lessons_that_come_one_by_one_are_decided_as_they_come(tmp_path: Path) -> None:
+    texts = ["Mind signs aly.", "Mind units aly.", "Mind signs bly.", "Mind units bly."]
+    stream = LessonStream()
+
+    with ScriptedEndpoint(by_topic) as server, opened_calls(tmp_path, server.base_url) as calls:
+
+        async def run() -> BatchPlan:
+            controller = Controller(calls, reflection(), ahead=2)
+            origin = StepOrigin("run", 3, {})
+            deciding = asyncio.create_task(controller.plan(stream, EMPTY, origin))
+            for text in texts:
+                stream.add([lesson(text)])
+                await asyncio.sleep(0)
+            stream.close()
+            try:
+                return await deciding
+            finally:
+                await calls.endpoint.close()
+
+        plan = asyncio.run(run())
+    assert [o.op for o in plan.operations] == ["ADD", "ADD", "KEEP", "KEEP"]

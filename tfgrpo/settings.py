@@ -39,6 +39,7 @@ Rollouts: TypeAlias = Literal["fixed", "adaptive", "branch"]
 ROLLOUTS: tuple[Rollouts, ...] = get_args(Rollouts)
 Mode: TypeAlias = Literal["prompt", "agent"]
 Reward: TypeAlias = Literal["verifier", "majority"]
+Deciding: TypeAlias = Literal["lesson", "batch"]
 GateTrial: TypeAlias = Literal["bundle", "factorial"]
 Deployed: TypeAlias = Literal["best", "last"]
 GateRule: TypeAlias = Literal["one-se", "above-zero", "significant", "not-worse"]
@@ -141,7 +142,12 @@ class TrainSettings(Settings):
     sealed: str | None = None
     sealed_digest: str = ""
     controller_sees_credit: bool = False
-    lessons_ahead: int = Field(default=8, ge=1, le=1000)
+    lessons_ahead: int = Field(default=16, ge=1, le=1000)
+    controller: Deciding = "lesson"
+    max_edits: int | None = Field(default=None, ge=1)
+    all_wrong: int = Field(default=0, ge=0, le=20)
+    blame: bool = False
+    exemplars: int = Field(default=0, ge=0, le=100)
     reward: Reward = "verifier"
     direct: int = Field(default=0, ge=0, le=100)
     preset: Preset = "paper"
@@ -160,6 +166,8 @@ class TrainSettings(Settings):
             raise ValueError("--controller-sees-credit needs --dropout")
         if self.reward == "majority" and (self.rollouts != "fixed" or self.hints):
             raise ValueError("a majority vote needs fixed groups without hints")
+        if self.all_wrong and (self.reward == "majority" or not self.ground_truth):
+            raise ValueError("--all-wrong needs the ground truth: it tells what was missed")
         if self.reward == "majority" and self.controller_sees_credit:
             raise ValueError("credit is counted in the verifier's rewards, which votes replace")
         return self

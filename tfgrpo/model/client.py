@@ -41,6 +41,9 @@ T = TypeVar("T")
 CallPath: TypeAlias = tuple[str | int, ...]
 """Where in the work a call stands: the step first, then a problem's id or what else tells it."""
 
+PATIENT = frozenset({"rollout", "next action", "persona", "evaluation"})
+"""The stages whose requests let all others go first: there are many of them, and none waits for
+another, while each answer of the reflection model is waited for by the next."""
 LATE_TRIES = 2
 """A request without an answer in time is made once more; a second one would end alike."""
 GRACE = 5.0
@@ -251,7 +254,8 @@ class Calls:
         while True:
             call.number += 1
             request = self._widened(call)
-            entered = await self.throttle.enter(again=call.number > 1)
+            urgent = call.request.stage not in PATIENT
+            entered = await self.throttle.enter(again=call.number > 1, urgent=urgent)
             try:
                 reserved = await self._reserve(call, request)
             except BaseException:

@@ -64,6 +64,7 @@ class Throttle:
         self._closed_until = 0.0
         self._dead: str | None = None
         self._queue: deque[asyncio.Future[None]] = deque()
+        self._urgent: deque[asyncio.Future[None]] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._chance = random.Random()
 
@@ -86,15 +87,17 @@ class Throttle:
         enough = math.ceil(math.log(CHANCE) / math.log(chance))
         return min(MOST_TRIES, max(self._tries, enough))
 
-    async def enter(self, *, again: bool = False) -> float:
+    async def enter(self, *, again: bool = False, urgent: bool = False) -> float:
         """Waits for one's turn; returns the time at which it came.
 
-        Who comes `again` goes before those who have not been served yet. Whoever enters has to
-        `leave`. Raises EndpointError when the breaker is open.
+        Who comes `again` goes before those who have not been served yet, and who is `urgent`
+        before those who are not: others wait for what it brings. Whoever enters has to `leave`.
+        Raises EndpointError when the breaker is open.
         """
-        if self._dead is None and (self._queue or not self._open()):
+        if self._dead is None and (self._urgent or self._queue or not self._open()):
             turn = asyncio.get_running_loop().create_future()
-            (self._queue.appendleft if again else self._queue.append)(turn)
+            queue = self._urgent if urgent else self._queue
+            (queue.appendleft if again else queue.append)(turn)
             self._admit()
             try:
                 await turn
@@ -179,12 +182,12 @@ class Throttle:
         self._admit()
 
     def _admit(self) -> None:
-        while self._queue and (self._open() or self._dead is not None):
-            turn = self._queue.popleft()
+        while (self._urgent or self._queue) and (self._open() or self._dead is not None):
+            turn = (self._urgent or self._queue).popleft()
             if not turn.done():
                 self.in_flight += 1
                 turn.set_result(None)
         now = time.monotonic()
         due = self._timer is None or self._timer.when() <= now
-        if self._queue and self._closed_until > now and due:
+        if (self._urgent or self._queue) and self._closed_until > now and due:
             self._timer = asyncio.get_running_loop().call_at(self._closed_until, self._admit)

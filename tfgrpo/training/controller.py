@@ -4,8 +4,8 @@ Each lesson of a batch is put to the model beside the library as it stands after
 before it, with one question: is it new, the same as an experience, a refinement of one, or does
 it contradict one? A decision about one lesson is something that weak models can make, where a
 plan for a whole batch is not (docs/models.md has the measurements), and one bad answer costs
-its own lesson only. Lessons are decided in order; some are asked about ahead of their turn, and
-whatever changes the library was decided beside all that is in it by then.
+its own lesson only. Lessons are decided in order; some are asked about ahead of their turn
+(`lookahead.py`), and whatever changes the library was decided beside all that is in it by then.
 
     new → ADD      same → KEEP      refines, contradicts → MODIFY, or DELETE when no text is left
 
@@ -20,11 +20,10 @@ or the operation refused (`pruning.py`).
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, get_args
 
 from pydantic import BaseModel
 
@@ -37,6 +36,9 @@ from tfgrpo.store.canonical import derived_id
 from tfgrpo.store.records import Library, Operation
 from tfgrpo.training import pruning
 from tfgrpo.training.draft import Draft, words
+from tfgrpo.training.edits import RoomMaker, within_budget
+from tfgrpo.training.exemplars import is_example
+from tfgrpo.training.lookahead import LessonStream, Lookahead, Proposed, Refusal
 from tfgrpo.training.near_duplicates import Similar, describe, find_similar, numbers
 from tfgrpo.training.notes import Notes
 from tfgrpo.training.reflection import Failure, Lesson, Question, Reflection, StepOrigin
@@ -46,15 +48,6 @@ DROPPED = "the controller dropped it: it says what the gate rejected"
 DROPPED_DECLINED = "the controller dropped it: it says what was turned down before"
 NOTHING = Notes()
 NO_PRUNING = pruning.Pruning()
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """A lesson that did not become an operation, and why."""
-
-    text: str
-    problem: str
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,22 +73,12 @@ DECISIONS = get_args(Decision.model_fields["decision"].annotation)
 
 
 @dataclass(frozen=True, slots=True)
-class Proposed:
-    """What a lesson came to beside one draft: an operation, or why there is none."""
-
-    operation: Operation | None = None
-    refused: tuple[Refusal, ...] = ()
-    failures: tuple[Failure, ...] = ()
-    repaired: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class Controller:
     """Decides about lessons.
 
     `embeddings` tell what is close in meaning. Where `notes` tell of rejected changes, a lesson
     may be dropped, on record. `ahead` is how many lessons are at most asked about at a time,
-    `on_decided` is called after each.
+    `max_edits` how many experiences a batch may change, `on_decided` is called after each lesson.
     """
 
     calls: Calls
@@ -103,11 +86,12 @@ class Controller:
     embeddings: Embeddings | None = None
     notes: Notes = NOTHING
     ahead: int = 1
+    max_edits: int | None = None
     on_decided: Callable[[], None] = lambda: None
 
     async def plan(
         self,
-        lessons: Sequence[Lesson],
+        lessons: Sequence[Lesson] | LessonStream,
         library: Library,
         origin: StepOrigin,
         initial: pruning.Pruning = NO_PRUNING,
@@ -117,39 +101,39 @@ class Controller:
         The ids of new experiences follow from `origin`; `initial` comes before all lessons.
         EndpointError is let through.
         """
-        draft = Draft(library).after(initial.operations)
-        operations: list[Operation] = list(initial.operations)
+        stream = lessons if isinstance(lessons, LessonStream) else LessonStream(lessons)
+        room = RoomMaker(self.calls, self.reflection, library, origin, initial)
+        most = self.max_edits
+        cap = self.reflection.library_tokens if most is None else None
+        budgeted, draft = [], room.draft
+        lookahead = Lookahead(self.propose, stream, origin, self.ahead, cap)
         refused: list[Refusal] = []
         failures: list[Failure] = []
-        repaired = initial.repaired
-        async with Lookahead(self, lessons, origin) as lookahead:
-            for number, lesson in enumerate(lessons):
-                proposed = await lookahead.proposed(number, draft)
-                refused += proposed.refused
-                failures += proposed.failures
-                repaired += proposed.repaired
-                operation = proposed.operation
-                if operation is None:
-                    self.on_decided()
-                    continue
-                if not pruning.fits(draft, operation, self.reflection.library_tokens):
-                    try:
-                        pruned = await pruning.make_room(
-                            self.calls, self.reflection, draft, operation, origin, number
-                        )
-                    except CallFailed as error:
-                        problem = lesson.group.problem.id
-                        refused.append(Refusal(operation.text or "", problem, str(error)))
-                        self.on_decided()
-                        continue
-                    draft = draft.after(pruned.operations)
-                    operations += pruned.operations
-                    repaired += pruned.repaired
-                    operation = _once(operation, draft)
-                draft.apply(operation)
-                operations.append(operation)
-                self.on_decided()
-        return BatchPlan(tuple(operations), tuple(refused), repaired, tuple(failures))
+        repaired, number = 0, -1
+        while (proposed := await lookahead.proposed(number := number + 1, draft)) is not None:
+            self.on_decided()
+            refused += proposed.refused
+            failures += proposed.failures
+            repaired += proposed.repaired
+            if proposed.operation is None:
+                continue
+            if most is None:
+                await room.enter(proposed.operation, number)
+                draft = room.draft
+            else:  # what enters is chosen when all is decided; room is made for that alone
+                budgeted.append((number, proposed.operation))
+                draft = draft.after([proposed.operation])
+        if most is not None:
+            chosen, over = within_budget(budgeted, most)
+            refused += over
+            for number, operation in chosen:
+                await room.enter(operation, number)
+        return BatchPlan(
+            tuple(room.operations),
+            (*refused, *room.refused),
+            repaired + room.repaired,
+            tuple(failures),
+        )
 
     async def propose(
         self, lesson: Lesson, draft: Draft, origin: StepOrigin, number: int
@@ -183,8 +167,8 @@ class Controller:
                 return Proposed(None, (refusal,), failures, repaired)
         text = _text(decision, lesson, reflection.max_words)
         fresh = derived_id(origin.uid, origin.step, number)
-        operation = _operation(decision, label, text, draft, fresh)
-        evidence = {**origin.evidence, **_evidence(lesson, call)}
+        operation = operation_of(decision, label, text, draft, fresh)
+        evidence = {**origin.evidence, **evidence_of(lesson, call)}
         operation = operation._replace(reason=lesson.reason or None, evidence=evidence)
         return Proposed(operation, (), failures, repaired)
 
@@ -208,12 +192,12 @@ class Controller:
             },
             max_tokens=CONTROLLER_TOKENS,
             call_path=call_path,
-            appendix=self.notes.text(labels),
+            appendix=self.notes.text(labels, lesson.misled),
             narrowed={"decision": {"enum": decisions}, "closest": {"enum": [*labels, None]}},
             problems=(lesson.group.problem,),
         )
 
-        check = reflection.lesson_check(question)
+        check = reflection.lesson_check(question.problems, question.prompt)
 
         def objection(decision: Decision) -> str | None:
             wrong = self._objection(decision, lesson, draft)
@@ -232,6 +216,10 @@ class Controller:
             return "the decision is new, same, refines or contradicts"
         if decision.decision != "new" and decision.closest not in labels:
             return f"there is no experience {decision.closest}; closest is one of {list(labels)}"
+        if decision.decision in ("refines", "contradicts") and decision.text.strip():
+            there = draft.texts[labels[decision.closest or ""]]
+            if is_example(there):
+                return f"{decision.closest} is an example, which can be dropped and not reworded"
         if decision.decision == "same":
             there = draft.texts[labels[decision.closest or ""]]
             if set(numbers(lesson.text)) - set(numbers(there)):
@@ -245,58 +233,6 @@ class Controller:
         return f"the text has {count} words, and {most} are the most" if count > most else None
 
 
-class Lookahead:
-    """Asks about the next lessons before those ahead of them are decided. A context manager.
-
-    The bet is that a lesson changes nothing, since most say what an experience says already. That
-    a lesson is the same as an experience stands as long as that experience does, whatever came
-    to the library meanwhile; any other proposal is asked for again when its turn comes, if the
-    library has changed since, so whatever changes it was decided beside all that is in it. What
-    is asked when follows from the answers in their order, so a run that is resumed asks the same.
-    """
-
-    def __init__(
-        self, controller: Controller, lessons: Sequence[Lesson], origin: StepOrigin
-    ) -> None:
-        self._controller, self._lessons, self._origin = controller, lessons, origin
-        self._width = 1
-        self._asked: dict[int, tuple[Draft, asyncio.Task[Proposed]]] = {}
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *failure: object) -> None:
-        tasks = [task for _, task in self._asked.values()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-    async def proposed(self, number: int, draft: Draft) -> Proposed:
-        """Returns what a lesson comes to; the draft is the one that those before it left."""
-        last = min(number + self._width, len(self._lessons))
-        now = draft.after(())
-        for at in range(number, last):
-            if at not in self._asked:
-                self._asked[at] = (now, asyncio.create_task(self._propose(at, now)))
-        then, task = self._asked.pop(number)
-        proposed = await task
-        self._width = min(2 * self._width, self._controller.ahead)
-        return proposed if _stands(proposed, then, draft) else await self._propose(number, now)
-
-    async def _propose(self, number: int, draft: Draft) -> Proposed:
-        lesson = self._lessons[number]
-        return await self._controller.propose(lesson, draft, self._origin, number)
-
-
-def _stands(proposed: Proposed, then: Draft, now: Draft) -> bool:
-    """Returns whether what was proposed beside one draft holds beside another."""
-    operation = proposed.operation
-    if operation is None or then.texts == now.texts:
-        return True
-    id = operation.experience or ""
-    return operation.op == "KEEP" and then.texts[id] == now.texts.get(id)
-
-
 def _text(decision: Decision, lesson: Lesson, most: int) -> str:
     """Returns the text that a decision leads to: a new lesson enters as it is, if it is short."""
     if decision.decision == "new" and (words(lesson.text) <= most or not decision.text.strip()):
@@ -304,7 +240,7 @@ def _text(decision: Decision, lesson: Lesson, most: int) -> str:
     return " ".join(decision.text.split())
 
 
-def _operation(
+def operation_of(
     decision: Decision, id: str | None, text: str, draft: Draft, fresh: str
 ) -> Operation:
     """Returns the operation that a checked decision stands for."""
@@ -334,15 +270,7 @@ def _apart(text: str, there: str) -> bool:
     return min(len(new), len(old)) > 1 and max(text + there) < "\u2e80" and not new & old
 
 
-def _once(operation: Operation, draft: Draft) -> Operation:
-    """Returns an operation, as a KEEP where a merge has come to the very same text."""
-    known = draft.same(operation.text or "")
-    if known is None:
-        return operation
-    return operation._replace(op="KEEP", experience=known, text=None)
-
-
-def _evidence(lesson: Lesson, call: tuple[str, ...]) -> dict[str, Any]:
+def evidence_of(lesson: Lesson, call: tuple[str, ...]) -> dict[str, Any]:
     """Returns who taught a lesson: the problem, its rollouts with rewards, the calls between."""
     group = lesson.group
     evidence: dict[str, Any] = {

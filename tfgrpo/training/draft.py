@@ -63,6 +63,14 @@ class Draft:
         return draft
 
 
+def once(operation: Operation, draft: Draft) -> Operation:
+    """Returns an operation, as a KEEP where the draft has come to the very same text."""
+    known = draft.same(operation.text or "")
+    if known is None:
+        return operation
+    return operation._replace(op="KEEP", experience=known, text=None)
+
+
 def plain(text: str) -> str:
     """Returns a text without what does not matter when it is compared."""
     return " ".join(text.casefold().split()).rstrip(".! ")

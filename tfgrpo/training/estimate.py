@@ -28,7 +28,7 @@ from tfgrpo.model.tokens import count
 from tfgrpo.rendering.render import prompt_text
 from tfgrpo.settings import SHORT_ANSWERS, TrainSettings
 from tfgrpo.store.store import Store
-from tfgrpo.training import ablations, adaptive, rollouts, strategies
+from tfgrpo.training import ablations, adaptive, strategies
 from tfgrpo.training.attempt_cost import (
     Assumptions,
     AttemptCost,
@@ -38,8 +38,11 @@ from tfgrpo.training.attempt_cost import (
     TokenCounter,
     attempt_cost,
 )
+from tfgrpo.training.batch_controller import PLAN_TOKENS
+from tfgrpo.training.confirmation import CONFIRMATIONS
 from tfgrpo.training.controller import CONTROLLER_TOKENS
 from tfgrpo.training.gate import TOLD
+from tfgrpo.training.lookahead import EARLY
 from tfgrpo.training.loop import plan_steps, reflection_of
 from tfgrpo.training.notes import prompts_of
 from tfgrpo.training.pruning import PRUNE_TOKENS, TURNS
@@ -68,6 +71,8 @@ ANSWER = {
 """Tokens of an answer, before this store has seen any from the model."""
 LABEL_ANSWER, AGENT_ANSWER = 40.0, 250.0
 """Tokens of an attempt's answer where it is a label or short, and of an agent's in one turn."""
+PLAN_ANSWER = 1200.0
+"""Tokens of a plan for all lessons of a step."""
 STAGES = (*ANSWER, "evaluation")
 EXPECTED = Assumptions(0.5, 0.5, 1.5, 0.25, turns=0.5, library=30)
 MOST = Assumptions(0.9, 1.0, 2.0, 0.5, turns=0.8, library=60, longer=2.0, tries=1.1)
@@ -151,7 +156,7 @@ def estimate(
     most = replace(MOST, longer=SEEN_LONGER) if lengths else MOST
     for assumed in (EXPECTED, most, UPPER):
         upper = assumed.upper
-        counter = TokenCounter(assumed, {**ANSWER, **_attempt_answer(settings), **(lengths or {})})
+        counter = TokenCounter(assumed, {**ANSWER, **_likely_answers(settings), **(lengths or {})})
         total = _Total(counter, plan)
         length = counter.answer("rollout", settings.max_tokens) if not upper else 0.0
         training, gating, comparing = (
@@ -175,6 +180,12 @@ def estimate(
     left_out = tuple(_left_out(plan.domain, settings))
     expected, in_most, worst = totals
     return RunEstimate(expected, in_most, worst, left_out=left_out, steps=len(sizes))
+
+
+def _likely_answers(settings: TrainSettings) -> dict[str, float]:
+    """Returns what answers likely have, where the settings say so."""
+    planned = {"controller": PLAN_ANSWER} if settings.controller == "batch" else {}
+    return {**_attempt_answer(settings), **planned}
 
 
 def _attempt_answer(settings: TrainSettings) -> dict[str, float]:
@@ -242,7 +253,8 @@ class _Total:
         templates = {
             "summary": reflection.summary,
             "comparison": reflection.single or reflection.comparison,
-            "controller": reflection.controller,
+            "controller": reflection.plan or reflection.controller,
+            "missed": reflection.missed,
             "strategies": reflection.strategies,
             "prune": reflection.prune,
             "reconcile": reflection.reconcile,
@@ -257,6 +269,7 @@ class _Total:
             for stage, template in templates.items()
             if template is not None
         }
+        sizes["comparison"] = max(sizes["comparison"], sizes.get("missed", 0.0))
         for name, template in prompts_of(self._plan.domain, self._plan.prompts).items():
             sizes[name] = counter.messages(template.render({name: ""}))
         return sizes
@@ -284,11 +297,13 @@ class _Total:
             shown = plain * (4.0 * strategies.SHOWN + 16 if upper else 150.0)
             self._structured("strategies", unsolved, shown, strategies.TOKENS)
         alone = self._reflection.single is not None
-        groups = batch * (1.0 if alone else assumed.mixed)
+        wrong = assumed.unsolved * bool(settings.all_wrong)
+        groups = batch * (1.0 if alone else min(1.0, assumed.mixed + wrong))
         if alone or size > 1:
             lessons = self._reflect(groups, attempts, one)
             confirmed = unsolved * assumed.lessons * assumed.mixed
-            self._attempts(rollouts.CONFIRMATIONS * confirmed, one, self._text)
+            tried = settings.all_wrong * batch * wrong
+            self._attempts(CONFIRMATIONS * confirmed + tried, one, self._text)
             self._control(lessons)
 
     def _attempts(
@@ -338,10 +353,11 @@ class _Total:
         seen = self._grown + (new if upper else new / 2)
         self._experiences += added
         prompt = seen + 2 * text + (SIMILAR if upper else 0.0) + self._notes()
-        asked = lessons  # and once more beside a library that has changed since
-        if self._settings.lessons_ahead > 1:
-            asked += lessons if upper else added
-        self._structured("controller", asked, prompt, CONTROLLER_TOKENS)
+        if self._reflection.plan is not None:
+            self._structured("controller", 1.0, prompt + lessons * text, PLAN_TOKENS)
+            asked, new = 0.0, max(new, QUOTED * PLAN_TOKENS if upper else 0.0)
+        else:
+            asked = self._decide_each(lessons, added, prompt)
         if self._settings.models.embedding_model:
             self._embed(asked)
         if self._settings.library_tokens:
@@ -352,6 +368,14 @@ class _Total:
             pruned = self._counter.text(prompt_text(self._library)) + self._grown
             changed = lessons * (2 * text + 64) + (pruned if self._settings.library_tokens else 0)
             self._rejections.append(changed)
+
+    def _decide_each(self, lessons: float, added: float, prompt: float) -> float:
+        """Adds a decision for each lesson; returns how many are asked for."""
+        asked = lessons
+        if self._settings.lessons_ahead > 1:  # and again beside a library that has changed since
+            asked += EARLY * lessons if self._upper else added
+        self._structured("controller", asked, prompt, CONTROLLER_TOKENS)
+        return asked
 
     def _notes(self) -> float:
         """Returns the tokens of what the controller is told of rejections and credit."""

@@ -72,7 +72,7 @@ def look(
     finding = _finding(there, settings)
     if finding is None or (not whole and len(there) < ENOUGH[finding]):
         return None
-    if finding == "wrong" and settings.hints:  # strategies are for problems that nothing solves
+    if finding == "wrong" and (settings.hints or settings.all_wrong):  # which learn from that
         return None
     count = len(there)
     if finding == "right":

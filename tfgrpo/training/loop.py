@@ -12,10 +12,9 @@ in the order of the batch, never from the order in which they came.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +25,6 @@ from tfgrpo.domains import math
 from tfgrpo.domains.base import Domain
 from tfgrpo.evaluation.evaluate import EvalTask
 from tfgrpo.model.embeddings import SCOPE, Embeddings
-from tfgrpo.model.gather import gather_all
-from tfgrpo.model.prices import LOCAL
 from tfgrpo.notices import OnProgress, StepFinished, ignore
 from tfgrpo.rendering.render import AGENT_OBJECTIVE
 from tfgrpo.rollout.agent import equipped
@@ -36,19 +33,20 @@ from tfgrpo.session import Session
 from tfgrpo.settings import EvalSettings, TrainSettings
 from tfgrpo.store.errors import StaleVersion, StoreError, TfgrpoError
 from tfgrpo.store.protection import check_branch
-from tfgrpo.store.records import Library, Operation, Version
+from tfgrpo.store.records import Operation, Version
 from tfgrpo.store.runs import Run
 from tfgrpo.tools.record import ToolRecord
-from tfgrpo.training import ablations, controller, pruning
+from tfgrpo.training import controller, pruning
+from tfgrpo.training.blame import counted
 from tfgrpo.training.factorial import FactorialTrial
-from tfgrpo.training.gate import Gate, Trial, describe_gate, rejections, side_branch
-from tfgrpo.training.notes import Notes, prompts_of
+from tfgrpo.training.gate import Gate, Trial, describe_gate, side_branch
+from tfgrpo.training.learner import Learner, LearningStep
+from tfgrpo.training.notes import prompts_of
 from tfgrpo.training.progress import Progress
 from tfgrpo.training.rebase import still_apply
-from tfgrpo.training.reflection import Advantage, Failure, Lesson, Reflection, StepOrigin, compare
+from tfgrpo.training.reflection import Advantage, Reflection
 from tfgrpo.training.rollouts import Collector, RunParts
 from tfgrpo.training.run_problems import RunProblems
-from tfgrpo.training.turned_down import turned_down
 
 
 def plan_steps(
@@ -90,6 +88,9 @@ def reflection_of(settings: TrainSettings, domain: Domain, prompts: Path | None)
         reconcile=domain.template("reconcile", prompts) if domain.reconcile else None,
         single=domain.template("single", prompts) if alone else None,
         direct=domain.template("direct", prompts) if settings.direct else None,
+        missed=domain.template("missed", prompts) if settings.all_wrong else None,
+        blame=domain.template("blame", prompts) if settings.blame else None,
+        plan=domain.template("plan", prompts) if settings.controller == "batch" else None,
         prune=domain.template("prune", prompts) if settings.library_tokens else None,
         library_tokens=settings.library_tokens,
         shared_answers=domain.shared_answers,
@@ -124,9 +125,6 @@ class Training:
         self._domain = domain
         if prompts is None and self.settings.prompts:
             prompts = Path(self.settings.prompts)
-        self._template = domain.template("rollout", prompts)
-        self._reflection = reflection_of(self.settings, domain, prompts)
-        self._note_prompts = prompts_of(domain, prompts)
         self._gate: Gate | None = None
         if self.settings.gate is not None:
             how = EvalSettings.of_run(self.settings, "gate", self.settings.gate_samples)
@@ -134,25 +132,25 @@ class Training:
             held = data.gate[: self.settings.gate_problems]
             self._gate = Gate(session, run, EvalTask(held, how, domain), self.settings)
         self._policy, self._reflector = session.model_calls(run.uid, run)
-        self.calls, self._embeddings = [self._policy, self._reflector], None
+        self.calls, embeddings = [self._policy, self._reflector], None
         if session.endpoints.embedding is not None:
             embedder = session.calls("embedding", SCOPE, run)
-            self.calls, self._embeddings = [*self.calls, embedder], Embeddings(embedder)
-        self._collector = Collector(
-            RunParts(
-                session,
-                run,
-                self.settings,
-                domain,
-                self._template,
-                self._reflection,
-                self._policy,
-                self._reflector,
-                self.progress,
-                keep_going,
-                on_progress,
-            )
+            self.calls, embeddings = [*self.calls, embedder], Embeddings(embedder)
+        parts = RunParts(
+            session,
+            run,
+            self.settings,
+            domain,
+            domain.template("rollout", prompts),
+            reflection_of(self.settings, domain, prompts),
+            self._policy,
+            self._reflector,
+            self.progress,
+            keep_going,
+            on_progress,
         )
+        self._collector = Collector(parts)
+        self._learner = Learner(parts, self._collector, embeddings, prompts_of(domain, prompts))
 
     async def run(self, *, finish: bool = True) -> list[Version]:
         """Does the steps that are left. The run's last state says how it ended, whatever comes.
@@ -187,7 +185,7 @@ class Training:
             raise
         if finish:
             runs.note(run, "finished")
-        self.progress.phase = "finished"
+        self.progress.enter("finished")
         return versions
 
     def _done(self) -> int:
@@ -203,61 +201,20 @@ class Training:
         library = self._store.library(base)
         progress.step, progress.epoch, progress.library = step, epoch, len(library)
         progress.reflected = progress.lessons = progress.decided = 0
-        origin = StepOrigin(self._run.uid, step, self._evidence(step))
-        initial = await pruning.bring_under(self._reflector, self._reflection, library, origin)
-
-        self._enter("rollouts")
-        started = time.monotonic()
         last = step == len(self.steps) - 1
-        direct = self.settings.direct
-        groups = [] if direct else await self._collector.groups(step, batch, library, last=last)
-        self._enter("reflection", started)
-        started = time.monotonic()
-        teaching = [group for group in groups if self._teaches(group)]
-        comparisons = await gather_all(self._compare(group, library, step) for group in teaching)
-        self._enter("controller", started)
-        started = time.monotonic()
-        notes = self._notes(base, step)
-        origin = replace(origin, evidence=self._evidence(step, notes))
-        if direct:
-            plan = await ablations.write_directly(
-                self._reflector, self._reflection, batch, library, direct, origin
-            )
-        else:
-            lessons = [lesson for comparison in comparisons for lesson in comparison.lessons]
-            progress.lessons, progress.decided = len(lessons), 0
-            deciding = controller.Controller(
-                self._reflector,
-                self._reflection,
-                self._embeddings,
-                notes,
-                ahead=self._lessons_ahead(),
-                on_decided=self._count_decided,
-            )
-            plan = await deciding.plan(lessons, library, origin, initial)
-        self._enter("gate", started)
-        started = time.monotonic()
+        reflected = await self._learner.learn(LearningStep(step, batch, base, library, last))
+        groups, comparisons, plan = reflected
+        self._enter("gate")
         trial = await self._gate.trial(library, plan.operations) if self._gate else None
         for rollout in (r for group in groups for r in group.rollouts if r.outcome == "failed"):
             await self._collector.record(step, rollout, library)
         version = self._commit(step, base, groups, comparisons, plan, trial)
-        self._enter("rollouts", started, after="gate")
+        self._enter("rollouts")
         self.progress.step = step + 1
         return version
 
-    def _lessons_ahead(self) -> int:
-        """How many lessons are asked about at a time: a local model answers one after the other."""
-        is_local = self._reflector.endpoint.model.startswith(LOCAL)
-        return 1 if is_local else min(self.settings.lessons_ahead, self.settings.concurrency)
-
-    def _count_decided(self) -> None:
-        self.progress.decided += 1
-        self.progress.announce()
-
-    def _enter(self, phase: str, since: float | None = None, *, after: str | None = None) -> None:
-        if since is not None:
-            self.progress.seconds[after or self.progress.phase] += time.monotonic() - since
-        self.progress.phase = phase
+    def _enter(self, phase: str) -> None:
+        self.progress.enter(phase)
         self.progress.announce()
 
     def _in_force(self, step: int) -> Version:
@@ -276,56 +233,6 @@ class Training:
         if tagged.number != tip.number and not self._store.runs.rollouts(self._run, step):
             return self._store.create_tag(tag, tip, force=True)
         return tagged
-
-    def _teaches(self, group: Group) -> bool:
-        """Returns whether a group teaches: it is mixed, or its one attempt is looked at alone."""
-        return group.mixed or (self._reflection.single is not None and bool(group.rewards))
-
-    async def _compare(self, group: Group, library: Library, step: int) -> Advantage:
-        if self._reflection.single is not None:
-            asked = (self._reflector, self._reflection, group, library)
-            return await ablations.reflect_alone(*asked, step=step)
-        comparison = await compare(self._reflector, self._reflection, group, library, step=step)
-        if comparison.lessons and all(winner.hint for winner in group.winners):
-            comparison = await self._confirmed(comparison, library, step)
-        self.progress.reflected += 1
-        return comparison
-
-    async def _confirmed(self, comparison: Advantage, library: Library, step: int) -> Advantage:
-        """Returns a comparison with the lessons that made an attempt succeed without a strategy."""
-        group = comparison.group
-        kept: list[Lesson] = []
-        failures = list(comparison.failures)
-        for number, lesson in enumerate(comparison.lessons):
-            if await self._collector.confirms(step, group, number, lesson.text, library):
-                kept.append(lesson)
-            else:
-                why = f"no success without a strategy followed: {lesson.text}"
-                failures.append(Failure("confirmation", group.problem.id, why))
-        return replace(comparison, lessons=tuple(kept), failures=tuple(failures))
-
-    def _notes(self, base: Version, step: int) -> Notes:
-        credit: dict[str, str] = {}
-        if self.settings.controller_sees_credit:
-            from tfgrpo.training.credit import credits
-
-            known = credits(self._store, base, upto=(self._run, step))
-            credit = {one.experience.id: one.in_prompt for one in known if one.credit}
-        declined = tuple(turned_down(self._store, base, before=self._run.time))
-        rejected = tuple(rejections(self._store, base))
-        return Notes(self._note_prompts, rejected, credit, declined)
-
-    def _evidence(self, step: int, notes: Notes = controller.NOTHING) -> dict[str, Any]:
-        reflection = self._reflection
-        used = [self._template, reflection.summary, reflection.comparison, reflection.controller]
-        used += notes.used()
-        return {
-            "run": self._run.name,
-            "step": step,
-            "model": self._policy.endpoint.model,
-            "reflection_model": self._reflector.endpoint.model,
-            "prompts": {template.name: template.digest[:16] for template in used},
-        }
 
     def _commit(
         self,
@@ -375,6 +282,9 @@ class Training:
             if repaired:
                 meta["repaired"] = repaired
             message = _message(step, len(self.steps), groups, operations)
+            blamed = counted(mark for c in comparisons for mark in c.marks)
+            if blamed:
+                meta["blame"] = blamed
             if trial is not None and self._gate is not None:
                 meta["gate"] = self._gate.record(trial)
                 message += f"; {describe_gate(meta['gate'])}"

@@ -44,6 +44,8 @@ class Progress:
     first: int = 0
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PHASES, 0.0))
     on_change: Callable[[Progress], None] | None = None
+    _since: float = field(default_factory=time.monotonic)
+    _ended: dict[str, int] = field(default_factory=lambda: dict.fromkeys(PHASES, 0))
 
     def announce(self) -> None:
         """Tells whoever watches that something has changed."""
@@ -65,16 +67,36 @@ class Progress:
     @property
     def fraction(self) -> float:
         """The share of the run's work that is done, from 0 to 1."""
-        known = sum(self.seconds.values())
-        shares = {p: s / known for p, s in self.seconds.items()} if known else PHASES
+        times = self._phase_seconds()
+        phases = list(PHASES)
         within = 0.0
-        for phase, share in shares.items():
-            if phase == self.phase:
-                within += share * self._phase_done()
-                break
-            if self.phase in PHASES:
-                within += share
+        if self.phase in phases:
+            at = phases.index(self.phase)
+            done = [1.0 if n < at else self._phase_done(phase) for n, phase in enumerate(phases)]
+            within = sum(times[p] * d for p, d in zip(phases, done, strict=True))
+            within /= sum(times.values())
         return min(1.0, (self.step + within) / self.steps)
+
+    def enter(self, phase: str) -> None:
+        """Notes that another phase begins, and how long the one before has taken."""
+        if phase == self.phase:
+            return
+        now = time.monotonic()
+        if self.phase in PHASES:
+            self.seconds[self.phase] += now - self._since
+            self._ended[self.phase] += 1
+        self.phase, self._since = phase, now
+
+    def _phase_seconds(self) -> dict[str, float]:
+        """Returns phase → the seconds that it takes in a step: as measured, else going by how far
+        it has come, else by its usual share beside those that are known."""
+        times = {p: self.seconds[p] / n for p, n in self._ended.items() if n}
+        done = self._phase_done(self.phase)
+        if self.phase in PHASES and self.phase not in times and done > 0:
+            times[self.phase] = (time.monotonic() - self._since) / done
+        known, usual = sum(times.values()), sum(PHASES[p] for p in times)
+        scale = known / usual if known and usual else 1.0
+        return {p: times.get(p, share * scale) for p, share in PHASES.items()}
 
     @property
     def seconds_left(self) -> float | None:
@@ -92,11 +114,15 @@ class Progress:
             return None
         return self.meter.cost * (1 - self.fraction) / done
 
-    def _phase_done(self) -> float:
-        if self.phase == "rollouts":
+    def _phase_done(self, phase: str) -> float:
+        """Returns the share of a phase's work that is done; parts of later phases may be, where a
+        group is reflected on while others are still attempted."""
+        if phase == "rollouts":
             return self.attempts_done / self.attempts if self.attempts else 0.0
-        if self.phase == "reflection":
-            return self.reflected / self.mixed if self.mixed else 0.0
-        if self.phase == "controller":
-            return self.decided / self.lessons if self.lessons else 0.0
+        whole = self.groups / self.groups_done if self.groups_done else 1.0
+        if phase == "reflection":
+            return min(1.0, self.reflected / (self.mixed * whole)) if self.mixed else 0.0
+        if phase == "controller":
+            whole *= self.mixed / self.reflected if self.reflected else 1.0
+            return min(1.0, self.decided / (self.lessons * whole)) if self.lessons else 0.0
         return 0.0

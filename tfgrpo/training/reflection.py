@@ -24,6 +24,7 @@ from tfgrpo.rendering.render import prompt_text
 from tfgrpo.rendering.templates import Template
 from tfgrpo.rollout.attempt import Group, Rollout
 from tfgrpo.store.records import Json, Library
+from tfgrpo.training.blame import LabelledMark, Mark, marks_of, marks_schema, shown_words
 from tfgrpo.training.lesson_check import LessonCheck
 
 T = TypeVar("T", bound=BaseModel)
@@ -65,7 +66,9 @@ class Reflection:
     shown the right answer; attempts of at most `summarise_over` characters are not summarised
     but compared as they are. With `reconcile`, what a group taught is brought in line with the
     library before the batch is decided about. `library_tokens` is the most tokens of a library,
-    and `prune` asks what to give up when it has no room. With `shared_answers` a lesson may name
+    and `prune` asks what to give up when it has no room. With `plan` all lessons of a step are
+    decided about in one call, with `missed` groups without a right attempt are reflected on, and
+    with `blame` comparisons say what experiences did. With `shared_answers` a lesson may name
     the answer of its problem.
     """
 
@@ -84,6 +87,9 @@ class Reflection:
     single: Template | None = None
     direct: Template | None = None
     prune: Template | None = None
+    plan: Template | None = None
+    missed: Template | None = None
+    blame: Template | None = None
     library_tokens: int | None = None
     shared_answers: bool = False
 
@@ -110,11 +116,11 @@ class Reflection:
             seed=sample_seed(self.seed, *(question.seed or (name, *question.call_path))),
         )
 
-    def lesson_check(self, question: Question) -> LessonCheck:
-        """Returns the check of texts that a question may lead to."""
-        prompt = "\n".join(text for _, text in question.prompt.parts)
-        texts = (prompt, self.agent_objective, self.learning_objective)
-        return LessonCheck(question.problems, texts, self.shared_answers)
+    def lesson_check(self, problems: tuple[Problem, ...], prompt: Template) -> LessonCheck:
+        """Returns the check of texts that are learned from problems by this prompt."""
+        asked = "\n".join(text for _, text in prompt.parts)
+        texts = (asked, self.agent_objective, self.learning_objective)
+        return LessonCheck(problems, texts, self.shared_answers)
 
     async def ask(
         self,
@@ -136,18 +142,20 @@ class Reflection:
             answer,
             call_path=question.call_path,
             check=check,
-            text_check=self.lesson_check(question),
+            text_check=self.lesson_check(question.problems, question.prompt),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """A candidate for the library, with the group and the calls that taught it."""
+    """A candidate for the library, with the group and the calls that taught it, and the ids of
+    experiences that the same comparison says `misled` attempts."""
 
     text: str
     reason: str
     group: Group
     calls: tuple[str, ...]
+    misled: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,20 +179,25 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Advantage:
-    """What one group taught. `repaired` says that its JSON had to be repaired."""
+    """What one group taught. `repaired` says that its JSON had to be repaired, `marks` what
+    experiences did in it, by the word of the comparison whose `call` is named."""
 
     group: Group
     lessons: tuple[Lesson, ...]
     failures: tuple[Failure, ...] = ()
     repaired: bool = False
+    marks: tuple[Mark, ...] = ()
+    call: str = ""
 
 
-class _Lesson(BaseModel):
+class ReflectedLesson(BaseModel):
+    """A lesson as the reflection model gives it."""
+
     reason: str = unbounded_text(2000)
     text: CheckedText = unbounded_text(2000, min_length=1)
 
 
-_Listed = Annotated[list[_Lesson], Field(json_schema_extra={"maxItems": MOST_LESSONS})]
+_Listed = Annotated[list[ReflectedLesson], Field(json_schema_extra={"maxItems": MOST_LESSONS})]
 
 
 class Lessons(BaseModel):
@@ -201,11 +214,27 @@ class Contrast(BaseModel):
     lessons: _Listed
 
 
+class BlamingContrast(BaseModel):
+    """The same, with what experiences did."""
+
+    right_did: str = text_field(240, default="")
+    wrong_did: str = text_field(240, default="")
+    experiences: list[LabelledMark] = Field(default_factory=list)
+    lessons: _Listed
+
+
 async def compare(
-    calls: Calls, reflection: Reflection, group: Group, library: Library, *, step: int
+    calls: Calls,
+    reflection: Reflection,
+    group: Group,
+    library: Library,
+    *,
+    step: int,
+    shown: Library | None = None,
 ) -> Advantage:
     """Summarises a mixed group's trajectories and compares them.
 
+    `shown` is the part of the library that attempts at this problem could be shown.
     What cannot be had is in the result's `failures`; EndpointError is let through.
     """
     judged = (*group.winners, *group.losers)
@@ -222,26 +251,34 @@ async def compare(
     losers = [r for r in group.losers if r.sample in summaries]
     if not winners or not losers:
         return Advantage(group, (), failures)
+    shown = library if shown is None else shown
+    blaming = reflection.blame if shown.labels else None
     question = Question(
         prompt=reflection.comparison,
         values={
             "library": prompt_text(library),
             "problem": group.problem.problem,
             "ground_truth": reflection.truth(group.problem),
-            "winners": _listed(winners, summaries),
-            "losers": _listed(losers, summaries),
+            "winners": listed_attempts(winners, summaries),
+            "losers": listed_attempts(losers, summaries),
         },
         max_tokens=COMPARISON_TOKENS,
         call_path=(step, group.problem.id),
+        appendix=shown_words(blaming, shown, winners, losers) if blaming else "",
+        narrowed={"experiences": marks_schema(shown.labels)} if blaming else {},
         problems=(group.problem,),
     )
+    shape = BlamingContrast if blaming else Contrast
     try:
-        typed = await reflection.ask(calls, question, Contrast)
+        typed: structured.Typed[Any] = await reflection.ask(calls, question, shape)
     except CallFailed as error:
         failure = Failure("comparison", group.problem.id, str(error))
         return Advantage(group, (), (*failures, failure))
     lessons, unused = lessons_of(typed, "comparison", group)
-    failures += unused
+    marks, wrong = marks_of(typed.value.experiences, shown) if blaming else ((), ())
+    failures += (*unused, *(Failure("blame", group.problem.id, reason) for reason in wrong))
+    misled = tuple(mark.experience for mark in marks if mark.role == "misleading")
+    lessons = tuple(replace(lesson, misled=misled) for lesson in lessons)
     repaired = typed.repaired
     if reflection.reconcile is not None and lessons:
         try:
@@ -250,9 +287,10 @@ async def compare(
             failures += (Failure("reconcile", group.problem.id, str(error)),)
         else:
             lessons, unused = lessons_of(brought, "reconcile", group, lessons[0].calls)
+            lessons = tuple(replace(lesson, misled=misled) for lesson in lessons)
             failures += unused
             repaired = repaired or brought.repaired
-    return Advantage(group, lessons, failures, repaired)
+    return Advantage(group, lessons, failures, repaired, marks, typed.key)
 
 
 async def _reconcile(
@@ -279,13 +317,13 @@ async def _reconcile(
 
 
 def lessons_of(
-    typed: structured.Typed[Lessons] | structured.Typed[Contrast],
+    typed: structured.Typed[Any],
     stage: str,
     group: Group,
     calls: tuple[str, ...] = (),
 ) -> tuple[tuple[Lesson, ...], tuple[Failure, ...]]:
-    """Returns the lessons of an answer, the first that there may be, and what could not be used
-    of it as failures of that stage. `calls` are those before the answer's own."""
+    """Returns the lessons of an answer that lists some, the first that there may be, and what
+    could not be used of it as failures of that stage. `calls` are those before the answer's own."""
     given = [lesson for lesson in typed.value.lessons if lesson.text.strip()]
     lessons = tuple(
         Lesson(" ".join(one.text.split()), one.reason.strip(), group, (*calls, typed.key))
@@ -344,7 +382,8 @@ def details_words(rollout: Rollout, before: str) -> str:
     return "".join(f"{before}{name}: {value}" for name, value in rollout.details.items())
 
 
-def _listed(rollouts: Sequence[Rollout], summaries: Mapping[int, str]) -> str:
+def listed_attempts(rollouts: Sequence[Rollout], summaries: Mapping[int, str]) -> str:
+    """Returns attempts with their verdicts, answers and summaries, a line for each."""
     lines = []
     for number, rollout in enumerate(rollouts, 1):
         answer = "no answer" if rollout.answer is None else f"answer {rollout.answer}"

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -36,15 +36,14 @@ from tfgrpo.store.runs import RolloutRow, Run
 from tfgrpo.training import adaptive, first_look, strategies
 from tfgrpo.training.ablations import by_majority
 from tfgrpo.training.adaptive import Belief
+from tfgrpo.training.confirmation import ONE_OF_TWO, TRIAL, Confirmation
 from tfgrpo.training.credit import left_out
+from tfgrpo.training.exemplars import of_other_problems
 from tfgrpo.training.progress import Progress
 from tfgrpo.training.reflection import Failure, Reflection
 
-CONFIRMATIONS = 2
 GLANCES = 4
 """The tool results of an attempt at which next actions are looked at."""
-TRIAL = "lesson"
-"""Stands for the id of a lesson that attempts are to confirm."""
 
 Recorded = Mapping[tuple[str, int], RolloutRow]
 """The rollouts of a step that are recorded already, by problem and sample."""
@@ -120,9 +119,18 @@ class Collector:
         self._domain, self._agent = domain, agent
 
     async def groups(
-        self, step: int, batch: Sequence[Problem], library: Library, *, last: bool = False
+        self,
+        step: int,
+        batch: Sequence[Problem],
+        library: Library,
+        *,
+        last: bool = False,
+        on_group: Callable[[int, Group], None] | None = None,
     ) -> list[Group]:
         """Returns a group for each problem of the batch that was attempted, in its order.
+
+        `on_group` is called with each as soon as it is whole, and its place in the batch; that
+        is for groups that wait for no other, of fixed size or of branches and without a quorum.
 
         With a quorum, attempts that are late are left out; groups that they make mixed come
         after those of a later step, with the version they ran under in `Group.version`. The
@@ -148,6 +156,8 @@ class Collector:
             await self._fill(step, gathering, recorded, beliefs)
             progress.groups_done += 1
             progress.mixed += gathering.group.mixed
+            if on_group is not None:
+                on_group(gatherings.index(gathering), self._scored(gathering.group))
 
         self._looked = self._looked or step > 0
         self._look_back(batch, recorded)
@@ -168,26 +178,36 @@ class Collector:
                 hint="nothing was learned; check --max-tokens, --task-timeout and the model",
             )
         groups += self._arrived(gatherings)
-        return [by_majority(g) for g in groups] if settings.reward == "majority" else groups
+        return [self._scored(group) for group in groups]
+
+    def _scored(self, group: Group) -> Group:
+        return by_majority(group) if self._settings.reward == "majority" else group
 
     async def confirms(
-        self, step: int, group: Group, number: int, lesson: str, library: Library
+        self,
+        step: int,
+        group: Group,
+        number: int,
+        lesson: str,
+        library: Library,
+        wanted: Confirmation = ONE_OF_TWO,
     ) -> bool:
-        """Returns whether an attempt with a lesson in the library, and no strategy, succeeds.
+        """Returns whether attempts with a lesson in the library, and no strategy, succeed.
 
-        `number` is the lesson's among those of its group. Up to CONFIRMATIONS attempts are made,
-        one after the other; they are on record like all others, and part of no group.
+        `number` is the lesson's among those of its group. Attempts are made one after the other
+        until it is known; they are on record like all others, and part of no group.
         """
         trial = Library(library.version, (*library, Experience(TRIAL, lesson, 0)))
         rows = self._store.runs.rollouts(self._run, step)
         recorded = {(r.problem, r.sample): r for r in rows}
         gathering = Gathering(group.problem, trial)
-        for attempt_number in range(CONFIRMATIONS):
-            sample = CONFIRMING + number * CONFIRMATIONS + attempt_number
+        for left in range(wanted.attempts, 0, -1):
+            sample = CONFIRMING + (number + 1) * wanted.attempts - left
             await self._rollout(step, gathering, sample, recorded)
-            if any(gathering.rewards):
-                return True
-        return False
+            right = sum(reward > 0 for reward in gathering.rewards)
+            if right >= wanted.right or right + left - 1 < wanted.right:
+                break
+        return sum(reward > 0 for reward in gathering.rewards) >= wanted.right
 
     async def close(self) -> None:
         """Ends the attempts that are still out."""
@@ -481,6 +501,7 @@ class Collector:
         hint: str | None,
     ) -> Context:
         settings = self._settings
+        library = of_other_problems(library, problem.problem)
         library = relevant(library, problem.problem, settings.injected, always=(TRIAL,))
         messages = self._domain.render(self._template, library, problem, settings.agent_objective)
         return Context(

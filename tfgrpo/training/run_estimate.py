@@ -20,8 +20,10 @@ HOSTED_LATENCY, HOSTED_SPEED = 0.6, 60.0
 """Seconds until an answer begins, and its tokens a second, before any has been seen."""
 LOCAL_PROMPT, LOCAL_SPEED = 100.0, 30.0
 """Tokens a second of prompts and of answers that a local model reads and writes in all."""
-ONE_AFTER_ANOTHER = ("controller", "prune", "direct")
+ONE_AFTER_ANOTHER = ("prune", "direct")
 """The stages whose calls wait for each other."""
+ROUNDS = 4
+"""Rounds that the lessons that are asked about together take, more or less, until all stand."""
 ONE_STEP, MORE_STEPS = 2.0, 1.5
 """How many times what the steps so far have taken the rest takes at most in most runs: after one
 step, and after more."""
@@ -162,6 +164,8 @@ def _seconds(
         else:
             taken = one.calls * HOSTED_LATENCY + one.completion_tokens / HOSTED_SPEED
         wide = groups if one.stage == "comparison" else groups * settings.group_size
+        if one.stage == "controller":
+            wide = max(1, settings.lessons_ahead // ROUNDS)
         alone = one.stage in ONE_AFTER_ANOTHER
         total += taken / (1 if alone and not local else min(at_once, wide))
     return total

@@ -1,0 +1,224 @@
+"""Options of learning: each decides as it says, and interrupted runs end as others do."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from desk import Desk, libraries, steps
+from desk import made as made_desk
+from scripted import Reply, ScriptedEndpoint, opened_calls, restless, stage
+from test_controller import KNOWN, A, B, lesson, short
+from test_reflection import reflection
+
+from tfgrpo.domains.verifier import Verifier
+from tfgrpo.model.endpoint import EndpointError
+from tfgrpo.rendering import templates
+from tfgrpo.store import Library, Operation, derived_id
+from tfgrpo.training.batch_controller import plan_batch
+from tfgrpo.training.controller import BatchPlan, Controller
+from tfgrpo.training.edits import within_budget
+from tfgrpo.training.notes import Notes
+from tfgrpo.training.pruning import Pruning
+from tfgrpo.training.reflection import StepOrigin
+
+Script = Callable[[dict[str, Any]], str | Reply]
+
+
+def planned(
+    folder: Path, answers: list[Any], *texts: str, library: Library = KNOWN, **more: Any
+) -> tuple[BatchPlan, list[dict[str, Any]]]:
+    """Plans lessons in one call, against a server that gives `answers` in order."""
+
+    def script(_: dict[str, Any]) -> str:
+        return json.dumps({"operations": answers[len(server.requests) - 1]})
+
+    with ScriptedEndpoint(script) as server, opened_calls(folder, server.base_url) as calls:
+
+        async def run() -> BatchPlan:
+            deciding = Controller(calls, reflection(), notes=Notes(), **more)
+            prompt = templates.load("plan", None)
+            try:
+                return await plan_batch(
+                    deciding,
+                    prompt,
+                    [lesson(text) for text in texts],
+                    library,
+                    StepOrigin("run", 3, {"run": "r", "step": 3}),
+                    Pruning(),
+                )
+            finally:
+                await calls.endpoint.close()
+
+        return asyncio.run(run()), server.requests
+
+
+def edit(op: str, *lessons: int, experience: str | None = None, text: str = "") -> dict[str, Any]:
+    return {"lessons": list(lessons), "op": op, "experience": experience, "text": text}
+
+
+def test_one_call_plans_what_becomes_of_all_lessons(tmp_path: Path) -> None:
+    plan, (request,) = planned(
+        tmp_path,
+        [
+            [
+                edit("add", 1, 2, text="Round down at the end."),
+                edit("keep", 3, experience="G0"),
+                edit("modify", 4, experience="G1", text="Check the sign twice."),
+            ]
+        ],
+        *("Round down.", "Round down last.", "Carry tens.", "Check the sign two times."),
+    )
+    fresh = derived_id("run", 3, 0)
+    assert short(plan.operations) == [
+        ("ADD", fresh, "Round down at the end."),
+        ("KEEP", A, None),
+        ("MODIFY", B, "Check the sign twice."),
+    ]
+    assert (plan.refused, plan.repaired) == ((), 0)
+    user = request["messages"][-1]["content"]
+    assert "[G1] Check the sign." in user
+    assert "4. Check the sign two times." in user
+    evidence = plan.operations[0].evidence or {}
+    assert evidence["problem"] == "p1"
+    assert "plan" in evidence["prompts"]
+
+
+def test_what_is_wrong_with_a_plan_goes_back_once_and_is_refused_alone(tmp_path: Path) -> None:
+    wrong = [
+        edit("add", 1, text="Round down."),
+        edit("modify", 2, experience="G7", text="Mind the units."),
+        edit("add", 3, text="word " * 40),
+        edit("keep", 9, experience="G0"),
+        edit("delete", 4, experience="G0"),
+        edit("keep", 4, experience="G0"),
+        edit("drop", 4),
+    ]
+    texts = ("Round down.", "Mind the units.", "Be brief.", "Never carry.", "Read twice.")
+    plan, requests = planned(tmp_path, [wrong, wrong], *texts)
+    assert "no experience G7" in requests[1]["messages"][-1]["content"]
+    assert short(plan.operations) == [
+        ("ADD", derived_id("run", 3, 0), "Round down."),
+        ("DELETE", A, None),
+    ]
+    reasons = [refusal.reason for refusal in plan.refused]
+    for words in (
+        "there is no experience G7",
+        "a text has 40 words",
+        "names lessons [9]",
+        "has deleted G0",
+        "an operation is one of",
+        "no operation of the plan takes it up",
+    ):
+        assert any(words in reason for reason in reasons), (words, reasons)
+    assert len(reasons) == 6
+
+
+def test_a_plan_that_cannot_be_read_refuses_every_lesson(tmp_path: Path) -> None:
+    plan, _ = planned(tmp_path, ["none", "none"], "Round down.", "Be brief.")
+    assert plan.operations == ()
+    assert [refusal.text for refusal in plan.refused] == ["Round down.", "Be brief."]
+
+
+def numbered(*rows: tuple[str, str, str]) -> list[tuple[int, Operation]]:
+    return [
+        (
+            n,
+            Operation(
+                op, id, None if op in ("KEEP", "DELETE") else f"{id} {n}", None, {"problem": p}
+            ),
+        )  # type: ignore[arg-type]
+        for n, (op, id, p) in enumerate(rows)
+    ]
+
+
+def test_a_step_makes_the_edits_that_most_groups_came_to() -> None:
+    rows = numbered(
+        ("ADD", "a", "p1"),
+        ("ADD", "b", "p1"),
+        ("KEEP", "k", "p1"),
+        ("KEEP", "b", "p2"),
+        ("KEEP", "m", "p2"),
+        ("MODIFY", "m", "p3"),
+        ("KEEP", "m", "p4"),
+        ("KEEP", "b", "p2"),
+    )
+    chosen, refused = within_budget(rows, 1)
+    assert [o.experience for _, o in chosen] == ["k", "m", "m", "m"]
+    assert [r.reason for r in refused] == [
+        "over the 1 edits of a step: 1 group came to it",
+        "over the 1 edits of a step: 2 groups came to it",
+    ]
+    chosen, refused = within_budget(rows, 2)
+    assert (chosen[0][1].op, chosen[0][1].experience) == ("ADD", "b")
+    assert len(refused) == 1
+    assert within_budget(rows, 3) == (rows, [])
+
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "batch of few edits": {"controller": "batch", "max_edits": 1},
+    "edits under a cap": {"max_edits": 2, "library_tokens": 60},
+    "all wrong": {"all_wrong": 2, "group_size": 2},
+    "blame and examples": {"blame": True, "exemplars": 1, "dropout": 0.3},
+}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_a_run_that_is_stopped_anywhere_comes_to_the_same_library(
+    tmp_path: Path, verifier: Verifier, name: str
+) -> None:
+    def make(folder: str) -> Desk:
+        desk = made_desk(tmp_path, verifier, folder, count=6, **OPTIONS[name])
+        desk.prepare()
+        return desk
+
+    calm = make("calm")
+    with ScriptedEndpoint(restless) as server:
+        calm.train(server)
+        total = len(server.requests)
+    expected = libraries(calm.path)
+    assert expected[-1], "the script changes the library at every step"
+    if "max_edits" in OPTIONS[name]:
+        most = OPTIONS[name]["max_edits"]
+        with calm.store() as store:
+            for version in steps(calm.path):
+                changed = [e for e in store.events(version) if e.op != "KEEP"]
+                entered = [e for e in changed if "pruned" not in (e.evidence or {})]
+                assert len({e.experience for e in entered}) <= most
+
+    class Ends:
+        """The same model, whose endpoint refuses everything from some request on."""
+
+        def __init__(self, after: int) -> None:
+            self.left, self.lock = after, threading.Lock()
+
+        def __call__(self, request: dict[str, Any]) -> str | Reply:
+            with self.lock:
+                self.left -= 1
+            return restless(request) if self.left >= 0 else Reply({"error": "no"}, status=401)
+
+    stopped = make("stopped")
+    for after in (total // 5, total // 4, total // 3):
+        with ScriptedEndpoint(Ends(after)) as server, pytest.raises(EndpointError):
+            stopped.train(server)
+    with ScriptedEndpoint(restless) as server:
+        stopped.train(server)
+    assert libraries(stopped.path) == expected
+
+
+def test_groups_are_reflected_on_while_others_are_attempted(
+    tmp_path: Path, verifier: Verifier
+) -> None:
+    desk = made_desk(tmp_path, verifier, count=12, batch_size=12, epochs=1)
+    with ScriptedEndpoint(restless, delay=0.02) as server:
+        training = desk.train(server, concurrency=3)
+        stages = [stage(request) for request in server.requests]
+    last = len(stages) - 1 - stages[::-1].index("rollout")
+    assert "comparison" in stages[:last]
+    assert "controller" in stages[:last]
+    assert training.progress.fraction == 1.0

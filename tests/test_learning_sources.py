@@ -1,0 +1,156 @@
+"""What is learned beside comparisons: problems that nothing solved, blame, and examples."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from desk import made as made_desk
+from desk import steps
+from scripted import ScriptedEndpoint, restless, stage, teachable
+from test_controller import EMPTY, GROUP, A, decision, planned, short
+
+from tfgrpo.domains.verifier import Verifier
+from tfgrpo.rollout.attempt import CONFIRMING
+from tfgrpo.store import Experience, Library, Operation, derived_id
+from tfgrpo.training.exemplars import add_examples, is_example, of_other_problems
+
+
+def contents(server: ScriptedEndpoint, wanted: str) -> list[str]:
+    """Returns what the endpoint was asked in a stage."""
+    return [
+        "\n".join(str(m["content"]) for m in request["messages"])
+        for request in server.requests
+        if stage(request) == wanted
+    ]
+
+
+@pytest.mark.parametrize("helps", [True, False])
+def test_what_a_problem_teaches_that_nothing_solved_is_tried_on_it_first(
+    tmp_path: Path, verifier: Verifier, helps: bool
+) -> None:
+    text = "When numbers are joined by op, add one more to what you have."
+
+    def script(request: dict[str, Any]) -> str:
+        user = request["messages"][-1]["content"]
+        if stage(request) == "rollout":
+            a, b = map(int, re.search(r"What is (\d+) op (\d+)", user).groups())  # type: ignore[union-attr]
+            taught = helps and text in request["messages"][0]["content"]
+            return f"\\boxed{{{a + b + taught}}}"
+        if stage(request) == "comparison":
+            assert "every one was wrong" in request["messages"][0]["content"]
+            lessons = [{"reason": "One more.", "text": text}]
+            return json.dumps({"wrong_did": "a", "right_takes": "b", "lessons": lessons})
+        return "It added the two numbers."
+
+    desk = made_desk(tmp_path, verifier, count=2, batch_size=2, epochs=1, all_wrong=3)
+    with ScriptedEndpoint(script) as server:
+        desk.train(server)
+    (version,) = steps(desk.path, "problems")
+    with desk.store() as store:
+        library = [e.text for e in store.library()]
+        rows = store.runs.rollouts(store.runs.get("problems"))
+    tried = [row for row in rows if row.sample >= CONFIRMING]
+    assert len(tried) == 4, "two of three that are alike are enough to know"
+    if helps:
+        assert library == [text]
+        assert "failed" not in version.meta
+    else:
+        assert library == []
+        reasons = [failure["reason"] for failure in version.meta["failed"]]
+        assert reasons == [f"fewer than 2 of 3 attempts with it are right: {text}"] * 2
+
+
+def blaming(request: dict[str, Any]) -> str:
+    """A comparison that says what experiences did, beside one lesson."""
+    match stage(request):
+        case "comparison":
+            marks = [("G0", "followed"), ("G1", "misleading"), ("G8", "ignored")]
+            return json.dumps(
+                {
+                    "right_did": "a",
+                    "wrong_did": "b",
+                    "experiences": [{"label": label, "role": role} for label, role in marks],
+                    "lessons": [{"reason": "So.", "text": "Add one more at the end."}],
+                }
+            )
+        case "controller":
+            said = "misled attempts at its problem: G1." in request["messages"][-1]["content"]
+            changed = decision("G1", "contradicts", "Add one more at the end.")
+            return changed if said else decision(None, "new")
+        case _:
+            return restless(request)
+
+
+def test_a_comparison_says_what_experiences_did(tmp_path: Path, verifier: Verifier) -> None:
+    desk = made_desk(
+        tmp_path, verifier, count=1, batch_size=1, epochs=1, group_size=6, blame=True, dropout=0.5
+    )
+    known = [Operation("ADD", derived_id(w), w) for w in ("Join them.", "Add both at the end.")]
+    with desk.store() as store:
+        store.commit("main", known, message="known")
+    with ScriptedEndpoint(blaming) as server:
+        desk.train(server)
+        (comparison,) = contents(server, "comparison")
+        (controller,) = contents(server, "controller")
+        (asked,) = [r for r in server.requests if stage(r) == "comparison"]
+    assert re.search(r"Right attempt 1: (G|\(none)", comparison)
+    assert re.search(r"Wrong attempt 1: (G|\(none)", comparison)
+    marks = asked["response_format"]["json_schema"]["schema"]["properties"]["experiences"]
+    assert marks["items"]["properties"]["label"]["enum"] == ["G0", "G1"]
+    (version,) = steps(desk.path, "problems")
+    ids = [operation.experience for operation in known]
+    assert version.meta["blame"] == {ids[0]: {"followed": 1}, ids[1]: {"misleading": 1}}
+    assert version.meta["failed"][0]["reason"] == "there is no experience G8"
+    with desk.store() as store:
+        events = list(store.events(version))
+    assert [(e.op, e.experience, e.text) for e in events] == [
+        ("MODIFY", ids[1], "Add one more at the end."),
+        ("KEEP", ids[0], None),
+    ]
+    assert (events[-1].evidence or {})["blame"] == "followed"
+    assert '"refines" or "contradicts"' in controller
+
+
+def test_a_winning_attempt_becomes_an_example_that_its_own_problem_does_not_see(
+    tmp_path: Path, verifier: Verifier
+) -> None:
+    desk = made_desk(tmp_path, verifier, count=4, batch_size=4, epochs=2, group_size=5, exemplars=1)
+    with ScriptedEndpoint(teachable) as server:
+        desk.train(server)
+        rollouts = contents(server, "rollout")
+    first, second = steps(desk.path, "problems")
+    with desk.store() as store:
+        (event,) = [e for e in store.events(first) if (e.text or "").startswith("Example: ")]
+        evidence = event.evidence or {}
+        call = store.runs.call(bytes.fromhex(evidence["call"]))
+        library = store.library(first)
+    assert evidence["kind"] == "example"
+    assert call is not None
+    question, answer = str(event.text).removeprefix("Example: ").split(" → ")
+    assert question in call.request
+    assert answer == call.answer["content"]
+    assert is_example(library.by_id[event.experience].text)
+    seeing = [question not in text.splitlines()[-1] for text in rollouts[20:]]
+    assert [f"{question} → " in text for text in rollouts[20:]] == seeing
+    assert set(seeing) == {True, False}
+    assert second.meta["step"] == 1
+
+
+def test_examples_keep_to_the_cap_and_are_not_reworded(tmp_path: Path) -> None:
+    won = replace(GROUP.winners[0], response="\\boxed{5}")
+    mixed = replace(GROUP, rollouts=(won, *GROUP.rollouts[1:]))
+    first = add_examples([mixed, mixed], EMPTY, 2, None, {}, ("run", 0))
+    assert [o.text for o in first] == [f"Example: {won.problem.problem} → \\boxed{{5}}"]
+    assert add_examples([mixed], EMPTY, 1, 5, {}, ("run", 0)) == []
+    library = Library(EMPTY.version, (Experience(A, str(first[0].text), 1),))
+    assert of_other_problems(library, won.problem.problem).readable == ()
+    assert of_other_problems(library, "Another?") is library
+    answers = [decision("G0", "refines", "Box the number."), decision("G0", "contradicts")]
+    plan, requests = planned(tmp_path, answers, "Box it.", library=library)
+    assert "is an example" in requests[1]["messages"][-1]["content"]
+    assert short(plan.operations) == [("DELETE", A, None)]

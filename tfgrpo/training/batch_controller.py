@@ -1,0 +1,211 @@
+"""The paper's own controller: one call that sees all lessons of a step and plans every operation.
+
+It costs one call where `controller.py` takes one a lesson, and asks much more of the model: it has
+to see which lessons say the same, and to keep count of labels and numbers. Each operation is
+checked as a single decision is; what is wrong goes back once, and then that operation alone is
+refused, on record, as is a lesson that no operation takes up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+from pydantic import BaseModel
+
+from tfgrpo.model.endpoint import CallFailed
+from tfgrpo.model.structured import unbounded_text
+from tfgrpo.rendering.templates import Template
+from tfgrpo.store.canonical import derived_id
+from tfgrpo.store.records import Library, Operation
+from tfgrpo.training import pruning
+from tfgrpo.training.controller import (
+    DROPPED,
+    DROPPED_DECLINED,
+    BatchPlan,
+    Controller,
+    Decision,
+    evidence_of,
+    operation_of,
+)
+from tfgrpo.training.draft import Draft, words
+from tfgrpo.training.edits import RoomMaker, within_budget
+from tfgrpo.training.exemplars import is_example
+from tfgrpo.training.lookahead import Refusal
+from tfgrpo.training.near_duplicates import numbers
+from tfgrpo.training.reflection import Lesson, Question, StepOrigin
+
+PLAN_TOKENS = 4000
+OPS = {"add": "new", "keep": "same", "modify": "refines", "delete": "contradicts"}
+
+
+class PlannedEdit(BaseModel):
+    """One operation of a plan, with the numbers of the lessons that it follows from."""
+
+    lessons: list[int]
+    op: Literal["add", "modify", "delete", "keep", "drop"]
+    experience: str | None = None
+    text: str = unbounded_text(4000, default="")
+
+
+class EditPlan(BaseModel):
+    """What is to be done about the lessons of a step."""
+
+    operations: list[PlannedEdit]
+
+
+async def plan_batch(
+    deciding: Controller,
+    prompt: Template,
+    lessons: Sequence[Lesson],
+    library: Library,
+    origin: StepOrigin,
+    initial: pruning.Pruning,
+) -> BatchPlan:
+    """Returns what one call makes of all lessons of a step; `deciding` says how it is asked.
+
+    A plan that cannot be had or read refuses every lesson. EndpointError is let through.
+    """
+    calls, reflection = deciding.calls, deciding.reflection
+    room = RoomMaker(calls, reflection, library, origin, initial)
+    if not lessons:
+        return BatchPlan(tuple(room.operations), (), room.repaired)
+    draft = room.draft
+    listed = "\n".join(f"{n}. {lesson.text}" for n, lesson in enumerate(lessons, 1))
+    question = Question(
+        prompt=prompt,
+        values={"library": draft.prompt(), "lessons": listed},
+        max_tokens=PLAN_TOKENS,
+        call_path=(origin.step, "plan"),
+        stage="controller",
+        appendix=deciding.notes.text(draft.labels),
+        narrowed={"operations": _narrowed(deciding, draft, len(lessons))},
+        problems=tuple({one.group.problem.id: one.group.problem for one in lessons}.values()),
+    )
+    complained = False
+
+    def check(plan: EditPlan) -> str | None:
+        """Complains of the first operation that is wrong, once."""
+        nonlocal complained
+        found = (_objection(edit, lessons, draft, deciding, prompt) for edit in plan.operations)
+        wrong = next(filter(None, found), None)
+        if wrong is None or complained:
+            return None
+        complained = True
+        return wrong
+
+    try:
+        typed = await reflection.ask(calls, question, EditPlan, check)
+    except CallFailed as error:
+        refused = [Refusal(one.text, one.group.problem.id, str(error)) for one in lessons]
+        return BatchPlan(tuple(room.operations), tuple(refused), room.repaired)
+    known = _with_prompt(origin, prompt)
+    refused = []
+    numbered: list[tuple[int, Operation]] = []
+    taken: set[int] = set()
+    now = draft.after(())
+    for number, edit in enumerate(typed.value.operations):
+        wrong = _objection(edit, lessons, draft, deciding, prompt)
+        own = [lessons[n - 1] for n in dict.fromkeys(edit.lessons) if 0 < n <= len(lessons)]
+        taken.update(edit.lessons)
+        id = draft.labels.get(edit.experience or "")
+        if wrong is None and edit.op in ("modify", "delete", "keep") and id not in now.texts:
+            wrong = f"an operation before it has deleted {edit.experience}"
+        if wrong is None and edit.op == "drop":
+            wrong = DROPPED_DECLINED if deciding.notes.declined else DROPPED
+        if wrong is not None:
+            problem = own[0].group.problem.id if own else ""
+            refused.append(Refusal(edit.text or edit.op, problem, wrong))
+            continue
+        decision = Decision(decision=OPS[edit.op], closest=edit.experience)  # type: ignore[arg-type]
+        text = "" if edit.op in ("keep", "delete") else " ".join(edit.text.split())
+        operation = operation_of(decision, id, text, now, derived_id(known.uid, known.step, number))
+        evidence = {**known.evidence, **_evidence(own, typed.key)}
+        operation = operation._replace(reason=own[0].reason or None, evidence=evidence)
+        now = now.after([operation])
+        numbered.append((number, operation))
+    refused += [
+        Refusal(lesson.text, lesson.group.problem.id, "no operation of the plan takes it up")
+        for n, lesson in enumerate(lessons, 1)
+        if n not in taken
+    ]
+    if deciding.max_edits is not None:
+        numbered, over = within_budget(numbered, deciding.max_edits)
+        refused += over
+    for number, operation in numbered:
+        await room.enter(operation, number)
+    for _ in lessons:
+        deciding.on_decided()
+    repaired = room.repaired + typed.repaired
+    return BatchPlan(tuple(room.operations), (*refused, *room.refused), repaired)
+
+
+def _with_prompt(origin: StepOrigin, prompt: Template) -> StepOrigin:
+    """Returns an origin whose evidence names the plan's prompt too."""
+    prompts = {**origin.evidence.get("prompts", {}), prompt.name: prompt.digest[:16]}
+    return replace(origin, evidence={**origin.evidence, "prompts": prompts})
+
+
+def _narrowed(deciding: Controller, draft: Draft, lessons: int) -> dict[str, Any]:
+    labels = list(draft.labels)
+    ops = [*OPS, *(["drop"] if deciding.notes.turned_down else [])]
+    return {
+        "type": "array",
+        "items": {
+            "type": "object",
+            "additionalProperties": False,
+            "required": ["lessons", "op", "experience", "text"],
+            "properties": {
+                "lessons": {
+                    "type": "array",
+                    "items": {"type": "integer", "minimum": 1, "maximum": lessons},
+                },
+                "op": {"enum": ops, "type": "string"},
+                "experience": {"enum": [*labels, None]},
+                "text": {"type": "string"},
+            },
+        },
+    }
+
+
+def _objection(
+    edit: PlannedEdit,
+    lessons: Sequence[Lesson],
+    draft: Draft,
+    deciding: Controller,
+    prompt: Template,
+) -> str | None:
+    """Returns what is wrong with an operation beside the library that the plan was asked for."""
+    own = [lessons[n - 1] for n in edit.lessons if 0 < n <= len(lessons)]
+    if not own or len(own) < len(edit.lessons):
+        return f"an operation names lessons {edit.lessons}; there are 1 to {len(lessons)}"
+    labels = draft.labels
+    if edit.op == "drop":
+        return None if deciding.notes.turned_down else f"an operation is one of {list(OPS)}"
+    if edit.op != "add" and edit.experience not in labels:
+        return f"there is no experience {edit.experience}; experiences are {list(labels)}"
+    if edit.op == "keep":
+        there = set(numbers(draft.texts[labels[edit.experience or ""]]))
+        if any(set(numbers(lesson.text)) - there for lesson in own):
+            return f"{edit.experience} does not give the number of a lesson that it is to keep"
+        return None
+    if edit.op == "delete":
+        return None
+    if edit.op == "modify" and is_example(draft.texts[labels[edit.experience or ""]]):
+        return f"{edit.experience} is an example, which can be deleted and not reworded"
+    text, most = " ".join(edit.text.split()), deciding.reflection.max_words
+    if not text:
+        return f'"{edit.op}" needs a text'
+    if words(text) > most:
+        return f"a text has {words(text)} words, and {most} are the most: {text[:80]}"
+    problems = tuple(lesson.group.problem for lesson in own)
+    found = deciding.reflection.lesson_check(problems, prompt)(text)
+    return found and f"{text[:80]!r}: {found}"
+
+
+def _evidence(own: Sequence[Lesson], key: str) -> dict[str, Any]:
+    """Returns who taught an operation: its first lesson's rollouts, and all problems."""
+    evidence = evidence_of(own[0], (key,))
+    problems = list(dict.fromkeys(lesson.group.problem.id for lesson in own))
+    return evidence | {"problems": problems} if len(problems) > 1 else evidence
