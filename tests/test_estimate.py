@@ -148,6 +148,9 @@ class Worst:
                 return {"experiences": [f"{new} {n} ".ljust(150, "s") for n in range(9)]}
             case "prune":
                 return {"why": "", "action": "delete", "experiences": ["G0"], "text": ""}
+        if "operations" in json.dumps(request["response_format"]):
+            add = {"op": "add", "experience": None}
+            return {"operations": [{"lessons": [n], **add, "text": longest} for n in range(1, 5)]}
         return {"about": "", "closest": None, "decision": "new", "text": ""}
 
     def turn(self, what: str, size: int = 2) -> int:
@@ -222,6 +225,11 @@ CASES = {
     "as they are": Case(("--summarise-over", "5000"), ("rollout", "comparison", "controller")),
     "quorum": Case(("--quorum", "0.5"), ("rollout",)),
     "ahead": Case((), ("rollout", "summary", "comparison")),
+    "one plan": Case(("--controller", "batch"), ("rollout", "summary", "comparison")),
+    "all wrong": Case(
+        ("--all-wrong", "2", "--group-size", "2"), ("summary", "comparison"), unsolved=True
+    ),
+    "blame": Case(("--blame", "--exemplars", "2"), ("rollout", "summary", "comparison")),
     "embeddings": Case((), ("rollout",), toml='[model]\nembedding_model = "e"\n'),
 }
 

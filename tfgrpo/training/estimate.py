@@ -41,6 +41,7 @@ from tfgrpo.training.attempt_cost import (
 from tfgrpo.training.batch_controller import PLAN_TOKENS
 from tfgrpo.training.confirmation import CONFIRMATIONS
 from tfgrpo.training.controller import CONTROLLER_TOKENS
+from tfgrpo.training.exemplars import LONGEST, LONGEST_BYTES
 from tfgrpo.training.gate import TOLD
 from tfgrpo.training.lookahead import EARLY
 from tfgrpo.training.loop import plan_steps, reflection_of
@@ -247,7 +248,7 @@ class _Total:
             "verdict": "reward 0.12345 of 1",
             "count": "100",
             **dict.fromkeys(("response", "winners", "losers", "lesson", "lessons", "reason"), ""),
-            **dict.fromkeys(("similar", "attempt", "problems"), ""),
+            **dict.fromkeys(("similar", "attempt", "problems", "shown"), ""),
             **dict.fromkeys(("tokens", "cap", "over"), "100000"),
         }
         templates = {
@@ -255,6 +256,7 @@ class _Total:
             "comparison": reflection.single or reflection.comparison,
             "controller": reflection.plan or reflection.controller,
             "missed": reflection.missed,
+            "blame": reflection.blame,
             "strategies": reflection.strategies,
             "prune": reflection.prune,
             "reconcile": reflection.reconcile,
@@ -328,7 +330,7 @@ class _Total:
             as_it_is = 4.0 * max(600, self._settings.summarise_over)
             summary = max(summary, min(one.transcript, as_it_is))
         beside = 4.0 * ANSWER_SHOWN + 64 if upper else 20.0
-        listed = size * (summary + one.details + beside)
+        listed = size * (summary + one.details + beside) + self._blame(size)
         self._structured("comparison", groups, self._grown + listed, COMPARISON_TOKENS)
         lessons = groups * self._assumed.lessons
         if self._reflection.reconcile is not None:
@@ -336,6 +338,14 @@ class _Total:
                 "reconcile", groups, self._grown + MOST_LESSONS * self._text, COMPARISON_TOKENS
             )
         return lessons
+
+    def _blame(self, size: float) -> float:
+        """Returns the tokens of what a comparison is told of the experiences of its attempts, each
+        of which may have been shown all."""
+        if not self._settings.blame:
+            return 0.0
+        each = LABEL if self._upper else LABEL / 2
+        return self._prompts["blame"] + size * (24.0 + self._experiences * each)
 
     @property
     def _text(self) -> float:
@@ -364,10 +374,20 @@ class _Total:
             self._prune(lessons, new, seen + text)
         else:
             self._grown += new
+        if self._settings.exemplars:
+            self._add_examples()
         if self._settings.gate and upper:
             pruned = self._counter.text(prompt_text(self._library)) + self._grown
             changed = lessons * (2 * text + 64) + (pruned if self._settings.library_tokens else 0)
             self._rejections.append(changed)
+
+    def _add_examples(self) -> None:
+        """Lets the library grow by a step's examples."""
+        most = float(self._settings.exemplars)
+        grown = most * (LONGEST_BYTES if self._upper else LONGEST / 4)
+        cap = self._settings.library_tokens
+        self._grown += grown if cap is None or self._upper else min(grown, self._room)
+        self._experiences += most
 
     def _decide_each(self, lessons: float, added: float, prompt: float) -> float:
         """Adds a decision for each lesson; returns how many are asked for."""
@@ -381,6 +401,8 @@ class _Total:
         """Returns the tokens of what the controller is told of rejections and credit."""
         rejected = self._rejections[0] + sum(self._rejections[1:][-TOLD:])
         notes = rejected + self._prompts["rejected"] if rejected else 0.0
+        if self._settings.blame:
+            notes += self._prompts["misled"] + (self._experiences * LABEL if self._upper else 0.0)
         if self._settings.controller_sees_credit:
             each = CREDIT if self._upper else CREDIT / 4
             notes += self._prompts["credit"] + self._experiences * each

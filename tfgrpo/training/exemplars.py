@@ -24,8 +24,8 @@ from tfgrpo.training.pruning import fits
 
 EXAMPLE = "Example: "
 ANSWERED = " → "
-LONGEST = 400
-"""The most tokens of an example: a longer attempt says too much of its own problem."""
+LONGEST, LONGEST_BYTES = 400, 3200
+"""The most tokens and bytes of an example: a longer attempt says too much of its own problem."""
 
 
 def is_example(text: str) -> bool:
@@ -71,7 +71,8 @@ def add_examples(
         text = example_text(winner)
         known = draft.library
         there = of_other_problems(known, group.problem.problem) is not known
-        if winner.hint or there or not visible(winner.response).strip() or count(text) > LONGEST:
+        long = count(text) > LONGEST or len(text.encode()) > LONGEST_BYTES
+        if winner.hint or there or long or not visible(winner.response).strip():
             continue
         id = derived_id(*step_path, "example", group.problem.id)
         proof = {

@@ -74,7 +74,7 @@ class Progress:
             at = phases.index(self.phase)
             done = [1.0 if n < at else self._phase_done(phase) for n, phase in enumerate(phases)]
             within = sum(times[p] * d for p, d in zip(phases, done, strict=True))
-            within /= sum(times.values())
+            within /= sum(times.values()) or 1.0
         return min(1.0, (self.step + within) / self.steps)
 
     def enter(self, phase: str) -> None:
@@ -119,10 +119,11 @@ class Progress:
         group is reflected on while others are still attempted."""
         if phase == "rollouts":
             return self.attempts_done / self.attempts if self.attempts else 0.0
-        whole = self.groups / self.groups_done if self.groups_done else 1.0
+        expected = self.groups / self.groups_done if self.groups_done else 1.0
+        teaching = max(self.mixed, self.reflected, 1)  # others than mixed groups may teach
         if phase == "reflection":
-            return min(1.0, self.reflected / (self.mixed * whole)) if self.mixed else 0.0
-        if phase == "controller":
-            whole *= self.mixed / self.reflected if self.reflected else 1.0
-            return min(1.0, self.decided / (self.lessons * whole)) if self.lessons else 0.0
+            return min(1.0, self.reflected / (teaching * expected))
+        if phase == "controller" and self.reflected:
+            lessons = max(1, self.lessons) * teaching / self.reflected * expected
+            return min(1.0, self.decided / lessons)
         return 0.0
