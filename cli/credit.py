@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,32 +13,48 @@ from tfgrpo.cli.context import REVISION, App, pass_app
 if TYPE_CHECKING:
     from tfgrpo.training.credit import Credit, Credited
 
+UNCONFIRMED = 10
+"""Steps without a confirmation from which on an experience is named."""
 COLOURS = {"helpful": "green", "harmful": "red", "inconclusive": None}
 
 
 @click.command()
 @click.argument("revision", default="HEAD", type=REVISION)
+@click.option("--by-kind", is_flag=True, help="Effects on each kind of problems by itself.")
 @click.option("--json", "as_json", is_flag=True, help="Output JSON.")
 @pass_app
-def credit(app: App, revision: str, as_json: bool) -> None:
+def credit(app: App, revision: str, by_kind: bool, as_json: bool) -> None:
     """Rank experiences by the effect of their presence in the prompt on the reward.
 
     This needs a run trained with --dropout RATE, which leaves a random part of the library out of
     each attempt. Effects are in units of reward, with 95 % intervals; the ranking shrinks them
-    towards 0 to allow for noise. The counts are attempts with and without the experience.
+    towards 0 to allow for noise. The counts are attempts with and without the experience. Kinds are
+    what a field says that the run was told of with --field kind=FIELD. At the end stand those
+    that are harmful with confidence, and those that nothing has confirmed for ten steps or more.
 
     \b
     Examples:
       tfgrpo credit
       tfgrpo credit HEAD --json
     """
-    from tfgrpo.training.credit import credits
+    from tfgrpo.training.credit import credits, credits_by_kind, unconfirmed
 
-    found = credits(app.store, app.store.resolve(revision))
+    version = app.store.resolve(revision)
+    if by_kind:
+        kinds = credits_by_kind(app.store, version)
+        if as_json:
+            text.emit_json([{"kind": k, "experiences": [*map(_object, kinds[k])]} for k in kinds])
+            return
+        if not kinds:
+            text.echo("no kinds are known: train with `--field kind=FIELD` and `--dropout 0.2`")
+        for kind, listed in kinds.items():
+            text.emit(app, [text.style(text.shown(kind), bold=True), *_lines(listed)])
+        return
+    found = credits(app.store, version)
     if as_json:
         text.emit_json([_object(one) for one in found])
     else:
-        text.emit(app, _lines(found))
+        text.emit(app, [*_lines(found), *_advice(found, unconfirmed(app.store, version))])
 
 
 def _lines(found: Sequence[Credited]) -> Iterator[str]:
@@ -53,6 +69,18 @@ def _lines(found: Sequence[Credited]) -> Iterator[str]:
             told = f"shrunk {one.credit.shrunk:+.3f}, {one.credit.present} with, "
             line += text.words(told + f"{one.credit.absent} without", dim=True)
         yield from text.wrap(line, first=" " * 6, indent=6)
+
+
+def _advice(found: Sequence[Credited], ages: Mapping[str, int]) -> Iterator[str]:
+    """Yields what to do about experiences that harm, and which nothing confirms."""
+    harmful = [one.label for one in found if one.credit and one.credit.verdict == "harmful"]
+    if harmful:
+        verb = "is" if len(harmful) == 1 else "are"
+        named = " ".join(harmful)
+        yield f"{', '.join(harmful)} {verb} harmful with confidence: `tfgrpo delete {named}`"
+    old = [one for one in found if ages.get(one.experience.id, 0) >= UNCONFIRMED]
+    for one in sorted(old, key=lambda one: -ages[one.experience.id]):
+        yield f"nothing has confirmed {one.label} for {ages[one.experience.id]} steps"
 
 
 def words(credit: Credit | None) -> list[text.Word]:

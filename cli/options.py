@@ -28,7 +28,7 @@ SHARED = (
         "fields",
         multiple=True,
         metavar="OURS=THEIRS",
-        help="Field names in DATA for problem, answer or id, such as answer=gold.",
+        help="Field names in DATA for problem, answer, id or kind, such as answer=gold.",
     ),
     click.option(
         "--skip-unverifiable",

@@ -48,7 +48,7 @@ GROUPS = {
     "Learning": (
         *("--learning-objective", "--max-words", "--library-tokens", "--ground-truth"),
         *("--summarise-over", "--controller-sees-credit", "--lessons-ahead", "--direct"),
-        *("--controller", "--max-edits", "--all-wrong", "--blame", "--exemplars"),
+        *("--controller", "--max-edits", "--all-wrong", "--blame", "--exemplars", "--drop-harmful"),
     ),
     "Gate and evaluation": (
         *("--gate", "--gate-samples", "--gate-problems", "--gate-rule", "--gate-trial", "--deploy"),
@@ -112,6 +112,12 @@ GROUPS = {
     "--exemplars",
     type=int,
     help="Winning attempts that a step may add to the library as examples.  [0]",
+)
+@click.option(
+    "--drop-harmful",
+    is_flag=True,
+    default=None,
+    help="Propose to delete experiences whose measured effect is below zero; needs --dropout.",
 )
 @click.option("--direct", type=int, help="Write this many experiences without any rollouts.")
 @click.option(

@@ -173,6 +173,62 @@ def test_what_helps_and_what_harms_is_read_off_the_rollouts(
         assert (one.credit.present, one.credit.absent) == (len(rows) - absent, absent)
 
 
+def test_what_harms_with_confidence_is_proposed_for_deletion(
+    tmp_path: Path, verifier: Verifier
+) -> None:
+    with ScriptedEndpoint(swayed) as server:
+        desk = trained(tmp_path, verifier, server, drop_harmful=True, group_size=16)
+    with Store.open(desk.path) as store:
+        deleted = [
+            event
+            for version in store.log("main")
+            for event in store.events(version)
+            if event.op == "DELETE"
+        ]
+        texts = [e.text for e in store.library()]
+    assert HARMS not in texts
+    assert HELPS in texts
+    effect, low, high = (deleted[-1].evidence or {})["credit"]
+    assert low < effect < high < 0
+    assert "harmful" in str(deleted[-1].reason)
+
+
+def test_effects_are_told_apart_by_kind_and_what_nothing_confirms_is_named(
+    tmp_path: Path, verifier: Verifier, cli: Cli
+) -> None:
+    """On large numbers the experience that harms elsewhere helps."""
+
+    def by_kind(request: dict[str, Any]) -> str:
+        user = request["messages"][-1]["content"]
+        if stage(request) != "rollout":
+            return swayed(request)
+        a, b = int(user.split()[-3]), int(user.split()[-1].rstrip("?"))
+        sign = 0.4 if a > 6 else -0.4
+        chance = 0.5 + sign * (HARMS in request["messages"][0]["content"])
+        coin = hashlib.sha256(f"{user}/{request.get('seed')}".encode()).digest()[0] / 256
+        return f"\\boxed{{{a + b + (coin < chance)}}}"
+
+    lines = [json.loads(line) for line in problems(range(1, 13)).splitlines()]
+    rows = [row | {"size": "large" if n > 6 else "small"} for n, row in enumerate(lines, 1)]
+    (tmp_path / "problems.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    cli("init")
+    cli("add", HARMS, IDLE)
+    assert "no kinds are known" in cli("credit", "--by-kind").stdout
+    with ScriptedEndpoint(by_kind) as server:
+        how = ("--epochs", "1", "--batch-size", "1", "--group-size", "12", "--dropout", "0.4")
+        where = ("--model", "m", "--base-url", server.base_url)
+        cli("train", "problems.jsonl", *how, *where, "--field", "kind=size")
+    kinds = json.loads(cli("credit", "--by-kind", "--json").stdout)
+    verdicts = {
+        row["kind"]: {one["text"]: one["verdict"] for one in row["experiences"]} for row in kinds
+    }
+    assert verdicts["large"][HARMS] == "helpful"
+    assert verdicts["small"][HARMS] == "harmful"
+    said = cli("credit").stdout
+    assert "nothing has confirmed G1 for 12 steps" in said
+    assert "confirmed G0" not in said
+
+
 def test_an_experience_whose_text_changed_starts_anew(tmp_path: Path, verifier: Verifier) -> None:
     with ScriptedEndpoint(swayed) as server:
         desk = trained(tmp_path, verifier, server, epochs=1)

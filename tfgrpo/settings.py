@@ -148,6 +148,7 @@ class TrainSettings(Settings):
     all_wrong: int = Field(default=0, ge=0, le=20)
     blame: bool = False
     exemplars: int = Field(default=0, ge=0, le=100)
+    drop_harmful: bool = False
     reward: Reward = "verifier"
     direct: int = Field(default=0, ge=0, le=100)
     preset: Preset = "paper"
@@ -164,6 +165,8 @@ class TrainSettings(Settings):
             raise ValueError("dropout needs --inject all: it tells what the whole library does")
         if self.controller_sees_credit and not self.dropout:
             raise ValueError("--controller-sees-credit needs --dropout")
+        if self.drop_harmful and (not self.dropout or self.reward == "majority"):
+            raise ValueError("--drop-harmful needs --dropout, and the verifier's rewards")
         if self.reward == "majority" and (self.rollouts != "fixed" or self.hints):
             raise ValueError("a majority vote needs fixed groups without hints")
         if self.all_wrong and (self.reward == "majority" or not self.ground_truth):

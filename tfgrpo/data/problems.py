@@ -22,6 +22,8 @@ from tfgrpo.rendering.templates import Message
 from tfgrpo.store.records import Json
 
 FIELDS = ("problem", "answer", "id")
+KIND = "kind"
+"""The field that says of what kind a problem is, where one is named: credit is told apart by it."""
 USUAL = {
     "problem": (
         *("question", "prompt", "Problem", "Question", "query", "extra_info.question"),
@@ -101,7 +103,7 @@ def of_rows(
 ) -> tuple[Problem, ...]:
     """Returns the problems that rows are.
 
-    `fields` maps our names (problem, answer, id, and those in `extra`) to the rows'; `a.b` is
+    `fields` maps our names (problem, answer, id, kind, those in `extra`) to the rows'; `a.b` is
     the field b of the object a. Where none is named and there is none of ours, a field that is
     usually called so is taken (question, gold, …). Fields named in `extra` go into `meta` where
     a row has them. A problem is a text, or a list of chat messages, of which the assistant's at
@@ -112,12 +114,13 @@ def of_rows(
     DatasetError at the first row that cannot be used; without `ground_truth` one may lack an
     answer. With `as_json` an answer that is an object is the same as JSON text.
     """
-    ours = (*FIELDS, *extra)
+    ours = (*FIELDS, *extra, *({KIND} & set(fields or ())))
     names = {name: name for name in ours} | dict(fields or {})
     unknown = set(names) - set(ours)
     if unknown:
         raise DatasetError(
-            f"there is no field {min(unknown)!r}", hint="map one of: " + ", ".join(ours)
+            f"there is no field {min(unknown)!r}",
+            hint="map one of: " + ", ".join(dict.fromkeys((*ours, KIND))),
         )
     usual = {name: aliases for name, aliases in USUAL.items() if name not in (fields or {})}
     problems: dict[str, Problem] = {}

@@ -20,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
+from tfgrpo.data.problems import KIND
 from tfgrpo.evaluation.statistics import t_quantile
 from tfgrpo.rollout.attempt import CONFIRMING
 from tfgrpo.store.canonical import digest
@@ -41,7 +42,8 @@ class Observation(NamedTuple):
     """One rollout, as the estimator sees it.
 
     `stratum` names the problem and library it was drawn under, `problem` its problem alone;
-    `library` are the ids that were in force, `without` those that were left out of the prompt.
+    `library` are the ids that were in force, `without` those that were left out of the prompt;
+    `kind` is what its problem's row says of its kind.
     """
 
     stratum: str
@@ -49,6 +51,7 @@ class Observation(NamedTuple):
     library: Sequence[str]
     without: frozenset[str]
     reward: float
+    kind: str = ""
 
 
 class Credit(NamedTuple):
@@ -116,11 +119,44 @@ def credits(
 
     With `upto`, a run at work and its step, that run counts too, up to that step.
     """
+    return _credited(store.library(version), list(_observations(store, version, upto)))
+
+
+def credits_by_kind(
+    store: Store, version: Version, *, upto: tuple[Run, int] | None = None
+) -> dict[str, list[Credited]]:
+    """Returns the same for each kind of problems by itself, kinds in the order of their names.
+
+    Kinds are what the field says that a run was told of as `kind`; without one there are none.
+    An experience may help one kind and harm another, which the effect over all of them hides.
+    """
     library = store.library(version)
-    known = {
-        credit.experience: credit
-        for credit in estimate_effects(list(_observations(store, version, upto)))
-    }
+    by_kind: dict[str, list[Observation]] = {}
+    for one in _observations(store, version, upto):
+        if one.kind:
+            by_kind.setdefault(one.kind, []).append(one)
+    return {kind: _credited(library, by_kind[kind]) for kind in sorted(by_kind)}
+
+
+def unconfirmed(store: Store, version: Version) -> dict[str, int]:
+    """Returns for each experience of a version's library how many steps of runs have passed since
+    one added, changed or kept it."""
+    left = {experience.id for experience in store.library(version)}
+    ages: dict[str, int] = {}
+    steps = 0
+    for ancestor in first_parents(store, version):
+        if not left:
+            break
+        for event in store.events(ancestor):
+            if event.experience in left:
+                left.discard(event.experience)
+                ages[event.experience] = steps
+        steps += "step" in ancestor.meta
+    return ages | dict.fromkeys(left, steps)
+
+
+def _credited(library: Library, observations: Sequence[Observation]) -> list[Credited]:
+    known = {credit.experience: credit for credit in estimate_effects(observations)}
     listed = [
         Credited(label, library.by_id[id], known.get(_unit(library.by_id[id])))
         for label, id in library.labels.items()
@@ -153,6 +189,7 @@ def _observations(
                 library=[_unit(experience) for experience in library],
                 without=frozenset(_unit(e) for e in library if e.id in without),
                 reward=row.reward,
+                kind=str(row.verdict.get(KIND, "")),
             )
 
 

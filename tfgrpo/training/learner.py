@@ -240,6 +240,8 @@ class Learner:
             and before.get(mark.experience) == now.texts.get(mark.experience) is not None
             for operation in [_confirming(mark, comparison, origin)]
         ]
+        dropped = self._harmful(step, now, origin) if settings.drop_harmful else []
+        now = now.after(dropped)
         added: list[Operation] = []
         if settings.exemplars:
             added = add_examples(
@@ -250,7 +252,27 @@ class Learner:
                 origin.evidence,
                 (origin.uid, origin.step),
             )
-        return replace(plan, operations=(*plan.operations, *kept, *added))
+        return replace(plan, operations=(*plan.operations, *kept, *dropped, *added))
+
+    def _harmful(self, step: LearningStep, now: Draft, origin: StepOrigin) -> list[Operation]:
+        """Returns the DELETEs of experiences that harm with confidence, as far as this step has
+        left them as they were."""
+        from tfgrpo.training.credit import credits
+
+        before = Draft(step.library).texts
+        return [
+            Operation(
+                "DELETE",
+                one.experience.id,
+                None,
+                f"its effect on the reward: {one}",
+                {**origin.evidence, "credit": [one.credit.effect, one.credit.low, one.credit.high]},
+            )
+            for one in credits(self._store, step.base, upto=(self._run, step.number))
+            if one.credit is not None
+            and one.credit.verdict == "harmful"
+            and before.get(one.experience.id) == now.texts.get(one.experience.id) is not None
+        ]
 
     def _count_decided(self) -> None:
         self._progress.decided += 1

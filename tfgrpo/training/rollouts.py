@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tfgrpo.data.problems import Problem
+from tfgrpo.data.problems import KIND, Problem
 from tfgrpo.domains.base import Context, Domain, Sampling
 from tfgrpo.model.client import CallPath, Calls
 from tfgrpo.model.endpoint import Answer, CallFailed, EndpointError
@@ -573,6 +573,8 @@ def _row(run: int, step: int, rollout: Rollout, version: int) -> RolloutRow:
         verdict["branch"] = list(rollout.branch)
     if rollout.hint is not None:
         verdict["hint"] = rollout.hint
+    if KIND in rollout.problem.meta:
+        verdict[KIND] = str(rollout.problem.meta[KIND])
     if rollout.without:
         verdict["without"] = sorted(rollout.without)
     return RolloutRow(

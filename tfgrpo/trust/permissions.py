@@ -40,6 +40,7 @@ HARMLESS = frozenset(
             "all_wrong",
             "blame",
             "exemplars",
+            "drop_harmful",
             "reasoning_effort",
             "max_completion_tokens",
         ),
