@@ -1,6 +1,6 @@
 """How long a step takes whose groups teach: one command, one table.
 
-    python benchmarks/reflection.py           # about two minutes; writes RESULTS-reflection.md
+    python benchmarks/reflection.py           # about a minute; writes RESULTS-reflection.md
     python benchmarks/reflection.py --quick   # one row, printed only
 
 A step of 100 problems with five attempts each, of which 60 groups are mixed and give 86 lessons,
@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import re
 import subprocess
 import sys
@@ -32,9 +33,13 @@ sys.path.insert(0, str(HERE))
 from instant import BODY  # noqa: E402
 
 RESULTS = HERE / "RESULTS-reflection.md"
-PROBLEMS, GROUP, AT_ONCE, SECONDS = 100, 5, 64, 1.0
+PROBLEMS, GROUP, AT_ONCE = 100, 5, 64
 GOAL = 25.0
 """Seconds that the step may take, rollouts included."""
+ROWS: list[tuple[str, int, dict[str, Any]]] = [
+    ("default (16 ahead)", 12, {}),
+    ("default (16 ahead)", 24, {}),
+]
 WORDS = re.findall(
     r"\w+",
     "discounts taxes shipping rounding deposits refunds tips surcharges currencies holidays "
@@ -52,9 +57,12 @@ def rule_of(problem: int, lesson: int, rules: int) -> str:
 
 def text_of(problem: int, lesson: int, rules: int) -> str:
     """Returns a lesson's words: the same rule is worded anew by each problem."""
-    way = ("early", "late", "twice", "first", "apart", "whole")[problem % 6]
-    step = ("before adding", "after adding", "once done", "at the end")[problem // 6 % 4]
-    return f"When {rule_of(problem, lesson, rules)} come up, take them {way} and {step}."
+    way = ("early", "late", "twice", "first", "apart", "whole", "slowly")[problem % 7]
+    step = ("before adding", "after adding", "once done", "at the end")[problem // 7 % 4]
+    end = ("without fail", "as agreed", "every time", "in one go", "by hand")[
+        problem // 28 + lesson
+    ]
+    return f"When {rule_of(problem, lesson, rules)} come up, take them {way} and {step}, {end}."
 
 
 def answer(request: dict[str, Any], rules: int) -> str:
@@ -118,7 +126,7 @@ async def serve(rules: int, seconds: float) -> None:
 
 
 @contextmanager
-def slow(rules: int, seconds: float = SECONDS) -> Iterator[str]:
+def slow(rules: int, seconds: float) -> Iterator[str]:
     """Runs the endpoint; gives its address."""
     command = [sys.executable, __file__, "--serve", str(rules), str(seconds)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -139,8 +147,10 @@ class Measured(NamedTuple):
     library: tuple[str, ...]
 
 
-def step(rules: int, **settings: Any) -> Measured:
-    """Trains one step, with other settings than the defaults where some are given."""
+def step(rules: int, seconds: float, **settings: Any) -> Measured:
+    """Trains one step, with other settings than the defaults where some are given. Its times are
+    divided by `seconds`, which a call takes: on a machine with other load, calls that take longer
+    make what the processors do weigh less."""
     from tfgrpo.connect import CallLimits, Endpoints
     from tfgrpo.data.problems import Problem
     from tfgrpo.domains.verifier import Verifier
@@ -157,7 +167,7 @@ def step(rules: int, **settings: Any) -> Measured:
         Problem(f"p{n}", f"What is {n} op {n + 3}?", str(2 * n + 4)) for n in range(PROBLEMS)
     ]
     with (
-        slow(rules) as base_url,
+        slow(rules, seconds) as base_url,
         tempfile.TemporaryDirectory(dir=HERE, prefix=".reflection-") as folder,
         Store.init(Path(folder) / "store.db") as store,
         Verifier() as verifier,
@@ -166,22 +176,24 @@ def step(rules: int, **settings: Any) -> Measured:
         run, _ = begin(store, TrainSettings(data="p.jsonl", **{**given, **settings}))
         journal = Journal(store.port.writer())
         endpoint = Endpoint("slow", base_url)
-        endpoints = Endpoints(endpoint, endpoint, CallLimits(AT_ONCE))
+        endpoints = Endpoints(endpoint, endpoint, CallLimits(AT_ONCE, 600.0))
         training = Training(Session(store, journal, endpoints, verifier), run, RunProblems(dataset))
 
         async def session() -> float:
             await endpoint.ask(Request("rollout", (("user", "What is 1 op 2?"),), 0.7, 64))
             started = time.perf_counter()
             await training.run()
-            seconds = time.perf_counter() - started
+            taken = time.perf_counter() - started
             await endpoints.close()
-            return seconds
+            return taken
 
-        seconds = asyncio.run(session())
+        taken = asyncio.run(session())
         journal.close()
-        after = seconds - training.progress.seconds["rollouts"]
+        after = taken - training.progress.seconds["rollouts"]
         library = tuple(e.text for e in store.library())
-        return Measured(seconds, after, dict(training.progress.meter.by_stage), library)
+        return Measured(
+            taken / seconds, after / seconds, dict(training.progress.meter.by_stage), library
+        )
 
 
 def row(name: str, rules: int, found: Measured) -> str:
@@ -199,21 +211,41 @@ def row(name: str, rules: int, found: Measured) -> str:
     )
 
 
-def table(quick: bool) -> Iterator[str]:
+def table(quick: bool, seconds: float) -> Iterator[str]:
     """Yields the rows, as they are measured."""
-    yield "| the controller | rules | step | after the last attempt | attempts | summaries and"
+    yield (
+        "| the controller | rules | step | after the last attempt | attempts | summaries and"
+        " comparisons | controller | library |"
+    )
     yield "|---|---:|---:|---:|---:|---:|---:|---|"
-    for name, rules, settings in [("default", 12, {})]:
-        yield row(name, rules, step(rules, **settings))
+    for name, rules, settings in ROWS[:1] if quick else ROWS:
+        yield row(name, rules, step(rules, seconds, **settings))
+
+
+def page(rows: str, seconds: float) -> str:
+    """Returns the results as they are written."""
+    load = ", ".join(f"{one:.1f}" for one in os.getloadavg())
+    head = (
+        f"# Reflection\n\nWritten by `python benchmarks/reflection.py` on {os.cpu_count()} cores, "
+        f"load {load} (other work on the machine only ever adds time): a step of {PROBLEMS} "
+        f"problems × {GROUP} attempts, one second a call, {AT_ONCE} in flight. Measured with calls "
+        f"of {seconds:g} s, and all times divided by that. The goal is {GOAL:g} s. The least that is possible is the calls divided by {AT_ONCE}, about 14 s.\n\n"
+    )
+    return head + rows + "\n"
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="one row, printed only")
+    parser.add_argument("--seconds", type=float, default=1.0, help="what a call takes")
     parser.add_argument("--serve", nargs=2, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.serve:
         asyncio.run(serve(int(asked.serve[0]), float(asked.serve[1])))
     else:
-        for line in table(asked.quick):
+        lines = []
+        for line in table(asked.quick, asked.seconds):
+            lines.append(line)
             print(line, flush=True)
+        if not asked.quick:
+            RESULTS.write_text(page("\n".join(lines), asked.seconds), encoding="utf-8")
