@@ -183,7 +183,8 @@ def test_what_a_look_up_finds_and_refuses(store: Store) -> None:
                 answer = await client.call_tool("experiences", wrong)
                 assert answer.is_error, wrong
             for wrong in (
-                {"call": "call-1", "score": 1},
+                {"call": "call-nowhere", "score": 1},
+                {"call": found["call"][:20], "score": 1},
                 {"call": found["call"], "score": "good"},
                 {"call": found["call"]},
                 {"score": 1},

@@ -112,11 +112,10 @@ class Lookups:
         try:
             call = traffic.call(wanted)
             ours = self._caller(traffic.secret()) or b""
-            if self._token is not None and not (
-                call.id == wanted
-                and call.route == ROUTE
-                and hmac.compare_digest(call.caller or b"", ours)
-            ):
+            theirs = self._token is not None and not (
+                call.route == ROUTE and hmac.compare_digest(call.caller or b"", ours)
+            )
+            if theirs or call.id != wanted:  # a program has the whole id
                 raise UnknownCall(f"no call {wanted!r} is on record")
             now = time.time_ns() // 1000
             feedback = checked_feedback(call.id, given, author="mcp", time=now)
