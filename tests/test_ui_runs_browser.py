@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from conftest import problems
 from scripted import ScriptedEndpoint, stage, teachable
+from test_ui_browser import violations
 from ui_rig import chromium as chromium
 from ui_rig import serving, watched
 
@@ -82,6 +83,24 @@ def test_a_run_is_followed_reloaded_and_stopped(
                 page.wait_for_selector("text=interrupted")
                 page.wait_for_selector("text=stopped by tester")
                 page.wait_for_selector("button:has-text('Go on')")
+                base = url.partition("/?")[0]
+                groups = base + "/attempts/live?step=1&show=mixed"
+                page.goto(groups)
+                group = page.get_attribute(".group-name", "href")
+                for address in ("/runs", "/run/live", f"{group}", groups.removeprefix(base)):
+                    page.goto(base + address)
+                    page.evaluate("document.querySelectorAll('details').forEach(d => d.open = 1)")
+                    assert violations(page) == [], address
+                    assert not page.evaluate(wide), address
+                page.goto(base + "/cost")
+                page.emulate_media(color_scheme="dark")
+                assert violations(page) == []
+                page.goto(base + str(group))
+                assert violations(page) == []
+                page.keyboard.press("j")
+                page.wait_for_selector("text=group 2 of 3")
+                page.go_back()
+                page.wait_for_selector("text=group 1 of 3")
         finally:
             gates.open.set()
             thread.join(PATIENCE)
