@@ -1,7 +1,8 @@
 """How fast the pages of a large store are: `python -m benchmarks.ui`.
 
 Builds a store with 1,000 experiences and 20,000 versions and asks for each page as a browser
-does. Times are the server's, from request to last byte, without a browser; sizes are of what a
+does. Times are the server's, from request to last byte, without a browser: on the clock, and of the
+processor, which is what remains where others use the machine too. Sizes are of what a
 browser loads at first: the page and every file that it names.
 """
 
@@ -71,7 +72,7 @@ def report(path: Path) -> int:
     client = TestClient(site, base_url="http://127.0.0.1:7433")
     began = time.perf_counter()
     client.get("/?token=token")
-    print(f"{'page':34} {'first ms':>9} {'median ms':>9} {'page kB':>8} {'in all kB':>9}")
+    print(f"{'page':34} {'clock ms':>9} {'CPU ms':>9} {'page kB':>8} {'in all kB':>9}")
     print(f"{'log in, first page':34} {1000 * (time.perf_counter() - began):9.1f}")
     with Store.open(path) as store:
         id = next(iter(store.library("HEAD"))).id
@@ -91,19 +92,21 @@ def report(path: Path) -> int:
         "/review",
     ):
         took, size, whole = measured(client, page)
-        middle = statistics.median(took)
-        print(f"{page[:34]:34} {took[0]:9.1f} {middle:9.1f} {size / 1000:8.1f} {whole / 1000:9.1f}")
+        clock, middle = (statistics.median(times) for times in zip(*took, strict=True))
+        print(f"{page[:34]:34} {clock:9.1f} {middle:9.1f} {size / 1000:8.1f} {whole / 1000:9.1f}")
         missed |= page in ("/", "/library") and (middle > MOST_MS or whole > MOST_BYTES)
     return int(missed)
 
 
-def measured(client: Any, page: str) -> tuple[list[float], int, int]:
-    """Returns milliseconds of each round, the bytes of the page, and with all that it names."""
+def measured(client: Any, page: str) -> tuple[list[tuple[float, float]], int, int]:
+    """Returns milliseconds of each round, on the clock and of the processor, and the bytes of the
+    page, without and with all that it names."""
     took = []
     for _ in range(ROUNDS):
-        began = time.perf_counter()
+        began = time.perf_counter(), time.process_time()
         answer = client.get(page)
-        took.append(1000 * (time.perf_counter() - began))
+        ended = time.perf_counter(), time.process_time()
+        took.append((1000 * (ended[0] - began[0]), 1000 * (ended[1] - began[1])))
         assert answer.status_code == 200, (page, answer.status_code)
     body = answer.content
     named = {part.split(b'"')[0] for part in body.replace(b"src=", b"href=").split(b'href="')[1:]}

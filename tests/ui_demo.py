@@ -66,6 +66,7 @@ def demo(folder: Path, *, now: int = BEGIN) -> Path:
         ours = Operation("MODIFY", ids[0], "Count the first and the last day of a hire.", "clearer")
         store.commit("main", [ours], message="clearer words")
         plan = ExperimentPlan(unit="call")
+        clock[0] = now - 500 * MINUTE
         start(store, "clearer", ("prod", "main"), 0.2, plan, why="clearer words may help")
         add_proposals(store, 3)
         add_traffic(store, clock[0])
@@ -126,7 +127,8 @@ def add_traffic(store: Store, now: int) -> None:
             words.append(CallContent(call.id, asked, '{"content":"36 euros"}'))
         traffic.add(calls, words)
         for n in range(0, 60, 4):
-            told = Feedback(calls[n].id, now, "till", float(n % 3 > 0), None, None, "36 euros")
+            right = float(n % 3 > 0 or n % 8 == 0) if n % 20 else 0.5
+            told = Feedback(calls[n].id, now, "till", right, None, None, "36 euros")
             traffic.add_feedback(told)
     finally:
         traffic.close()

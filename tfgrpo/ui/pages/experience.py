@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
@@ -94,13 +95,16 @@ def _standing(visit: Visit, id: str) -> list[Standing]:
         version = store.version(number)
         library = store.library(version)
         if id in library.by_id:
-            credits = visit.site.memory.get(
-                ("credits", version.digest), REMEMBERED, lambda v=version: credits_of(store, v)
-            )
+            credits = _credits(visit, version)
             text = library.by_id[id].text
             label = library.label_of[id]
             found.append(Standing(branch, version, label, text, credits.get(id)))
     return found
+
+
+def _credits(visit: Visit, version: Version) -> Mapping[str, Credit]:
+    key = ("credits", version.digest)
+    return visit.site.memory.get(key, REMEMBERED, lambda: credits_of(visit.store, version))
 
 
 def attempts_of(one: ShownEvent) -> Attempts | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfgrpo.projections.layout import DrawnRow
 from tfgrpo.projections.versions import StandingNames, scores
@@ -51,7 +51,13 @@ def show(visit: Visit) -> Response:
     default = newest if at is None else min(newest, at + 10)
     start = visit.number("from", default, most=newest)
     shown = _window(visit, start)
-    context = {"rows": shown, "newest": newest, "start": start, "at": at, "window": WINDOW}
+    context: dict[str, Any] = {
+        "rows": shown,
+        "newest": newest,
+        "start": start,
+        "at": at,
+        "window": WINDOW,
+    }
     if visit.is_fragment:
         return visit.render("history_rows.html", **context)
     return visit.render("history.html", title="History", filtered=False, **context, **_form(visit))
@@ -80,7 +86,7 @@ def _shown(
     )
 
 
-def _form(visit: Visit) -> dict[str, object]:
+def _form(visit: Visit) -> dict[str, Any]:
     return {
         "query": {name: visit.query(name) for name in FILTERS},
         "branches": list(visit.store.branches()),

@@ -96,18 +96,14 @@ def _experiments(visit: Visit) -> list[ShownExperiment]:
     found = experiments(visit.store)[::-1]
     chosen = [one for one in found if one.state == RUNNING]
     chosen += [one for one in found if one.state != RUNNING][:ENDED]
-    recorded = os.path.isfile(traffic_path(visit.store.file))
-    return [
-        ShownExperiment(
-            one,
-            visit.site.memory.get(
-                ("evidence", one.id), REMEMBERED, lambda one=one: evidence(visit.store, one)
-            )
-            if recorded
-            else None,
-        )
-        for one in chosen
-    ]
+    if not os.path.isfile(traffic_path(visit.store.file)):
+        return [ShownExperiment(one, None) for one in chosen]
+    return [ShownExperiment(one, _evidence(visit, one)) for one in chosen]
+
+
+def _evidence(visit: Visit, one: Experiment) -> Evidence:
+    key = ("evidence", one.id)
+    return visit.site.memory.get(key, REMEMBERED, lambda: evidence(visit.store, one))
 
 
 def call(visit: Visit) -> Response:

@@ -35,10 +35,9 @@ def show(visit: Visit) -> Response:
     waiting = [one for one in reversed(everything) if one.state == "open"]
     skipped = [id for id in visit.query("skipped").split(",") if id]
     left = [one for one in waiting if one.id not in skipped]
+    current = left[0] if left else None
     if visit.query("id"):
         current = get_proposal(visit.store, visit.query("id"))
-    else:
-        current = left[0] if left else None
     return _page(visit, current, everything, skipped)
 
 
