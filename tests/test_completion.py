@@ -17,6 +17,8 @@ NEW = {
     "tfgrpo train name": "the name of a run to be made",
     "tfgrpo import run": "the name of a run to be made",
     "tfgrpo traffic library": "a library as the proxy's settings name it",
+    "tfgrpo collect library": "a library as the proxy's settings name it",
+    "tfgrpo improve library": "a library as the proxy's settings name it",
 }
 
 
@@ -35,9 +37,9 @@ def test_every_parameter_that_names_something_completes() -> None:
 
 def test_every_verb_that_reads_has_json() -> None:
     changes = "init train checkout add modify delete keep edit import switch reset undo redo"
-    changes += " clone fetch pull push mirror feedback"
-    other = "export completion serve proxy help"  # export's format is json, serve's replies are
-    groups = "bisect bundle model remote"  # the subcommands that read have it
+    changes += " clone fetch pull push mirror feedback rollback"
+    other = "export completion serve proxy help mcp ui watch"  # export's format is json; servers
+    groups = "bisect bundle experiment model remote"  # the subcommands that read have it
     bare = [
         name.removeprefix("tfgrpo ")
         for name, command in commands()
