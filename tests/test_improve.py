@@ -189,7 +189,7 @@ def test_what_is_worse_is_not_proposed(store: Store, model: ScriptedEndpoint) ->
         return teachable(request)
 
     model.script = script
-    wrong_calls(store, range(30))
+    wrong_calls(store, range(21))
     done = json.loads(improve("--json", "--accept-better").output)
     assert done["outcome"] == "worse"
     assert done["effect"]["mean"] == -1.0
@@ -273,9 +273,11 @@ def test_without_the_branch_there_is_a_hint(store: Store, model: ScriptedEndpoin
 
 
 def test_an_application_improves_from_python(store: Store, model: ScriptedEndpoint) -> None:
-    wrong_calls(store, range(24))
+    wrong_calls(store, range(12))
     seen: list[str] = []
-    done = package.improve_sync("prod", least=20, on_progress=lambda one: seen.append(str(one)))
+    done = package.improve_sync(
+        "prod", least=10, heldout_samples=1, on_progress=lambda one: seen.append(str(one))
+    )
     assert done.outcome == "proposed"
     assert done.proposal is not None
     assert get_proposal(store, done.proposal.id).effect == done.effect
