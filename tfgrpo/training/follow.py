@@ -249,7 +249,7 @@ class RunFollower:
             step = self._step(int(version.meta.get("step", 0)))
             if step.learned is None or step.learned.version.number != version.number:
                 size = len(self._store.library(version))
-                counts = dict(self._store.counts(version))
+                counts = {str(op): n for op, n in self._store.counts(version).items()}
                 step.learned = LearnedStep(version, size, counts, issues(version))
                 step.figures = None
 

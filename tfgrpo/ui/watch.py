@@ -102,7 +102,8 @@ class WatchedRun:
             except TfgrpoError:  # the page says it when it is asked for again
                 pass
             finally:
-                thread.submit(lambda: [store.close() for store in opened])
+                for store in opened:
+                    thread.submit(store.close)
                 await self._end()
 
     async def _show(self, part: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
 
 from tfgrpo.store.errors import UnknownRevision
@@ -108,7 +108,7 @@ def _list(
     here: str,
     group: str,
     given: dict[str, str],
-    **more: object,
+    **more: Any,
 ) -> Response:
     show = visit.query("show")
     show = show if show in SHOW else ""
