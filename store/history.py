@@ -12,6 +12,7 @@ import heapq
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from tfgrpo.store.errors import StoreError
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 Parents: TypeAlias = Callable[[int], Sequence[int]]
 """The numbers of a version's parents, which are lower than its own."""
+MOST_AHEAD = 512
+"""How many versions a long walk reads at a time."""
 
 
 class WholeHistory(NamedTuple):
@@ -42,6 +45,9 @@ class Versions(Protocol):
     def version(self, number: int) -> Version | None:
         """Returns the version of that number."""
 
+    def versions_at(self, numbers: Iterable[int]) -> list[Version]:
+        """Returns the versions of these numbers, those that there are, ascending."""
+
 
 def version_at(versions: Versions, number: int) -> Version:
     """Returns a version that has to be there. Raises StoreError."""
@@ -51,11 +57,37 @@ def version_at(versions: Versions, number: int) -> Version:
     return version
 
 
+class ReadAhead:
+    """Reads versions for a walk from newer to older: one at first, so that the first comes at
+    once, and more at a time the longer the walk is, as long as most of them are asked for."""
+
+    def __init__(self, versions: Versions) -> None:
+        self._versions = versions
+        self._ahead: dict[int, Version] = {}
+        self._many, self._used = 1, 1
+
+    def __call__(self, number: int) -> Version:
+        """Returns the version of that number, which has to be there. Raises StoreError."""
+        version = self._ahead.pop(number, None)
+        if version is not None:
+            self._used += 1
+            return version
+        few = self._used * 4 < self._many
+        self._many = max(1, self._many // 4) if few else min(self._many * 2, MOST_AHEAD)
+        self._used = 1
+        numbers = range(max(0, number - self._many + 1), number)
+        self._ahead = {}
+        with suppress(StoreError):  # of a version that this walk may never come to
+            self._ahead = {v.number: v for v in self._versions.versions_at(numbers)}
+        return version_at(self._versions, number)
+
+
 def first_parents(versions: Versions, version: Version | None) -> Iterator[Version]:
     """Yields a version and its first parents, newest first."""
+    read = ReadAhead(versions)
     while version is not None:
         yield version
-        version = None if version.parent is None else version_at(versions, version.parent)
+        version = None if version.parent is None else read(version.parent)
 
 
 def ancestors(
@@ -63,10 +95,11 @@ def ancestors(
 ) -> Iterator[Version]:
     """Yields `tips` and their ancestors, newest first, but none that `without` has or is."""
     version: Version | None = None
+    read = ReadAhead(versions)
 
     def parents(number: int) -> Sequence[int]:
         nonlocal version
-        version = version_at(versions, number)
+        version = read(number)
         return version.parents
 
     for _ in ancestor_numbers(parents, tips, without):
@@ -125,8 +158,9 @@ def common_ancestor(versions: Versions, a: Version, b: Version) -> Version:
     sides.setdefault(b.number, set()).add("b")
     heap = [-number for number in sides]
     heapq.heapify(heap)
+    read = ReadAhead(versions)
     while heap:
-        version = version_at(versions, -heapq.heappop(heap))
+        version = read(-heapq.heappop(heap))
         if len(sides[version.number]) == 2:
             return version
         for parent in version.parents:
@@ -140,10 +174,11 @@ def common_ancestor(versions: Versions, a: Version, b: Version) -> Version:
 def parents_reader(versions: Versions) -> Parents:
     """Returns the parents of versions by number, each version read once."""
     known: dict[int, tuple[int, ...]] = {}
+    read = ReadAhead(versions)
 
     def parents(number: int) -> tuple[int, ...]:
         if number not in known:
-            known[number] = version_at(versions, number).parents
+            known[number] = read(number).parents
         return known[number]
 
     return parents

@@ -203,7 +203,7 @@ def run_of_history(store: Store, version: Version) -> str | None:
 
 
 def _earlier(store: Store, base: str, ago: int) -> Version:
-    moves = [move.version for move in moves_of(store, base)]
+    moves = [move.version for move in islice(moves_of(store, base), ago + 1)]
     if ago >= len(moves):
         oldest = len(moves) - 1
         raise UnknownRevision(

@@ -179,6 +179,10 @@ class Store:
             )
         return version
 
+    def versions_at(self, numbers: Iterable[int]) -> list[Version]:
+        """Returns the versions of these numbers, those that there are, ascending."""
+        return self.port.versions_at(numbers)
+
     def resolve(self, revision: str | Version) -> Version:
         """Returns the version a revision names; `revisions.py` gives the grammar."""
         return revisions.resolve(self, revision) if isinstance(revision, str) else revision
@@ -328,8 +332,7 @@ class Store:
 
     def has_branch(self, name: str) -> bool:
         """Returns whether there is a branch of that name, however many there are."""
-        move = self.port.ref(BRANCH + name)
-        return move is not None and move.version is not None
+        return self.port.standing(BRANCH + name) is not None
 
     def branches(self) -> dict[str, int]:
         """Returns branch → version number."""
@@ -416,11 +419,10 @@ class Store:
     def delete_tag(self, name: str) -> Version:
         """Forgets a tag; its version stays. Raises UnknownRevision."""
         with self.port.transaction():
-            move = self.port.ref(TAG + name)
-            if move is None or move.version is None:
+            if (version := self.port.standing(TAG + name)) is None:
                 raise UnknownRevision(f"there is no tag {name!r}", hint="`tfgrpo tag` lists them")
             self._move(protection.moves_away(self.port, TAG + name), f"delete tag {name}")
-        return self.version(move.version)
+        return version
 
     def checkout(self, revision: str) -> Head:
         """Moves HEAD: onto a branch when `revision` is one's name, else detached at the version."""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Cli, environment, one_line_error
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from store_helpers import add, clock
 
@@ -92,6 +92,7 @@ def test_a_search_ends_at_the_first_bad_version(history: History, data: st.DataO
     assert tries <= len(history)
 
 
+@settings(deadline=None)  # what is counted is tries, and not time
 @given(st.integers(2, 2000), st.data())
 def test_a_line_takes_no_more_than_its_logarithm(size: int, data: st.DataObject) -> None:
     history = {0: [], **{n: [n - 1] for n in range(1, size)}}
