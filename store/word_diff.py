@@ -153,7 +153,9 @@ def _once(words: Sequence[str], start: int, end: int) -> dict[str, int]:
     if len(places) == len(part):
         return places
     seen: set[str] = set()
-    again = {word for word in part if word in seen or seen.add(word)}  # type: ignore[func-returns-value]
+    again: set[str] = set()
+    for word in part:
+        (again if word in seen else seen).add(word)
     return {word: at for word, at in places.items() if word not in again}
 
 
