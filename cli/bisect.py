@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -213,7 +212,7 @@ def reset(app: App) -> None:
 def trial_folder(app: App) -> Path:
     from tfgrpo.redaction import trial_folder as beside
 
-    return Path(os.path.relpath(beside(app.store)))
+    return beside(app.store)
 
 
 def _mark(app: App, verdict: BisectVerdict, revisions: tuple[str, ...]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -50,5 +51,5 @@ def _rewrite_files(store: Store, plan: RedactionPlan) -> list[Path]:
 
 
 def trial_folder(store: Store) -> Path:
-    """Returns where `tfgrpo bisect` writes the libraries that it tries."""
-    return store.path.parent / "bisect"
+    """Returns where `tfgrpo bisect` writes the libraries that it tries, as seen from here."""
+    return Path(os.path.relpath(store.path.parent / "bisect"))
