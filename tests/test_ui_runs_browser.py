@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from conftest import problems
+from conftest import OWN, problems
 from scripted import ScriptedEndpoint, stage, teachable
 from test_ui_browser import violations
 from ui_rig import chromium as chromium
@@ -57,6 +58,7 @@ def test_a_run_is_followed_reloaded_and_stopped(
         except BaseException as error:
             ended.append(error)
 
+    monkeypatch.setenv("TFGRPO_TRUST", os.pathsep.join((OWN, str(tmp_path))))
     with ScriptedEndpoint(gates) as server, serving(path) as url:
         thread = threading.Thread(target=train)
         thread.start()
@@ -101,6 +103,10 @@ def test_a_run_is_followed_reloaded_and_stopped(
                 page.wait_for_selector("text=group 2 of 3")
                 page.go_back()
                 page.wait_for_selector("text=group 1 of 3")
+                page.goto(base + "/run/live")
+                page.keyboard.press("r")
+                page.wait_for_selector("text=goes on in a process of its own")
+                page.wait_for_selector(".run-state:has-text('finished')")
         finally:
             gates.open.set()
             thread.join(PATIENCE)

@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 from tfgrpo.store.errors import InvalidOperation
@@ -19,6 +20,8 @@ from tfgrpo.store.store import Store
 
 SHOWN = 4_000
 """The characters of what a process said that a page shows."""
+BEGINNING = 15.0
+"""Seconds that are waited for a process to be at work: it loads models' clients first."""
 ALIVE = ("running", "finished")
 
 
@@ -28,7 +31,8 @@ def said_path(store: Store, run: Run) -> Path:
 
 
 def go_on(store: Store, run: Run, author: str) -> int:
-    """Begins a process that goes on with a run, in the name of `author`; returns its number.
+    """Begins a process that goes on with a run, in the name of `author`; returns its number once
+    it is at work, has ended, or takes its time.
 
     Raises InvalidOperation where the run is at work or finished, and OSError.
     """
@@ -55,6 +59,11 @@ def go_on(store: Store, run: Run, author: str) -> int:
     finally:
         os.close(handle)
     threading.Thread(target=process.wait, daemon=True).start()  # so that none is left behind
+    until = time.monotonic() + BEGINNING
+    while time.monotonic() < until and process.poll() is None:
+        if store.runs.state(run) == "running":
+            break
+        time.sleep(0.05)
     return process.pid
 
 
