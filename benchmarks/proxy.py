@@ -97,6 +97,8 @@ class _Reader(asyncio.Protocol):
             elif b"chunked" in head:
                 stop = self.pending.find(b"\r\n0\r\n\r\n", end)
                 end = len(self.pending) + 1 if stop < 0 else stop + 7
+            else:
+                end += 4  # a question without a body
             if len(self.pending) < end:
                 return
             whole = bytes(self.pending[:end])
