@@ -168,6 +168,11 @@ class _Client(_Reader):
     first = 0.0
     waiting: asyncio.Future[bytes]
 
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self.waiting = asyncio.get_running_loop().create_future()
+        self.waiting.cancel()  # nothing is asked yet
+
     def data_received(self, data: bytes) -> None:
         if not self.first:
             self.first = time.perf_counter()
@@ -175,6 +180,10 @@ class _Client(_Reader):
 
     def message(self, whole: bytes) -> None:
         self.waiting.set_result(whole)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if not self.waiting.done():
+            self.waiting.set_exception(error or ConnectionResetError("closed without an answer"))
 
     async def ask(self, wire: bytes) -> bytes:
         self.first = 0.0
@@ -267,6 +276,9 @@ async def _round(
         chunks = re.findall(rb"[0-9a-fA-F]+\r\n(data: .*?\n\n)\r\n", body, re.S)
         into.identical &= b"".join(chunks) == b"".join(EVENTS)
         fresh.transport.close()
+    one.transport.close()  # which has been idle for long, and may be closed already
+    one = await client(target.port)
+    await one.ask(plain)
     for _ in range(sizes.large):
         began = time.perf_counter()
         await one.ask(large)
