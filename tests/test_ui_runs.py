@@ -261,3 +261,12 @@ def test_a_run_is_written_as_one_file(folder: Path, tmp_path: Path) -> None:
     assert "<script" not in page
     assert "Mean reward of attempts" in page
     assert "<svg" in page
+
+
+def test_a_server_without_content_shows_no_words_of_attempts_and_calls(folder: Path) -> None:
+    bare = Visitor(folder / ".tfgrpo/store.db", content=False)
+    page = bare.get("/attempts/quick")
+    assert "What is" not in page
+    assert 'class="answer"' not in page
+    assert "not shown here" in bare.get("/group/quick?step=1&problem=line-1", status=404)
+    assert "not shown here" in bare.get("/call/anything", status=404)

@@ -33,7 +33,7 @@ MOST = 5_000
 """Pages of an export; of a larger store, those that are fewest links from the first."""
 LEFT_OUT = {"sort", "q", "show", "removed", "order", "token"}
 """What an address asks for that only another order or choice of a page's rows comes of."""
-TEXTS = ("/group/", "/evaluation-group/", "/traffic")
+TEXTS = ("/group/", "/evaluation-group/", "/call/")
 """Pages of what was asked and said; left out without content."""
 ATTRIBUTE = re.compile(r' (href|src)="([^"]*)"')
 DROPPED = re.compile(

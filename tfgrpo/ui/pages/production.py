@@ -108,6 +108,8 @@ def _evidence(visit: Visit, one: Experiment) -> Evidence:
 
 def call(visit: Visit) -> Response:
     """Answers with one call: what was asked and answered, where that was kept, and its feedback."""
+    if not visit.content:
+        raise UnknownRevision("what was asked and said is not shown here")
     with _traffic(visit) as traffic:
         if traffic is None:
             raise UnknownRevision("no traffic is on record")
