@@ -244,7 +244,7 @@ def emit(app: App, lines: Iterator[str] | Iterable[str]) -> None:
 
 def _echo_all(lines: Iterator[str]) -> None:
     """Does what `echo` does for each line; what is the same for all of them is asked once."""
-    stream = click.get_text_stream("stdout")
+    stream = sys.stdout
     context = click.get_current_context(silent=True)
     color = False if os.environ.get("NO_COLOR") else context.color if context else None
     strip = not (stream.isatty() if color is None else color)
