@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 HOST = "127.0.0.1"
 MOST = 5_000
 """Pages of an export; of a larger store, those that are fewest links from the first."""
-LEFT_OUT = {"sort", "q", "show", "removed", "order", "token"}
+LEFT_OUT = {"sort", "q", "show", "removed", "order", "token", "bad"}
 """What an address asks for that only another order or choice of a page's rows comes of."""
 TEXTS = ("/group/", "/evaluation-group/", "/call/")
 """Pages of what was asked and said; left out without content."""

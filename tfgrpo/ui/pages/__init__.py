@@ -22,5 +22,6 @@ PAGES = (
     Page("experience"),
     Page("version"),
     Page("combine"),
+    Page("bisect"),
 )
 """Every page, in the order of the navigation."""

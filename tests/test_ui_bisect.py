@@ -1,0 +1,124 @@
+"""The search for the first bad version in the browser: one search with the command line."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from ui_rig import OTHER, Visitor, store_at
+
+from tfgrpo.projections.bisect_strip import bisect_strip
+from tfgrpo.store import Operation, Store, merge
+from tfgrpo.store import bisect_marks as searches
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """v0 to v9, of which v6 is the first bad one."""
+    path = store_at(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    with Store.open(path, author="writer") as opened:
+        for n in range(1, 10):
+            opened.commit("main", [Operation("ADD", text=f"Lesson {n}.")], message=f"lesson {n}")
+    return path
+
+
+def strip(page: str) -> dict[str, str]:
+    """Returns version or stretch → how it is drawn."""
+    found = re.search(r'<ol class="strip".*?</ol>', page, re.S)
+    assert found is not None
+    drawn = {}
+    for kind, inside in re.findall(r'<li class="([^"]+)">(.*?)</li>', found[0], re.S):
+        names = re.findall(r">(v\d+)<|</span> (v\d+) <", inside)
+        drawn[" ".join(a or b for a, b in names)] = kind.removeprefix("mark-")
+    return drawn
+
+
+def test_the_first_bad_version_is_found_in_the_page(store: Path) -> None:
+    visitor = Visitor(store, token=OTHER)
+    assert "No search is on" in visitor.get("/bisect")
+    assert '"/bisect?bad=v9"' in visitor.get("/version/v9")
+    page = visitor.post("/bisect/start", {"bad": "HEAD", "good": "v1 v0"})
+    while tested := re.search(r"To be tested: <a [^>]*>v(\d+)<", page):
+        number = int(tested[1])
+        trial = json.loads((store.parent / "bisect" / "experiences.json").read_text())
+        assert len(trial) == number, "the library under test is laid out for a program to read"
+        verdict = "bad" if number >= 6 else "good"
+        page = visitor.post(
+            "/bisect/mark", {"version": f"v{number}", "verdict": verdict, "why": "ran <it>"}
+        )
+    assert ">v6</a> is the first bad version" in page
+    assert "ran &lt;it&gt; (other)" in page
+    drawn = strip(page)
+    assert drawn["v0"] == drawn["v1"] == "good marked"
+    assert {drawn[f"v{n}"].split()[0] for n in range(2, 6)} == {"good"}
+    assert drawn["v6"].startswith("first-bad")
+    assert {drawn[f"v{n}"].split()[0] for n in range(7, 10)} == {"bad"}
+    visitor.post("/bisect/end", {})
+    assert "No search is on" in visitor.get("/bisect")
+    assert not (store.parent / "bisect").exists()
+
+
+def test_the_page_and_the_command_go_on_with_one_search(store: Path) -> None:
+    visitor = Visitor(store)
+    with Store.open(store) as opened:
+        searches.start(opened, opened.resolve("v8"), [opened.resolve("v0")])
+        middle = searches.progress(opened, searches.load(opened)).next
+        assert middle is not None
+        searches.mark(opened, opened.version(middle), "skip", "exit code 125")
+    page = visitor.get("/bisect")
+    assert strip(page)[f"v{middle}"] == "skip marked"
+    assert "exit code 125" in page
+    assert list(strip(page).values()).count("next") == 1
+    visitor.post("/bisect/mark", {"version": "v2", "verdict": "good"})
+    with Store.open(store) as opened:
+        last = searches.load(opened).marks[-1]
+    assert (last.version, last.verdict, last.why) == (2, "good", "by hand, tester")
+
+
+def test_marks_that_do_not_fit_and_read_only_change_nothing(store: Path) -> None:
+    visitor = Visitor(store)
+    visitor.post("/bisect/start", {"bad": "v8", "good": "v2"})
+    before = (store.parent / "bisect.json").read_bytes()
+    assert "already marked" in visitor.post(
+        "/bisect/mark", {"version": "v1", "verdict": "bad"}, status=400
+    )
+    assert "cannot be" in visitor.post(
+        "/bisect/mark", {"version": "v5", "verdict": "worse"}, status=400
+    )
+    watching = Visitor(store, read_only=True)
+    assert '<form method="post"' not in watching.get("/bisect")
+    assert "--read-only" in watching.post("/bisect/end", {}, status=400)
+    assert (store.parent / "bisect.json").read_bytes() == before
+
+
+def test_a_long_range_is_shown_as_stretches(store: Path) -> None:
+    with Store.open(store) as opened:
+        search = searches.start(opened, opened.resolve("v9"), [opened.resolve("v0")])
+        search = searches.mark(opened, opened.version(4), "good")
+        whole, short = bisect_strip(opened, search), bisect_strip(opened, search, most=5)
+    assert [part.first for part in whole.parts] == list(range(10))
+    assert sum(part.count for part in short.parts) == whole.versions == 10
+    assert [(p.first, p.last, p.state) for p in short.parts] == [
+        (0, 0, "good"),
+        (1, 3, "good"),
+        (4, 4, "good"),
+        (5, 6, "open"),
+        (7, 7, "next"),
+        (8, 8, "open"),
+        (9, 9, "bad"),
+    ]
+
+
+def test_what_lies_beside_a_bad_version_in_a_merge_is_not_called_bad(store: Path) -> None:
+    with Store.open(store) as opened:
+        opened.create_branch("side", opened.resolve("v3"))
+        side = opened.commit("side", [Operation("ADD", text="Aside.")], message="aside")
+        merged = merge.merge(opened, "main", side, message="together")
+        search = searches.start(opened, merged, [opened.resolve("v0")])
+        search = searches.mark(opened, opened.version(8), "bad")
+        states = {part.first: part.state for part in bisect_strip(opened, search).parts}
+    assert states[side.number] == "aside"
+    assert states[merged.number] == states[9] == states[8] == "bad"

@@ -1,0 +1,112 @@
+"""The search for the first bad version, as a strip: the same search as `tfgrpo bisect`, which
+lies beside the store, so that it goes on in the page or in a terminal."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from tfgrpo.evaluation.bisect_judges import forget, materialise
+from tfgrpo.projections.bisect_strip import bisect_strip
+from tfgrpo.projections.events import events_of
+from tfgrpo.redaction import trial_folder
+from tfgrpo.store import bisect_marks as searches
+from tfgrpo.store.bisect_marks import BISECT_VERDICTS
+from tfgrpo.store.subject import subject
+from tfgrpo.ui.pages.experience import attempts_of
+from tfgrpo.ui.route import Route
+from tfgrpo.ui.visit import BadForm
+
+if TYPE_CHECKING:
+    from starlette.responses import Response
+
+    from tfgrpo.store.bisect_marks import BisectSearch, BisectVerdict
+    from tfgrpo.ui.visit import Visit
+
+EVENTS = 30
+"""Events of the version under test that are shown; its own page has all."""
+
+
+def show(visit: Visit) -> Response:
+    """Answers with the search that is on, or the form that begins one."""
+    store = visit.store
+    places = ["HEAD", *store.branches(), *list(store.tags())[-200:]]
+    if not searches.file(store).exists():
+        return visit.render(
+            "bisect.html",
+            title="Bisect",
+            search=None,
+            places=places,
+            bad=visit.query("bad", "HEAD") or "HEAD",
+        )
+    search = searches.load(store)
+    strip = bisect_strip(store, search)
+    number = strip.progress.first_bad
+    number = strip.progress.next if number is None else number
+    version = None if number is None else store.version(number)
+    events = [] if version is None else list(islice(events_of(store, version), EVENTS + 1))
+    return visit.render(
+        "bisect.html",
+        title="Bisect",
+        search=search,
+        strip=strip,
+        progress=strip.progress,
+        version=version,
+        subject=None if version is None else subject(store, version),
+        events=[(one, attempts_of(one)) for one in events[:EVENTS]],
+        more=len(events) > EVENTS,
+        places=places,
+        bad="HEAD",
+    )
+
+
+def start(visit: Visit) -> Response:
+    """Begins a search between a bad version and good ones in its history."""
+    store = visit.store
+    bad = store.resolve(visit.required("bad", "the bad version"))
+    names = visit.required("good", "a good version").split()
+    search = searches.start(store, bad, [store.resolve(name) for name in names])
+    return _onward(visit, search, f"the search is on, from {bad.name} back")
+
+
+def mark(visit: Visit) -> Response:
+    """Records what somebody found out about a version, under their name."""
+    store = visit.store
+    version = store.resolve(visit.required("version", "the version"))
+    verdict = _verdict(visit.field("verdict"))
+    said = " ".join(visit.field("why").split())
+    why = f"{said} ({visit.who})" if said else f"by hand, {visit.who}"
+    search = searches.mark(store, version, verdict, why)
+    words = "cannot be judged" if verdict == "skip" else f"is {verdict}"
+    return _onward(visit, search, f"{version.name} {words}")
+
+
+def end(visit: Visit) -> Response:
+    """Ends the search; its marks go."""
+    was_on = searches.reset(visit.store)
+    forget(trial_folder(visit.store))
+    return visit.done("/bisect", "the search is over" if was_on else "no search was on")
+
+
+def _onward(visit: Visit, search: BisectSearch, notice: str) -> Response:
+    """Lays out the library that is to be tested, as `tfgrpo bisect` does, and shows the strip."""
+    store = visit.store
+    number = searches.progress(store, search).next
+    if number is not None:
+        materialise(store, store.version(number), trial_folder(store))
+    return visit.done("/bisect", notice)
+
+
+def _verdict(word: str) -> BisectVerdict:
+    for verdict in BISECT_VERDICTS:
+        if word == verdict:
+            return verdict
+    raise BadForm(f"a version cannot be {word[:40]!r}", hint=", ".join(BISECT_VERDICTS))
+
+
+ROUTES = (
+    Route("/bisect", show),
+    Route("/bisect/start", start, "POST"),
+    Route("/bisect/mark", mark, "POST"),
+    Route("/bisect/end", end, "POST"),
+)
