@@ -113,10 +113,10 @@ def collect(
     if judge is not None:
         named = {"model": model, "base_url": base_url, "api_key_env": api_key_env}
         given = {name: value for name, value in named.items() if value is not None}
-        asked = judges.JudgeRequest(judge, which, given, budget)
-        scored = interrupts.run(judges.judge_calls(app.store, project, asked))
+        judging = judges.JudgeRequest(judge, which, given, budget)
+        scored = interrupts.run(judges.judge_calls(app.store, project, judging))
         text.echo(f"{judge} scored {text.plural(scored, 'call')}", err=as_json)
-        by, unanswered = by or asked.author, True
+        by, unanswered = by or judging.author, True
     request = collection.CollectRequest(
         files,
         which,
@@ -125,36 +125,36 @@ def collect(
         output,
         collection.CollectionRules(below, unanswered, redact, not no_system),
     )
-    found = collection.collect(app.store, project, request, dry_run=dry_run)
+    collected = collection.collect(app.store, project, request, dry_run=dry_run)
     if as_json:
         text.emit_json(
             {
-                "problems": found.rows,
-                "left_out": [one._asdict() for one in found.left_out],
-                "unread": [one._asdict() for one in found.unread],
-                "warnings": found.warnings,
+                "problems": collected.rows,
+                "left_out": [one._asdict() for one in collected.left_out],
+                "unread": [one._asdict() for one in collected.unread],
+                "warnings": collected.warnings,
             }
         )
         return
-    text.warn(found.warnings)
-    for line in told(found, collection.output_path(project, request), dry_run):
+    text.warn(collected.warnings)
+    for line in report_lines(collected, collection.output_path(project, request), dry_run):
         text.echo(line)
 
 
-def told(found: Collected, path: Path, dry_run: bool) -> Iterator[str]:
+def report_lines(collected: Collected, path: Path, dry_run: bool) -> Iterator[str]:
     """Yields what was collected, and what was not and why."""
     from tfgrpo.improvement.collection import NO_TRUTH
 
     done = "would append" if dry_run else "appended"
-    if found.rows:
-        yield f"{done} {text.plural(len(found.rows), 'problem')} to {path}"
+    if collected.rows:
+        yield f"{done} {text.plural(len(collected.rows), 'problem')} to {path}"
     else:
         yield "nothing new to learn from"
-    for why, count in found.counts().items():
+    for why, count in collected.counts().items():
         hint = "; `tfgrpo feedback CALL --correct …` gives one" if why == NO_TRUTH else ""
         yield f"left out {count}: {why}{hint}"
     places: dict[str, list[str]] = {}
-    for one in found.unread:
+    for one in collected.unread:
         places.setdefault(one.why, []).append(one.where)
     for why, where in places.items():
         more = f" and {len(where) - MOST} more (--json lists them)" if len(where) > MOST else ""

@@ -133,14 +133,14 @@ def cherry_pick(
     if take == "edit" and len(revisions) > 1:  # nobody else could write while the editor is open
         raise click.UsageError("--edit decides one version at a time")
     picked = [version for one in revisions for version in merges.picked(store, one)]
-    made = _trying(
+    versions = _trying(
         lambda: merges.cherry_pick_all(store, branch, picked, message=message, resolve=resolve),
         as_json,
     )
     if as_json:
-        _emit(app, made[-1], branch, before)
+        _emit(app, versions[-1], branch, before)
         return
-    for version in made:
+    for version in versions:
         print_version(app, version, branch)
 
 

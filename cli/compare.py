@@ -101,25 +101,25 @@ def _lines(comparisons: Sequence[Comparison]) -> Iterator[str]:
         yield from text.wrap(text.words(note), indent=0)
 
 
-def _table(found: Sequence[Comparison]) -> Iterator[str]:
+def _table(comparisons: Sequence[Comparison]) -> Iterator[str]:
     """Yields a row for each comparison, with a column for each thing that differs."""
     from tfgrpo.evaluation.comparison import difference_words, library_name
     from tfgrpo.evaluation.figures import conditions_words
 
     named = {
-        "dataset": [one.dataset for one in found],
-        "model": [one.model for one in found],
-        "library": [one.version.name for one in found],
+        "dataset": [one.dataset for one in comparisons],
+        "model": [one.model for one in comparisons],
+        "library": [one.version.name for one in comparisons],
     }
     shown = {name: cells for name, cells in named.items() if len(set(cells)) > 1}
     fixed = [cells[0] for name, cells in named.items() if name not in shown]
-    control = library_name(found[0].control)
+    control = library_name(comparisons[0].control)
     yield text.style(f"{', '.join(fixed) or 'libraries'} against {control}", bold=True)
-    alike = list(dict.fromkeys(conditions_words(one.conditions) for one in found))
+    alike = list(dict.fromkeys(conditions_words(one.conditions) for one in comparisons))
     yield from alike  # one row, unless the judge or the domain differs with the data
-    columns = list(zip(*shown.values(), strict=True)) or [()] * len(found)
+    columns = list(zip(*shown.values(), strict=True)) or [()] * len(comparisons)
     rows = []
-    for one, cells in zip(found, columns, strict=True):
+    for one, cells in zip(comparisons, columns, strict=True):
         needed = one.difference.problems_needed
         open_ = one.difference.verdict == "inconclusive" and needed
         verdict = one.difference.verdict + (f", {needed:,} would decide" if open_ else "")
@@ -127,9 +127,9 @@ def _table(found: Sequence[Comparison]) -> Iterator[str]:
         rows.append((*cells, *means, difference_words(one), _p(one), verdict))
     header = (*shown, "control", "mean", "difference", "p", "verdict")
     yield from text.table(rows, header=header)
-    yield from dict.fromkeys(note for one in found for note in one.unscored_notes())
-    if any(one.difference.verdict == "inconclusive" for one in found):
-        samples = found[0].conditions["samples"]
+    yield from dict.fromkeys(note for one in comparisons for note in one.unscored_notes())
+    if any(one.difference.verdict == "inconclusive" for one in comparisons):
+        samples = comparisons[0].conditions["samples"]
         yield f"`would decide`: number of problems, at {samples} samples each (80 % power)"
 
 
@@ -181,28 +181,28 @@ def power(
     given = (difference, between, within)
     recorded = (data, library, against)
     if difference is not None and between is not None and within is not None:
-        found = Power(difference, between, within)
+        planned = Power(difference, between, within)
     elif any(g is not None for g in given) and all(r is None for r in recorded):
         raise click.UsageError(
             "give --difference, --within and --between, or DATA, --library or --against"
         )
     else:
         seen = _seen(app, against or "v0", library or "HEAD", data)
-        found = Power(*(s if g is None else g for g, s in zip(given, seen, strict=True)))
-    rows = found.table(counts or SAMPLES)
+        planned = Power(*(s if g is None else g for g, s in zip(given, seen, strict=True)))
+    rows = planned.table(counts or SAMPLES)
     if as_json:
         text.emit_json(
             {
-                "difference": found.difference,
-                "within": found.within,
-                "between": found.between,
+                "difference": planned.difference,
+                "within": planned.within,
+                "between": planned.between,
                 "decided_by": [{"samples": n, "problems": problems} for n, problems in rows],
             }
         )
         return
     text.echo(
-        f"difference {found.difference:+.3f}, standard deviation {found.within:.3f} within "
-        f"problems and {found.between:.3f} between them"
+        f"difference {planned.difference:+.3f}, standard deviation {planned.within:.3f} within "
+        f"problems and {planned.between:.3f} between them"
     )
     if not rows:
         text.echo("no number of problems can detect a difference of 0")
@@ -226,5 +226,5 @@ def _seen(app: App, control: str, library: str, dataset: str | None) -> tuple[fl
             f"{b.name} and {a.name} were not evaluated on the same problems",
             hint=f"`tfgrpo compare {dataset or 'DATA'} --library {library} --against {control}`",
         )
-    found: Power = power_of(app.store, *pairs[-1])
-    return found.difference, found.between, found.within
+    measured: Power = power_of(app.store, *pairs[-1])
+    return measured.difference, measured.between, measured.within

@@ -22,5 +22,5 @@ def completion(shell: str) -> None:
     context = click.get_current_context().find_root()
     kind = get_completion_class(shell)
     assert kind is not None, "the choices are those that click knows"
-    made = kind(context.command, {}, "tfgrpo", "_TFGRPO_COMPLETE")
-    text.echo(made.source())
+    script = kind(context.command, {}, "tfgrpo", "_TFGRPO_COMPLETE")
+    text.echo(script.source())

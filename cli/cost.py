@@ -48,26 +48,26 @@ def cost(app: App, name: str | None, config: Path | None, as_json: bool) -> None
     project = options.open_project(app, config)
     run = app.store.runs.get(name) if name is not None else None
     address = project.table("model").get("base_url")
-    found = cost_report(app.store, project.table("prices"), run, address)
+    report = cost_report(app.store, project.table("prices"), run, address)
     if as_json:
-        text.emit_json(found.object())
+        text.emit_json(report.object())
         return
-    if not found.costs:
+    if not report.costs:
         text.echo("no call has been made")
         return
     lines: list[str] = []
-    total = found.total
+    total = report.total
     if run is None:
-        lines += _table(("run",), [((key,), sums) for key, sums in found.by_run().items()], total)
+        lines += _table(("run",), [((key,), sums) for key, sums in report.by_run().items()], total)
     else:
-        lines += [*_table(("stage", "model"), found.by_stage().items(), total), ""]
-        named = [((when,), sums) for when, sums in found.by_step().items()]
+        lines += [*_table(("stage", "model"), report.by_stage().items(), total), ""]
+        named = [((when,), sums) for when, sums in report.by_step().items()]
         lines += _table(("step",), named, None)
     if total.unknown:
         lines.append(f"the price of {', '.join(total.unknown)} is unknown: [prices] in tfgrpo.toml")
-    if found.estimated:
+    if report.estimated:
         lines.append(
-            f"the server did not report token usage for {found.estimated:,} calls: "
+            f"the server did not report token usage for {report.estimated:,} calls: "
             "theirs is estimated"
         )
     text.emit(app, lines)
@@ -76,17 +76,17 @@ def cost(app: App, name: str | None, config: Path | None, as_json: bool) -> None
 def _table(
     keys: Sequence[str], rows: Iterable[tuple[Sequence[str], Total]], last: Total | None
 ) -> list[str]:
-    found = [(list(key), sums) for key, sums in rows]
-    if last is not None and len(found) > 1:
-        found.append((["total", *[""] * (len(keys) - 1)], last))
+    lines = [(list(key), sums) for key, sums in rows]
+    if last is not None and len(lines) > 1:
+        lines.append((["total", *[""] * (len(keys) - 1)], last))
     some = {
-        "tries": any(sums.retries for _, sums in found),
-        "cached": any(sums.usage.cached_tokens for _, sums in found),
-        "reasoning": any(sums.usage.reasoning_tokens for _, sums in found),
+        "tries": any(sums.retries for _, sums in lines),
+        "cached": any(sums.usage.cached_tokens for _, sums in lines),
+        "reasoning": any(sums.usage.reasoning_tokens for _, sums in lines),
     }
     shown = [i for i, name in enumerate(COLUMNS) if some.get(name, True)]
     header = [*keys, *(COLUMNS[i] for i in shown)]
-    cells = [[*key, *(_cells(sums)[i] for i in shown)] for key, sums in found]
+    cells = [[*key, *(_cells(sums)[i] for i in shown)] for key, sums in lines]
     return aligned(header, cells, len(keys))
 
 
@@ -182,16 +182,16 @@ def _sentence(estimate: RunEstimate, *, details: bool) -> str:
     else:
         amounts = [money(_round(expected.dollars)), money(_round(most.dollars))]
     if amounts[1]:
-        said = f"about {amounts[0]} and {times[0]} {step}, at most {amounts[1]}"
+        sentence = f"about {amounts[0]} and {times[0]} {step}, at most {amounts[1]}"
     else:
-        said = f"about {times[0]} {step}, at most {times[1]}, at no cost"
+        sentence = f"about {times[0]} {step}, at most {times[1]}, at no cost"
     if estimate.steps_done:
         spent = money(estimate.spent_dollars)
         if estimate.spent_dollars is None:
             spent = f"{_short(estimate.spent_tokens)} tokens"
         done = text.plural(estimate.steps_done, "step")
-        said += f", for what is left after {done}, which took {spent}"
-    return said if details else f"{said}; --details for more"
+        sentence += f", for what is left after {done}, which took {spent}"
+    return sentence if details else f"{sentence}; --details for more"
 
 
 def _source(estimate: RunEstimate) -> str:

@@ -50,35 +50,35 @@ def credit(app: App, revision: str, by_kind: bool, as_json: bool) -> None:
         for kind, listed in kinds.items():
             text.emit(app, [text.style(text.shown(kind), bold=True), *_lines(listed)])
         return
-    found = credits(app.store, version)
+    credited = credits(app.store, version)
     if as_json:
-        text.emit_json([_object(one) for one in found])
+        text.emit_json([_object(one) for one in credited])
     else:
-        text.emit(app, [*_lines(found), *_advice(found, unconfirmed(app.store, version))])
+        text.emit(app, [*_lines(credited), *_advice(credited, unconfirmed(app.store, version))])
 
 
-def _lines(found: Sequence[Credited]) -> Iterator[str]:
-    if not any(one.credit for one in found):
+def _lines(credited: Sequence[Credited]) -> Iterator[str]:
+    if not any(one.credit for one in credited):
         yield "no credit is known: train with `--dropout 0.2` to measure it"
         return
-    for one in found:
+    for one in credited:
         label = text.style(f"[{one.label}]", fg="cyan") + " "
         yield from text.wrap(text.words(one.experience.text), first=label, indent=6)
         line = words(one.credit)
         if one.credit:
-            told = f"shrunk {one.credit.shrunk:+.3f}, {one.credit.present} with, "
-            line += text.words(told + f"{one.credit.absent} without", dim=True)
+            figures = f"shrunk {one.credit.shrunk:+.3f}, {one.credit.present} with, "
+            line += text.words(figures + f"{one.credit.absent} without", dim=True)
         yield from text.wrap(line, first=" " * 6, indent=6)
 
 
-def _advice(found: Sequence[Credited], ages: Mapping[str, int]) -> Iterator[str]:
+def _advice(credited: Sequence[Credited], ages: Mapping[str, int]) -> Iterator[str]:
     """Yields what to do about experiences that harm, and which nothing confirms."""
-    harmful = [one.label for one in found if one.credit and one.credit.verdict == "harmful"]
+    harmful = [one.label for one in credited if one.credit and one.credit.verdict == "harmful"]
     if harmful:
         verb = "is" if len(harmful) == 1 else "are"
         named = " ".join(harmful)
         yield f"{', '.join(harmful)} {verb} harmful with confidence: `tfgrpo delete {named}`"
-    old = [one for one in found if ages.get(one.experience.id, 0) >= UNCONFIRMED]
+    old = [one for one in credited if ages.get(one.experience.id, 0) >= UNCONFIRMED]
     for one in sorted(old, key=lambda one: -ages[one.experience.id]):
         yield f"nothing has confirmed {one.label} for {ages[one.experience.id]} steps"
 
@@ -94,10 +94,10 @@ def _object(one: Credited) -> dict[str, Any]:
     from tfgrpo.evaluation.figures import interval_object
 
     known = one.credit
-    found = {"label": one.label, "id": one.experience.id, "text": one.experience.text}
+    fields = {"label": one.label, "id": one.experience.id, "text": one.experience.text}
     if known is None:
-        return found | {"verdict": None}
-    return found | {
+        return fields | {"verdict": None}
+    return fields | {
         "verdict": known.verdict,
         "effect": interval_object(known.effect, known.low, known.high),
         "shrunk": known.shrunk,

@@ -14,8 +14,8 @@ from tfgrpo.store.select import Filter
 def show(app: App, name: str | None, filter: Filter, number: int | None, as_json: bool) -> None:
     """Prints the decisions that a filter's times, words and author fit, newest first; with a name
     those about it."""
-    found = (one for one in reversed(decisions(app.store)) if _fits(one, name, filter))
-    shown = text.first(found, number)
+    matches = (one for one in reversed(decisions(app.store)) if _fits(one, name, filter))
+    shown = text.first(matches, number)
     if as_json:
         text.emit_json_lines(map(as_object, shown))
     else:
@@ -40,12 +40,12 @@ def _fits(decision: Decision, name: str | None, filter: Filter) -> bool:
         return False
     if filter.words is None:
         return True
-    said = (decision.kind, decision.subject, decision.why or "", _said(decision.content))
-    return any(filter.words.casefold() in words.casefold() for words in said)
+    searched = (decision.kind, decision.subject, decision.why or "", _value_words(decision.content))
+    return any(filter.words.casefold() in words.casefold() for words in searched)
 
 
-def _listed(found: Iterable[Decision]) -> Iterator[str]:
-    for number, decision in enumerate(found):
+def _listed(entries: Iterable[Decision]) -> Iterator[str]:
+    for number, decision in enumerate(entries):
         if number:
             yield ""
         yield from _lines(decision)
@@ -75,13 +75,13 @@ def _field(key: str, value: object, before: str) -> Iterator[str]:
             yield from _field(name, inner, before + "  ")
         return
     if isinstance(value, dict):
-        said = ", ".join(f"{k} {_said(v)}" for k, v in value.items() if v is not None)
+        content = ", ".join(f"{k} {_value_words(v)}" for k, v in value.items() if v is not None)
     else:
-        said = _said(value)
-    yield from text.wrap([*words, *text.words(said)], first=before, indent=len(before) + 4)
+        content = _value_words(value)
+    yield from text.wrap([*words, *text.words(content)], first=before, indent=len(before) + 4)
 
 
-def _said(value: object) -> str:
+def _value_words(value: object) -> str:
     """Returns a value of a content as people read it: a text as it is, all else as JSON."""
     import json
 

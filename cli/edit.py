@@ -61,13 +61,13 @@ def edit(app: App, message: str | None, reason: str | None, file: Path | None) -
         if path.read_bytes().strip() not in (b"", before.strip().encode()):
             hint = f"{error.hint}; " if error.hint else ""
             again = f"your edit is saved: retry with `tfgrpo edit --file {path}`"
-            raise _Kept(str(error), hint=hint + again) from error
+            raise _EditRefused(str(error), hint=hint + again) from error
         path.unlink()
         raise
     path.unlink()
 
 
-class _Kept(TfgrpoError):
+class _EditRefused(TfgrpoError):
     """An edit that came to nothing, whose file is kept."""
 
 

@@ -91,10 +91,12 @@ def start(
     plan = records.ExperimentPlan(
         flags["metric"], _guards(flags["guards"], flags["metric"]), flags["unit"], flags["auto"]
     )
-    found = records.start(app.store, name, (control, candidate), parse_share(share), plan, why=why)
-    versions = _versions(app.store, found)
+    started = records.start(
+        app.store, name, (control, candidate), parse_share(share), plan, why=why
+    )
+    versions = _versions(app.store, started)
     text.echo(
-        f"experiment {name}: {_percent(found.share)} of subjects get {candidate} "
+        f"experiment {name}: {_percent(started.share)} of subjects get {candidate} "
         f"({versions[1]}), the others {control} ({versions[0]})"
     )
 
@@ -113,11 +115,11 @@ def list_(app: App, as_json: bool) -> None:
     from tfgrpo.production.experiment import experiments
 
     store = app.store
-    found = experiments(store)
+    listed = experiments(store)
     if as_json:
-        text.emit_json([_object(store, one) for one in found])
+        text.emit_json([_object(store, one) for one in listed])
         return
-    if not found:
+    if not listed:
         text.echo("no experiments yet; start one with `tfgrpo experiment start`")
         return
     rows = [
@@ -129,7 +131,7 @@ def list_(app: App, as_json: bool) -> None:
             f"{one.candidate.revision} ({_versions(store, one)[1]})",
             text.age(one.started),
         )
-        for one in found
+        for one in listed
     ]
     header = ("name", "state", "share", "control", "candidate", "started")
     text.emit(app, text.table(rows, header=header))
@@ -153,12 +155,12 @@ def status(app: App, name: str | None, as_json: bool) -> None:
     from tfgrpo.production.experiment import experiment as named
 
     store = app.store
-    found = named(store, name)
-    shown = evidence(store, found)
+    chosen = named(store, name)
+    shown = evidence(store, chosen)
     if as_json:
-        text.emit_json(_object(store, found) | {"evidence": shown.as_object()})
+        text.emit_json(_object(store, chosen) | {"evidence": shown.as_object()})
     else:
-        text.emit(app, _lines(store, found, shown))
+        text.emit(app, _lines(store, chosen, shown))
 
 
 @experiment.command()
@@ -178,8 +180,8 @@ def share(app: App, name: str, share: str, why: str | None) -> None:
     """
     from tfgrpo.production.experiment import change_share
 
-    found = change_share(app.store, name, parse_share(share), why=why)
-    text.echo(f"experiment {name}: {_percent(found.share)} of subjects get the candidate")
+    changed = change_share(app.store, name, parse_share(share), why=why)
+    text.echo(f"experiment {name}: {_percent(changed.share)} of subjects get the candidate")
 
 
 @experiment.command()
@@ -268,11 +270,11 @@ def _guards(given: tuple[str, ...], metric: str) -> tuple[tuple[str, float], ...
         return tuple(guard for guard in GUARDS if guard[0] != metric)
     if given == ("none",):
         return ()
-    found = []
+    guards = []
     for one in given:
         name, equals, by = one.partition("=")
-        found.append((name, parse_share(by) if equals else TOLERANCES.get(name, 0.0)))
-    return tuple(found)
+        guards.append((name, parse_share(by) if equals else TOLERANCES.get(name, 0.0)))
+    return tuple(guards)
 
 
 def _moved(app: App, done: Experiment) -> None:
@@ -280,11 +282,11 @@ def _moved(app: App, done: Experiment) -> None:
         checkout.materialise(app)
 
 
-def _versions(store: Store, found: Experiment) -> tuple[str, str]:
+def _versions(store: Store, experiment: Experiment) -> tuple[str, str]:
     from tfgrpo.store.errors import TfgrpoError
 
     names = []
-    for arm in (found.control, found.candidate):
+    for arm in (experiment.control, experiment.candidate):
         try:
             names.append(store.resolve(arm.digest).name)
         except TfgrpoError:
@@ -292,14 +294,14 @@ def _versions(store: Store, found: Experiment) -> tuple[str, str]:
     return names[0], names[1]
 
 
-def _state(store: Store, found: Experiment) -> str:
+def _state(store: Store, experiment: Experiment) -> str:
     from tfgrpo.production.experiment import RUNNING, at_work
     from tfgrpo.store.errors import UnknownRevision
 
-    if found.state != RUNNING:
-        return found.state
+    if experiment.state != RUNNING:
+        return experiment.state
     try:
-        paused = at_work(store, found.control.revision) is None
+        paused = at_work(store, experiment.control.revision) is None
     except UnknownRevision:
         paused = True
     return "paused" if paused else RUNNING
@@ -309,36 +311,36 @@ def _percent(share: float) -> str:
     return f"{100 * share:g}%"
 
 
-def _object(store: Store, found: Experiment) -> dict[str, Any]:
-    control, candidate = _versions(store, found)
+def _object(store: Store, experiment: Experiment) -> dict[str, Any]:
+    control, candidate = _versions(store, experiment)
     return {
-        "name": found.name,
-        "state": _state(store, found),
-        "share": found.share,
-        "control": {**found.control._asdict(), "version": control},
-        "candidate": {**found.candidate._asdict(), "version": candidate},
-        **found.plan._asdict(),
-        "guards": dict(found.plan.guards),
-        "started": text.iso(found.started),
-        "ended": None if found.ended is None else text.iso(found.ended),
-        "shares": [{"since": text.iso(at), "share": share} for at, share in found.shares],
+        "name": experiment.name,
+        "state": _state(store, experiment),
+        "share": experiment.share,
+        "control": {**experiment.control._asdict(), "version": control},
+        "candidate": {**experiment.candidate._asdict(), "version": candidate},
+        **experiment.plan._asdict(),
+        "guards": dict(experiment.plan.guards),
+        "started": text.iso(experiment.started),
+        "ended": None if experiment.ended is None else text.iso(experiment.ended),
+        "shares": [{"since": text.iso(at), "share": share} for at, share in experiment.shares],
     }
 
 
-def _lines(store: Store, found: Experiment, shown: Evidence) -> Iterator[str]:
-    control, candidate = _versions(store, found)
-    state = _state(store, found)
-    auto = ", --auto" if found.plan.auto else ""
+def _lines(store: Store, experiment: Experiment, shown: Evidence) -> Iterator[str]:
+    control, candidate = _versions(store, experiment)
+    state = _state(store, experiment)
+    auto = ", --auto" if experiment.plan.auto else ""
     yield (
-        f"{text.style(found.name, fg='yellow', bold=True)}  {state}, started "
-        f"{text.age(found.started)}: {_percent(found.share)} of subjects get "
-        f"{text.shown(found.candidate.revision)} ({candidate}), the others "
-        f"{text.shown(found.control.revision)} ({control}){auto}"
+        f"{text.style(experiment.name, fg='yellow', bold=True)}  {state}, started "
+        f"{text.age(experiment.started)}: {_percent(experiment.share)} of subjects get "
+        f"{text.shown(experiment.candidate.revision)} ({candidate}), the others "
+        f"{text.shown(experiment.control.revision)} ({control}){auto}"
     )
     if state == "paused":
         yield (
-            f"  {text.shown(found.control.revision)} was moved since it began, so everybody gets "
-            "that: stop it, or move the branch back"
+            f"  {text.shown(experiment.control.revision)} was moved since it began, so everybody "
+            "gets that: stop it, or move the branch back"
         )
     yield from text.table(
         [_row(one) for one in shown.compared],

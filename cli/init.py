@@ -77,8 +77,8 @@ def init(
     from tfgrpo.settings import FILE
     from tfgrpo.trust.ledger import remember_own
 
-    told = OwnData(problem, answers, cast("Kind | None", kind), **model)
-    plan, told = _planned(source, told)
+    own = OwnData(problem, answers, cast("Kind | None", kind), **model)
+    plan, own = _planned(source, own)
     folder = _folder(app)
     written = write_files(folder, plan)
     for permissions in file_permissions(folder / FILE):  # at the word of whoever asks for it
@@ -113,7 +113,7 @@ def _make_store(app: App) -> None:
         text.echo(f"made an empty library at {path}, on branch {head.branch}")
 
 
-def _planned(source: Path, told: OwnData) -> tuple[DataPlan, OwnData]:
+def _planned(source: Path, own: OwnData) -> tuple[DataPlan, OwnData]:
     """Returns what is to be written for a file; on a terminal, after asking what was guessed."""
     import sys
     from dataclasses import replace
@@ -124,25 +124,25 @@ def _planned(source: Path, told: OwnData) -> tuple[DataPlan, OwnData]:
 
     rows = read_table(source)
     if sys.stdin.isatty() and sys.stdout.isatty():
-        guess = guess_columns(rows, told.problem, told.answers, told.kind)
+        guess = guess_columns(rows, own.problem, own.answers, own.kind)
         names = ", ".join(dict.fromkeys(name for row in rows for name in row))
         text.echo(f"{source}: {len(rows):,} rows with the fields {names}")
-        if told.problem is None:
-            told = replace(told, problem=_ask("Which field is asked?", guess.problem))
-        if not told.answers:
+        if own.problem is None:
+            own = replace(own, problem=_ask("Which field is asked?", guess.problem))
+        if not own.answers:
             answer = _ask("Which field is the answer (several: a,b)?", ",".join(guess.answers))
-            told = replace(told, answers=tuple(filter(None, map(str.strip, answer.split(",")))))
-        if told.kind is None:
-            guess = guess_columns(rows, told.problem, told.answers)
+            own = replace(own, answers=tuple(filter(None, map(str.strip, answer.split(",")))))
+        if own.kind is None:
+            guess = guess_columns(rows, own.problem, own.answers)
             text.echo(guess.why[-1])
             kind = text.prompt("How are answers judged?", guess.kind, choices=KINDS)
-            told = replace(told, kind=next(known for known in KINDS if known == kind))
-        if told.model is None:
-            told = replace(told, model=_ask("Which model?", DEFAULT_MODEL))
-            if not told.is_local and told.base_url is None:
+            own = replace(own, kind=next(known for known in KINDS if known == kind))
+        if own.model is None:
+            own = replace(own, model=_ask("Which model?", DEFAULT_MODEL))
+            if not own.is_local and own.base_url is None:
                 url = _ask("Where is it (empty: OpenAI)?", "")
-                told = replace(told, base_url=url or None)
-    return plan_files(source, rows, told), told
+                own = replace(own, base_url=url or None)
+    return plan_files(source, rows, own), own
 
 
 def _ask(question: str, default: str) -> str:

@@ -257,7 +257,7 @@ class Fetch:
 
     def __init__(self) -> None:
         self._bar: Live | None = None
-        self._said = 0.0
+        self._printed_at = 0.0
         self._at = (0, 1)
         self._name = ""
         self._console = Console(stderr=True)
@@ -276,8 +276,8 @@ class Fetch:
                     transient=True,
                 )
                 self._bar.start()
-        elif time.monotonic() - self._said > PLAIN_SECONDS or not self._said:
-            self._said = time.monotonic()
+        elif time.monotonic() - self._printed_at > PLAIN_SECONDS or not self._printed_at:
+            self._printed_at = time.monotonic()
             text.echo(f"fetching {name}: {done / 1e6:.0f} of {total / 1e6:.0f} MB", err=True)
 
     def close(self) -> None:

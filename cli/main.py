@@ -178,14 +178,14 @@ def main() -> None:
         sys.exit(code if isinstance(code, int) else 0)
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)
-    except click.exceptions.NoArgsIsHelpError as asked_nothing:
+    except click.exceptions.NoArgsIsHelpError as usage:
         from tfgrpo.cli.text import echo
 
-        echo(asked_nothing.format_message())
+        echo(usage.format_message())
         sys.exit(0)
     except click.UsageError as error:
-        asked = f"`{error.ctx.command_path} --help` shows how" if error.ctx else None
-        complain(error.format_message(), asked)
+        hint = f"`{error.ctx.command_path} --help` shows how" if error.ctx else None
+        complain(error.format_message(), hint)
         sys.exit(error.exit_code)
     except click.ClickException as error:
         complain(error.format_message(), None)

@@ -34,7 +34,7 @@ from tfgrpo.store.installed import install_hint
 @click.option("--redact", metavar="REGEX", default="", help="What else to take out of problems.")
 @pass_app
 def mcp(
-    app: App, /, revision: str, http: bool, host: str, port: int, top_k: int, **kept: str
+    app: App, /, revision: str, http: bool, host: str, port: int, top_k: int, **recording: str
 ) -> None:
     """Offer the library at REVISION to an agent, over the Model Context Protocol.
 
@@ -63,11 +63,11 @@ def mcp(
         mcp_transport.checked_address(host, token)
     library = live(revision, store=app.path)
     lookups = None
-    if kept["record"] != "off":
+    if recording["record"] != "off":
         lookups = Lookups(
             app.path,
-            content=kept["record"] == "content",
-            redact=kept["redact"],
+            content=recording["record"] == "content",
+            redact=recording["redact"],
             token=(token or "") if http else None,
         )
     server = LibraryServer(library, lookups, top_k=top_k)

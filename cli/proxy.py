@@ -89,24 +89,24 @@ def settings_of(app: App, config: Path | None, flags: dict[str, Any]) -> ProxySe
     if config is None and os.path.isfile(beside := app.root / FILE):
         config = beside
     given = [name for name, value in flags.items() if value is not None]
-    found: dict[str, Any] = {} if config is None else read_file(config, given)
+    values: dict[str, Any] = {} if config is None else read_file(config, given)
     own = {key: flags[key] for key in ("revision", "top_k", "dropout") if flags[key] is not None}
-    libraries = dict(found.get("libraries", {}))
+    libraries = dict(values.get("libraries", {}))
     if not libraries:
         libraries["default"] = LibraryChoice(app.path, **own)
     elif own:
         raise SettingsError(
             f"{config} says which libraries there are", hint="set revision and top_k there"
         )
-    found["libraries"] = libraries
-    found.setdefault("default", next(iter(libraries)))
-    if flags["upstream"] or flags["anthropic"] or "openai" not in found:
-        found["openai"], found["anthropic"] = upstreams(flags["upstream"], flags["anthropic"])
+    values["libraries"] = libraries
+    values.setdefault("default", next(iter(libraries)))
+    if flags["upstream"] or flags["anthropic"] or "openai" not in values:
+        values["openai"], values["anthropic"] = upstreams(flags["upstream"], flags["anthropic"])
     plain = ("host", "port", "record", "redact")
-    found |= {key: flags[key] for key in plain if flags[key] is not None}
+    values |= {key: flags[key] for key in plain if flags[key] is not None}
     keep = None
     if flags["keep"] != "forever":
         from tfgrpo.store.time_spec import parse_time
 
         keep = -parse_time(flags["keep"], now=0) / 1e6
-    return ProxySettings(**found, keep=keep, token=os.environ.get(TOKEN) or None)
+    return ProxySettings(**values, keep=keep, token=os.environ.get(TOKEN) or None)

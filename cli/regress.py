@@ -93,19 +93,19 @@ def regress(
         try:
             watching = ignore if as_json else report
             work = compare_sides(app.store, project, request, on_progress=watching)
-            found = interrupts.run(work)
+            regression = interrupts.run(work)
         except interrupts.Interrupted as stop:
             report.close()
             text.echo("interrupted; the same command goes on where it was", err=True)
             click.get_current_context().exit(stop.code)
     if as_json:
-        text.emit_json(regression_object(found))
+        text.emit_json(regression_object(regression))
     else:
-        _tell(found)
+        _tell(regression)
 
 
-def _tell(found: Regression) -> None:
-    view = found.view()
+def _tell(regression: Regression) -> None:
+    view = regression.view()
     text.echo(text.style(text.shown(view.title), bold=True))
     for line in text.table(view.rows, header=view.header):
         text.echo(line)
@@ -124,16 +124,16 @@ def _unused(app: App, unused: str, library: str, target: str | None, as_json: bo
     branch = target or (library if library in store.branches() else store.head.branch or "main")
     since = parse_time(unused, now=time.time_ns() // 1000)
     with opened(app) as traffic:
-        found = unused_experiences(store, traffic, branch, since)
+        expired = unused_experiences(store, traffic, branch, since)
     label = store.library(store.tip(branch)).label_of
-    proposal = propose_expiry(store, branch, found, unused) if found and target else None
+    proposal = propose_expiry(store, branch, expired, unused) if expired and target else None
     if as_json:
-        rows = [{"label": label[e.id], "experience": e.id, "text": e.text} for e in found]
+        rows = [{"label": label[e.id], "experience": e.id, "text": e.text} for e in expired]
         text.emit_json({"unused": rows, "proposal": proposal and proposal.id})
         return
-    for one in found:
+    for one in expired:
         text.echo(text.shown(f"[{label[one.id]}] in no prompt since {unused}: {one.text}"))
-    if not found:
+    if not expired:
         text.echo(f"no experience of {branch} is known to be unused since {unused}")
     if proposal is not None:
         text.echo(f"proposal {proposal.id} deletes them")

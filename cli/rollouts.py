@@ -74,17 +74,17 @@ def rollouts(
     if against is not None and evaluated is not None:
         _pairs(app, _paired(app, evaluated, against, data), as_csv, as_json)
         return
-    found = _read(app, name, evaluated, data, which)
+    attempts = _read(app, name, evaluated, data, which)
     if as_json:
-        text.emit_json_lines(found.objects())
+        text.emit_json_lines(attempts.objects())
     elif as_csv:
-        text.emit_csv(found.rows())
+        text.emit_csv(attempts.rows())
     elif by_problem:
-        text.emit(app, _table(found.by_problem()))
+        text.emit(app, _table(attempts.by_problem()))
     elif which["problem"] is not None:
-        text.emit(app, _groups(found))
+        text.emit(app, _groups(attempts))
     else:
-        text.emit(app, _table(found.view()))
+        text.emit(app, _table(attempts.view()))
 
 
 def _read(
@@ -99,7 +99,7 @@ def _read(
     if evaluated is not None:
         version = store.resolve(evaluated)
         dataset = data and project.record_path(data)
-        found = evaluation_attempts(
+        attempts = evaluation_attempts(
             store, recorded_evaluation(store, version.number, dataset), project
         )
     else:
@@ -107,13 +107,13 @@ def _read(
         if name is None and not runs:
             raise UnknownRevision("there is no run yet", hint="start one with `tfgrpo train`")
         run = runs[-1] if name is None else store.runs.get(name)
-        found = run_attempts(store, run, project, step=which["step"])
-    chosen = found.of(**which)
+        attempts = run_attempts(store, run, project, step=which["step"])
+    chosen = attempts.of(**which)
     if not chosen.attempts:
         hint = "`tfgrpo rollouts` lists them all"
-        if which["failed"] and found.attempts:
+        if which["failed"] and attempts.attempts:
             hint = "without --failed, all of them are listed"
-        raise UnknownRevision(f"{found.title} has no such rollouts", hint=hint)
+        raise UnknownRevision(f"{attempts.title} has no such rollouts", hint=hint)
     return chosen
 
 
@@ -133,13 +133,13 @@ def _paired(app: App, evaluated: str, against: str, data: str | None) -> Problem
     return paired_problems(app.store, *pairs[-1])
 
 
-def _pairs(app: App, found: ProblemPairs, as_csv: bool, as_json: bool) -> None:
+def _pairs(app: App, pairs: ProblemPairs, as_csv: bool, as_json: bool) -> None:
     if as_json:
-        text.emit_json_lines(found.rows())
+        text.emit_json_lines(pairs.rows())
     elif as_csv:
-        text.emit_csv(found.rows())
+        text.emit_csv(pairs.rows())
     else:
-        text.emit(app, _table(found.view()))
+        text.emit(app, _table(pairs.view()))
 
 
 def _table(view: View) -> Iterator[str]:
@@ -157,34 +157,34 @@ def _short(id: str) -> str:
     return "…" + id[1 - LONG :]
 
 
-def _groups(found: AttemptList) -> Iterator[str]:
+def _groups(attempts: AttemptList) -> Iterator[str]:
     """Yields each group: what was asked, what would be right, and its attempts, winners first."""
-    for number, group in enumerate(found.groups()):
+    for number, group in enumerate(attempts.groups()):
         if number:
             yield ""
-        first = found.text(group[0])
+        first = attempts.text(group[0])
         step = "" if group[0].step is None else f"step {group[0].step}, "
         right = sum(one.is_right for one in group)
         title = f"{step}{group[0].problem}: {right} of {text.plural(len(group), 'attempt')} right"
         yield text.style(text.shown(" ".join(title.split())), bold=True)
-        yield from _said("question", first.question)
+        yield from _message("question", first.question)
         if first.ground_truths is not None:
-            yield from _said("ground truth", " or ".join(first.ground_truths))
-        elif found.missing:
+            yield from _message("ground truth", " or ".join(first.ground_truths))
+        elif attempts.missing:
             yield from text.wrap(
-                text.words(f"no ground truth: {found.missing}", dim=True), indent=2
+                text.words(f"no ground truth: {attempts.missing}", dim=True), indent=2
             )
         prompt = first.prompt
         for n, (role, content) in enumerate(prompt, 1):
-            yield from _said(f"prompt {n}/{len(prompt)}, {role}", content)
+            yield from _message(f"prompt {n}/{len(prompt)}, {role}", content)
         for one in group:
             yield ""
             same = one.calls == group[0].calls
-            yield from _attempt(one, first if same else found.text(one), prompt)
+            yield from _attempt(one, first if same else attempts.text(one), prompt)
 
 
 def _attempt(
-    one: RecordedAttempt, said: AttemptText, prompt: tuple[tuple[str, str], ...]
+    one: RecordedAttempt, words: AttemptText, prompt: tuple[tuple[str, str], ...]
 ) -> Iterator[str]:
     reward = "no reward" if one.reward is None else f"reward {one.reward:.2f}"
     side = f"{one.side}, " if one.side else ""
@@ -195,16 +195,16 @@ def _attempt(
     for key, note in notes.items():
         if note:
             yield from text.wrap(text.words(f"{key}: {note}", dim=True), indent=2)
-    if said.prompt and said.prompt != prompt:
+    if words.prompt and words.prompt != prompt:
         yield text.style("its prompt differs: --json shows it", dim=True)
     if "branch" in one.verdict:
         parent, at = one.verdict["branch"]
         yield text.style(f"… the first {at + 1} messages are those of attempt {parent}", dim=True)
-    for role, content in said.messages:
-        yield from _said(role, content)
+    for role, content in words.messages:
+        yield from _message(role, content)
 
 
-def _said(role: str, content: str) -> Iterator[str]:
+def _message(role: str, content: str) -> Iterator[str]:
     line, *more = content.splitlines() or [""]
     yield from text.wrap([text.Word(role, fg="cyan"), *text.words(line)], indent=2)
     for line in more:  # as they stand: it may be code

@@ -44,11 +44,11 @@ def runs(
         return
     name = names[0] if names else None
     if name is not None:
-        found = run_record(store, store.runs.get(name))
+        record = run_record(store, store.runs.get(name))
         if as_json:
-            text.emit_json(found.object())
+            text.emit_json(record.object())
         else:
-            text.emit(app, _lines(store, found))
+            text.emit(app, _lines(store, record))
         return
     listed = listed_runs(store, removed=everything)
     if as_json:
@@ -70,55 +70,55 @@ def _remove(store: Store, names: tuple[str, ...], reason: str | None) -> None:
     verb, *others = names
     if verb != "rm":
         raise click.UsageError("one run is shown at a time; `tfgrpo runs rm RUN …` hides some")
-    found = [store.runs.get(name) for name in others]
+    listed = [store.runs.get(name) for name in others]
     with store.port.transaction():
-        for run in found:
+        for run in listed:
             remove_run(store, run, reason)
-    for run in found:
+    for run in listed:
         text.echo(f"removed run {run.name}; `tfgrpo train --resume {run.name}` brings it back")
 
 
-def _lines(store: Store, found: RunRecord) -> Iterator[str]:
-    run = found.run
-    yield f"{text.style('run ' + run.name, bold=True)}: {found.state}, " + (
+def _lines(store: Store, record: RunRecord) -> Iterator[str]:
+    run = record.run
+    yield f"{text.style('run ' + run.name, bold=True)}: {record.state}, " + (
         f"on branch {run.branch}, from v{run.base}, started {text.when(run.time)} by {run.author}"
     )
-    for key, value in found.settings.items():
+    for key, value in record.settings.items():
         yield from text.wrap(text.words(str(value)), first=f"  {key}: ", indent=4)
-    for note in found.asked:
+    for note in record.asked:
         yield from text.wrap(text.words(text.shown(note)), first="  asked ", indent=4)
-    if found.sealed is not None:
-        yield from _seal_lines(found.sealed)
+    if record.sealed is not None:
+        yield from _seal_lines(record.sealed)
     yield ""
-    for version in found.versions:
+    for version in record.versions:
         words = [text.Word(version.name, fg="yellow"), *text.counts(store.counts(version))]
         yield from text.wrap([*words, *text.words(version.message)], indent=4)
-    if issue_counts(found.report):
+    if issue_counts(record.report):
         yield ""
-        yield issue_counts(found.report)
-    for issue in found.report.issues:
+        yield issue_counts(record.report)
+    for issue in record.report.issues:
         first = text.style(issue.version.name, fg="yellow") + " "
         yield from issue_lines(issue, first=first)
-    if found.usage:
+    if record.usage:
         yield ""
         rows = [
             (stage, f"{u.calls:,}", f"{u.prompt_tokens:,}", f"{u.completion_tokens:,}")
-            for stage, u in found.usage.items()
+            for stage, u in record.usage.items()
         ]
         yield from text.table(rows, header=("stage", "calls", "tokens in", "tokens out"))
-    for state in found.states:
+    for state in record.states:
         detail = f": {state.detail}" if state.detail else ""
         yield text.style(f"{text.when(state.time)} {state.state}{detail}", dim=True)
 
 
-def _seal_lines(found: Seal) -> Iterator[str]:
+def _seal_lines(seal: Seal) -> Iterator[str]:
     """Yields what is known of a run's sealed problems."""
-    when = "not opened yet" if found.opened is None else f"opened {text.when(found.opened)}"
+    when = "not opened yet" if seal.opened is None else f"opened {text.when(seal.opened)}"
     state = (
         "nothing was scored on it before that since the run began"
-        if found.intact
-        else f"broken: {text.plural(found.during, 'score')} made while the run went on"
+        if seal.intact
+        else f"broken: {text.plural(seal.during, 'score')} made while the run went on"
     )
-    earlier = f"; {text.plural(found.before, 'score')} made before the run" if found.before else ""
-    told = f"{found.dataset}, digest {found.digest[:16]}: {when}; {state}{earlier}"
-    yield from text.wrap(text.words(told), first="  sealed ", indent=4)
+    earlier = f"; {text.plural(seal.before, 'score')} made before the run" if seal.before else ""
+    words = f"{seal.dataset}, digest {seal.digest[:16]}: {when}; {state}{earlier}"
+    yield from text.wrap(text.words(words), first="  sealed ", indent=4)

@@ -45,11 +45,11 @@ def stats(app: App, revision: str, number: int, live: bool, since: str, as_json:
         _live(app, since, number, as_json)
         return
     store = app.store
-    figures_found = figures.stats(store, store.resolve(revision))
+    summary = figures.stats(store, store.resolve(revision))
     if as_json:
-        text.emit_json(_object(figures_found))
+        text.emit_json(_object(summary))
     else:
-        text.emit(app, _lines(store, figures_found, number))
+        text.emit(app, _lines(store, summary, number))
 
 
 def _live(app: App, since: str, number: int, as_json: bool) -> None:

@@ -36,7 +36,7 @@ def status(app: App, as_json: bool) -> None:
     shown = [run for run, state in runs if state != "finished" or run == here]
     accounts = {run.name: report(store, run) for run in shown}
     unfinished = [(run, state) for run, state in runs if state != "finished"]
-    kept = protected(store, "branch")
+    guarded = protected(store, "branch")
     apart = apart_from_remote(store, head.branch) if head.branch else None
     sandbox = known_strength()
     if as_json:
@@ -45,7 +45,7 @@ def status(app: App, as_json: bool) -> None:
                 "store": str(app.path),
                 "head": head.version.name,
                 "branch": head.branch,
-                "protected": head.branch in kept,
+                "protected": head.branch in guarded,
                 "remote": apart and apart._asdict(),
                 "experiences": len(library),
                 "versions": store.port.last_version() + 1,
@@ -61,8 +61,8 @@ def status(app: App, as_json: bool) -> None:
         )
         return
     where = f"on branch {head.branch}" if head.branch else "HEAD is detached"
-    told = ", protected: it moves only with --force" if head.branch in kept else ""
-    text.echo(f"{where}, at {text.style(head.version.name, fg='yellow')}{told}")
+    note = ", protected: it moves only with --force" if head.branch in guarded else ""
+    text.echo(f"{where}, at {text.style(head.version.name, fg='yellow')}{note}")
     for line in text.wrap(text.words(subject(store, head.version)), first="  ", indent=2):
         text.echo(line)
     if apart is not None:
@@ -77,9 +77,11 @@ def status(app: App, as_json: bool) -> None:
         text.echo(line)
     if head.branch is None:
         text.echo("  `tfgrpo checkout main` returns to the branch main")
-    for run_name, found in accounts.items():
-        if issue_counts(found):
-            text.echo(f"run {run_name}: {issue_counts(found)}; `tfgrpo runs {run_name}` lists them")
+    for run_name, account in accounts.items():
+        if issue_counts(account):
+            text.echo(
+                f"run {run_name}: {issue_counts(account)}; `tfgrpo runs {run_name}` lists them"
+            )
     for run, state in unfinished:
         states = store.runs.states(run)
         text.echo(f"run {run.name} is {state}")

@@ -45,14 +45,14 @@ def traffic(
     from tfgrpo.store.time_spec import parse_time
     from tfgrpo.store.traffic import CallFilter, keyed
 
-    with opened(app) as found:
+    with opened(app) as log:
         if call is not None:
-            text.emit_json(_whole(found, call)) if as_json else text.emit(app, _shown(found, call))
+            text.emit_json(_whole(log, call)) if as_json else text.emit(app, _shown(log, call))
             return
         number = flags.pop("number")
         start = parse_time(since, now=time.time_ns() // 1000)
-        who = None if subject is None else keyed(found.secret(), subject.encode()).hex()
-        calls = found.calls(CallFilter(since=start, subject=who, **flags), number)
+        who = None if subject is None else keyed(log.secret(), subject.encode()).hex()
+        calls = log.calls(CallFilter(since=start, subject=who, **flags), number)
         if as_json:
             text.emit_json([_object(one) for one in calls])
         else:
@@ -83,11 +83,11 @@ def feedback(app: App, /, call: str, score: str | None, **given: str | None) -> 
     words: dict[str, object] = {key: value for key, value in given.items() if value is not None}
     if score is not None:
         words["score"] = _score(score)
-    with opened(app) as found:
-        about = recent_call(found, call)
+    with opened(app) as log:
+        about = recent_call(log, call)
         id, now = about.id, time.time_ns() // 1000
-        said = checked_feedback(id, words, author=default_author(), time=now)
-        found.add_feedback(said, sums_of_feedback(said, about))
+        checked = checked_feedback(id, words, author=default_author(), time=now)
+        log.add_feedback(checked, sums_of_feedback(checked, about))
     text.echo(f"recorded feedback on {id}")
 
 
@@ -137,20 +137,20 @@ def _object(one: ListedCall) -> dict[str, Any]:
 def _call(call: CallRecord) -> dict[str, Any]:
     import json
 
-    found = call._asdict()
-    del found["caller"]
+    fields = call._asdict()
+    del fields["caller"]
     ids = call.experiences
-    return found | {"experiences": None if ids is None else json.loads(ids)}
+    return fields | {"experiences": None if ids is None else json.loads(ids)}
 
 
-def _whole(found: Traffic, id: str) -> dict[str, Any]:
+def _whole(log: Traffic, id: str) -> dict[str, Any]:
     from tfgrpo.store.traffic import recent_call
 
-    call = recent_call(found, id)
-    content = found.content(call.id)
+    call = recent_call(log, id)
+    content = log.content(call.id)
     return _call(call) | {
         "content": None if content is None else content._asdict(),
-        "feedback": [one._asdict() for one in found.feedback(call.id)],
+        "feedback": [one._asdict() for one in log.feedback(call.id)],
     }
 
 
@@ -174,10 +174,10 @@ def _listed(calls: list[ListedCall]) -> Iterator[str]:
     )
 
 
-def _shown(found: Traffic, id: str) -> Iterator[str]:
+def _shown(log: Traffic, id: str) -> Iterator[str]:
     from tfgrpo.store.traffic import recent_call
 
-    call = recent_call(found, id)
+    call = recent_call(log, id)
     yield f"{text.style(call.id, fg='yellow')}  {text.when(call.time)}  {call.route}"
     yield f"library  {call.library or 'none'} {call.version or ''} {call.digest or ''}"
     yield (
@@ -188,13 +188,13 @@ def _shown(found: Traffic, id: str) -> Iterator[str]:
         yield f"arm      {shown(call.arm)}"
     if call.error:
         yield f"error    {shown(call.error)}"
-    content = found.content(call.id)
+    content = log.content(call.id)
     if content is not None:
         yield text.style("request", bold=True)
         yield shown(content.request)
         yield text.style("answer", bold=True)
         yield shown(content.answer)
-    for one in found.feedback(call.id):
+    for one in log.feedback(call.id):
         yield _feedback(one)
 
 

@@ -263,25 +263,25 @@ def _import_settings(path: Path, dry_run: bool, as_json: bool) -> None:
     """Writes the settings of the reference implementation as ours, over no other file."""
     from tfgrpo.interchange.reference import translated
 
-    found = translated(path)
+    translation = translated(path)
     target = Path("tfgrpo.toml")
     if as_json:
-        text.emit_json({"toml": found.toml, "run": found.run, "left": found.left})
+        text.emit_json({"toml": translation.toml, "run": translation.run, "left": translation.left})
     elif dry_run:
-        text.echo(found.toml, nl=False)
+        text.echo(translation.toml, nl=False)
     if not dry_run:
         if target.exists():
             raise InvalidOperation(
                 f"there is already a {target} here",
                 hint="--dry-run prints the settings; move the file away to have them written",
             )
-        target.write_text(found.toml, encoding="utf-8")
+        target.write_text(translation.toml, encoding="utf-8")
     if as_json or dry_run:
         return
     text.echo(f"wrote {target}")
-    for line in found.left:
+    for line in translation.left:
         text.echo(f"  not translated: {line}")
-    run = f" --run {found.run}" if found.run else ""
+    run = f" --run {translation.run}" if translation.run else ""
     text.echo(f"next: `tfgrpo train{run} --estimate` says what it takes")
 
 
@@ -289,17 +289,17 @@ def _import_attempts(app: App, path: Path, name: str | None, as_json: bool) -> N
     from tfgrpo.store.find import project_root
     from tfgrpo.training.past_attempts import import_attempts
 
-    found = import_attempts(app.store, project_root(app.store.path), path, name)
+    imported = import_attempts(app.store, project_root(app.store.path), path, name)
     if as_json:
-        fields = found._asdict() | {"run": found.run.name, "dataset": str(found.dataset)}
+        fields = imported._asdict() | {"run": imported.run.name, "dataset": str(imported.dataset)}
         text.emit_json(fields)
         return
-    attempts = text.plural(found.attempts, "attempt")
-    problems, steps = text.plural(found.problems, "problem"), text.plural(found.steps, "step")
-    unscored = f", {found.unscored} of them without a reward" if found.unscored else ""
-    text.echo(f"run {found.run.name}: {attempts} at {problems} in {steps}{unscored}")
-    text.echo(f"wrote {found.dataset.name}")
-    text.echo(f"next: `tfgrpo rollouts {found.run.name}` shows them")
+    attempts = text.plural(imported.attempts, "attempt")
+    problems, steps = text.plural(imported.problems, "problem"), text.plural(imported.steps, "step")
+    unscored = f", {imported.unscored} of them without a reward" if imported.unscored else ""
+    text.echo(f"run {imported.run.name}: {attempts} at {problems} in {steps}{unscored}")
+    text.echo(f"wrote {imported.dataset.name}")
+    text.echo(f"next: `tfgrpo rollouts {imported.run.name}` shows them")
 
 
 def _import_git(app: App, folder: Path, as_json: bool) -> None:

@@ -124,8 +124,8 @@ def _deletions(port: Port, position: int, ids: Sequence[str]) -> dict[str, Delet
     deletion."""
     if not ids:
         return {}
-    found = port.deletions_of(ids)
-    return {d.experience: d for d in found if contains_row(port, d.row, position)}
+    deletions = port.deletions_of(ids)
+    return {d.experience: d for d in deletions if contains_row(port, d.row, position)}
 
 
 def _place_add(

@@ -74,14 +74,14 @@ def create(path: Path | str, content: bytes, *, mode: int = PRIVATE) -> bool:
     folder, name = os.path.split(os.fspath(path))
     folder = folder or "."
     try:
-        made = _create_nameless(folder, name, content, mode)
+        created = _create_nameless(folder, name, content, mode)
     except OSError as error:
         if error.errno not in NO_NAMELESS:
             raise
-        made = _create_named(folder, name, content, mode)
-    if made:
+        created = _create_named(folder, name, content, mode)
+    if created:
         sync_folder(folder)
-    return made
+    return created
 
 
 def _create_nameless(folder: str, name: str, content: bytes, mode: int) -> bool:

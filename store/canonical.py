@@ -77,14 +77,14 @@ def version_digest(content: VersionContent) -> bytes:
     digests = [parent.hex() for parent in parents]
     head = _json(["tfgrpo.version", schema, digests, author, time, message, meta])
     quote = encode_basestring  # what `canonical` makes of the events, in half of the time
-    said = ",".join(
+    fields = ",".join(
         [
             f"[{quote(op)},{quote(experience)},{'null' if seal is None else quote(seal)},"
             f"{'null' if evidence is None else quote(evidence)},{event_schema}]"
             for op, experience, seal, evidence, event_schema in events
         ]
     )
-    return hashlib.sha256(f"{head[:-1]},[{said}]]".encode()).digest()
+    return hashlib.sha256(f"{head[:-1]},[{fields}]]".encode()).digest()
 
 
 def encode_id(number: int) -> str:

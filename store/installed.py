@@ -24,7 +24,7 @@ def install_hint(extra: str) -> str:
     wanted = []
     for requirement in listed:
         what, _, marker = requirement.partition(";")
-        if (found := MARKER.search(marker)) and found[1] == extra:
+        if (match := MARKER.search(marker)) and match[1] == extra:
             wanted.append(f"'{what.strip()}'")
     return "pip install " + (" ".join(wanted) or f"'.[{extra}]' in a clone of {NAME}")
 

@@ -269,10 +269,10 @@ class Runs:
         if run.id or run.uid in self._pending:
             return run.id
         if run.uid not in self._ids:
-            found = self.find(run.name)
-            if found is None or found.uid != run.uid:
+            recorded = self.find(run.name)
+            if recorded is None or recorded.uid != run.uid:
                 return 0
-            self._ids[run.uid] = found.id
+            self._ids[run.uid] = recorded.id
         return self._ids[run.uid]
 
     def _check_free(self, name: str) -> None:

@@ -305,9 +305,9 @@ class Store:
     @property
     def head(self) -> Head:
         """Where HEAD is."""
-        found = self.port.head()
-        if found is not None:
-            symbol, version = found
+        recorded = self.port.head()
+        if recorded is not None:
+            symbol, version = recorded
             return Head(None if symbol is None else symbol[len(BRANCH) :], version)
         move = self.port.ref(HEAD)
         if move is None or (move.symbol is None and move.version is None):

@@ -277,17 +277,17 @@ def checked_feedback(call: str, given: Mapping[str, object], *, author: str, tim
 
 def figures(name: str, calls: Iterable[CallRecord], scores: Mapping[str, float]) -> LiveFigures:
     """Returns calls in figures."""
-    found = list(calls)
-    latencies = sorted(call.latency for call in found)
-    added = sorted(call.added for call in found)
-    scored = [scores[call.id] for call in found if call.id in scores]
+    listed = list(calls)
+    latencies = sorted(call.latency for call in listed)
+    added = sorted(call.added for call in listed)
+    scored = [scores[call.id] for call in listed if call.id in scores]
     return LiveFigures(
         name,
-        len(found),
-        sum(call.status >= 400 or not call.status for call in found),
-        sum(call.prompt_tokens or 0 for call in found),
-        sum(call.cached_tokens or 0 for call in found),
-        sum(call.completion_tokens or 0 for call in found),
+        len(listed),
+        sum(call.status >= 400 or not call.status for call in listed),
+        sum(call.prompt_tokens or 0 for call in listed),
+        sum(call.cached_tokens or 0 for call in listed),
+        sum(call.completion_tokens or 0 for call in listed),
         _at(latencies, 0.5),
         _at(latencies, 0.95),
         _at(added, 0.5),
@@ -346,7 +346,7 @@ def by_experience(
         for id in ids:
             groups.setdefault(id, []).append(call)
     listing = [figures(id, calls, scores) for id, calls in groups.items()]
-    return sorted(listing, key=lambda found: -found.calls)
+    return sorted(listing, key=lambda one: -one.calls)
 
 
 def experience_uses(

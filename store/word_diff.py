@@ -38,7 +38,7 @@ def hunks(old: Sequence[str], new: Sequence[str]) -> list[Hunk]:
     have them in, as Bram Cohen's patience diff does; what lies between two of those is compared,
     or taken apart again, while that is soon done, and else is one hunk.
     """
-    found: list[Hunk] = []
+    changes: list[Hunk] = []
     left = LARGE
     parts = [Hunk(0, len(old), 0, len(new))]  # those still to be compared, the first one last
     while parts:
@@ -46,27 +46,27 @@ def hunks(old: Sequence[str], new: Sequence[str]) -> list[Hunk]:
         start, end, new_start, new_end = part
         size = (end - start) * (new_end - new_start)
         if not size:
-            found += [part] if end > start or new_end > new_start else []
+            changes += [part] if end > start or new_end > new_start else []
         elif size <= MIDDLE and size <= left:
             if size <= SMALL and LARGE - left <= MIDDLE:
-                found += _longest_first(old, new, part)
+                changes += _longest_first(old, new, part)
             else:
-                found += _subsequence(old, new, part)
+                changes += _subsequence(old, new, part)
             left -= size
         else:
             between = list(_between_anchors(old, new, part))
             if len(between) > 1 and max(map(_length, between)) <= _length(part) / 2:
                 parts += between[::-1]
             elif size <= left:
-                found += _subsequence(old, new, part)
+                changes += _subsequence(old, new, part)
                 left -= size
             elif len(between) > 1:
                 for inner in between:
                     inner = _trimmed(old, new, inner)
-                    found += [inner] if _length(inner) else []
+                    changes += [inner] if _length(inner) else []
             else:
-                found.append(part)
-    return found
+                changes.append(part)
+    return changes
 
 
 def pieces(before: str, after: str) -> list[Piece]:
@@ -118,16 +118,16 @@ def _subsequence(old: Sequence[str], new: Sequence[str], part: Hunk) -> list[Hun
     from rapidfuzz.distance import LCSseq
 
     start, end, new_start, new_end = part
-    found: list[Hunk] = []
+    parts: list[Hunk] = []
     for step in LCSseq.opcodes(old[start:end], new[new_start:new_end]):
         if step.tag == "equal":
             continue
         i, j = start + step.src_start, start + step.src_end
         k, m = new_start + step.dest_start, new_start + step.dest_end
-        if found and found[-1].end == i and found[-1].new_end == k:  # taken out and put in
-            i, _, k, _ = found.pop()
-        found.append(Hunk(i, j, k, m))
-    return found
+        if parts and parts[-1].end == i and parts[-1].new_end == k:  # taken out and put in
+            i, _, k, _ = parts.pop()
+        parts.append(Hunk(i, j, k, m))
+    return parts
 
 
 def _between_anchors(old: Sequence[str], new: Sequence[str], part: Hunk) -> Iterator[Hunk]:

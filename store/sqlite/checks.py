@@ -49,7 +49,7 @@ def check_beside(path: Path | str) -> Callable[[], list[Defect]]:
     and leaves the interpreter to others; returns what waits for its end."""
     from tfgrpo.store.sqlite.port import SqlitePort
 
-    found: list[Defect] = []
+    defects: list[Defect] = []
     failed: list[BaseException] = []
 
     def check() -> Iterator[Defect]:
@@ -62,7 +62,7 @@ def check_beside(path: Path | str) -> Callable[[], list[Defect]]:
 
     def work() -> None:
         try:
-            found.extend(attempt("storage", check))
+            defects.extend(attempt("storage", check))
         except BaseException as error:  # whoever waits is told
             failed.append(error)
 
@@ -73,7 +73,7 @@ def check_beside(path: Path | str) -> Callable[[], list[Defect]]:
         thread.join()
         if failed:
             raise failed[0]
-        return found
+        return defects
 
     return finished
 

@@ -145,9 +145,11 @@ class SqliteRecords:
 
     def estimated(self, run: int | None) -> int:
         where, values = _where(run=run)
-        told = "plain(answer) like '%\"estimated\":true%'"  # in an answer's text quotes are escaped
+        # in an answer's text quotes are escaped
+        condition = "plain(answer) like '%\"estimated\":true%'"
         (count,) = self._plain_rows(
-            f"select count(*) from journal {where} {'and' if where else 'where'} {told}", values
+            f"select count(*) from journal {where} {'and' if where else 'where'} {condition}",
+            values,
         )
         return int(count[0])
 

@@ -32,7 +32,7 @@ from tfgrpo.store.transfer.wire import (
 
 SSH = ("ssh",)
 SERVE = "tfgrpo serve"
-NOT_FOUND, UNREACHED = 127, 255
+NO_COMMAND, UNREACHED = 127, 255
 """Exit codes: of a shell that has no such command, and of ssh when it cannot connect."""
 
 
@@ -45,13 +45,13 @@ class SshPeer:
         """Connects. `ssh` is the command to run; raises TransferError when there is no answer."""
         self._host = host
         arguments = [*ssh, *(["-p", str(port)] if port is not None else []), host, SERVE]
-        self._said: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed in `close`
+        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed in `close`
         try:
             self._process = subprocess.Popen(
-                arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said
+                arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors
             )
         except OSError as error:
-            self._said.close()
+            self._errors.close()
             raise TransferError(
                 f"cannot run {arguments[0]}: {error.strerror}",
                 hint="install OpenSSH, or set TFGRPO_SSH to another command",
@@ -113,7 +113,7 @@ class SshPeer:
             with suppress(BrokenPipeError):  # it has gone first
                 pipe.close()
         self._process.wait()
-        self._said.close()
+        self._errors.close()
 
     def _history(self, tips: Sequence[bytes], limit: int) -> list[AncestryLink]:
         reply = self._ask({"ask": "history", "tips": _hex(tips), "limit": limit})
@@ -154,11 +154,11 @@ class SshPeer:
             return
         if code == 0:
             return
-        self._said.seek(0)
-        lines = self._said.read(20_000).decode(errors="replace").strip().splitlines()
+        self._errors.seek(0)
+        lines = self._errors.read(20_000).decode(errors="replace").strip().splitlines()
         last_words = printable(lines[-1]) if lines else f"it ended with code {code}"
         hint = "does `ssh " + self._host + "` work?"
-        if code == NOT_FOUND:
+        if code == NO_COMMAND:
             hint = "install tfgrpo there, on the PATH of non-interactive shells"
         raise TransferError(f"{self._host}: {last_words}", hint=hint)
 

@@ -117,8 +117,8 @@ def pull(
         try:
             text = details.get("message") or f"merge {called} into {into}"
             after = merges.merge(store, into, theirs, message=text, resolve=resolve)
-        except MergeConflict as found:
-            conflict = found
+        except MergeConflict as error:
+            conflict = error
     if conflict is not None:
         apart = theirs.digest.hex()[:12] if remote is None else f"{remote}/{branch}"
         raise MergeConflict(
