@@ -167,7 +167,7 @@ async def improve(
         rules=CollectionRules(below),
     )
     with request.open() as (opened, project):
-        asked = ImproveRequest(
+        improvement = ImproveRequest(
             target,
             collected,
             LEAST if own["least"] is None else int(str(own["least"])),
@@ -178,7 +178,7 @@ async def improve(
             request.settings(project),
         )
         return await improve_library(
-            opened, project, asked, functions=request.functions, on_progress=on_progress
+            opened, project, improvement, functions=request.functions, on_progress=on_progress
         )
 
 
@@ -303,9 +303,9 @@ class _Request:
 
     def settings(self, project: Project) -> dict[str, Any]:
         """Returns the options as settings, without any data."""
-        found = self._given(project, None)
-        found.pop("data", None)
-        return found
+        values = self._given(project, None)
+        values.pop("data", None)
+        return values
 
     def plan_evaluation(
         self, data: Data, revisions: Sequence[str], trained: Sequence[str]

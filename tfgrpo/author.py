@@ -52,7 +52,7 @@ def _spawned(command: list[str]) -> str:
     import select
 
     reading, writing = os.pipe()
-    with open(reading, "rb") as said:
+    with open(reading, "rb") as pipe:
         try:
             actions = [
                 (os.POSIX_SPAWN_DUP2, writing, 1),
@@ -61,10 +61,10 @@ def _spawned(command: list[str]) -> str:
             process = os.posix_spawnp(command[0], command, os.environ, file_actions=actions)
         finally:
             os.close(writing)
-        in_time = bool(select.select([said], [], [], PATIENCE)[0])
+        in_time = bool(select.select([pipe], [], [], PATIENCE)[0])
         if not in_time:
             os.kill(process, 9)
-        output = said.read() if in_time else b""
+        output = pipe.read() if in_time else b""
         _, status = os.waitpid(process, 0)
     return output.decode(errors="replace").strip() if status == 0 else ""
 

@@ -134,8 +134,8 @@ def named_models(
     ordered = [{k.replace("-", "_"): v for k, v in x.items() if v is not None} for x in layers]
 
     def first(name: str) -> tuple[int, Any]:
-        found = ((place, one[name]) for place, one in enumerate(ordered) if one.get(name))
-        return next(found, (len(ordered), None))
+        values = ((place, one[name]) for place, one in enumerate(ordered) if one.get(name))
+        return next(values, (len(ordered), None))
 
     def served(address: str, headers: Any, key_env: str | None) -> str:
         options = _options({"extra_headers": headers or {}}, environment)
@@ -147,20 +147,20 @@ def named_models(
         return {}, ()  # which is said where all of them are checked
     (at, base_url), (model_at, model) = first("base_url"), first("model")
     address = environment.get(OPENAI_ADDRESS)
-    found: dict[str, Any] = {}
+    models: dict[str, Any] = {}
     notes: list[str] = []
     if base_url is not None and (model is None or (at < model_at and model.startswith(LOCAL))):
         model = served(base_url, first("extra_headers")[1], first("api_key_env")[1])
-        found["model"] = model
+        models["model"] = model
         notes.append(f"{base_url} serves one model, which is taken: {model}")
     is_local = model is None or str(model).startswith(LOCAL)
     reflection_url = first("reflection_base_url")[1]
     if is_local and reflection_url and first("reflection_model")[1] is None:
         headers, name = first("reflection_extra_headers")[1], first("reflection_api_key_env")[1]
-        found["reflection_model"] = served(reflection_url, headers, name)
+        models["reflection_model"] = served(reflection_url, headers, name)
         notes.append(
             f"{reflection_url} serves one model, which is taken for reflection: "
-            f"{found['reflection_model']}"
+            f"{models['reflection_model']}"
         )
     if address and base_url is None:
         prefixes = [
@@ -171,16 +171,16 @@ def named_models(
         wanted = [f"{prefix}base_url" for prefix in prefixes if prefix == "" or "" not in prefixes]
         addresses = {name: address for name in wanted if first(name)[1] is None}
         notes += [f"{OPENAI_ADDRESS} is set: requests go to {address}"] if addresses else []
-        found |= addresses
-    asked = found.get("base_url", base_url)
+        models |= addresses
+    endpoint = models.get("base_url", base_url)
     if not is_local and first("api_key_env")[1] is None:
-        notes += filter(None, [unsent_key(asked, environment)])
-    provider = provider_at(asked)
+        notes += filter(None, [unsent_key(endpoint, environment)])
+    provider = provider_at(endpoint)
     if not is_local and provider is not None and provider.id == "ollama":
         notes.append(OLLAMA)
     if model is not None and is_local and base_url is not None and at == model_at:
         notes.append(f"{model} is a local model: {base_url} is not asked for it")
-    return found, tuple(notes)
+    return models, tuple(notes)
 
 
 async def check_model(
@@ -195,9 +195,9 @@ async def check_model(
     EndpointError where it cannot be asked, and what `named_models` does.
     """
     layers = [{k.replace("-", "_"): v for k, v in layer.items()} for layer in layers]
-    found, notes = named_models(layers, environment)
+    named, notes = named_models(layers, environment)
     values: dict[str, Any] = {}
-    for layer in (*reversed(layers), found):
+    for layer in (*reversed(layers), named):
         values |= {name: value for name, value in layer.items() if value is not None}
     models = ModelSettings(**values)
     given = models.model_dump(mode="json", exclude_none=True, exclude_defaults=True)

@@ -96,10 +96,10 @@ def read_table(path: Path) -> list[dict[str, Any]]:
     return [row.fields for row in readers.read(path)]
 
 
-def plan_files(path: Path, rows: Sequence[Mapping[str, Any]], told: OwnData) -> DataPlan:
+def plan_files(path: Path, rows: Sequence[Mapping[str, Any]], own: OwnData) -> DataPlan:
     """Returns what to write for the rows of a table. Raises DatasetError where there are too few
     that can be used."""
-    columns = guess_columns([dict(row) for row in rows], told.problem, told.answers, told.kind)
+    columns = guess_columns([dict(row) for row in rows], own.problem, own.answers, own.kind)
     items, dropped = _items(rows, columns)
     if len(items) < FEWEST:
         raise DatasetError(
@@ -107,7 +107,7 @@ def plan_files(path: Path, rows: Sequence[Mapping[str, Any]], told: OwnData) -> 
             hint=f"asked is {columns.problem!r}, answered {', '.join(columns.answers) or 'nothing'}"
             "; --problem and --answer name others",
         )
-    sizes = LOCAL_SIZES[columns.kind] if told.is_local else REMOTE
+    sizes = LOCAL_SIZES[columns.kind] if own.is_local else REMOTE
     split = _split(items, sizes, columns.kind)
     labels = Counter(item["answer"] for item in items) if columns.kind == "choice" else Counter()
     files = {
@@ -123,7 +123,7 @@ def plan_files(path: Path, rows: Sequence[Mapping[str, Any]], told: OwnData) -> 
         files["rubric.toml"] = RUBRIC
     used = min(len(split["train"]), sizes.train)
     batch = -(-used // max(1, -(-used // sizes.batch)))
-    files[FILE] = _settings(path, told, columns, split, used, batch)
+    files[FILE] = _settings(path, own, columns, split, used, batch)
     lines = [
         f"{path}: {len(rows):,} rows; {_arrow(columns)}",
         *columns.why,
@@ -155,7 +155,7 @@ def _items(
     rows: Sequence[Mapping[str, Any]], columns: ColumnGuess
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Returns the rows that can be used as problems, and what was left out, a line each."""
-    found: dict[str, dict[str, Any]] = {}
+    items: dict[str, dict[str, Any]] = {}
     conflicts: set[str] = set()
     empty = twice = 0
     for number, row in enumerate(rows, 1):
@@ -164,17 +164,17 @@ def _items(
         if not is_filled(problem) or (columns.answers and not answer):
             empty += 1
             continue
-        asked = problem if isinstance(problem, list) else as_text(problem)
+        question = problem if isinstance(problem, list) else as_text(problem)
         key = " ".join(as_text(problem).casefold().split())
         id = as_text(row.get(columns.id)) if columns.id else f"row-{number}"
-        item = {"id": id, "problem": asked} | ({"answer": answer} if answer else {})
-        if key in found:
+        item = {"id": id, "problem": question} | ({"answer": answer} if answer else {})
+        if key in items:
             twice += 1
-            if found[key].get("answer") != answer and answer:
+            if items[key].get("answer") != answer and answer:
                 conflicts.add(key)
             continue
-        found[key] = item
-    left = [item for key, item in found.items() if key not in conflicts]
+        items[key] = item
+    left = [item for key, item in items.items() if key not in conflicts]
     lines = []
     if empty:
         lines.append(f"left out: {empty} rows without a text or an answer")
@@ -240,10 +240,10 @@ def _dealt(items: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _arrow(columns: ColumnGuess) -> str:
-    asked = f"{columns.problem!r} is asked"
+    clause = f"{columns.problem!r} is asked"
     if not columns.answers:
-        return f"{asked}, and no field is the answer"
-    return f"{asked}, {', '.join(map(repr, columns.answers))} is the answer"
+        return f"{clause}, and no field is the answer"
+    return f"{clause}, {', '.join(map(repr, columns.answers))} is the answer"
 
 
 def _describe_labels(labels: Counter[str]) -> str:
@@ -282,14 +282,14 @@ weight = 2
 
 def _settings(
     path: Path,
-    told: OwnData,
+    own: OwnData,
     columns: ColumnGuess,
     split: Mapping[str, Sequence[object]],
     used: int,
     batch: int,
 ) -> str:
     """Returns the settings file, every line of it with what it is for."""
-    kind, local = columns.kind, told.is_local
+    kind, local = columns.kind, own.is_local
     tokens = SHORT_ANSWERS.get(kind, LOCAL_TOKENS) if local else SHORT_TOKENS
     if kind in ("math", "rubric") and not local:
         tokens = 16_384
@@ -326,7 +326,7 @@ def _settings(
             "# `tfgrpo train --estimate` says what it takes, `tfgrpo train` begins; flags win.",
             "",
             "[model]",
-            *_model_lines(told),
+            *_model_lines(own),
             "",
             "[train]",
             *_table(rows),
@@ -337,18 +337,18 @@ def _settings(
     )
 
 
-def _model_lines(told: OwnData) -> list[str]:
+def _model_lines(own: OwnData) -> list[str]:
     rows: list[tuple[str, object, str]] = []
-    if told.model or not told.base_url:  # else the server is asked which it has
-        rows.append(("model", told.model or DEFAULT_MODEL, "local:NAME, or a name at base_url"))
-    if told.base_url:
-        rows.append(("base_url", told.base_url, "an OpenAI-compatible endpoint"))
-    if told.api_key_env:
-        rows.append(("api_key_env", told.api_key_env, "the variable with its key"))
+    if own.model or not own.base_url:  # else the server is asked which it has
+        rows.append(("model", own.model or DEFAULT_MODEL, "local:NAME, or a name at base_url"))
+    if own.base_url:
+        rows.append(("base_url", own.base_url, "an OpenAI-compatible endpoint"))
+    if own.api_key_env:
+        rows.append(("api_key_env", own.api_key_env, "the variable with its key"))
     lines = _table(rows)
-    if not told.base_url:
+    if not own.base_url:
         lines.append('# base_url = "http://…/v1"        # an OpenAI-compatible endpoint')
-    if not told.api_key_env:
+    if not own.api_key_env:
         lines.append('# api_key_env = "…"               # the variable with its key')
     return lines
 

@@ -193,13 +193,13 @@ def file_permissions(path: Path) -> list[Permissions]:
     """Returns what a settings file, a proxy's or a rubric needs to be allowed: a rubric that a
     settings file names by itself. Raises SettingsError and DomainError."""
     try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
+        settings = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        found = {}  # what is wrong with it is told below
-    if "criteria" in found:
+        settings = {}  # what is wrong with it is told below
+    if "criteria" in settings:
         return [rubric_permissions(path)]
-    if {"upstream", "anthropic", "libraries", "rules", "host"} & found.keys():
-        return [of_proxy(path, found)]
+    if {"upstream", "anthropic", "libraries", "rules", "host"} & settings.keys():
+        return [of_proxy(path, settings)]
     tables = read_toml(path)
     specs = [tables.get(name, {}).get("domain") for name in ("train", "eval", "model")]
     return [

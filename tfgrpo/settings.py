@@ -213,20 +213,20 @@ def read_toml(path: Path) -> dict[str, dict[str, Any]]:
     Raises SettingsError naming the file and what is wrong with it.
     """
     try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise SettingsError(f"no file {path}", hint="--config takes a TOML file") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path}: {error}", hint="the file must be TOML") from None
-    if isinstance(found.get(SETTING), str):
-        del found[SETTING]  # who signs: read where that is needed, and no part of a run
-    for name, table in found.items():
+    if isinstance(tables.get(SETTING), str):
+        del tables[SETTING]  # who signs: read where that is needed, and no part of a run
+    for name, table in tables.items():
         if name not in TABLES or not isinstance(table, dict):
             raise SettingsError(
                 f"{path}: there is no table [{name}]",
                 hint="settings go in " + ", ".join(f"[{t}]" for t in TABLES),
             )
-    return found
+    return tables
 
 
 def named(*layers: Mapping[str, Any]) -> set[str]:

@@ -21,7 +21,7 @@ Kind: TypeAlias = Literal["math", "exact", "choice", "json", "rubric"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 Fields: TypeAlias = dict[str, Any]
 
-ASKED = (
+QUESTIONS = (
     *("problem", "question", "prompt", "text", "input", "query", "message", "instruction"),
     *("ticket", "request", "utterance", "sentence", "comment", "review", "email", "body"),
     *("content", "document", "description", "subject", "title"),
@@ -79,7 +79,7 @@ def guess_columns(
     left = [name for name in filled if name not in (id, *answers)]
     why = []
     if problem is None:
-        problem = _named(left, ASKED)
+        problem = _named(left, QUESTIONS)
         if problem is None:
             rest = left or filled
             problem = max(rest, key=lambda name: fmean(len(as_text(r.get(name))) for r in rows))
@@ -91,8 +91,8 @@ def guess_columns(
             answers = (known,)
         elif left:
             answers = tuple(left)
-            told = ", ".join(map(repr, left))
-            why.append(f"{told}: taken for the answer, as no field is called so")
+            quoted = ", ".join(map(repr, left))
+            why.append(f"{quoted}: taken for the answer, as no field is called so")
     others = [name for name in left if name not in answers]
     if others:
         why.append(f"not used: {', '.join(others)}")

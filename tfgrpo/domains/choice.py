@@ -134,13 +134,13 @@ def _in_json(response: str, labels: Labels) -> tuple[str, str] | NoAnswer | None
     if not text.startswith(("{", "[", '"')):
         return None
     try:
-        found: Any = parse_json(text)
+        parsed: Any = parse_json(text)
     except ValueError as error:
         return NoAnswer(f"JSON: {error}") if text.startswith("{") else None
-    values = [found]
-    if isinstance(found, dict):
-        named = [found[key] for key in found if key.casefold() in KEYS]
-        values = named or (list(found.values()) if len(found) == 1 else [])
+    values = [parsed]
+    if isinstance(parsed, dict):
+        named = [parsed[key] for key in parsed if key.casefold() in KEYS]
+        values = named or (list(parsed.values()) if len(parsed) == 1 else [])
     flat = [one for value in values for one in (value if isinstance(value, list) else [value])]
     texts = {value for value in flat if isinstance(value, str)}
     if len(texts) != 1 or len(flat) != len(values):
@@ -163,8 +163,8 @@ def render(
     template: Template, library: Library, problem: Problem, agent_objective: str, labels: Labels
 ) -> tuple[Message, ...]:
     """Returns the messages of a rollout: the labels follow the objective."""
-    told = "\n".join(f"- {name}" for name in labels.names)
-    objective = f"{agent_objective}\n\nThe labels are:\n{told}" if told else agent_objective
+    listing = "\n".join(f"- {name}" for name in labels.names)
+    objective = f"{agent_objective}\n\nThe labels are:\n{listing}" if listing else agent_objective
     return problem_messages(template, library, problem, objective)
 
 

@@ -27,7 +27,7 @@ AGENT_OBJECTIVE = (
     "as `Answer: …`."
 )
 LEARNING_OBJECTIVE = "Rules that make answers to questions like these come out exactly right."
-Kept: TypeAlias = Literal["keep", "ignore"]
+Keeping: TypeAlias = Literal["keep", "ignore"]
 Read: TypeAlias = Literal["answer", "response"]
 CHOICES = {
     "case": ("keep", "ignore"),
@@ -47,10 +47,10 @@ class Normalisation:
     response gives, or the whole response.
     """
 
-    case: Kept = "keep"
-    accents: Kept = "keep"
-    punctuation: Kept = "keep"
-    space: Kept = "keep"
+    case: Keeping = "keep"
+    accents: Keeping = "keep"
+    punctuation: Keeping = "keep"
+    space: Keeping = "keep"
     read: Read = "answer"
 
     def apply(self, text: str) -> str:

@@ -39,10 +39,10 @@ def verify(problem: Problem, response: str, rules: FieldRules) -> Verdict:
             golds.append(parse_json(text))
         except ValueError as error:
             return Verdict(None, None, f"unverifiable: the ground truth is no JSON: {error}")
-    found = last_json(response)
-    if isinstance(found, NoAnswer):
-        return Verdict(0.0, None, found.reason)
-    value, place = found
+    answer = last_json(response)
+    if isinstance(answer, NoAnswer):
+        return Verdict(0.0, None, answer.reason)
+    value, place = answer
     verdicts = [_judge(gold, value, place, rules) for gold in golds]
     return max(verdicts, key=lambda verdict: verdict.reward or 0.0)
 
@@ -80,8 +80,9 @@ def _judge(gold: Any, value: Any, place: str, rules: FieldRules) -> Verdict:
     missed = [f"{name}: {why}" for name, why in results.items() if why]
     if not missed:
         return Verdict(1.0, normal, f"{place}: {len(results)} of {len(results)} fields", details)
-    told = f"{place}: {len(results) - len(missed)} of {len(results)} fields; " + "; ".join(missed)
-    return Verdict(right / whole, normal, told[:400], details)
+    counts = f"{len(results) - len(missed)} of {len(results)} fields"
+    summary = f"{place}: {counts}; " + "; ".join(missed)
+    return Verdict(right / whole, normal, summary[:400], details)
 
 
 def leaves(value: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
@@ -127,8 +128,8 @@ def render(
     template: Template, library: Library, problem: Problem, agent_objective: str, rules: FieldRules
 ) -> tuple[Message, ...]:
     """Returns the messages of a rollout: the fields follow the objective."""
-    told = rules.told()
-    objective = f"{agent_objective}\n\n{told}" if told else agent_objective
+    description = rules.told()
+    objective = f"{agent_objective}\n\n{description}" if description else agent_objective
     return problem_messages(template, library, problem, objective)
 
 

@@ -227,12 +227,12 @@ def _objects(text: str) -> Iterator[tuple[int, int, Any]]:
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    members: dict[str, Any] = {}
     for key, value in pairs:
-        if key in found:
+        if key in members:
             raise RepeatedKey(f"the key {key!r} is there twice")
-        found[key] = value
-    return found
+        members[key] = value
+    return members
 
 
 def _constant(name: str) -> Any:

@@ -121,8 +121,8 @@ class Power:
 
     def table(self, samples: Iterable[int] = SAMPLES) -> list[tuple[int, int]]:
         """Returns (samples, problems) that decide it; empty for a difference of 0."""
-        found = ((n, self.problems(n)) for n in samples)
-        return [(n, problems) for n, problems in found if problems is not None]
+        sizes = ((n, self.problems(n)) for n in samples)
+        return [(n, problems) for n, problems in sizes if problems is not None]
 
 
 def compared(store: Store, evaluations: Sequence[Evaluation]) -> list[Comparison]:
@@ -132,11 +132,11 @@ def compared(store: Store, evaluations: Sequence[Evaluation]) -> list[Comparison
     """
     control = evaluations[0]
     base = rewards(store.runs.scores(control))
-    found = []
+    comparisons = []
     for evaluation in evaluations[1:]:
         scored = rewards(store.runs.scores(evaluation))
         pairs = pairs_of(base, scored, (f"v{control.version}", f"v{evaluation.version}"))
-        found.append(
+        comparisons.append(
             Comparison(
                 control=store.version(control.version),
                 version=store.version(evaluation.version),
@@ -150,7 +150,7 @@ def compared(store: Store, evaluations: Sequence[Evaluation]) -> list[Comparison
                 unscored=int(evaluation.summary.get("unscored", 0)),
             )
         )
-    return found
+    return comparisons
 
 
 def recorded_pairs(

@@ -31,16 +31,16 @@ def score_curves(store: Store, versions: Sequence[Version]) -> list[ScoreCurve]:
     evaluated. A read-only operation."""
     if not store.port.evaluated():
         return []
-    found: dict[str, tuple[str, int, list[CurveScore]]] = {}
+    curves: dict[str, tuple[str, int, list[CurveScore]]] = {}
     for version in versions:
         for one in store.runs.evaluations(version.number):
             mean = [*one.summary.get("mean", ())][:3]
             if len(mean) == 3:
                 samples = int(one.summary.get("samples", 0))
-                _, _, points = found.setdefault(one.digest, (one.dataset, samples, []))
+                _, _, points = curves.setdefault(one.digest, (one.dataset, samples, []))
                 points.append(CurveScore(version, (mean[0], mean[1], mean[2])))
     return [
         ScoreCurve(dataset, samples, digest, tuple(points))
-        for digest, (dataset, samples, points) in found.items()
+        for digest, (dataset, samples, points) in curves.items()
         if len(points) > 1
     ]

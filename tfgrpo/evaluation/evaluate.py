@@ -82,25 +82,25 @@ def conditions(
 ) -> dict[str, Any]:
     """Returns all that a score depends on beside the library."""
     prompts = Path(settings.prompts) if settings.prompts else None
-    found: dict[str, Any] = {}
+    terms: dict[str, Any] = {}
     if domain is not math.DOMAIN:  # what was recorded before there were others stays valid
-        found = {"domain": domain.name}
+        terms = {"domain": domain.name}
         if domain.identity:
-            found["identity"] = domain.identity
+            terms["identity"] = domain.identity
         if domain.judge is not None:
-            found["judge"] = settings.models.reflection_model or settings.models.model
+            terms["judge"] = settings.models.reflection_model or settings.models.model
     if settings.mode != "prompt":
         tools = settings.tools.model_dump(mode="json", exclude_defaults=True)
-        found |= {"mode": settings.mode, "tools": tools, "turns": settings.turns}
+        terms |= {"mode": settings.mode, "tools": tools, "turns": settings.turns}
     if settings.injected is not None:
-        found |= {"inject": settings.inject, "top_k": settings.top_k}
+        terms |= {"inject": settings.inject, "top_k": settings.top_k}
     manner = settings.models.manner()
-    asked = {name: manner[name] for name in ("reasoning_effort", "extra_body") if name in manner}
-    if asked:
-        found |= {"asked": asked}
+    options = {name: manner[name] for name in ("reasoning_effort", "extra_body") if name in manner}
+    if options:
+        terms |= {"asked": options}
     if settings.skipped:
-        found |= {"skipped": list(settings.skipped["data"])}
-    return found | {
+        terms |= {"skipped": list(settings.skipped["data"])}
+    return terms | {
         "dataset": datasets.digest(dataset),
         "problems": len(dataset),
         "model": settings.models.model,
@@ -274,11 +274,11 @@ def record(store: Store, version: Version, task: EvalTask, scores: Sequence[Scor
 
 def rewards(scores: Sequence[Score]) -> dict[str, list[float]]:
     """Returns problem → rewards, leaving out samples that could not be judged."""
-    found: dict[str, list[float]] = {}
+    by_problem: dict[str, list[float]] = {}
     for score in scores:
         if score.reward is not None:
-            found.setdefault(score.problem, []).append(score.reward)
-    return found
+            by_problem.setdefault(score.problem, []).append(score.reward)
+    return by_problem
 
 
 def figures(scores: Sequence[Score]) -> Figures:
@@ -300,19 +300,19 @@ def figures(scores: Sequence[Score]) -> Figures:
     )
 
 
-def summary(found: Figures) -> dict[str, Any]:
+def summary(figures: Figures) -> dict[str, Any]:
     """Returns figures as the JSON that is kept with an evaluation."""
 
     def listed(estimate: statistics.Estimate) -> list[float | None]:
         return [None if abs(v) == float("inf") else round(v, 6) for v in estimate[:3]]
 
     return {
-        "problems": found.problems,
-        "samples": found.samples,
-        "mean": listed(found.mean),
-        "pass": {str(k): listed(estimate) for k, estimate in found.passes.items()},
-        "maj": listed(found.majority),
-        "unscored": found.unscored,
+        "problems": figures.problems,
+        "samples": figures.samples,
+        "mean": listed(figures.mean),
+        "pass": {str(k): listed(estimate) for k, estimate in figures.passes.items()},
+        "maj": listed(figures.majority),
+        "unscored": figures.unscored,
     }
 
 

@@ -46,12 +46,11 @@ def conditions_words(conditions: Mapping[str, Any]) -> str:
     return f"settings: {', '.join(parts)}"
 
 
-def verdict_words(found: Difference, samples: int) -> str:
+def verdict_words(difference: Difference, samples: int) -> str:
     """Returns a verdict, and what would decide it where it is inconclusive."""
-    if found.verdict != "inconclusive":
-        return found.verdict
-    if found.problems_needed is None:
+    if difference.verdict != "inconclusive":
+        return difference.verdict
+    if difference.problems_needed is None:
         return "inconclusive"
-    return (
-        f"inconclusive; about {found.problems_needed:,} problems × {samples} samples would decide"
-    )
+    needed = f"{difference.problems_needed:,} problems × {samples} samples"
+    return f"inconclusive; about {needed} would decide"

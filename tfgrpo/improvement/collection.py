@@ -106,10 +106,10 @@ class Collected:
 
     def counts(self) -> dict[str, int]:
         """Returns reason → how many exchanges were left out for it."""
-        found: dict[str, int] = {}
+        numbers: dict[str, int] = {}
         for one in self.left_out:
-            found[one.why] = found.get(one.why, 0) + 1
-        return found
+            numbers[one.why] = numbers.get(one.why, 0) + 1
+        return numbers
 
 
 def collect(
@@ -121,10 +121,10 @@ def collect(
     rows = read_collected(path)
     held, warnings = held_out(store, project, request.heldout)
     with _exchanges(store, request) as exchanges:
-        found = collected(exchanges, request.rules, known=problems_of(rows), held=held)
-    if found.rows and not dry_run:
-        write_rows(path, [*rows, *found.rows])
-    return replace(found, warnings=tuple(warnings))
+        result = collected(exchanges, request.rules, known=problems_of(rows), held=held)
+    if result.rows and not dry_run:
+        write_rows(path, [*rows, *result.rows])
+    return replace(result, warnings=tuple(warnings))
 
 
 @contextmanager
@@ -160,18 +160,18 @@ def collected(
             left_out.append(LeftOut(*one))
         else:
             unread.append(one)
-    found: list[tuple[Row, list[Exchange]]] = []
+    candidates: list[tuple[Row, list[Exchange]]] = []
     for group in groups.values():
         row = _row(group, rules)
         if isinstance(row, str):
             left_out += [LeftOut(one.where, row) for one in group]
         else:
-            found.append((row, group))
+            candidates.append((row, group))
     rows = []
-    problems = [_as_problem(row) for row, _ in found]
+    problems = [_as_problem(row) for row, _ in candidates]
     before, apart = (_alike(problems, others) for others in (known, held))
     ids = {problem.id for problem in known}
-    for (row, group), problem in zip(found, problems, strict=True):
+    for (row, group), problem in zip(candidates, problems, strict=True):
         why = HELD if problem.id in apart else KNOWN if problem.id in before else None
         if why is not None:
             left_out += [LeftOut(one.where, why) for one in group]
@@ -202,20 +202,20 @@ def _row(group: Sequence[Exchange], rules: CollectionRules) -> Row | str:
 
     if truth is not None and REDACTED in clean(truth):
         return GONE
-    told = next((one for one in reversed(group) if _wrong(one, rules.below)), group[-1])
-    messages = [(role, clean(text)) for role, text in told.messages]
+    example = next((one for one in reversed(group) if _wrong(one, rules.below)), group[-1])
+    messages = [(role, clean(text)) for role, text in example.messages]
     if not rules.system:
         messages = [one for one in messages if one[0] != "system"]
     alone = len(messages) == 1 and messages[0][0] == "user"
     turns = [{"role": role, "content": text} for role, text in messages]
-    origin: dict[str, Any] = {**told.origin, "because": because}
-    if told.answer:
-        origin["said"] = clean(told.answer)[:SHOWN]
-    if told.comment:
-        origin["comment"] = clean(told.comment)
+    origin: dict[str, Any] = {**example.origin, "because": because}
+    if example.answer:
+        origin["said"] = clean(example.answer)[:SHOWN]
+    if example.comment:
+        origin["comment"] = clean(example.comment)
     if len(group) > 1:
         origin["calls"] = [one.id for one in group]
-    row: Row = {"id": told.id, "problem": messages[0][1] if alone else turns}
+    row: Row = {"id": example.id, "problem": messages[0][1] if alone else turns}
     if truth is not None:
         row["answer"] = truth
     return {**row, "from": origin}
@@ -244,8 +244,8 @@ def _truth(group: Sequence[Exchange], below: float) -> str | None:
     if correct is not None:
         return correct.strip()
     right = [one.answer for one in group if one.score is not None and one.score >= below]
-    said = {" ".join(answer.casefold().split()): answer for answer in right if answer}
-    truths = list(said.values())
+    answers = {" ".join(answer.casefold().split()): answer for answer in right if answer}
+    truths = list(answers.values())
     return truths[0] if len(truths) == 1 else None
 
 
@@ -277,8 +277,8 @@ def _alike(problems: Sequence[Problem], others: Sequence[Problem]) -> set[str]:
     """Returns the ids of the problems that are among others, exactly or nearly."""
     if not problems or not others:
         return set()
-    found = leakage.leaks([_core(one) for one in others], [_core(one) for one in problems])
-    return {leak.evaluation for leak in found}
+    matches = leakage.leaks([_core(one) for one in others], [_core(one) for one in problems])
+    return {leak.evaluation for leak in matches}
 
 
 # files:
@@ -338,29 +338,29 @@ def held_out(
     fields = table.get("fields") or {}
     names = [table[kind] for kind in KINDS if table.get(kind)]
     names += [evaluation["data"]] if evaluation.get("data") else []
-    found: dict[str, tuple[Problem, ...]] = {
+    problem_sets: dict[str, tuple[Problem, ...]] = {
         name: domain.problems(name, fields) for name in dict.fromkeys([*names, *more])
     }
     warnings = []
     for name, spec, config in _recorded(store):
         path = project.open_data(name)
-        if path in found or datasets.parse(name).on_hub:
+        if path in problem_sets or datasets.parse(name).on_hub:
             continue
         if not project.trusts_run(name, config, ("domain",)):
             warnings.append(f"cannot tell what is in {path}: its record is not trusted")
             continue
         try:
-            found[path] = project.domain(spec).problems(path, config.get("fields") or {})
+            problem_sets[path] = project.domain(spec).problems(path, config.get("fields") or {})
         except DatasetError as error:
-            found[path] = ()
+            problem_sets[path] = ()
             warnings.append(f"cannot tell what was held out: {error}")
     for name in dict.fromkeys(one.dataset for one in store.runs.all_evaluations()):
         path = project.open_data(name)
-        if path in found or datasets.parse(name).on_hub:
+        if path in problem_sets or datasets.parse(name).on_hub:
             continue
         with suppress(DatasetError):  # it may be gone, or of a kind that its domain alone reads
-            found[path] = datasets.load(path, ground_truth=False)
-    return [problem for problems in found.values() for problem in problems], warnings
+            problem_sets[path] = datasets.load(path, ground_truth=False)
+    return [problem for problems in problem_sets.values() for problem in problems], warnings
 
 
 def _recorded(store: Store) -> Iterator[tuple[str, str | None, Mapping[str, Any]]]:

@@ -141,12 +141,12 @@ def asked(body: Mapping[str, Any]) -> tuple[Message, ...]:
 def checked_messages(messages: Sequence[Message]) -> tuple[Message, ...]:
     """Returns messages that a model can be asked: with a user's in them, and the last one not the
     assistant's. Raises Unusable."""
-    found = tuple(one for one in messages if one[1].strip())
-    if not any(role == "user" for role, _ in found):
+    written = tuple(one for one in messages if one[1].strip())
+    if not any(role == "user" for role, _ in written):
         raise Unusable("no user says anything in it")
-    if found[-1][0] == "assistant":
+    if written[-1][0] == "assistant":
         raise Unusable("its last message is the assistant's")
-    return found
+    return written
 
 
 def message(turn: object) -> Message:
@@ -190,8 +190,8 @@ def answered(text: str) -> str:
         body = json.loads(text)
     except ValueError:
         return text.strip()
-    said = answer_of(body) if isinstance(body, dict) else None
-    return text.strip() if said is None else said
+    answer = answer_of(body) if isinstance(body, dict) else None
+    return text.strip() if answer is None else answer
 
 
 def answer_of(body: Mapping[str, Any]) -> str | None:
@@ -202,8 +202,8 @@ def answer_of(body: Mapping[str, Any]) -> str | None:
             first = choices[0] if choices and isinstance(choices[0], dict) else {}
             return words((first.get("message") or {}).get("content")).strip()
         if isinstance(output, list):
-            said = [one for one in output if isinstance(one, dict) and "content" in one]
-            return "\n".join(words(one["content"]) for one in said).strip()
+            messages = [one for one in output if isinstance(one, dict) and "content" in one]
+            return "\n".join(words(one["content"]) for one in messages).strip()
         if isinstance(body.get("content"), list):
             return words(body["content"]).strip()
     except (Unusable, AttributeError):

@@ -168,8 +168,8 @@ def _new_rows(
     unanswered = not project.domain(table.get("domain")).ground_truth
     if request.collect.files or Path(traffic_path(store.path)).exists():
         rules = replace(request.collect.rules, unanswered=unanswered)
-        found = collect(store, project, replace(request.collect, rules=rules))
-        for text in found.warnings:
+        collected = collect(store, project, replace(request.collect, rules=rules))
+        for text in collected.warnings:
             on_progress(WarningNotice(text))
     rows = read_collected(output_path(project, request.collect))
     if not unanswered:
@@ -279,7 +279,7 @@ async def _effect(
     the held-out parts of this improvement and the ones before it. None where there are none."""
     table = {**project.table("train"), **_given(request)}
     sets = [table["heldout"]] if table.get("heldout") else _parts(store, project, one)
-    asked = {
+    options = {
         "samples": request.samples,
         "fields": _fields(project, request) or None,
         "skip_unverifiable": True,
@@ -288,7 +288,7 @@ async def _effect(
     def planned(there: Store) -> list[EvalPlan]:
         trained = [versions[1]]
         return [
-            plan_evaluation(there, project, versions, {**asked, "data": name}, trained=trained)
+            plan_evaluation(there, project, versions, {**options, "data": name}, trained=trained)
             for name in sets
         ]
 
@@ -301,8 +301,8 @@ async def _effect(
     before: dict[str, list[float]] = {}
     after: dict[str, list[float]] = {}
     for plan in plans:
-        found = [store.runs.evaluation(v.number, plan.task.key) for v in versions]
-        for evaluation, into in zip(found, (before, after), strict=True):
+        evaluations = [store.runs.evaluation(v.number, plan.task.key) for v in versions]
+        for evaluation, into in zip(evaluations, (before, after), strict=True):
             assert evaluation is not None, "scored above"
             name = dataset_digest(plan.task.problems)[:8]
             scored = rewards(store.runs.scores(evaluation))
@@ -315,7 +315,7 @@ async def _effect(
 def _parts(store: Store, project: Project, one: Round) -> list[str]:
     """Returns the held-out parts of an improvement and of those before it, the newest first, up to
     as many problems as count."""
-    found, count = [], 0
+    paths, count = [], 0
     for other in reversed(rounds.rounds(store, one.target)):
         part = other.parts.heldout
         if part is None or count >= MOST_HELDOUT:
@@ -323,9 +323,9 @@ def _parts(store: Store, project: Project, one: Round) -> list[str]:
         path = project.open_data(part)
         if not Path(path).exists():
             continue
-        found.append(path)
+        paths.append(path)
         count += sum(bool(line.strip()) for line in Path(path).read_text().split("\n"))
-    return found
+    return paths
 
 
 async def _score(

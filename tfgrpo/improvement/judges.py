@@ -78,8 +78,8 @@ async def judge_calls(
         verifier_workers=settings.verify_workers,
     )
     with closing(open_traffic(traffic_path(store.path))) as traffic:
-        found = _unjudged(traffic, request)
-        if not found:
+        unjudged = _unjudged(traffic, request)
+        if not unjudged:
             return 0
         async with open_session(store, settings.models, options) as session:
             policy, reflection = session.model_calls(f"{request.author} {domain.identity}")
@@ -96,32 +96,32 @@ async def judge_calls(
                     sample=0,
                     call_path=(one.id,),
                 )
-                return await _kept(traffic, request, domain, context, one)
+                return await _judge_call(traffic, request, domain, context, one)
 
             try:
-                verdicts = await gather_all(verdict(one) for one in found)
+                verdicts = await gather_all(verdict(one) for one in unjudged)
             finally:
                 await reflection.finish_in_flight()
     return sum(one.reward is not None for one in verdicts)
 
 
-async def _kept(
+async def _judge_call(
     traffic: Traffic, request: JudgeRequest, domain: Domain, context: Context, one: Exchange
 ) -> Verdict:
     """Returns a verdict, which is on record as feedback by then."""
-    found = await judge(domain, context, Trajectory(one.answer))
-    if found.reward is not None:
+    verdict = await judge(domain, context, Trajectory(one.answer))
+    if verdict.reward is not None:
         call = traffic.call(one.id)
         feedback = Feedback(
             one.id,
             time.time_ns() // 1000,
             request.author,
-            found.reward,
+            verdict.reward,
             domain.name.partition(":")[0],
-            found.reason[:REASON] or None,
+            verdict.reason[:REASON] or None,
         )
         traffic.add_feedback(feedback, sums_of_feedback(feedback, call))
-    return found
+    return verdict
 
 
 def _unjudged(traffic: Traffic, request: JudgeRequest) -> list[Exchange]:

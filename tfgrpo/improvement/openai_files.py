@@ -53,21 +53,21 @@ def exchange(row: Mapping[str, Any], where: str) -> Exchange:
 
 def _chat(row: Mapping[str, Any], where: str) -> Exchange:
     turns = list(row["messages"])
-    said = ""
+    answer = ""
     if turns and isinstance(turns[-1], dict) and turns[-1].get("role") == "assistant":
-        said = message(turns.pop())[1]
+        answer = message(turns.pop())[1]
     known = _known(row)
-    if "score" not in known and "correct" not in known and said:
-        known["correct"], said = said, ""
-    return _made(row, where, asked({"messages": turns}), said, known)
+    if "score" not in known and "correct" not in known and answer:
+        known["correct"], answer = answer, ""
+    return _exchange(row, where, asked({"messages": turns}), answer, known)
 
 
 def _batch(row: Mapping[str, Any], where: str) -> Exchange:
     request = row.get("request", row)
     body = request.get("body", request)
     response = row.get("response") or {}
-    said = answer_of(response.get("body", response)) or ""
-    return _made(row, where, asked(body), said, _known(row))
+    answer = answer_of(response.get("body", response)) or ""
+    return _exchange(row, where, asked(body), answer, _known(row))
 
 
 def _preferred(row: Mapping[str, Any], where: str) -> Exchange:
@@ -75,7 +75,7 @@ def _preferred(row: Mapping[str, Any], where: str) -> Exchange:
         message(row[name][-1])[1] for name in ("preferred_output", "non_preferred_output")
     )
     known = {**_known(row), "correct": better}
-    return _made(row, where, asked(row["input"]), worse, known)
+    return _exchange(row, where, asked(row["input"]), worse, known)
 
 
 def _completion(row: Mapping[str, Any], where: str) -> Exchange:
@@ -85,7 +85,7 @@ def _completion(row: Mapping[str, Any], where: str) -> Exchange:
         raise Unusable("a completion without the messages that it answers: export those too")
     if isinstance(given, dict):  # a page of them, as the platform lists them
         given = given["data"]
-    return _made(row, where, asked({"messages": given}), answer_of(row) or "", _known(row))
+    return _exchange(row, where, asked({"messages": given}), answer_of(row) or "", _known(row))
 
 
 def _output(row: Mapping[str, Any], where: str) -> Exchange:
@@ -101,7 +101,7 @@ def _output(row: Mapping[str, Any], where: str) -> Exchange:
             raise Unusable("it has neither a sample's input nor a question")
         given = [{"role": "user", "content": text}]
     output = sample.get("output") or []
-    said = message(output[-1])[1] if isinstance(output, list) and output else str(output or "")
+    answer = message(output[-1])[1] if isinstance(output, list) and output else str(output or "")
     known = _known({**item, **_known(row)})
     results = [one for one in row.get("results") or [] if isinstance(one, dict)]
     if results:
@@ -109,7 +109,7 @@ def _output(row: Mapping[str, Any], where: str) -> Exchange:
         scores = [one["score"] for one in results if isinstance(one.get("score"), (int, float))]
         known["score"] = 0.0 if False in passed else fmean(scores) if scores else 1.0
         known.setdefault("comment", ", ".join(_failed(results)) or None)
-    return _made(row, where, asked({"messages": given}), said, known)
+    return _exchange(row, where, asked({"messages": given}), answer, known)
 
 
 def _failed(results: list[dict[str, Any]]) -> Iterator[str]:
@@ -121,28 +121,28 @@ def _failed(results: list[dict[str, Any]]) -> Iterator[str]:
 def _known(row: Mapping[str, Any]) -> dict[str, Any]:
     """Returns what a row says of its answer, itself or in its metadata."""
     metadata = row.get("metadata")
-    found = {**(metadata if isinstance(metadata, dict) else {}), **row}
+    fields = {**(metadata if isinstance(metadata, dict) else {}), **row}
     known: dict[str, Any] = {}
-    score = found.get("score")
+    score = fields.get("score")
     if isinstance(score, str):  # metadata holds strings alone
         score = {"true": 1.0, "false": 0.0}.get(score.lower(), score)
     if score is not None:
         known["score"] = float(score)
     for name in (*ANSWERS, *USUAL["answer"]):
-        value = found.get(name)
+        value = fields.get(name)
         if name not in ("output", "label", "input") and value not in (None, "", [], {}):
             known["correct"] = value if isinstance(value, str) else json.dumps(value)
             break
-    if isinstance(found.get("comment"), str):
-        known["comment"] = found["comment"]
+    if isinstance(fields.get("comment"), str):
+        known["comment"] = fields["comment"]
     return known
 
 
-def _made(
+def _exchange(
     row: Mapping[str, Any],
     where: str,
     messages: tuple[Message, ...],
-    said: str,
+    answer: str,
     known: Mapping[str, Any],
 ) -> Exchange:
     name = next((row[key] for key in ("id", "custom_id") if row.get(key)), None)
@@ -151,7 +151,7 @@ def _made(
         str(name or where),
         where,
         messages,
-        said.strip(),
+        answer.strip(),
         known.get("score"),
         known.get("correct"),
         known.get("comment"),

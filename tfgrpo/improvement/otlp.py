@@ -66,9 +66,9 @@ def exchanges(rows: Sequence[tuple[str, Mapping[str, Any]]]) -> Iterator[Exchang
     evaluations: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for _, row in rows:
         for record in _records(row, "resourceLogs", "scopeLogs", "logRecords"):
-            found = attributes(record)
-            if EVALUATION in (record.get("eventName"), found.get("event.name")):
-                evaluations.setdefault(_place(record), []).append(found)
+            values = attributes(record)
+            if EVALUATION in (record.get("eventName"), values.get("event.name")):
+                evaluations.setdefault(_place(record), []).append(values)
     for where, row in rows:
         for span in _records(row, "resourceSpans", "scopeSpans", "spans"):
             place = _place(span)
@@ -122,36 +122,36 @@ def _value(wrapped: Mapping[str, Any]) -> Any:
 def _exchange(
     span: Mapping[str, Any], where: str, evaluations: Sequence[Mapping[str, Any]]
 ) -> Exchange | None:
-    found = attributes(span)
+    values = attributes(span)
     events = [(one.get("name"), attributes(one)) for one in _objects(span.get("events"))]
     for _, more in events:
-        found = {**more, **found}
-    given = next((found[name] for name in INPUTS if found.get(name)), None)
+        values = {**more, **values}
+    given = next((values[name] for name in INPUTS if values.get(name)), None)
     if given is None:
         return None
-    messages = _messages(found, given)
+    messages = _messages(values, given)
     judged = [*evaluations, *(more for name, more in events if name == EVALUATION)]
     scores = [score for score in map(_score, judged) if score is not None]
     scores += [
         float(value)
-        for name, value in found.items()
+        for name, value in values.items()
         if name.startswith(LANGFUSE_SCORE) and isinstance(value, (int, float))
     ]
-    correct = next((_plain(found[name]) for name in CORRECT if found.get(name)), None)
+    correct = next((_plain(values[name]) for name in CORRECT if values.get(name)), None)
     origin = {
         "trace": span.get("traceId"),
         "span": span.get("spanId"),
-        "call": found.get(CALL),
-        "model": found.get(REQUEST_MODEL),
-        "digest": found.get(PROMPT_VERSION),
-        "arm": found.get(ARM),
+        "call": values.get(CALL),
+        "model": values.get(REQUEST_MODEL),
+        "digest": values.get(PROMPT_VERSION),
+        "arm": values.get(ARM),
     }
     trace, own = _place(span)
     return Exchange(
-        str(found.get(CALL) or f"{trace}-{own}"),
+        str(values.get(CALL) or f"{trace}-{own}"),
         where,
         messages,
-        _said(next((found[name] for name in OUTPUTS if found.get(name)), "")),
+        _output_text(next((values[name] for name in OUTPUTS if values.get(name)), "")),
         fmean(scores) if scores else None,
         correct,
         next((str(one[EXPLANATION]) for one in judged if one.get(EXPLANATION)), None),
@@ -160,7 +160,7 @@ def _exchange(
     )
 
 
-def _messages(found: Mapping[str, Any], given: object) -> tuple[Message, ...]:
+def _messages(values: Mapping[str, Any], given: object) -> tuple[Message, ...]:
     given = _parsed(given)
     if isinstance(given, dict):
         return asked(given)
@@ -168,12 +168,12 @@ def _messages(found: Mapping[str, Any], given: object) -> tuple[Message, ...]:
         given = [{"role": "user", "content": given}]
     if not isinstance(given, list):
         raise Unusable("its input is no list of messages")
-    first = words(_parsed(found.get(SYSTEM)))
+    first = words(_parsed(values.get(SYSTEM)))
     system: list[Message] = [("system", first)] if first else []
     return checked_messages((*system, *map(message, given)))
 
 
-def _said(value: object) -> str:
+def _output_text(value: object) -> str:
     value = _parsed(value)
     if isinstance(value, list) and value:
         value = value[0]
@@ -197,8 +197,8 @@ def _parsed(value: object) -> object:
     return value
 
 
-def _score(found: Mapping[str, Any]) -> float | None:
-    score, label = found.get(SCORE), str(found.get(SCORE_LABEL, "")).casefold()
+def _score(values: Mapping[str, Any]) -> float | None:
+    score, label = values.get(SCORE), str(values.get(SCORE_LABEL, "")).casefold()
     if isinstance(score, (int, float)):
         return float(score)
     return 1.0 if label in RIGHT else 0.0 if label in WRONG else None

@@ -187,14 +187,14 @@ def propose(store: Store, what: Draftsman) -> Proposal:
 def list_proposals(store: Store, state: State | None = None) -> list[Proposal]:
     """Returns the proposals (of that state), newest first. Those whose versions are not in this
     store any more are left out."""
-    found = []
+    listed = []
     for about in reversed(_by_id(store).values()):
         if state in (None, about[-1].content["state"]):
             try:
-                found.append(_read(store, about))
+                listed.append(_read(store, about))
             except UnknownRevision:
                 continue
-    return found
+    return listed
 
 
 def get_proposal(store: Store, id: str) -> Proposal:
@@ -279,10 +279,10 @@ def reject(store: Store, id: str, *, why: str) -> Proposal:
 
 
 def _by_id(store: Store) -> dict[str, list[Decision]]:
-    found: dict[str, list[Decision]] = {}
+    groups: dict[str, list[Decision]] = {}
     for one in decisions(store, kind=PROPOSAL):
-        found.setdefault(one.subject, []).append(one)
-    return found
+        groups.setdefault(one.subject, []).append(one)
+    return groups
 
 
 def _read(store: Store, about: Sequence[Decision]) -> Proposal:
@@ -318,7 +318,7 @@ def _changes(store: Store, base: Version, candidate: Version) -> tuple[ProposedC
     places = {id: n for n, id in enumerate(dict.fromkeys([*_texts(before), *_texts(after)]))}
     events = store.events_at(e.row for e in after)
     origins = Origins(store)
-    found = []
+    changes = []
     for one in store.diff(base, candidate):
         reason = evidence = None
         there = after.by_id.get(one.experience)
@@ -330,8 +330,10 @@ def _changes(store: Store, base: Version, candidate: Version) -> tuple[ProposedC
             deleted = [e for e in store.history(one.experience) if e.op == "DELETE"]
             reason = deleted[-1].reason if deleted else None
         label = f"G{places[one.experience]}"
-        found.append(ProposedChange(label, one.experience, one.before, one.after, reason, evidence))
-    return tuple(found)
+        changes.append(
+            ProposedChange(label, one.experience, one.before, one.after, reason, evidence)
+        )
+    return tuple(changes)
 
 
 # deciding:

@@ -136,8 +136,8 @@ class Regression(Viewed):
         notes = []
         if self.change is not None:
             words = {"worse": "it helps less", "better": "it helps more"}
-            said = words.get(self.change.verdict, "not shown to help more or less")
-            notes.append(f"change of what it adds: {_difference(self.change)}: {said}")
+            verdict = words.get(self.change.verdict, "not shown to help more or less")
+            notes.append(f"change of what it adds: {_difference(self.change)}: {verdict}")
         else:
             notes.append("nothing is on record to compare with: ask again later")
         for one in self.lost:
@@ -164,8 +164,8 @@ async def regress(
     versions = (version, store.version(0))
 
     def planned(given: Mapping[str, Any]) -> Callable[[Store], EvalPlan]:
-        asked = {"data": request.data, "samples": request.samples, **given}
-        return lambda there: plan_evaluation(there, project, versions, asked)
+        options = {"data": request.data, "samples": request.samples, **given}
+        return lambda there: plan_evaluation(there, project, versions, options)
 
     old = await apart(store, planned({}))
     known = all(store.runs.evaluation(v.number, old.task.key) is not None for v in versions)
@@ -193,11 +193,11 @@ async def regress(
         for e in library.readable
     )
     samples = new.task.settings.samples
-    found = Regression(version, new.task.settings.data, samples, then, side, change, standings)
-    if request.target is None or not found.lost:
-        return found
-    proposal = await _propose(store, new, found, request.target, on_progress)
-    return Regression(version, found.dataset, samples, then, side, change, standings, proposal)
+    regression = Regression(version, new.task.settings.data, samples, then, side, change, standings)
+    if request.target is None or not regression.lost:
+        return regression
+    proposal = await _propose(store, new, regression, request.target, on_progress)
+    return Regression(version, regression.dataset, samples, then, side, change, standings, proposal)
 
 
 async def _measured(
@@ -287,21 +287,21 @@ def _fresh_seed(store: Store, versions: Sequence[Version], task: EvalTask) -> in
         seed += 1
 
 
-def _record(store: Store, version: Version, task: EvalTask, found: Mapping[str, Credit]) -> None:
+def _record(store: Store, version: Version, task: EvalTask, effects: Mapping[str, Credit]) -> None:
     if not _is_recorded(store, task.key):
         content = {
             "version": version.digest.hex(),
             "model": task.settings.models.model,
             "dataset": task.settings.data,
             "key": task.key,
-            "effects": [_numbers(one) for one in found.values()],
+            "effects": [_numbers(one) for one in effects.values()],
         }
         decide(store, REGRESSION, task.settings.models.model, content)
 
 
 def _numbers(one: Credit) -> dict[str, Any]:
-    found = one._asdict()
-    return {k: round(v, 6) if isinstance(v, float) else v for k, v in found.items()}
+    fields = one._asdict()
+    return {k: round(v, 6) if isinstance(v, float) else v for k, v in fields.items()}
 
 
 def _is_recorded(store: Store, key: str) -> bool:
@@ -317,19 +317,19 @@ def _recorded(store: Store, version: Version, task: EvalTask) -> Mapping[str, Cr
         if one.content.get("version") == version.digest.hex()
         and one.content["dataset"] == task.settings.data
     ]
-    found = there[-1]["effects"] if there else []
-    return {one["experience"]: Credit(**one) for one in found}
+    effects = there[-1]["effects"] if there else []
+    return {one["experience"]: Credit(**one) for one in effects}
 
 
 async def _propose(
-    store: Store, plan: EvalPlan, found: Regression, target: str, on_progress: OnProgress
+    store: Store, plan: EvalPlan, regression: Regression, target: str, on_progress: OnProgress
 ) -> Proposal | None:
     """Proposes to delete what no longer helps, with what that does under the new conditions."""
     base = store.tip(target)
     there = store.library(base).by_id
     reasons = {
-        one.experience: f"{one.standing} under {found.now.model}: {one.words}"
-        for one in found.lost
+        one.experience: f"{one.standing} under {regression.now.model}: {one.words}"
+        for one in regression.lost
         if one.experience in there
     }
     if not reasons:
@@ -338,12 +338,12 @@ async def _propose(
     deleted = [Operation("DELETE", id, reason=why) for id, why in reasons.items()]
     with store.operation(f"{branch}: {len(deleted)} no longer help"):
         store.create_branch(branch, base)
-        candidate = store.commit(branch, deleted, message=f"no longer help: {found.now.model}")
+        candidate = store.commit(branch, deleted, message=f"no longer help: {regression.now.model}")
     async with _session(store, plan, on_progress) as session:
         await evaluate(session, [base, candidate], plan.task)
     before, after = (_rewards(store, version, plan.task) for version in (base, candidate))
     effect = effect_of(before, after, plan.task)
-    details = {"model": found.now.model, "dataset": found.dataset}
+    details = {"model": regression.now.model, "dataset": regression.dataset}
     return propose(store, Draftsman(branch, target, "regress", base, effect, details))
 
 
@@ -370,7 +370,7 @@ def _difference(difference: Difference) -> str:
     return f"{mean:+.3f}{bounds}"
 
 
-def regression_object(found: Regression) -> dict[str, Any]:
+def regression_object(regression: Regression) -> dict[str, Any]:
     """Returns what became of a library as JSON for programs."""
 
     def numbers(difference: Difference | None) -> dict[str, Any] | None:
@@ -398,11 +398,11 @@ def regression_object(found: Regression) -> dict[str, Any]:
         }
 
     return {
-        "version": found.version.name,
-        "dataset": found.dataset,
-        "then": side(found.then),
-        "now": side(found.now),
-        "change": numbers(found.change),
+        "version": regression.version.name,
+        "dataset": regression.dataset,
+        "then": side(regression.then),
+        "now": side(regression.now),
+        "change": numbers(regression.change),
         "experiences": [
             {
                 "label": one.label,
@@ -412,7 +412,7 @@ def regression_object(found: Regression) -> dict[str, Any]:
                 "then": None if one.then is None else _numbers(one.then),
                 "now": None if one.now is None else _numbers(one.now),
             }
-            for one in found.standings
+            for one in regression.standings
         ],
-        "proposal": None if found.proposal is None else found.proposal.id,
+        "proposal": None if regression.proposal is None else regression.proposal.id,
     }

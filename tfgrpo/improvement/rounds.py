@@ -63,15 +63,15 @@ def rounds(store: Store, target: str) -> list[Round]:
     about: dict[str, list[Decision]] = {}
     for one in decisions(store, kind=IMPROVEMENT):
         about.setdefault(one.subject, []).append(one)
-    found = []
+    listed = []
     for name, decided in about.items():
         content = decided[0].content
         if content["target"] == target:
             ended = decided[-1].content["state"] if len(decided) > 1 else None
             parts = Part(**content["parts"])
             problems = tuple(content["problems"])
-            found.append(Round(name, target, content["base"], parts, problems, ended))
-    return found
+            listed.append(Round(name, target, content["base"], parts, problems, ended))
+    return listed
 
 
 def problem_digest(row: Row) -> str:
@@ -105,28 +105,28 @@ def begin(
     folder = Path(store.path).parent / FOLDER / name
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     paths: dict[str, str | None] = {"gate": None, "heldout": None}
-    for part, found in split.items():
+    for part, portion in split.items():
         path = folder / f"{part}.jsonl"
-        write_rows(path, [_mapped(row, fields) for row in found])
-        paths[part] = str(path.resolve().relative_to(root.resolve())) if found else None
+        write_rows(path, [_mapped(row, fields) for row in portion])
+        paths[part] = str(path.resolve().relative_to(root.resolve())) if portion else None
     parts = Part(str(paths["train"]), paths["gate"], paths["heldout"])
     problems = tuple(map(problem_digest, rows))
-    made = Round(name, target, base.digest.hex(), parts, problems)
+    begun = Round(name, target, base.digest.hex(), parts, problems)
     content = {
         "state": "begun",
         "target": target,
-        "base": made.base,
+        "base": begun.base,
         "parts": parts._asdict(),
         "problems": list(problems),
     }
     with store.operation(f"begin {name}"):
-        if made.branch in store.branches():
+        if begun.branch in store.branches():
             raise InvalidOperation(
-                f"there is a branch {made.branch}", hint="delete or rename it with `tfgrpo branch`"
+                f"there is a branch {begun.branch}", hint="delete or rename it with `tfgrpo branch`"
             )
-        store.create_branch(made.branch, base)
+        store.create_branch(begun.branch, base)
         decide(store, IMPROVEMENT, name, content)
-    return made
+    return begun
 
 
 def end(store: Store, one: Round, state: str, why: str | None = None, **more: Any) -> None:
@@ -150,10 +150,10 @@ def _split(rows: Sequence[Row], parts: Sequence[str]) -> dict[str, list[Row]]:
     for part in parts:
         dealt[part], left = left[:count], left[count:]
     train = problems_of(left)
-    for part, found in dealt.items():
-        near = {leak.evaluation for leak in leakage.leaks(train, problems_of(found))}
-        left += [row for row in found if row["id"] in near]
-        dealt[part] = [row for row in found if row["id"] not in near]
+    for part, portion in dealt.items():
+        near = {leak.evaluation for leak in leakage.leaks(train, problems_of(portion))}
+        left += [row for row in portion if row["id"] in near]
+        dealt[part] = [row for row in portion if row["id"] not in near]
     return {**dealt, "train": left}
 
 

@@ -71,7 +71,7 @@ OPAQUE = ("<!--", "<script", "<style", "<pre", "<textarea", "<?", "<![")
 WORD = re.compile(r"\w")
 
 
-class Found(NamedTuple):
+class MarkdownItems(NamedTuple):
     """What was read out of a Markdown text."""
 
     items: tuple[Item, ...]
@@ -172,19 +172,19 @@ class Reading:
                 runs.append([number])
         return runs
 
-    def finish(self) -> Found:
+    def finish(self) -> MarkdownItems:
         """Returns everything, with the lines that nothing has read among the skipped."""
         self._close(0)
         for run in self._runs():
             what = "nested too deep, or no Markdown"
             self.skip(run[0] + self.start, run[-1] + self.start, what)
-        return Found(
+        return MarkdownItems(
             tuple(sorted(self.items, key=lambda item: item.line or 0)),
             tuple(sorted(self.skipped)),
         )
 
 
-def read(lines: Sequence[str], start: int = 1, name: str = "the text") -> Found:
+def read(lines: Sequence[str], start: int = 1, name: str = "the text") -> MarkdownItems:
     """Returns the experiences in the lines of a Markdown text, and what of it is none.
 
     Time grows with the text alone, however it is nested. Raises UnreadableLibrary for more

@@ -25,12 +25,12 @@ class Texts:
     def page(self, text: str, key: str, evidence: Mapping[str, object]) -> None:
         """Reads a text as Markdown; `key` is what it is called in the file."""
         at = self.line(key)
-        found = blocks.read(text.replace("\r", "").split("\n"), name=str(self._source.path))
-        for item in found.items:
+        page = blocks.read(text.replace("\r", "").split("\n"), name=str(self._source.path))
+        for item in page.items:
             merged = {**evidence, **(item.evidence or {})}
             self.items.append(item._replace(evidence=merged, line=at or None))
         self.skipped += [
-            Skipped(at, at, f"{part.what} in {key}", part.text) for part in found.skipped
+            Skipped(at, at, f"{part.what} in {key}", part.text) for part in page.skipped
         ]
 
     def skip(self, key: str, what: str, text: str = "") -> None:

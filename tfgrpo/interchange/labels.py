@@ -20,22 +20,22 @@ class Labelled(NamedTuple):
 
 def read(lines: Iterable[str], start: int = 1) -> Labelled:
     """Returns an item for each labelled line and the lines right below it, up to a blank one."""
-    found = Labelled([], [])
+    labelled = Labelled([], [])
     label, text, at = "", "", 0
     for number, line in enumerate(lines, start):
         match = LABELLED.match(line)
         if text and (match or not line.strip()):
-            found.items.append(Item(text, evidence={"label": label}, line=at))
+            labelled.items.append(Item(text, evidence={"label": label}, line=at))
             text = ""
         if match:
             label, text, at = match[1], match[2], number
         elif text:
             text += " " + line.strip()
         elif line.strip():
-            found.others.append((number, line))
+            labelled.others.append((number, line))
     if text:
-        found.items.append(Item(text, evidence={"label": label}, line=at))
-    return found
+        labelled.items.append(Item(text, evidence={"label": label}, line=at))
+    return labelled
 
 
 def skipped(others: Iterable[tuple[int, str]], what: str) -> list[Skipped]:

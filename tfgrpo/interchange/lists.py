@@ -78,8 +78,8 @@ def identified(lines: Iterable[str]) -> Iterator[tuple[int, int, Item]]:
     for first, block in _blocks(lines):
         if len(block) == 1 and (match := FENCE.match(block[0])):
             fence = "" if fence and match[0].startswith(fence) else fence or match[0]
-        elif not fence and (found := _exact(block, first)):
-            yield first, first + len(block), found
+        elif not fence and (item := _exact(block, first)):
+            yield first, first + len(block), item
 
 
 def _blocks(lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
@@ -124,8 +124,8 @@ def _block(block: list[str], first: int) -> Iterator[Item]:
     """Yields the items of the lines from one bullet to what follows its list item."""
     if not BULLET.match(block[0]):
         return
-    if found := _exact(block, first):
-        yield found
+    if item := _exact(block, first):
+        yield item
         return
     points: list[tuple[int, list[str]]] = []
     for number, line in enumerate(block, first):

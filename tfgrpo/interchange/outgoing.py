@@ -47,13 +47,13 @@ def about(out: Outgoing) -> dict[str, object]:
     """Returns what files said about themselves that this library was read from, the last one
     first: a skill's front matter (`skill_…`), an agent's name, instructions and model (`agent…`).
     """
-    found: dict[str, object] = {}
+    values: dict[str, object] = {}
     for version in first_parents(out.store, out.version):
         origin = version.meta.get("import")
         for key, value in origin.items() if isinstance(origin, Mapping) else ():
             if key.startswith(("skill_", "agent")):
-                found.setdefault(key, value)
-    return found
+                values.setdefault(key, value)
+    return values
 
 
 def export(

@@ -215,7 +215,7 @@ class _Translator:
 
 
 def _why(key: str) -> str:
-    known = next((said for start, said in ANSWERED.items() if key == start), None)
+    known = next((reason for start, reason in ANSWERED.items() if key == start), None)
     return known or "has no counterpart here"
 
 

@@ -62,14 +62,14 @@ def bring_back(store: Store, folder: Path) -> Returned:
         reader = _GitReader(store, git)
         reader.read()
         moved, apart, unnamed = _names(store, git.refs(), reader.versions)
-    return Returned(tuple(reader.adopted), tuple(reader.made), moved, apart, unnamed)
+    return Returned(tuple(reader.adopted), tuple(reader.added), moved, apart, unnamed)
 
 
 class _GitReader:
     def __init__(self, store: Store, git: Git) -> None:
         self.versions: dict[str, Version] = {}  # by commit
         self.adopted: list[Version] = []
-        self.made: list[Version] = []
+        self.added: list[Version] = []
         self._store = store
         self._receiver = Receiver(store.port)
         self._git = git
@@ -219,7 +219,7 @@ class _GitReader:
             events=tuple(events),
         )
         version = self._receiver.record(foreign._replace(digest=digest_of(foreign)))
-        self.made.append(version)
+        self.added.append(version)
         return version
 
 

@@ -62,14 +62,14 @@ class Adaptation:
     def sent(self) -> Json:
         """Returns how requests differ from what they ask, for the record; empty where they do
         not."""
-        found: dict[str, Any] = {}
+        state: dict[str, Any] = {}
         if self.room:
-            found["room"] = self.room
+            state["room"] = self.room
         if self.in_words:
-            found["schema"] = "prompt"
+            state["schema"] = "prompt"
         if self.refused:
-            found["without"] = sorted(self.refused)
-        return found
+            state["without"] = sorted(self.refused)
+        return state
 
     def restore(self, sent: Json) -> None:
         """Goes on with what a record says was found out before."""
@@ -87,11 +87,11 @@ class Adaptation:
         parts += [f"without {', '.join(without)}"] if without else []
         return f"{self.name}: {'; '.join(parts)}" if parts else ""
 
-    def prompt_read(self, told: int, counted: int) -> None:
+    def prompt_read(self, reported: int, counted: int) -> None:
         """Takes note of how many tokens a server tells of a prompt that has about so many."""
-        if cuts(told, counted):
+        if cuts(reported, counted):
             self.note(
-                f"read {told:,} tokens of a prompt of about {counted:,}: its server may cut "
+                f"read {reported:,} tokens of a prompt of about {counted:,}: its server may cut "
                 "prompts without a word (Ollama does, beyond OLLAMA_CONTEXT_LENGTH or num_ctx); "
                 "`tfgrpo model check` tries it"
             )
@@ -138,10 +138,10 @@ class Adaptation:
             self.note("does not keep to response_format: schemas are said in its prompts")
 
 
-def cuts(told: int, counted: int) -> bool:
+def cuts(reported: int, counted: int) -> bool:
     """Returns whether a server that tells so few tokens of a prompt has left some of it out: our
     count is right to a third or so."""
-    return counted >= LONG_PROMPT and told < 0.6 * counted
+    return counted >= LONG_PROMPT and reported < 0.6 * counted
 
 
 def used_up(answer: Answer, request: Request) -> bool:

@@ -112,7 +112,7 @@ class Budget:
         calls in flight may give back enough. Raises BudgetReached.
         """
         most = self.most(request, price)
-        while (found := self._fitting(request, price, most, least)) is None:
+        while (reservation := self._fitting(request, price, most, least)) is None:
             if self._reserved <= 0:
                 raise BudgetReached(
                     f"the budget of {self.format(self._limit)} is reached: "
@@ -123,8 +123,8 @@ class Budget:
                 )
             self._settled = self._settled or asyncio.Event()
             await self._settled.wait()
-        self._reserved += found.amount
-        return found
+        self._reserved += reservation.amount
+        return reservation
 
     def settle(self, reserved: Reservation, cost: int) -> None:
         """Gives back what was reserved for a call, which has cost this."""

@@ -182,12 +182,12 @@ async def _answers(probe: _Probe) -> list[Finding]:
     """Whether it answers at all, within the limit that attempts have, and whether it thinks."""
     answer = await probe.ask(CAPITAL, MOST_TOKENS, seed=1)
     text = answer.visible.strip()
-    said = Finding("answers", "yes" if text else "no", repr(text[:60]) if text else "empty")
+    finding = Finding("answers", "yes" if text else "no", repr(text[:60]) if text else "empty")
     if not text and answer.truncated:
-        said = replace(said, detail="empty: thinking took the whole limit")
+        finding = replace(finding, detail="empty: thinking took the whole limit")
     thought = answer.reasoning_tokens
     detail = f"{thought:,} tokens before a one-word answer" if thought else "none seen"
-    return [said, Finding("thinking", "yes" if thought else "no", detail)]
+    return [finding, Finding("thinking", "yes" if thought else "no", detail)]
 
 
 async def _schema(probe: _Probe) -> Finding:
@@ -262,17 +262,17 @@ async def _long_prompts(probe: _Probe, nonce: str) -> list[Finding]:
     except CallFailed as error:
         short = Finding("long prompts", "no", f"about {counted:,} tokens: {error}"[:200])
         return [short, Finding("caching", "not known")]
-    told = answers[0].prompt_tokens
+    reported = answers[0].prompt_tokens
     if word in answers[0].visible:
-        whole = Finding("long prompts", "yes", f"{told:,} tokens were read to the beginning")
-    elif not answers[0].estimated and told < LOST * counted:
+        whole = Finding("long prompts", "yes", f"{reported:,} tokens were read to the beginning")
+    elif not answers[0].estimated and reported < LOST * counted:
         hint = "; OLLAMA_CONTEXT_LENGTH or num_ctx" if _is_ollama(probe.endpoint) else ""
-        detail = f"{told:,} of about {counted:,} tokens were read, without a word of it"
+        detail = f"{reported:,} of about {counted:,} tokens were read, without a word of it"
         whole = Finding("long prompts", "cut", f"{detail}: enlarge the server's context{hint}")
     else:
         whole = Finding("long prompts", "no", "a word at the beginning was not found")
     cached = max(one.cached_tokens for one in answers)
-    detail = f"{cached:,} of {told:,} tokens the second time" if cached else "none told"
+    detail = f"{cached:,} of {reported:,} tokens the second time" if cached else "none told"
     return [whole, Finding("caching", "yes" if cached else "no", detail)]
 
 
@@ -283,18 +283,18 @@ def _is_ollama(endpoint: Endpoint) -> bool:
 
 def _limits(probe: _Probe, entry: Mapping[str, Any]) -> Finding:
     """The most tokens of an answer, of a context, and of a minute, as far as they are told."""
-    found = []
+    limits = []
     if probe.endpoint.adaptation.most is not None:
-        found.append(f"answers of at most {probe.endpoint.adaptation.most:,} tokens")
+        limits.append(f"answers of at most {probe.endpoint.adaptation.most:,} tokens")
     for name in CONTEXT_NAMES:
         if isinstance(entry.get(name), int):
-            found.append(f"a context of {entry[name]:,} tokens")
+            limits.append(f"a context of {entry[name]:,} tokens")
             break
     for name in RATES:
         if probe.headers.get(name, "").isdecimal():
             what = name.rpartition("-")[2]
-            found.append(f"{int(probe.headers[name]):,} {what} a minute")
-    return Finding("limits", "told" if found else "none told", ", ".join(found))
+            limits.append(f"{int(probe.headers[name]):,} {what} a minute")
+    return Finding("limits", "told" if limits else "none told", ", ".join(limits))
 
 
 def _listed_prices(model: str, entry: Mapping[str, Any]) -> Json:

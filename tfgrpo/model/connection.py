@@ -96,9 +96,9 @@ def models_at(where: Connection) -> list[dict[str, Any]]:
     else:
         listed = responses.field(answer, "data")
         listed = listed if isinstance(listed, list) else []
-        found = [one for one in listed if isinstance(responses.field(one, "id"), str)]
-        if found:
-            return [{**one, "id": responses.as_text(one["id"], 256)} for one in found]
+        models = [one for one in listed if isinstance(responses.field(one, "id"), str)]
+        if models:
+            return [{**one, "id": responses.as_text(one["id"], 256)} for one in models]
         reason = "it lists no model"
     finally:
         client.close()
@@ -183,13 +183,13 @@ def _transport(where: Connection, timeout: float) -> dict[str, Any]:
     """Returns how the client's HTTP library is to be set up."""
     import openai
 
-    found: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         # A proxy from the environment has no way to this machine's own loopback.
         "trust_env": not on_loopback(where.base_url),
         "timeout": openai.Timeout(timeout, connect=min(CONNECT, timeout)),
     }
     authorities = _authorities()
-    return {**found, "verify": authorities} if authorities is not None else found
+    return {**arguments, "verify": authorities} if authorities is not None else arguments
 
 
 def _authorities() -> ssl.SSLContext | None:

@@ -58,8 +58,8 @@ def cost_report(
 ) -> CostReport:
     """Returns what a run has cost, or everything in the store. `prices` is the settings file's
     [prices], `base_url` the address of models that no run names. Raises PriceInvalid."""
-    found = tuple(costs(store, prices, run, base_url))
-    return CostReport(run, found, store.runs.estimated(run))
+    calls = tuple(costs(store, prices, run, base_url))
+    return CostReport(run, calls, store.runs.estimated(run))
 
 
 def cost_by_day(

@@ -96,7 +96,7 @@ class Pricing:
         for one in self._runs.values():
             self._known.update(addresses(one))
         self._overrides, self._base_url = overrides, base_url
-        self._found: dict[tuple[str, str | None], Price | None] = {}
+        self._by_model: dict[tuple[str, str | None], Price | None] = {}
 
     def cost(self, spent: Spent) -> Cost:
         """Returns what calls of one kind have cost. Raises PriceInvalid."""
@@ -112,9 +112,9 @@ class Pricing:
 
     def _price(self, model: str, of: Run | None) -> Price | None:
         address = addresses(of).get(model) if of else self._known.get(model, self._base_url)
-        if (model, address) not in self._found:
-            self._found[model, address] = prices.find(model, address, self._overrides)
-        return self._found[model, address]
+        if (model, address) not in self._by_model:
+            self._by_model[model, address] = prices.find(model, address, self._overrides)
+        return self._by_model[model, address]
 
 
 def addresses(run: Run) -> dict[str, str | None]:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 TRANSIENT = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 LIMITS = frozenset({429, 503, 529})
-MOST_SAID = 4_000
+ERROR_LENGTH = 4_000
 """Characters of an error's body that are looked at."""
 LIMIT_NAMES = ("max_tokens", "max_completion_tokens")
 MOST_OUTPUT = (
@@ -204,7 +204,11 @@ class Endpoint:
                 response = await client.post(self._path, cast_to=object, body=arguments)
                 break
             except openai.APIStatusError as error:
-                if request.tools and "tool" in _said(error).lower() and error.status_code != 429:
+                if (
+                    request.tools
+                    and "tool" in _error_text(error).lower()
+                    and error.status_code != 429
+                ):
                     raise NoTools(f"{self._address} takes no tools") from None
                 if self._learn_limit(error, arguments):
                     continue
@@ -256,12 +260,14 @@ class Endpoint:
         server complains of; returns whether the request asked for more."""
         if error.status_code not in (400, 422):
             return False
-        found = next(filter(None, (words.search(_said(error)) for words in MOST_OUTPUT)), None)
-        if found is None:
+        match = next(
+            filter(None, (words.search(_error_text(error)) for words in MOST_OUTPUT)), None
+        )
+        if match is None:
             return False
-        most = int(found[1].replace(",", ""))
-        asked = max(arguments.get(name, 0) for name in LIMIT_NAMES)
-        if not 0 < most < asked:
+        most = int(match[1].replace(",", ""))
+        limit = max(arguments.get(name, 0) for name in LIMIT_NAMES)
+        if not 0 < most < limit:
             return False
         self.adaptation.most = min(most, self.adaptation.most or most)
         self.adaptation.note(f"gives answers of at most {most:,} tokens: limits are kept to that")
@@ -281,9 +287,9 @@ class Endpoint:
             return response
         long = [secret for secret in self._secrets if len(secret) >= secrets.LONG]
         first = choices[0] if choices and isinstance(choices[0], dict) else {}
-        kept = {name: value for name, value in first.items() if name != "logprobs"}
+        fields = {name: value for name, value in first.items() if name != "logprobs"}
         try:
-            scrubbed = first | secrets.scrub(kept, *long)
+            scrubbed = first | secrets.scrub(fields, *long)
         except RecursionError:
             raise UnusableResponse("unreadable answer: it is nested too deep") from None
         return {**response, "choices": [scrubbed if first else None]} if choices else response
@@ -308,8 +314,8 @@ class Endpoint:
     @property
     def _secrets(self) -> list[str]:
         """The key and the headers that came from the environment, the longest first."""
-        found = {self.api_key or "", *self.options.secrets} - {""}
-        return sorted(found, key=len, reverse=True)
+        values = {self.api_key or "", *self.options.secrets} - {""}
+        return sorted(values, key=len, reverse=True)
 
     @property
     def _address(self) -> str:
@@ -368,7 +374,7 @@ class Endpoint:
         """Returns the parameter that the server will not take, if that is what it complains of."""
         if error.status_code not in (400, 422):
             return None
-        text = f"{getattr(error, 'param', '')} {_said(error)}".lower()
+        text = f"{getattr(error, 'param', '')} {_error_text(error)}".lower()
         for name, words in (
             ("response_format", ("response_format", "json_schema", "grammar", "guided")),
             ("max_tokens", ("max_tokens",)),
@@ -384,7 +390,7 @@ class Endpoint:
 
     def _status_error(self, error: openai.APIStatusError) -> Exception:
         status = error.status_code
-        text = self.scrub(responses.as_text(" ".join(_said(error).split())))[:300]
+        text = self.scrub(responses.as_text(" ".join(_error_text(error).split())))[:300]
         if status in (401, 403):
             return EndpointError(
                 f"{self._address} refused the key: {text}",
@@ -415,9 +421,9 @@ def schema_instruction(schema: Json) -> str:
     return f"\n\nAnswer with JSON alone that follows this schema:\n{json.dumps(schema)}"
 
 
-def _said(error: openai.APIStatusError) -> str:
+def _error_text(error: openai.APIStatusError) -> str:
     """Returns what a server says is wrong: some say it in no field that the client knows."""
-    body = error.response.text[:MOST_SAID]
+    body = error.response.text[:ERROR_LENGTH]
     plain = isinstance(error.body, dict) and isinstance(error.body.get("message"), str)
     return error.message if plain or not body else f"{error.message} {body}"
 

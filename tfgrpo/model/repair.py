@@ -44,8 +44,8 @@ def load_repaired(text: str) -> object:
     thread.start()
     thread.join(SECONDS)
     if thread.is_alive() and thread.ident is not None:
-        identity, told = ctypes.c_ulong(thread.ident), ctypes.py_object(_TimeIsUp)
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(identity, told)
+        identity, exception = ctypes.c_ulong(thread.ident), ctypes.py_object(_TimeIsUp)
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(identity, exception)
         thread.join()
     match outcome:
         case [RecursionError() as error]:

@@ -117,10 +117,10 @@ def visible(content: str) -> str:
 
 def _thought_before(content: str) -> str:
     """Returns the thinking that a text begins with; all of it where the thinking has no end."""
-    found = THOUGHT.match(content)
+    match = THOUGHT.match(content)
     if OPENED.match(content):
-        return found[0] if found else content
-    return found[0] if found and not OPENER.search(found[0]) else ""
+        return match[0] if match else content
+    return match[0] if match and not OPENER.search(match[0]) else ""
 
 
 def thinking_of(message: Mapping[str, Any]) -> str:
@@ -178,15 +178,15 @@ def usage_of(response: object, prompt: int, answer: str, thought: str = "") -> T
     answer's are counted; so is the thinking before it that can be read (`thought`).
     """
     usage = field(response, "usage")
-    told = _count(usage, "prompt_tokens"), _count(usage, "completion_tokens")
+    counts = _count(usage, "prompt_tokens"), _count(usage, "completion_tokens")
     written = count_tokens(answer) + (0 if thought in answer else count_tokens(thought))
-    missing = not told[0] or (not told[1] and bool(written))
-    prompts, completion = told[0] or prompt, told[1] or written
+    missing = not counts[0] or (not counts[1] and bool(written))
+    prompts, completion = counts[0] or prompt, counts[1] or written
     cached = _count(field(usage, "prompt_tokens_details"), "cached_tokens")
     cached = cached or _count(usage, "prompt_cache_hit_tokens")  # DeepSeek's own name
     reasoning = _count(field(usage, "completion_tokens_details"), "reasoning_tokens")
     beyond = _count(usage, "total_tokens") - prompts - completion
-    if not reasoning and beyond > 0 and told[0] and told[1]:  # Gemini counts its thinking apart
+    if not reasoning and beyond > 0 and counts[0] and counts[1]:  # Gemini counts its thinking apart
         reasoning, completion = beyond, completion + beyond
     elif not reasoning and thought:
         reasoning = min(count_tokens(thought), completion)
@@ -206,8 +206,8 @@ def uncertainty_of(choice: object) -> float | None:
     entropies = []
     for token in listed[:FIRST_TOKENS] if isinstance(listed, list) else ():
         alternatives = field(token, "top_logprobs")
-        found = alternatives if isinstance(alternatives, list) else ()
-        values = [field(one, "logprob") for one in found]
+        choices = alternatives if isinstance(alternatives, list) else ()
+        values = [field(one, "logprob") for one in choices]
         chances = [math.exp(v) for v in values if isinstance(v, int | float) and v <= 0]
         total = sum(chances)
         if total > 0:

@@ -110,10 +110,10 @@ def _looks_random(text: str) -> bool:
 
 def variables(value: object) -> list[str]:
     """Returns the environment variables that a setting names as $NAME, each once."""
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for _, text, _ in _texts("", value, False):
-        found |= dict.fromkeys(VARIABLE.findall(text))
-    return list(found)
+        names |= dict.fromkeys(VARIABLE.findall(text))
+    return list(names)
 
 
 def fill(text: str, environment: Mapping[str, str]) -> str:
@@ -121,8 +121,8 @@ def fill(text: str, environment: Mapping[str, str]) -> str:
     on. A variable that is not set stays as it is written."""
 
     def value(match: re.Match[str]) -> str:
-        found = environment.get(match[1])
-        return know(found, match[1]) if found else match[0]
+        secret = environment.get(match[1])
+        return know(secret, match[1]) if secret else match[0]
 
     return VARIABLE.sub(value, text)
 

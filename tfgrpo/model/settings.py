@@ -90,11 +90,11 @@ class ModelSettings(BaseModel):
     def manner(self, *, reflection: bool = False) -> dict[str, Any]:
         """Returns what is set of how attempts, or reflection, ask, by the names of `MANNER`."""
         shared = not reflection or self.reflection_address == self.base_url
-        found = {name: getattr(self, name) for name in MANNER} if shared else {}
+        options = {name: getattr(self, name) for name in MANNER} if shared else {}
         if reflection:
             own = {name: getattr(self, f"reflection_{name}") for name in MANNER}
-            found |= {name: value for name, value in own.items() if value is not None}
-        return {name: value for name, value in found.items() if value is not None}
+            options |= {name: value for name, value in own.items() if value is not None}
+        return {name: value for name, value in options.items() if value is not None}
 
     @model_serializer(mode="wrap")
     def _as_before(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -106,11 +106,11 @@ class ModelSettings(BaseModel):
     def _no_request(cls, body: dict[str, Any] | None) -> dict[str, Any] | None:
         for name in sorted(OURS & set(body or {})):
             raise ValueError(f"{name} is made here and cannot be given")
-        found = literal("extra_body", body)
-        if found is not None:
+        place = literal("extra_body", body)
+        if place is not None:
             raise ValueError(
-                f"{found} looks like a secret, and would be kept in the store: send it as a header "
-                'in extra_headers, with "env:NAME" for its value'
+                f"{place} looks like a secret, and would be kept in the store: send it as a "
+                'header in extra_headers, with "env:NAME" for its value'
             )
         return body
 

@@ -85,18 +85,18 @@ def _schema(shape: type[BaseModel]) -> Json:
         if "$ref" in part:
             part = whole["$defs"][part["$ref"].rpartition("/")[2]]
         order = sorted(part.keys() - UNASKED, key=lambda key: (key != "type", key == "items", key))
-        found = {name: part[name] for name in order}
-        if "items" in found:
-            found["items"] = strict(found["items"])
-        if "properties" in found:
-            fields = {name: strict(field) for name, field in found["properties"].items()}
+        members = {name: part[name] for name in order}
+        if "items" in members:
+            members["items"] = strict(members["items"])
+        if "properties" in members:
+            fields = {name: strict(field) for name, field in members["properties"].items()}
             return {
                 "type": "object",
                 "additionalProperties": False,
                 "required": list(fields),
                 "properties": fields,
             }
-        return found
+        return members
 
     return strict(whole)
 
@@ -144,15 +144,15 @@ async def ask(
         in_words = adaptation.in_words or current.in_words
         recorded = await calls.ask(current, call_path=(*call_path, turn) if turn else call_path)
         text = recorded.answer.visible
-        said = bool(text.strip())
+        answered = bool(text.strip())
         value, problem = read(text, shape, text_check)
         shaped = value is not None or read(text, shape)[0] is not None
         if shaped and missed:
             adaptation.schema_missed()
         elif shaped:
             adaptation.schema_followed(asked_in_words=in_words)
-        missed = not shaped and not in_words and said
-        if value is None and not said:
+        missed = not shaped and not in_words and answered
+        if value is None and not answered:
             problem = why_empty(recorded.answer)
         elif value is None and recorded.answer.truncated:
             problem = f"it was cut off at {request.max_tokens} tokens; be brief"
@@ -160,7 +160,7 @@ async def ask(
             problem = check(value) or ""
             if not problem:
                 return Typed(value, recorded.key)
-        if not said:  # some endpoints take no empty message
+        if not answered:  # some endpoints take no empty message
             current = replace(request, in_words=in_words)
             continue
         complaint = f"That cannot be used: {problem}\nGive the whole answer again, mended."

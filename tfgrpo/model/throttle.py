@@ -42,7 +42,7 @@ MEMORY = 0.05
 """What the newest outcome weighs in the share of requests that fail."""
 CHANCE = 1e-4
 """That a request is given up which would have been answered: the chance of as many failures."""
-KEPT = "every answer is saved; run the same command to resume, or with a longer --patience"
+RESUMPTION = "every answer is saved; run the same command to resume, or with a longer --patience"
 
 
 class Throttle:
@@ -109,7 +109,7 @@ class Throttle:
             self.in_flight += 1
         if self._dead is not None:
             self.leave()
-            raise EndpointError(self._dead, hint=KEPT)
+            raise EndpointError(self._dead, hint=RESUMPTION)
         return time.monotonic()
 
     def leave(self) -> None:

@@ -13,8 +13,8 @@ CONTROL, CANDIDATE = "control", "candidate"
 
 def place(experiment: str, subject: str) -> float:
     """Returns a subject's place, at least 0 and below 1, in the experiment of that id."""
-    said = f"tfgrpo.experiment\0{experiment}\0{subject}".encode("utf-8", "surrogatepass")
-    return int.from_bytes(hashlib.sha256(said).digest()[:6], "big") / (1 << 48)
+    key = f"tfgrpo.experiment\0{experiment}\0{subject}".encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.sha256(key).digest()[:6], "big") / (1 << 48)
 
 
 def arm_of(experiment: str, subject: str, share: float) -> str:

@@ -86,15 +86,19 @@ class Compared(NamedTuple):
             return ""
         bounds = (self.candidate.mean - self.control.mean, self.low, self.high)
         if self.metric in ("latency", "tokens"):  # of logarithms, and turned round
-            told = [None if x is None else math.expm1(-x) for x in bounds]
-            said = [None if x is None else f"{100 * x:+.0f}%" for x in (told[0], told[2], told[1])]
+            ratios = [None if x is None else math.expm1(-x) for x in bounds]
+            figures = [
+                None if x is None else f"{100 * x:+.0f}%" for x in (ratios[0], ratios[2], ratios[1])
+            ]
         elif self.metric == "errors":
-            said = [
+            figures = [
                 None if x is None else f"{-100 * x:+.1f}" for x in (bounds[0], bounds[2], bounds[1])
             ]
         else:
-            said = [None if x is None else f"{x:+.3f}" for x in bounds]
-        return f"{said[0]}" + (f" [{said[1]}, {said[2]}]" if said[1] is not None else "")
+            figures = [None if x is None else f"{x:+.3f}" for x in bounds]
+        return f"{figures[0]}" + (
+            f" [{figures[1]}, {figures[2]}]" if figures[1] is not None else ""
+        )
 
 
 class Verdict(NamedTuple):
@@ -141,36 +145,40 @@ class Evidence(NamedTuple):
         }
 
 
-def evidence(store: Store, found: Experiment) -> Evidence:
+def evidence(store: Store, experiment: Experiment) -> Evidence:
     """Returns what the calls on record say of an experiment. Raises StoreError."""
     path = traffic_path(store.path)
     if not os.path.isfile(path):
-        return weighed(found, [], [])
+        return weighed(experiment, [], [])
     with closing(open_traffic(path)) as traffic:
-        return of_traffic(traffic, found)
+        return of_traffic(traffic, experiment)
 
 
-def recorded(store: Store, found: Experiment) -> Json:
+def recorded(store: Store, experiment: Experiment) -> Json:
     """Returns the evidence as it goes on record with a decision. Raises StoreError."""
-    return evidence(store, found).as_object()
+    return evidence(store, experiment).as_object()
 
 
-def of_traffic(traffic: Traffic, found: Experiment) -> Evidence:
+def of_traffic(traffic: Traffic, experiment: Experiment) -> Evidence:
     """Returns what calls in a record of traffic say of an experiment. Raises StoreError."""
-    arms = [arm_name(found.name, arm) for arm in (CONTROL, CANDIDATE)]
-    scores = traffic.arm_scores(arms, found.started)  # first: a score's call is there already
-    return weighed(found, traffic.arm_calls(arms, found.started), scores)
+    arms = [arm_name(experiment.name, arm) for arm in (CONTROL, CANDIDATE)]
+    scores = traffic.arm_scores(arms, experiment.started)  # first: a score's call is there already
+    return weighed(experiment, traffic.arm_calls(arms, experiment.started), scores)
 
 
-def weighed(found: Experiment, calls: Sequence[ArmCall], scores: Sequence[ArmScore]) -> Evidence:
+def weighed(
+    experiment: Experiment, calls: Sequence[ArmCall], scores: Sequence[ArmScore]
+) -> Evidence:
     """Returns what calls, oldest first, and scores, in the order of their arrival, say."""
     with replay.without_gc():
-        return _weighed(found, calls, scores)
+        return _weighed(experiment, calls, scores)
 
 
-def _weighed(found: Experiment, calls: Sequence[ArmCall], scores: Sequence[ArmScore]) -> Evidence:
-    units = _Units(found, calls)
-    plan = found.plan
+def _weighed(
+    experiment: Experiment, calls: Sequence[ArmCall], scores: Sequence[ArmScore]
+) -> Evidence:
+    units = _Units(experiment, calls)
+    plan = experiment.plan
     labels = {m.partition(":")[2] for m, _ in [(plan.metric, 0), *plan.guards] if ":" in m}
     guarded = [guard for guard in plan.guards if guard[0] != plan.metric]
     apart = GUARDS_PART if guarded else 0.0
@@ -180,7 +188,7 @@ def _weighed(found: Experiment, calls: Sequence[ArmCall], scores: Sequence[ArmSc
         values = units.values(metric, scores, labels)
         alpha = ALPHA * apart / len(guarded)
         compared.append(_compared(values, metric, tolerance, alpha)._replace(main=False))
-    mismatch = _mismatch(found, units)
+    mismatch = _mismatch(experiment, units)
     notes = list(units.notes())
     if mismatch >= MISMATCH:
         notes.append(
@@ -219,16 +227,16 @@ class _Place(NamedTuple):
 class _Units:
     """Calls by whom they count for, and in which arm."""
 
-    def __init__(self, found: Experiment, calls: Iterable[ArmCall]) -> None:
+    def __init__(self, experiment: Experiment, calls: Iterable[ArmCall]) -> None:
         digests = {
-            arm_name(found.name, CONTROL): found.control.digest[:16],
-            arm_name(found.name, CANDIDATE): found.candidate.digest[:16],
+            arm_name(experiment.name, CONTROL): experiment.control.digest[:16],
+            arm_name(experiment.name, CANDIDATE): experiment.candidate.digest[:16],
         }
-        self._by_call = found.plan.unit == "call"
-        self._since = [since for since, _ in found.shares]
-        self._sizes = [anytime.block_sizes(share) for _, share in found.shares]
+        self._by_call = experiment.plan.unit == "call"
+        self._since = [since for since, _ in experiment.shares]
+        self._sizes = [anytime.block_sizes(share) for _, share in experiment.shares]
         self._arm_of: dict[str, str] = {}
-        self._kept: dict[str, _Place] = {}
+        self._places: dict[str, _Place] = {}
         self.first: list[tuple[int, str]] = []
         """When each subject was seen first, and its arm."""
         self.subjects: Counter[str] = Counter({CONTROL: 0, CANDIDATE: 0})
@@ -250,7 +258,7 @@ class _Units:
                 self._left_out += 1
                 continue
             sizes = self._sizes[max(0, bisect_right(self._since, call.time) - 1)]
-            self._kept[call.id] = _Place(call, arm == CANDIDATE, subject, sizes)
+            self._places[call.id] = _Place(call, arm == CANDIDATE, subject, sizes)
             self.calls[arm] += 1
 
     @property
@@ -275,7 +283,7 @@ class _Units:
         if metric in MEASURES:
             return [
                 _Value(candidate, subject, value, sizes)
-                for call, candidate, subject, sizes in self._kept.values()
+                for call, candidate, subject, sizes in self._places.values()
                 if (value := _measure(call, metric)) is not None
             ]
         label = metric.partition(":")[2]
@@ -283,7 +291,7 @@ class _Units:
             _Value(at.candidate, at.subject, one.score, at.sizes)
             for one in scores
             if (one.label == label if label else one.label not in labels)
-            and (at := self._kept.get(one.call)) is not None
+            and (at := self._places.get(one.call)) is not None
         ]
 
 
@@ -311,19 +319,19 @@ def _compared(values: Sequence[_Value], metric: str, tolerance: float, alpha: fl
     for one in values:
         by_subject[one.candidate].setdefault(one.subject, []).append(one.value)
     arms = [[math.fsum(v) / len(v) for v in subjects.values()] for subjects in by_subject]
-    found = anytime.difference(arms[0], arms[1], alpha=2 * alpha)
+    interval = anytime.difference(arms[0], arms[1], alpha=2 * alpha)
     harm = benefit = 0.0
-    if found is not None:
-        harm = _evidence(found.log_evidence(-tolerance, above=False))
-        benefit = _evidence(found.log_evidence(0.0, above=True))
+    if interval is not None:
+        harm = _evidence(interval.log_evidence(-tolerance, above=False))
+        benefit = _evidence(interval.log_evidence(0.0, above=True))
     return Compared(
         metric,
         True,
         "number",
         control=_measured(arms[0]),
         candidate=_measured(arms[1]),
-        low=None if found is None else found.low,
-        high=None if found is None else found.high,
+        low=None if interval is None else interval.low,
+        high=None if interval is None else interval.high,
         harm=harm,
         benefit=benefit,
         needed=1 / alpha,
@@ -369,11 +377,11 @@ def _evidence(log: float) -> float:
     return math.exp(min(log, MOST))
 
 
-def _mismatch(found: Experiment, units: _Units) -> float:
+def _mismatch(experiment: Experiment, units: _Units) -> float:
     """Returns the evidence that subjects do not come to the arms by their shares: the product of
     that under each share, of the subjects that were first seen under it."""
     log, at = 0.0, 0
-    shares = found.shares
+    shares = experiment.shares
     counts: list[Counter[str]] = [Counter() for _ in shares]
     for time, arm in sorted(units.first):
         while at + 1 < len(shares) and time >= shares[at + 1][0]:

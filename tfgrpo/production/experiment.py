@@ -88,14 +88,14 @@ def experiments(store: Store) -> list[Experiment]:
 def experiment(store: Store, name: str | None = None) -> Experiment:
     """Returns the experiment of a name; without one, the only one that is running. Raises
     UnknownRevision."""
-    found = experiments(store)
+    recorded = experiments(store)
     if name is None:
-        running = [one for one in found if one.state == RUNNING]
+        running = [one for one in recorded if one.state == RUNNING]
         if len(running) == 1:
             return running[0]
         few = "no experiment is" if not running else f"{len(running)} experiments are"
         raise UnknownRevision(f"{few} running", hint="`tfgrpo experiment list`; then name one")
-    for one in found:
+    for one in recorded:
         if one.name == name:
             return one
     raise UnknownRevision(
@@ -113,10 +113,10 @@ def running_on(store: Store, branch: str) -> Experiment | None:
 
 def at_work(store: Store, branch: str) -> Experiment | None:
     """Returns the experiment on a branch if the branch stands where it stood when it began."""
-    found = running_on(store, branch)
-    if found is None or store.tip(branch).digest.hex() != found.control.digest:
+    running = running_on(store, branch)
+    if running is None or store.tip(branch).digest.hex() != running.control.digest:
         return None
-    return found
+    return running
 
 
 def start(
@@ -183,8 +183,8 @@ def change_share(store: Store, name: str, share: float, *, why: str | None = Non
     InvalidOperation for an experiment that is over or a share that is none."""
     _check_share(share)
     with store.port.transaction():
-        found = _running(store, name)
-        content = {"action": "share", "share": share, "was": found.share}
+        running = _running(store, name)
+        content = {"action": "share", "share": share, "was": running.share}
         decide(store, KIND, name, content, why=why)
         return experiment(store, name)
 
@@ -205,14 +205,14 @@ def promote(
     is forced; ProtectedName; InvalidOperation for an experiment that is over.
     """
     with store.operation(f"promote {name}" + (f": {why}" if why else "")):
-        found = _running(store, name)
-        branch, tip = found.control.revision, store.tip(found.control.revision)
-        if tip.digest.hex() != found.control.digest and not store.is_forced:
+        running = _running(store, name)
+        branch, tip = running.control.revision, store.tip(running.control.revision)
+        if tip.digest.hex() != running.control.digest and not store.is_forced:
             raise StaleVersion(
                 f"{branch} has moved to {tip.name} since the experiment began",
                 hint="what it moved to was not compared; --force promotes all the same",
             )
-        version = version_of(store, found.candidate)
+        version = version_of(store, running.candidate)
         store.move_branch(branch, version)
         _end(store, name, "promote", evidence, why, moved=(branch, tip, version))
         return experiment(store, name)
@@ -228,16 +228,16 @@ def roll_back(
     forced; ProtectedName; InvalidOperation for an experiment that is over otherwise.
     """
     with store.operation(f"rollback {name}" + (f": {why}" if why else "")):
-        found = experiment(store, name)
-        if found.state != PROMOTED:
+        ended = experiment(store, name)
+        if ended.state != PROMOTED:
             return _end(store, name, "rollback", evidence, why)
-        branch, tip = found.control.revision, store.tip(found.control.revision)
-        if tip.digest.hex() != found.candidate.digest and not store.is_forced:
+        branch, tip = ended.control.revision, store.tip(ended.control.revision)
+        if tip.digest.hex() != ended.candidate.digest and not store.is_forced:
             raise StaleVersion(
                 f"{branch} has moved on to {tip.name}",
                 hint=f"`tfgrpo rollback {branch} --to REVISION` moves it anywhere",
             )
-        version = version_of(store, found.control)
+        version = version_of(store, ended.control)
         store.move_branch(branch, version)
         return _end(store, name, "rollback", evidence, why, moved=(branch, tip, version))
 
@@ -273,18 +273,18 @@ def _end(
 
 
 def _running(store: Store, name: str) -> Experiment:
-    found = experiment(store, name)
-    if found.state != RUNNING:
+    named = experiment(store, name)
+    if named.state != RUNNING:
         raise InvalidOperation(
-            f"experiment {name} is over: it was {found.state}",
+            f"experiment {name} is over: it was {named.state}",
             hint="start another, under another name",
         )
-    return found
+    return named
 
 
-def _folded(found: Iterable[Decision]) -> list[Experiment]:
+def _folded(listed: Iterable[Decision]) -> list[Experiment]:
     by_name: dict[str, Experiment] = {}
-    for decision in found:
+    for decision in listed:
         try:
             _fold(by_name, decision)
         except (KeyError, TypeError, ValueError, IndexError):

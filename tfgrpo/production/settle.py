@@ -31,21 +31,23 @@ class Settled(NamedTuple):
     why: str
 
 
-def settle(store: Store, found: Experiment) -> Settled | None:
+def settle(store: Store, experiment: Experiment) -> Settled | None:
     """Promotes an experiment whose benefit is shown and that nothing stands against, or rolls
     back one whose harm is shown, with the evidence on record; returns None where it is too early.
 
     Raises StoreError, and InvalidOperation where somebody else has just ended it.
     """
-    shown = evidence(store, found)
+    shown = evidence(store, experiment)
     verdict, record = shown.verdict, shown.as_object()
     why = f"auto: {verdict.said}"
     if verdict.kind == "harm":
         return Settled(
-            found.name, roll_back(store, found.name, evidence=record, why=why).state, why
+            experiment.name, roll_back(store, experiment.name, evidence=record, why=why).state, why
         )
     if verdict.kind == "benefit" and not verdict.doubts:
-        return Settled(found.name, promote(store, found.name, evidence=record, why=why).state, why)
+        return Settled(
+            experiment.name, promote(store, experiment.name, evidence=record, why=why).state, why
+        )
     return None
 
 

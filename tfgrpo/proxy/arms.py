@@ -58,24 +58,26 @@ class Arms:
         branch: str | None = self._revision
         if branch in ("HEAD", "@"):
             branch = store.head.branch
-        found = None
+        running = None
         if branch is not None and branch in store.branches():
-            found = at_work(store, branch)
+            running = at_work(store, branch)
         self._trouble = None
-        if found is None:
+        if running is None:
             self._known = None
             return None
-        library = self._library(store, found)
-        return RunningExperiment(found.name, found.id, found.share, found.plan.auto, library)
+        library = self._library(store, running)
+        return RunningExperiment(
+            running.name, running.id, running.share, running.plan.auto, library
+        )
 
-    def _library(self, store: Store, found: Experiment) -> PromptLibrary:
+    def _library(self, store: Store, experiment: Experiment) -> PromptLibrary:
         """Returns the candidate's library: the same object where it is the same library."""
         redactions, known = store.port.last_redaction(), self._known
         if (
             known is None
-            or known.version.digest.hex() != found.candidate.digest
+            or known.version.digest.hex() != experiment.candidate.digest
             or redactions != self._redactions
         ):
-            known = prompt_library(store, version_of(store, found.candidate))
+            known = prompt_library(store, version_of(store, experiment.candidate))
         self._known, self._redactions = known, redactions
         return known

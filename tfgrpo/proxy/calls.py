@@ -19,7 +19,7 @@ ENDING = 16 << 10
 """Bytes of an answer that are looked at for its tokens: at its beginning and at its end."""
 PACKED = 256 << 10
 """Bytes of a packed answer, which has to be read from its beginning."""
-KEPT = 256 << 10
+RECORDED = 256 << 10
 """Bytes of a request and of an answer that are kept where words are."""
 USAGE = b'"usage"'
 _object = re.compile(rb'"usage"\s*:\s*(?=\{)').match
@@ -65,16 +65,16 @@ class Call:
         self.asked: bytes | None = None
         """The body of the request before the library went in, where words are kept."""
 
-    def keep(self, asked: bytes) -> None:
+    def keep(self, request: bytes) -> None:
         """Keeps the words of the call, as far as they are not too many."""
-        self.asked = asked[:KEPT]
+        self.asked = request[:RECORDED]
         self._whole = bytearray()
 
-    def read(self, found: Members, subject: str | None) -> None:
+    def read(self, members: Members, subject: str | None) -> None:
         """Takes from the request whom it is for and which model it asks."""
-        model = found["model"].value if "model" in found else None
+        model = members["model"].value if "model" in members else None
         self.model = model if isinstance(model, str) else None
-        self.streamed = "stream" in found and found["stream"].value is True
+        self.streamed = "stream" in members and members["stream"].value is True
         self.subject = subject
 
     def heard(self, headers: Headers) -> None:
@@ -85,8 +85,8 @@ class Call:
 
     def tap(self, data: bytes) -> None:
         """Takes a copy of the ends of an answer; no more of it than that."""
-        if self._whole is not None and len(self._whole) < KEPT:
-            self._whole += data[: KEPT - len(self._whole)]
+        if self._whole is not None and len(self._whole) < RECORDED:
+            self._whole += data[: RECORDED - len(self._whole)]
         if len(self._beginning) < BEGINNING:
             self._beginning += data[:BEGINNING]
         ending = self._ending
@@ -118,15 +118,17 @@ class Call:
 
         What a pattern is to take out may be split between the events of a stream.
         """
-        kept = bytes(self._whole or b"")
+        content = bytes(self._whole or b"")
         if self._packing in (b"gzip", b"deflate"):
             try:
-                kept = zlib.decompressobj(wbits=47).decompress(kept, KEPT)
+                content = zlib.decompressobj(wbits=47).decompress(content, RECORDED)
             except zlib.error:
                 return b""
         elif self._packing:
             return b""
-        return streamed_text(kept) if kept.startswith((b"data:", b"event:", b":")) else kept
+        return (
+            streamed_text(content) if content.startswith((b"data:", b"event:", b":")) else content
+        )
 
     def tokens(self) -> Tokens:
         """Returns what the answer says of its tokens."""
@@ -188,13 +190,13 @@ def _tokens(usage: dict[str, Any]) -> Tokens:
         details = usage.get(key)
         if isinstance(details, dict) and isinstance(details.get("cached_tokens"), int):
             cached = details["cached_tokens"]
-    asked, answered = usage.get("prompt_tokens"), usage.get("completion_tokens")
-    if not isinstance(asked, int):
-        asked = usage.get("input_tokens")
+    prompt, answered = usage.get("prompt_tokens"), usage.get("completion_tokens")
+    if not isinstance(prompt, int):
+        prompt = usage.get("input_tokens")
     if not isinstance(answered, int):
         answered = usage.get("output_tokens")
     return Tokens(
-        asked if isinstance(asked, int) else None,
+        prompt if isinstance(prompt, int) else None,
         cached if isinstance(cached, int) else None,
         answered if isinstance(answered, int) else None,
     )

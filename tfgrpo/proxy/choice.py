@@ -83,7 +83,7 @@ class Source:
         if known is None or known[0] is not library or known[1].trouble != live.trouble:
             if arm is None or len(self._wholes) > MOST_ARMS:
                 self._wholes.clear()
-            known = library, self._made(library, None, live.trouble, arm)
+            known = library, self._build_choice(library, None, live.trouble, arm)
             self._wholes[arm] = known
         whole = known[1]
         if choice.top_k is None and not choice.dropout:
@@ -94,9 +94,9 @@ class Source:
         if choice.dropout:
             without = left_out([e.id for e in library], choice.dropout, coin)
             part = Part(library, {e.id for e in part} - without)
-        return self._made(part, tuple(e.id for e in part), live.trouble, arm)
+        return self._build_choice(part, tuple(e.id for e in part), live.trouble, arm)
 
-    def _made(
+    def _build_choice(
         self,
         library: Library,
         experiences: tuple[str, ...] | None,
@@ -138,10 +138,10 @@ class Chooser:
             self.source(name)
         self._fixed = len(self.sources)
 
-    def named(self, headers: Mapping[bytes, bytes], found: Members) -> Named:
+    def named(self, headers: Mapping[bytes, bytes], members: Members) -> Named:
         """Returns what names the library of a request."""
         header = headers.get(HEADER)
-        model = found["model"].value if "model" in found else None
+        model = members["model"].value if "model" in members else None
         rest = None
         if isinstance(model, str):
             name, slash, rest = model.partition("/")
@@ -157,7 +157,7 @@ class Chooser:
         for rule in self._rules:
             if rule.classifier is not None:
                 return Named(self._default, None, rule.classifier)
-            if fits(rule, headers, found):
+            if fits(rule, headers, members):
                 return Named(rule.library, None)
         return Named(self._default, None)
 
@@ -202,7 +202,7 @@ def ruled(rules: Sequence[Rule]) -> list[str]:
     return named
 
 
-def fits(rule: Rule, headers: Mapping[bytes, bytes], found: Members) -> bool:
+def fits(rule: Rule, headers: Mapping[bytes, bytes], members: Members) -> bool:
     """Returns whether a request is one that a rule is for."""
     if rule.header is not None:
         raw = headers.get(rule.header.lower().encode())
@@ -210,7 +210,7 @@ def fits(rule: Rule, headers: Mapping[bytes, bytes], found: Members) -> bool:
     else:
         assert rule.field is not None
         first, *rest = rule.field.split(".")
-        value = found[first].value if first in found else None
+        value = members[first].value if first in members else None
         for key in rest:
             value = value.get(key) if isinstance(value, dict) else None
     if value is None or isinstance(value, (dict, list)):

@@ -66,12 +66,12 @@ class Decider:
 
     def _due(self) -> set[str]:
         """Returns the stores that have an experiment to be looked at."""
-        found = set()
+        due = set()
         for source in list(self._chooser.sources.values()):
             running = source.live.in_force[1]
             if isinstance(running, RunningExperiment) and running.auto:
-                found.add(source.live.path)
-        return found
+                due.add(source.live.path)
+        return due
 
     def _look(self, path: str) -> None:
         traffic = traffic_path(path)
@@ -83,7 +83,7 @@ class Decider:
             command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
         )
         try:
-            _, said = self._process.communicate(timeout=LONGEST)
+            _, errors = self._process.communicate(timeout=LONGEST)
         finally:
             process, self._process = self._process, None
             if process.poll() is None:
@@ -91,7 +91,7 @@ class Decider:
                 process.wait()
         if self._stop.is_set():
             return
-        for line in said.splitlines()[-5:]:
+        for line in errors.splitlines()[-5:]:
             log.warning("%s", line)
         if process.returncode == 0:
             self._seen[path] = state
@@ -115,7 +115,7 @@ class Decider:
 def _state(path: str) -> tuple[int, int] | None:
     """Returns what is something else after a file was written."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return None
-    return found.st_size, found.st_mtime_ns
+    return status.st_size, status.st_mtime_ns

@@ -133,32 +133,32 @@ class Exchange:
         plain = _unpacked(body, encoding, self.proxy.settings.limits.body)
         try:
             text = plain.decode()
-            found = document(text, self.proxy.keys)
+            members = document(text, self.proxy.keys)
         except (NotJson, UnicodeDecodeError):
             return body  # what the provider says of it is its own
         except RepeatedKey as error:
             raise BadRequest(400, f"the body has the key {error} twice") from None
         header = request.index.get(b"x-tfgrpo-subject")
-        who = header.decode("latin-1") if header is not None else subject(found)
-        call.read(found, who)
+        who = header.decode("latin-1") if header is not None else subject(members)
+        call.read(members, who)
         if self.proxy.settings.record == "content":
             call.keep(plain)
-        name, model, classifier = self.proxy.chooser.named(request.index, found)
+        name, model, classifier = self.proxy.chooser.named(request.index, members)
         if classifier is not None:
-            words, headers = opening(found), request.index
+            words, headers = opening(members), request.index
             asking = Asking(classifier, who, words, headers, self.upstream, self._anthropic)
             name = self.proxy.kinds.library(asking, name)
-        chosen = self._chosen(name, found)
+        chosen = self._chosen(name, members)
         edits: list[Edit] = []
         if model is not None:
-            member = found["model"]
+            member = members["model"]
             edits.append((member.start + 1, member.end - 1, escaped(model)))
             call.model = model
         if chosen is not None:
             call.chosen = chosen
             if chosen.addition is not None:
                 try:
-                    edit = place(text, found, chosen.addition)
+                    edit = place(text, members, chosen.addition)
                 except RepeatedKey as error:
                     raise BadRequest(400, f"a message has the key {error} twice") from None
                 if edit is not None:
@@ -168,7 +168,7 @@ class Exchange:
         changed = edited(plain, text, edits)
         return gzip.compress(changed, 1) if encoding == b"gzip" else changed
 
-    def _chosen(self, name: str, found: Members) -> Chosen | None:
+    def _chosen(self, name: str, members: Members) -> Chosen | None:
         try:
             source = self.proxy.chooser.source(name)
         except UnknownLibrary as error:
@@ -176,7 +176,7 @@ class Exchange:
         if source is None:
             return None
         call = self.call
-        return source.chosen(lambda: question(found), call.subject or call.id)
+        return source.chosen(lambda: question(members), call.subject or call.id)
 
     # the connection upstream:
 

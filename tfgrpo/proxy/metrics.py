@@ -65,9 +65,9 @@ def sums_of(calls: Iterable[CallRecord], labels: Labels) -> Sums:
         pairs = zip(("library", "version", "model", "type"), of_kind, strict=True)
         if number:
             sums[names.TOKENS, _key(dict(pairs))] = number
-    for (name, library, version), found in seconds.items():
+    for (name, library, version), durations in seconds.items():
         buckets = names.CALL_BUCKETS if name == names.CALL_SECONDS else names.ADDED_BUCKETS
-        _observe(sums, name, {"library": library, "version": version}, found, buckets)
+        _observe(sums, name, {"library": library, "version": version}, durations, buckets)
     return sums
 
 
@@ -86,13 +86,13 @@ def exposition(
     lines: list[str] = []
     for name, (kind, help) in names.HELP.items():
         lines += [f"# HELP {name} {help}", f"# TYPE {name} {kind}"]
-        found = {
+        samples = {
             key: value
             for source in (totals, gauges)
             for key, value in source.items()
             if key[0] == name or (kind != "counter" and key[0].startswith(f"{name}_"))
         }
-        for (series, labels), value in sorted(found.items(), key=_order):
+        for (series, labels), value in sorted(samples.items(), key=_order):
             pairs = ",".join(f'{k}="{_escaped(v)}"' for k, v in json.loads(labels).items())
             lines.append(f"{series}{{{pairs}}} {value:g}" if pairs else f"{series} {value:g}")
     return "\n".join(lines) + "\n"
@@ -100,21 +100,21 @@ def exposition(
 
 def _order(item: tuple[tuple[str, str], float]) -> tuple[str, str, float]:
     (series, labels), _ = item
-    found = json.loads(labels)
-    bound = float(found.pop("le", "0").replace("+Inf", "inf"))
-    return series, json.dumps(found), bound
+    pairs = json.loads(labels)
+    bound = float(pairs.pop("le", "0").replace("+Inf", "inf"))
+    return series, json.dumps(pairs), bound
 
 
 def _observe(
-    sums: Sums, name: str, labels: Mapping[str, str], found: list[float], buckets: Sequence[float]
+    sums: Sums, name: str, labels: Mapping[str, str], values: list[float], buckets: Sequence[float]
 ) -> None:
     """Adds a histogram of values."""
-    found.sort()
+    values.sort()
     for bound in buckets:
-        sums[f"{name}_bucket", _key({**labels, "le": f"{bound:g}"})] = bisect_right(found, bound)
-    sums[f"{name}_bucket", _key({**labels, "le": "+Inf"})] = len(found)
-    sums[f"{name}_sum", _key(labels)] = sum(found)
-    sums[f"{name}_count", _key(labels)] = len(found)
+        sums[f"{name}_bucket", _key({**labels, "le": f"{bound:g}"})] = bisect_right(values, bound)
+    sums[f"{name}_bucket", _key({**labels, "le": "+Inf"})] = len(values)
+    sums[f"{name}_sum", _key(labels)] = sum(values)
+    sums[f"{name}_count", _key(labels)] = len(values)
 
 
 def _key(labels: Mapping[str, str]) -> str:

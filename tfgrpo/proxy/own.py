@@ -59,23 +59,23 @@ class OwnExchange:
     async def _answer(self, body: bytes) -> None:
         request, proxy = self._request, self._proxy
         kind, text = "application/json", ""
-        found: dict[str, Any] | None
+        report: dict[str, Any] | None
         try:
             if request.method not in METHODS[request.path]:
                 raise BadRequest(405, f"{request.path} takes {METHODS[request.path][0].decode()}")
             if request.path == "/healthz":
-                found = await asyncio.to_thread(health, proxy)
-                status = 200 if found["status"] == "ok" else 503
+                report = await asyncio.to_thread(health, proxy)
+                status = 200 if report["status"] == "ok" else 503
             elif request.path == "/metrics":
                 text = await asyncio.to_thread(metrics, proxy)
-                found, status, kind = None, 200, "text/plain; version=0.0.4"
+                report, status, kind = None, 200, "text/plain; version=0.0.4"
             else:
                 recorders = {one.path: one for one in proxy.recorders.values()}
-                found = await asyncio.to_thread(
+                report = await asyncio.to_thread(
                     take_feedback, list(recorders.values()), request, body
                 )
                 status = 201
-            answer = text.encode() if found is None else json.dumps(found).encode() + b"\n"
+            answer = text.encode() if report is None else json.dumps(report).encode() + b"\n"
         except BadRequest as refusal:
             status, answer = refusal.status, error_body(str(refusal))
         except UnknownCall as error:

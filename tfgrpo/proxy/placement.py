@@ -50,10 +50,10 @@ def addition(prompt: str) -> Addition:
 Place: TypeAlias = Callable[[str, Members, Addition], "Edit | None"]
 
 
-def place_in_chat(text: str, found: Members, new: Addition) -> Edit | None:
+def place_in_chat(text: str, body: Members, new: Addition) -> Edit | None:
     """Chat completions: in the last of the system or developer messages that come first, else as
     a system message before all others."""
-    messages = found.get("messages")
+    messages = body.get("messages")
     if messages is None or not isinstance(messages.value, list):
         return None
     first = 0  # how many system messages come first: what follows them is not read again
@@ -77,18 +77,18 @@ def place_in_chat(text: str, found: Members, new: Addition) -> Edit | None:
     return edit
 
 
-def place_in_responses(text: str, found: Members, new: Addition) -> Edit | None:
+def place_in_responses(text: str, members: Members, new: Addition) -> Edit | None:
     """Responses: at the end of `instructions`."""
-    return _place_in_member("instructions", text, found, new)
+    return _place_in_member("instructions", text, members, new)
 
 
-def place_in_messages(text: str, found: Members, new: Addition) -> Edit | None:
+def place_in_messages(text: str, members: Members, new: Addition) -> Edit | None:
     """Anthropic's Messages: at the end of `system`, a string or blocks."""
-    return _place_in_member("system", text, found, new)
+    return _place_in_member("system", text, members, new)
 
 
-def _place_in_member(key: str, text: str, found: Members, new: Addition) -> Edit | None:
-    member = found.get(key)
+def _place_in_member(key: str, text: str, members: Members, new: Addition) -> Edit | None:
+    member = members.get(key)
     if member is None:
         start = text.index("{") + 1
         comma = "" if text[skip(text, start)] == "}" else ","
@@ -129,10 +129,10 @@ def place_of(method: bytes, path: str) -> Place | None:
     return place
 
 
-def question(found: Members) -> str:
+def question(members: Members) -> str:
     """Returns what the user said last: what experiences are picked by."""
     for key in ("messages", "input"):
-        turns = found[key].value if key in found else None
+        turns = members[key].value if key in members else None
         if isinstance(turns, str):
             return turns
         if isinstance(turns, list):
@@ -142,10 +142,10 @@ def question(found: Members) -> str:
     return ""
 
 
-def opening(found: Members) -> str:
+def opening(members: Members) -> str:
     """Returns what the user said first: the same in every request of a conversation."""
     for key in ("messages", "input"):
-        turns = found[key].value if key in found else None
+        turns = members[key].value if key in members else None
         if isinstance(turns, str):
             return turns
         for turn in turns if isinstance(turns, list) else ():
@@ -154,15 +154,15 @@ def opening(found: Members) -> str:
     return ""
 
 
-def subject(found: Members) -> str | None:
+def subject(members: Members) -> str | None:
     """Returns whom a request is for, a conversation or a user, as far as its body says."""
     for key in ("conversation", "safety_identifier", "user"):
-        value = found[key].value if key in found else None
+        value = members[key].value if key in members else None
         if isinstance(value, dict):
             value = value.get("id")
         if isinstance(value, str) and value:
             return value
-    metadata = found["metadata"].value if "metadata" in found else None
+    metadata = members["metadata"].value if "metadata" in members else None
     value = metadata.get("user_id") if isinstance(metadata, dict) else None
     return value if isinstance(value, str) and value else None
 

@@ -166,30 +166,30 @@ def read_file(path: Path, given: Collection[str] = ()) -> dict[str, Any]:
     go, or who may send some, other than by what is `given` instead.
     """
     try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise SettingsError(f"{path}: {error.strerror}", hint="--config takes a file") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path}: {error}", hint="the file must be TOML") from None
     plain = ("default", "host", "port", "record", "redact")
     known = {"upstream", "anthropic", "libraries", "rules", *plain}
-    if unknown := found.keys() - known:
+    if unknown := tables.keys() - known:
         raise SettingsError(
             f"{path}: there is no setting {min(unknown)!r}", hint=", ".join(sorted(known))
         )
-    if of_proxy(path, found, given).needed:
-        gate.require(of_proxy(path, found))
+    if of_proxy(path, tables, given).needed:
+        gate.require(of_proxy(path, tables))
     try:
-        settings: dict[str, Any] = {key: found[key] for key in plain if key in found}
+        settings: dict[str, Any] = {key: tables[key] for key in plain if key in tables}
         settings["openai"], settings["anthropic"] = upstreams(
-            found.get("upstream"), found.get("anthropic")
+            tables.get("upstream"), tables.get("anthropic")
         )
         settings["libraries"] = {
             name: LibraryChoice(**{**table, "store": path.parent / table["store"]})
-            for name, table in found.get("libraries", {}).items()
+            for name, table in tables.get("libraries", {}).items()
             if _checked(name)
         }
-        settings["rules"] = tuple(_rule(table) for table in found.get("rules", ()))
+        settings["rules"] = tuple(_rule(table) for table in tables.get("rules", ()))
     except (KeyError, TypeError, ValueError, AttributeError, re.error) as error:
         raise SettingsError(
             f"{path}: {error}", hint="docs/production.md shows a file with every setting"

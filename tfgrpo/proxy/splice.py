@@ -50,12 +50,12 @@ def document(text: str, keys: Collection[str]) -> dict[str, Value]:
     """Returns those of the wanted members that an object has. Raises NotJson or RepeatedKey."""
     try:
         start = skip(text, 0)
-        found, end = _members(text, start, keys)
+        members, end = _members(text, start, keys)
         if skip(text, end) != len(text):
             raise NotJson("something follows the object")
     except (IndexError, StopIteration, RecursionError, json.JSONDecodeError) as error:
         raise NotJson(str(error)) from None
-    return found
+    return members
 
 
 def string_end(text: str, at: int) -> int:
@@ -105,12 +105,12 @@ def escaped(text: str) -> str:
 
 
 def _members(text: str, start: int, keys: Collection[str]) -> tuple[dict[str, Value], int]:
-    found: dict[str, Value] = {}
+    members: dict[str, Value] = {}
     if text[start] != "{":
         raise NotJson("this is no object")
     at = skip(text, start + 1)
     if text[at] == "}":
-        return found, at + 1
+        return members, at + 1
     while True:
         plain = _plain_key(text, at)
         if plain is not None:
@@ -119,14 +119,14 @@ def _members(text: str, start: int, keys: Collection[str]) -> tuple[dict[str, Va
             key, start = _escaped_key(text, at)
         value, end = _scan(text, start)
         if key in keys:
-            if key in found:
+            if key in members:
                 raise RepeatedKey(key)
-            found[key] = _value(Value, (value, start, end))
+            members[key] = _value(Value, (value, start, end))
         after = _after(text, end)
         if after is None:
             raise NotJson("a comma is missing")
         if after[1] == "}":
-            return found, after.end(1)
+            return members, after.end(1)
         at = after.end()
 
 

@@ -82,8 +82,8 @@ class Telemetry:
         """Sends an event for feedback, in the trace of its call."""
         self._send("/v1/logs", "resourceLogs", "scopeLogs", {"logRecords": [event(feedback)]})
 
-    def _send(self, path: str, resources: str, scopes: str, found: Mapping[str, Any]) -> None:
-        scope = {"scope": {"name": "tfgrpo.proxy"}, "schemaUrl": SCHEMA, **found}
+    def _send(self, path: str, resources: str, scopes: str, records: Mapping[str, Any]) -> None:
+        scope = {"scope": {"name": "tfgrpo.proxy"}, "schemaUrl": SCHEMA, **records}
         body = json.dumps({resources: [{"resource": self._resource, scopes: [scope]}]}).encode()
         headers = {**self._headers, "Content-Type": "application/json"}
         try:
@@ -153,9 +153,9 @@ def _ids(call: str) -> dict[str, str]:
     return {"traceId": digits, "spanId": digits[:16]}
 
 
-def _attributes(found: Mapping[str, object]) -> Sequence[dict[str, Any]]:
+def _attributes(values: Mapping[str, object]) -> Sequence[dict[str, Any]]:
     return [
-        {"key": key, "value": _value(value)} for key, value in found.items() if value is not None
+        {"key": key, "value": _value(value)} for key, value in values.items() if value is not None
     ]
 
 

@@ -182,9 +182,9 @@ class Pool:
 
     def idle(self, upstream: Upstream) -> UpstreamConnection | None:
         """Returns a connection that is open already, if there is one."""
-        kept = self._idle.get(upstream)
-        while kept:
-            connection = kept.pop()
+        connections = self._idle.get(upstream)
+        while connections:
+            connection = connections.pop()
             if connection.transport is not None and not connection.transport.is_closing():
                 return connection
         return None
@@ -212,16 +212,16 @@ class Pool:
 
     def forget(self, upstream: Upstream, connection: UpstreamConnection) -> None:
         """Lets go of a connection that was closed."""
-        kept = self._idle.get(upstream, [])
-        if connection in kept:
-            kept.remove(connection)
+        connections = self._idle.get(upstream, [])
+        if connection in connections:
+            connections.remove(connection)
 
     def sweep(self, everything: bool = False) -> None:
         """Closes the connections that have been idle for long; all of them with `everything`."""
         oldest = monotonic() - IDLE
-        for kept in self._idle.values():
-            for connection in list(kept):
+        for connections in self._idle.values():
+            for connection in list(connections):
                 if everything or connection.idle_since < oldest:
-                    kept.remove(connection)
+                    connections.remove(connection)
                     if connection.transport is not None:
                         connection.transport.close()

@@ -170,8 +170,8 @@ def _lines(raw: Sequence[tuple[int, Sequence[str]]], library: Library) -> list[L
 
 def _identified(library: Library, lines: Sequence[Line]) -> list[Line]:
     """Gives lines whose id was cut off the experiences that they are: the same, then the like."""
-    kept_ids = {line.id for line in lines if line.id is not None}
-    gone = {e.id: one_line(e.text) for e in library if e.id not in kept_ids}
+    ids = {line.id for line in lines if line.id is not None}
+    gone = {e.id: one_line(e.text) for e in library if e.id not in ids}
     bare = {place: line.text for place, line in enumerate(lines) if line.id is None}
     matched: dict[int, str] = {}
 

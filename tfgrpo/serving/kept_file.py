@@ -180,10 +180,10 @@ def keep(file: KeptFile, stop: threading.Event, wrote: Callable[[str], None]) ->
 
 def _seen(path: str) -> Seen | None:
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except FileNotFoundError:
         return None
-    return Seen(found.st_ino, found.st_size, found.st_mtime_ns)
+    return Seen(status.st_ino, status.st_size, status.st_mtime_ns)
 
 
 def _read(path: str) -> bytes:

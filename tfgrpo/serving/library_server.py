@@ -79,7 +79,7 @@ LOOKUP_RESULT: dict[str, Any] = {
     },
     "required": ["call", "version", "digest", "experiences"],
 }
-SAID: dict[str, Any] = {
+FEEDBACK_SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {
         "call": {"type": "string", "description": "The call that `experiences` named."},
@@ -299,7 +299,7 @@ class LibraryServer:
                     title="What became of an answer",
                     description="Records whether the answer was right that experiences were looked "
                     "up for: true, false or a number, and the right answer where it is known.",
-                    input_schema=SAID,
+                    input_schema=FEEDBACK_SCHEMA,
                     annotations=types.ToolAnnotations(
                         read_only_hint=False, destructive_hint=False, open_world_hint=False
                     ),
@@ -339,7 +339,7 @@ class LibraryServer:
                 self._lookups.add, part, whole, problem, began, abandon_on_cancel=True
             )
         readable = part.readable
-        found = {
+        answer = {
             "call": call,
             "version": library.version.name,
             "digest": library.version.digest.hex()[:16],
@@ -351,7 +351,7 @@ class LibraryServer:
         if call is not None:
             text += f"\n\nThis was {call}: give feedback on it when it is known what came of it."
         return types.CallToolResult(
-            content=[types.TextContent(type="text", text=text)], structured_content=found
+            content=[types.TextContent(type="text", text=text)], structured_content=answer
         )
 
 

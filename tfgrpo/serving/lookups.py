@@ -128,5 +128,5 @@ class Lookups:
         return keyed(secret, self._token.encode()) if self._token else None
 
     def _words(self, id: str, problem: str) -> CallContent:
-        asked = {"messages": [{"role": "user", "content": self._patterns.sub(REDACTED, problem)}]}
-        return CallContent(id, json.dumps(asked, ensure_ascii=False), "")
+        request = {"messages": [{"role": "user", "content": self._patterns.sub(REDACTED, problem)}]}
+        return CallContent(id, json.dumps(request, ensure_ascii=False), "")

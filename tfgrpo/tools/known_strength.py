@@ -24,15 +24,18 @@ def known_strength() -> Strength:
     """Returns what `strength("off")` does, from the cache where it is known."""
     path, conditions = _path(), _conditions()
     with suppress(OSError, ValueError, KeyError, TypeError):
-        found = json.loads(path.read_text(encoding="utf-8"))
-        if found["conditions"] == conditions and found["level"] in ("bubblewrap", "kernel walls"):
-            return Strength(found["level"], tuple(map(str, found["lacks"])))
+        recorded = json.loads(path.read_text(encoding="utf-8"))
+        if recorded["conditions"] == conditions and recorded["level"] in (
+            "bubblewrap",
+            "kernel walls",
+        ):
+            return Strength(recorded["level"], tuple(map(str, recorded["lacks"])))
     fresh = strength("off")
     if fresh.level != "none":  # what is missing may have been put right by the next time
         with suppress(OSError):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            kept = {"conditions": conditions, "level": fresh.level, "lacks": list(fresh.lacks)}
-            atomic_write.write(path, json.dumps(kept))
+            record = {"conditions": conditions, "level": fresh.level, "lacks": list(fresh.lacks)}
+            atomic_write.write(path, json.dumps(record))
     return fresh
 
 

@@ -52,9 +52,9 @@ class Server(BaseModel):
             raise ValueError("an MCP server has either a command or a url")
         line = [self.command, *self.args]
         for name, value in (("command and args", line), ("url", self.url)):
-            found = secrets.literal(name, value)
-            if found is not None:
-                raise ValueError(f"{found} looks like a secret: {secrets.HINT}")
+            place = secrets.literal(name, value)
+            if place is not None:
+                raise ValueError(f"{place} looks like a secret: {secrets.HINT}")
         wrong = [name for name in self.env if not secrets.NAME.fullmatch(name)]
         if wrong:
             raise ValueError("env takes the names of environment variables, never their values")

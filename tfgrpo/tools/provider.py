@@ -56,9 +56,9 @@ class SearchTemplate(BaseModel):
     def _no_secrets(self) -> Self:
         """A key belongs in the environment: what is written here would be kept."""
         for name in ("url", "params", "headers", "body"):
-            found = secrets.literal(name, getattr(self, name))
-            if found is not None:
-                raise ValueError(f"{found} looks like a secret: {secrets.HINT}")
+            place = secrets.literal(name, getattr(self, name))
+            if place is not None:
+                raise ValueError(f"{place} looks like a secret: {secrets.HINT}")
         return self
 
 

@@ -117,9 +117,9 @@ class AttemptList(Viewed):
         """Returns what an attempt was asked and said. Reads the journal."""
         prompt = _prompt(self.store, attempt)
         problem = self.known.get(attempt.problem)
-        asked = next((text for role, text in reversed(prompt) if role == "user"), "")
+        question = next((text for role, text in reversed(prompt) if role == "user"), "")
         return AttemptText(
-            problem.problem if problem else asked,
+            problem.problem if problem else question,
             problem.ground_truths if problem else None,
             prompt,
             tuple(_messages(self.store, attempt)),
@@ -170,7 +170,7 @@ class AttemptList(Viewed):
                 "question": text.question,
                 "ground_truths": text.ground_truths,
                 "prompt": [{"role": role, "content": content} for role, content in text.prompt],
-                "messages": [{"role": role, "content": said} for role, said in text.messages],
+                "messages": [{"role": role, "content": words} for role, words in text.messages],
             }
 
     def to_pandas(self) -> pandas.DataFrame:
@@ -363,9 +363,9 @@ def _messages(store: Store, attempt: RecordedAttempt) -> Iterator[tuple[str, str
             content += f" {function['name']}({function['arguments']})"
         yield message["role"] + (" (cached)" if message.get("cached") else ""), content.strip()
     if "messages" not in verdict and attempt.calls:
-        found = store.runs.call(bytes.fromhex(attempt.calls[-1]))
-        if found is not None:
-            yield "assistant", str(found.answer["content"])
+        recorded = store.runs.call(bytes.fromhex(attempt.calls[-1]))
+        if recorded is not None:
+            yield "assistant", str(recorded.answer["content"])
 
 
 def _transcript(messages: Sequence[tuple[str, str]]) -> str:

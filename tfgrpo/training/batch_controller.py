@@ -88,8 +88,10 @@ async def plan_batch(
     def check(plan: EditPlan) -> str | None:
         """Complains of the first operation that is wrong, once."""
         nonlocal complained
-        found = (_objection(edit, lessons, draft, deciding, prompt) for edit in plan.operations)
-        wrong = next(filter(None, found), None)
+        objections = (
+            _objection(edit, lessons, draft, deciding, prompt) for edit in plan.operations
+        )
+        wrong = next(filter(None, objections), None)
         if wrong is None or complained:
             return None
         complained = True
@@ -200,8 +202,8 @@ def _objection(
     if words(text) > most:
         return f"a text has {words(text)} words, and {most} are the most: {text[:80]}"
     problems = tuple(lesson.group.problem for lesson in own)
-    found = deciding.reflection.lesson_check(problems, prompt)(text)
-    return found and f"{text[:80]!r}: {found}"
+    objection = deciding.reflection.lesson_check(problems, prompt)(text)
+    return objection and f"{text[:80]!r}: {objection}"
 
 
 def _evidence(own: Sequence[Lesson], key: str) -> dict[str, Any]:

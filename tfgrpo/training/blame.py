@@ -69,15 +69,15 @@ def marks_of(
     given: Sequence[LabelledMark], library: Library
 ) -> tuple[tuple[Mark, ...], tuple[str, ...]]:
     """Returns the marks of a comparison, one for an experience, and what is wrong with others."""
-    found: dict[str, Mark] = {}
+    marks: dict[str, Mark] = {}
     wrong = []
     for one in given:
         id = library.labels.get(one.label)
         if id is None:
             wrong.append(f"there is no experience {one.label}")
         else:
-            found.setdefault(id, Mark(id, one.role))
-    return tuple(found.values()), tuple(wrong)
+            marks.setdefault(id, Mark(id, one.role))
+    return tuple(marks.values()), tuple(wrong)
 
 
 def counted(marks: Iterable[Mark]) -> dict[str, dict[str, int]]:

@@ -66,9 +66,9 @@ def votes(operations: Sequence[Operation]) -> dict[str, int]:
     problems: dict[str, set[str]] = {}
     for operation in operations:
         evidence = operation.evidence or {}
-        found = evidence.get("problems") or [evidence.get("problem", "")]
-        problems.setdefault(operation.experience or "", set()).update(found)
-    return {id: len(found) for id, found in problems.items()}
+        ids = evidence.get("problems") or [evidence.get("problem", "")]
+        problems.setdefault(operation.experience or "", set()).update(ids)
+    return {id: len(ids) for id, ids in problems.items()}
 
 
 def within_budget(

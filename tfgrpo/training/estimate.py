@@ -42,7 +42,7 @@ from tfgrpo.training.batch_controller import PLAN_TOKENS
 from tfgrpo.training.confirmation import CONFIRMATIONS
 from tfgrpo.training.controller import CONTROLLER_TOKENS
 from tfgrpo.training.exemplars import LONGEST, LONGEST_BYTES
-from tfgrpo.training.gate import TOLD
+from tfgrpo.training.gate import REJECTIONS
 from tfgrpo.training.lookahead import EARLY
 from tfgrpo.training.loop import plan_steps, reflection_of
 from tfgrpo.training.notes import prompts_of
@@ -365,11 +365,11 @@ class _Total:
         prompt = seen + 2 * text + (SIMILAR if upper else 0.0) + self._notes()
         if self._reflection.plan is not None:
             self._structured("controller", 1.0, prompt + lessons * text, PLAN_TOKENS)
-            asked, new = 0.0, max(new, QUOTED * PLAN_TOKENS if upper else 0.0)
+            decisions, new = 0.0, max(new, QUOTED * PLAN_TOKENS if upper else 0.0)
         else:
-            asked = self._decide_each(lessons, added, prompt)
+            decisions = self._decide_each(lessons, added, prompt)
         if self._settings.models.embedding_model:
-            self._embed(asked)
+            self._embed(decisions)
         if self._settings.library_tokens:
             self._prune(lessons, new, seen + text)
         else:
@@ -391,15 +391,15 @@ class _Total:
 
     def _decide_each(self, lessons: float, added: float, prompt: float) -> float:
         """Adds a decision for each lesson; returns how many are asked for."""
-        asked = lessons
+        decisions = lessons
         if self._settings.lessons_ahead > 1:  # and again beside a library that has changed since
-            asked += EARLY * lessons if self._upper else added
-        self._structured("controller", asked, prompt, CONTROLLER_TOKENS)
-        return asked
+            decisions += EARLY * lessons if self._upper else added
+        self._structured("controller", decisions, prompt, CONTROLLER_TOKENS)
+        return decisions
 
     def _notes(self) -> float:
         """Returns the tokens of what the controller is told of rejections and credit."""
-        rejected = self._rejections[0] + sum(self._rejections[1:][-TOLD:])
+        rejected = self._rejections[0] + sum(self._rejections[1:][-REJECTIONS:])
         notes = rejected + self._prompts["rejected"] if rejected else 0.0
         if self._settings.blame:
             notes += self._prompts["misled"] + (self._experiences * LABEL if self._upper else 0.0)

@@ -87,8 +87,8 @@ def changed_experiences(operations: Iterable[Operation]) -> list[str]:
 def can_be_factorial(operations: Sequence[Operation]) -> bool:
     """Whether a step's changes can be tried apart: there are several, and none was made to give
     another one room."""
-    made_room = any("room_for" in (o.evidence or {}) for o in operations)
-    return not made_room and len(changed_experiences(operations)) > 1
+    has_pruned = any("room_for" in (o.evidence or {}) for o in operations)
+    return not has_pruned and len(changed_experiences(operations)) > 1
 
 
 def left_out_of(changes: Sequence[str], seed: int, problem: str, sample: int) -> frozenset[str]:
@@ -150,8 +150,8 @@ def _trial(
         mean, low, high = 0.0, -inf, inf
         if id in known:
             mean, low, high = known[id].effect, known[id].low, known[id].high
-        kept = passes(rule, mean, (high - mean) / quantile, quantile)
-        effects.append(ChangeEffect(id, mean, low, high, kept))
+        accepted = passes(rule, mean, (high - mean) / quantile, quantile)
+        effects.append(ChangeEffect(id, mean, low, high, accepted))
     at_none = {
         problem: fmean(
             one.reward - sum(e.mean for e in effects if e.experience not in one.without)

@@ -143,13 +143,13 @@ def _unreadable(
             return f"{text}; {bare} end with a bare label", "try `--domain choice`"
         if not numeric:
             return f"{text}; {bare} end with a bare answer", "try `--domain exact`"
-    asked = {
+    wording = {
         "math": "a box: `… then give the final answer in \\boxed{}.`",
         "choice": "the label alone on the last line",
         "json": "one JSON object and nothing else",
         "exact": "the answer alone on the last line",
     }[kind]
-    return text, f"ask for {asked} with --agent-objective, or take another --domain"
+    return text, f"ask for {wording} with --agent-objective, or take another --domain"
 
 
 def _most_common(there: Sequence[Rollout]) -> str:
@@ -158,8 +158,8 @@ def _most_common(there: Sequence[Rollout]) -> str:
 
 
 def _is_object(response: str) -> bool:
-    found = last_json(response)
-    return not isinstance(found, NoAnswer) and isinstance(found[0], dict)
+    value = last_json(response)
+    return not isinstance(value, NoAnswer) and isinstance(value[0], dict)
 
 
 def _last_line(response: str, known: set[str]) -> bool:

@@ -60,7 +60,9 @@ def fit(
         del values["group_size"]
     fitted = settings.model_copy(update=values)
     parts = [
-        text for name, text in _told(fitted, problems).items() if _tells(name, settings, fitted)
+        text
+        for name, text in _size_words(fitted, problems).items()
+        if _tells(name, settings, fitted)
     ]
     if not parts:
         return fitted, ""
@@ -71,9 +73,9 @@ def fit(
     )
 
 
-def _told(settings: TrainSettings, problems: RunProblems) -> dict[str, str]:
+def _size_words(settings: TrainSettings, problems: RunProblems) -> dict[str, str]:
     """Returns what each setting that may be fitted comes to, in words."""
-    told = {
+    words = {
         "batch_size": f"batches of {settings.batch_size}",
         "group_size": f"{settings.group_size} attempts at each",
         "epochs": f"{settings.epochs} epochs",
@@ -81,11 +83,11 @@ def _told(settings: TrainSettings, problems: RunProblems) -> dict[str, str]:
     }
     if problems.gate:
         if len(problems.gate) > (settings.gate_problems or 0):
-            told["gate_problems"] = f"{settings.gate_problems} gate problems"
-        told["gate_samples"] = f"{settings.gate_samples} attempts at a gate problem"
+            words["gate_problems"] = f"{settings.gate_problems} gate problems"
+        words["gate_samples"] = f"{settings.gate_samples} attempts at a gate problem"
     if len(problems.heldout) > (settings.heldout_problems or 0):
-        told["heldout_problems"] = f"{settings.heldout_problems} held-out problems"
-    return told
+        words["heldout_problems"] = f"{settings.heldout_problems} held-out problems"
+    return words
 
 
 def _tells(name: str, before: TrainSettings, after: TrainSettings) -> bool:

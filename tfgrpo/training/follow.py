@@ -114,8 +114,8 @@ class RunFigures:
     @property
     def issues(self) -> tuple[Issue, ...]:
         """What was refused or failed, newest first."""
-        found = [one for step in self.steps if step.learned for one in step.learned.issues]
-        return tuple(reversed(found))
+        issues = [one for step in self.steps if step.learned for one in step.learned.issues]
+        return tuple(reversed(issues))
 
     def object(self) -> dict[str, Any]:
         """Returns the figures as JSON for programs."""
@@ -210,14 +210,14 @@ class RunFollower:
         Raises StoreError and PriceInvalid.
         """
         state = self._store.runs.state(self._run)
-        told = _changed_at(self._store, self._run) if state == "running" else 0
+        changed = _changed_at(self._store, self._run) if state == "running" else 0
         changes = self._store.port.changes()
-        if (changes, told, state) == self._seen:
+        if (changes, changed, state) == self._seen:
             return None
         if self._seen is None or changes != self._seen[0]:
             with self._store.port.reading():
                 self._read()
-        self._seen = (changes, told, state)
+        self._seen = (changes, changed, state)
         live = read_live(self._store, self._run) if state == "running" else None
         return self._figures(state, live)
 
@@ -315,9 +315,9 @@ class RunFollower:
 
 def run_figures(store: Store, run: Run, prices: Mapping[str, Any]) -> RunFigures:
     """Returns a run as it is now. A read-only operation. Raises StoreError and PriceInvalid."""
-    found = RunFollower(store, run, prices).look()
-    assert found is not None, "the first look always finds something"
-    return found
+    figures = RunFollower(store, run, prices).look()
+    assert figures is not None, "the first look always finds something"
+    return figures
 
 
 def _changed_at(store: Store, run: Run) -> int:

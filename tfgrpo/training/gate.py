@@ -38,7 +38,7 @@ from tfgrpo.training.gate_rules import passes
 from tfgrpo.training.pruning import is_initial_prune
 
 Verdict: TypeAlias = Literal["accepted", "rejected"]
-TOLD = 5
+REJECTIONS = 5
 """The most rejected candidates that the controller is told of, newest first."""
 
 
@@ -103,10 +103,10 @@ class Gate:
             return await try_changes(self._session, self._run, self._task, self._rule, before, new)
         known = self._recorded(library.version) if before == library else None
         library = before
-        asked = [candidate] if known else [library, candidate]
+        libraries = [candidate] if known else [library, candidate]
         scored = await evaluate.examine(
             self._session,
-            asked,
+            libraries,
             self._task,
             run=self._run,
             progress=EvalProgress(0, meter=self._session.meter),
@@ -136,9 +136,9 @@ class Gate:
 
         `version` is the candidate's, unless somebody moved the branch and it became another.
         """
-        kept = [(trial.library.version, trial.library, trial.scores)]
-        kept.append((version, trial.candidate, trial.candidate_scores))
-        for at, library, scores in kept:
+        entries = [(trial.library.version, trial.library, trial.scores)]
+        entries.append((version, trial.candidate, trial.candidate_scores))
+        for at, library, scores in entries:
             if _texts(self._session.store.library(at)) == _texts(library):
                 evaluate.record(self._session.store, at, self._task, scores)
 
@@ -169,10 +169,10 @@ def rejections(store: Store, version: Version) -> list[str]:
     What was rejected because nothing was shown is left out: it may be worth another trial, and a
     weak controller drops whatever is like it.
     """
-    told: list[str] = []
+    lines: list[str] = []
     for ancestor in first_parents(store, version):
         gate = ancestor.meta.get("gate")
-        if len(told) == TOLD:
+        if len(lines) == REJECTIONS:
             break
         if isinstance(gate, dict) and "candidate" in gate and _is_harmful(gate):
             try:
@@ -180,8 +180,8 @@ def rejections(store: Store, version: Version) -> list[str]:
             except UnknownRevision:  # a clone has the versions of the names it fetched
                 continue
             changes = " ".join(_changes(store, candidate))
-            told.append(f"- {changes} (reward {describe_figures(gate)})")
-    return told
+            lines.append(f"- {changes} (reward {describe_figures(gate)})")
+    return lines
 
 
 def _is_harmful(gate: Json) -> bool:
@@ -195,10 +195,9 @@ def describe_gate(gate: Json) -> str:
     """Returns what a record says was done, and by what: `kept by the gate: 0.350 → 0.440, +0.090
     [-0.010, +0.190], not significant (about 61 problems × 4 samples would decide)`."""
     if gate.get("trial") == "factorial":
-        kept = sum(change["kept"] for change in gate["changes"])
-        return (
-            f"{kept} of {len(gate['changes'])} changes kept by the gate: {describe_figures(gate)}"
-        )
+        accepted = sum(change["kept"] for change in gate["changes"])
+        whole = len(gate["changes"])
+        return f"{accepted} of {whole} changes kept by the gate: {describe_figures(gate)}"
     done = "kept" if gate["verdict"] == "accepted" else "rejected"
     open_ = ", not significant" if gate.get("difference_is") == "inconclusive" else ""
     needed = gate.get("problems_needed") if open_ else None
@@ -211,8 +210,8 @@ def gate_word(gate: Json) -> str:
     """Returns what became of a candidate in a word or two, as a record says it. What the trial
     could not decide is called that, and not rejected: nothing was found against it."""
     if gate.get("trial") == "factorial":
-        kept = sum(bool(change["kept"]) for change in gate["changes"])
-        return f"{kept} of {len(gate['changes'])} changes kept"
+        accepted = sum(bool(change["kept"]) for change in gate["changes"])
+        return f"{accepted} of {len(gate['changes'])} changes kept"
     if gate["verdict"] == "accepted":
         return "kept"
     return "not kept: inconclusive" if gate.get("difference_is") == "inconclusive" else "rejected"

@@ -62,8 +62,8 @@ class ShownAttempt(NamedTuple):
     @property
     def details(self) -> Mapping[str, Any]:
         """What its reward is made of."""
-        found = self.attempt.verdict.get("details", {})
-        return found if isinstance(found, dict) else {}
+        details = self.attempt.verdict.get("details", {})
+        return details if isinstance(details, dict) else {}
 
 
 class ReflectionCall(NamedTuple):
@@ -125,20 +125,20 @@ class GroupView:
 
 
 def group_view(
-    store: Store, found: AttemptList, run: Run | None = None, *, sample: int | None = None
+    store: Store, listed: AttemptList, run: Run | None = None, *, sample: int | None = None
 ) -> GroupView:
     """Returns the view of a list of attempts at one problem in one step (`AttemptList.of`).
 
     With `sample`, of that attempt alone. `run` is whose attempts they are; without one there is
     no comparison. A read-only operation. Raises StoreError.
     """
-    (group,) = found.groups()
+    (group,) = listed.groups()
     first = group[0]
-    text = found.text(first)
+    text = listed.text(first)
     library = store.library(store.version(first.version))
     shown = [one for one in group if sample in (None, one.sample)]
     attempts = tuple(
-        _attempt(one, text if one is first else found.text(one), text, library) for one in shown
+        _attempt(one, text if one is first else listed.text(one), text, library) for one in shown
     )
     decisions: tuple[GroupDecision, ...] = ()
     failed: tuple[Issue, ...] = ()
@@ -147,13 +147,13 @@ def group_view(
         decisions, failed = _decided(store, run, first.step, first.problem)
         compared = _compared(store, run, first.step, text.question, decisions)
     return GroupView(
-        found.title,
+        listed.title,
         first.step,
         first.problem,
         first.version,
         text.question,
         text.ground_truths,
-        found.missing,
+        listed.missing,
         highlighted(text.prompt, library),
         attempts,
         compared,
@@ -190,21 +190,21 @@ def highlighted(
 
 
 def _attempt(
-    one: RecordedAttempt, said: AttemptText, group: AttemptText, library: Library
+    one: RecordedAttempt, words: AttemptText, group: AttemptText, library: Library
 ) -> ShownAttempt:
     branch = one.verdict.get("branch")
     return ShownAttempt(
         one,
-        tuple(_messages(one, said)),
+        tuple(_messages(one, words)),
         None if branch is None else (int(branch[0]), int(branch[1]) + 1),
-        highlighted(said.prompt, library) if said.prompt != group.prompt else None,
+        highlighted(words.prompt, library) if words.prompt != group.prompt else None,
     )
 
 
-def _messages(one: RecordedAttempt, said: AttemptText) -> Iterator[Message]:
+def _messages(one: RecordedAttempt, words: AttemptText) -> Iterator[Message]:
     recorded: Sequence[Json] = one.verdict.get("messages", ())
     if not recorded:
-        for role, text in said.messages:
+        for role, text in words.messages:
             yield Message(role, text, False)
     for message in recorded:
         calls = tuple(
@@ -225,7 +225,7 @@ def _decided(
         return (), ()
     gate = version.meta.get("gate")
     words = None if gate is None else f"{gate_word(gate)} by the gate: {describe_figures(gate)}"
-    decisions = list(_of_problem(store, version, problem, words, is_kept=True))
+    decisions = list(_of_problem(store, version, problem, words, accepted=True))
     candidate = gate and gate.get("candidate")
     if candidate:
         try:
@@ -233,12 +233,12 @@ def _decided(
         except TfgrpoError:  # the branch of it was deleted, and a clone has not got it
             aside = None
         if aside is not None:
-            decisions += _of_problem(store, aside, problem, words, is_kept=False)
+            decisions += _of_problem(store, aside, problem, words, accepted=False)
     return tuple(decisions), tuple(i for i in issues(version) if i.problem == problem)
 
 
 def _of_problem(
-    store: Store, version: Version, problem: str, gate: str | None, *, is_kept: bool
+    store: Store, version: Version, problem: str, gate: str | None, *, accepted: bool
 ) -> Iterator[GroupDecision]:
     before: dict[str, str] = {}
     if version.parent is not None:
@@ -246,7 +246,7 @@ def _of_problem(
     for event in store.events(version):
         if (event.evidence or {}).get("problem") == problem:
             there = before.get(event.experience)
-            yield GroupDecision(event, version, there, gate, is_kept)
+            yield GroupDecision(event, version, there, gate, accepted)
         if event.text is not None:
             before[event.experience] = event.text
 
@@ -273,15 +273,15 @@ def _compared(
         for lesson in _list(value.get("lessons"))
         if isinstance(lesson, dict)
     )
-    told = (str(value.get("right_did") or ""), str(value.get("wrong_did") or ""))
-    return ComparedGroup(*told, lessons, read)
+    sides = (str(value.get("right_did") or ""), str(value.get("wrong_did") or ""))
+    return ComparedGroup(*sides, lessons, read)
 
 
 def _is_about(call: Call, question: str) -> bool:
-    return bool(question.strip()) and any(question in text for _, text in _asked(call))
+    return bool(question.strip()) and any(question in text for _, text in _request_messages(call))
 
 
-def _asked(call: Call) -> tuple[tuple[str, str], ...]:
+def _request_messages(call: Call) -> tuple[tuple[str, str], ...]:
     """Returns the messages of a request; turns after them are objects."""
     try:
         sent = json.loads(call.request)
@@ -296,7 +296,9 @@ def _asked(call: Call) -> tuple[tuple[str, str], ...]:
 
 
 def _reflection_call(stage: str, call: Call) -> ReflectionCall:
-    return ReflectionCall(stage, call, _asked(call), str(call.answer.get("content") or ""))
+    return ReflectionCall(
+        stage, call, _request_messages(call), str(call.answer.get("content") or "")
+    )
 
 
 def _json(text: str) -> Mapping[str, Any]:

@@ -159,13 +159,13 @@ class Learner:
         return self._reflection.missed is not None and is_all_wrong(group)
 
     async def _compare(self, group: Group, library: Library, step: int) -> Advantage:
-        asked = (self._reflector, self._reflection, group, library)
+        arguments = (self._reflector, self._reflection, group, library)
         if self._reflection.single is not None:
-            return await ablations.reflect_alone(*asked, step=step)
+            return await ablations.reflect_alone(*arguments, step=step)
         if not group.mixed:
             return await self._learn_from_failure(group, library, step)
         shown = relevant(library, group.problem.problem, self._settings.injected)
-        comparison = await compare(*asked, step=step, shown=shown)
+        comparison = await compare(*arguments, step=step, shown=shown)
         if comparison.lessons and all(winner.hint for winner in group.winners):
             comparison = await self._confirmed(comparison, library, step)
         return comparison
@@ -173,8 +173,8 @@ class Learner:
     async def _learn_from_failure(self, group: Group, library: Library, step: int) -> Advantage:
         """Returns what a group without a right attempt teaches, as far as attempts with it at the
         very problem come out right."""
-        asked = (self._reflector, self._reflection, group, library)
-        missed = await reflect_on_failure(*asked, step=step)
+        arguments = (self._reflector, self._reflection, group, library)
+        missed = await reflect_on_failure(*arguments, step=step)
         wanted = half_of(self._settings.all_wrong)
         for lesson in missed.lessons:
             if not await self._collector.confirms(step, group, 0, lesson.text, library, wanted):
@@ -186,15 +186,15 @@ class Learner:
     async def _confirmed(self, comparison: Advantage, library: Library, step: int) -> Advantage:
         """Returns a comparison with the lessons that made an attempt succeed without a strategy."""
         group = comparison.group
-        kept: list[Lesson] = []
+        lessons: list[Lesson] = []
         failures = list(comparison.failures)
         for number, lesson in enumerate(comparison.lessons):
             if await self._collector.confirms(step, group, number, lesson.text, library):
-                kept.append(lesson)
+                lessons.append(lesson)
             else:
                 why = f"no success without a strategy followed: {lesson.text}"
                 failures.append(Failure("confirmation", group.problem.id, why))
-        return replace(comparison, lessons=tuple(kept), failures=tuple(failures))
+        return replace(comparison, lessons=tuple(lessons), failures=tuple(failures))
 
     # what becomes of lessons:
 
@@ -232,7 +232,7 @@ class Learner:
         plan, settings = reflected.plan, self._settings
         now = Draft(step.library).after(plan.operations)
         before = Draft(step.library).texts
-        kept = [
+        confirmed = [
             operation
             for comparison in reflected.comparisons
             for mark in comparison.marks
@@ -252,7 +252,7 @@ class Learner:
                 origin.evidence,
                 (origin.uid, origin.step),
             )
-        return replace(plan, operations=(*plan.operations, *kept, *dropped, *added))
+        return replace(plan, operations=(*plan.operations, *confirmed, *dropped, *added))
 
     def _harmful(self, step: LearningStep, now: Draft, origin: StepOrigin) -> list[Operation]:
         """Returns the DELETEs of experiences that harm with confidence, as far as this step has

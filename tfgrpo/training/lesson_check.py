@@ -75,7 +75,7 @@ def given_away(text: str, problem: Problem) -> str | None:
         if value is not None:
             if value in _numbers(text) and (
                 len(value.replace(".", "").strip("0")) >= TELLING_DIGITS
-                or _said_to_be_the_answer(text, answer)
+                or _calls_it_the_answer(text, answer)
                 or (_names(text) & _names(problem.problem))
             ):
                 return answer
@@ -131,11 +131,11 @@ def _number(answer: str) -> str | None:
 
 
 def _numbers(text: str) -> set[str]:
-    found = (number.replace(",", "") for number in NUMBER.findall(text))
-    return {one.rstrip("0").rstrip(".") if "." in one else one for one in found}
+    numbers = (number.replace(",", "") for number in NUMBER.findall(text))
+    return {one.rstrip("0").rstrip(".") if "." in one else one for one in numbers}
 
 
-def _said_to_be_the_answer(text: str, answer: str) -> bool:
+def _calls_it_the_answer(text: str, answer: str) -> bool:
     number = re.escape(answer)
     return len(answer) > 1 and bool(re.search(rf"(?i)\banswer\b.{{0,30}}?(?<!\d){number}", text))
 

@@ -118,11 +118,11 @@ class Lookahead:
         """Asks about what does not stand of the next lessons, each beside what is expected."""
         lessons = await self._lessons.first(first + self._width)
         expected = draft.after(())
-        asked: dict[int, Draft] = {}
+        drafts: dict[int, Draft] = {}
         for number in range(first, len(lessons)):
             early = number > first
             if not self._stands(number, expected) and not (early and self._times[number] >= EARLY):
-                asked[number] = expected.after(())
+                drafts[number] = expected.after(())
             if number in self._known:
                 self._expect(self._known[number][1].operation, expected)
 
@@ -130,8 +130,8 @@ class Lookahead:
             self._times[number] += 1
             return await self._propose(lessons[number], beside, self._origin, number)
 
-        answers = await gather_all(ask(number, beside) for number, beside in asked.items())
-        for (number, beside), answer in zip(asked.items(), answers, strict=True):
+        answers = await gather_all(ask(number, beside) for number, beside in drafts.items())
+        for (number, beside), answer in zip(drafts.items(), answers, strict=True):
             self._known[number] = beside, answer
         self._width = min(2 * self._width, self._ahead)
 

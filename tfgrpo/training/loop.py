@@ -65,9 +65,9 @@ def plan_steps(
 def _rendering(settings: TrainSettings) -> dict[str, str]:
     """Returns how a library is put into prompts where that is not the usual way: a clone has no
     record of the run, and reads it from the version."""
-    found = {"domain": settings.domain, "agent_objective": settings.agent_objective}
+    values = {"domain": settings.domain, "agent_objective": settings.agent_objective}
     usual = {"domain": domains.DEFAULT, "agent_objective": AGENT_OBJECTIVE}
-    return {key: value for key, value in found.items() if value != usual[key]}
+    return {key: value for key, value in values.items() if value != usual[key]}
 
 
 def reflection_of(settings: TrainSettings, domain: Domain, prompts: Path | None) -> Reflection:
@@ -341,7 +341,7 @@ def _message(
 ) -> str:
     mean, mixed = mean_reward(groups), sum(group.mixed for group in groups)
     scored = "nothing could be scored" if mean is None else f"mean reward {mean:.2f}"
-    told = f"step {step + 1} of {steps}: {scored}, {mixed} of {len(groups)} groups mixed"
+    summary = f"step {step + 1} of {steps}: {scored}, {mixed} of {len(groups)} groups mixed"
     if not groups and operations:
         return f"{len(operations)} experiences written without rollouts"
-    return told if operations else told + "; nothing learned"
+    return summary if operations else summary + "; nothing learned"

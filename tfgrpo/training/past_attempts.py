@@ -68,8 +68,8 @@ def import_attempts(store: Store, root: Path, path: Path, name: str | None = Non
     `<name>-problems.jsonl` in `root`. Everything is read before anything is recorded. Raises
     DatasetError with file and line, and InvalidName for a run or a dataset that is there already.
     """
-    found = [attempt for file, step in _files(path) for attempt in _attempts(file, step)]
-    if not found:
+    attempts = [attempt for file, step in _files(path) for attempt in _attempts(file, step)]
+    if not attempts:
         raise DatasetError(f"{path} has no attempts in it", hint=HINT)
     folder = path.resolve() if path.is_dir() else path.resolve().parent
     default = folder.parent.name if STEP.match(folder.name) else folder.name
@@ -82,13 +82,13 @@ def import_attempts(store: Store, root: Path, path: Path, name: str | None = Non
             hint="choose another name with --run",
         )
     ids: dict[tuple[str, str], str] = {}
-    for attempt in found:
+    for attempt in attempts:
         ids.setdefault((attempt.problem, attempt.answer), f"problem-{len(ids) + 1}")
     with replacing(dataset, mode=SHARED) as out:
         for (problem, answer), id in ids.items():
             row = {"id": id, "problem": problem, "answer": answer}
             out.write((json.dumps(row, ensure_ascii=False) + "\n").encode())
-    groups = Counter((attempt.step, ids[attempt[1:3]]) for attempt in found)
+    groups = Counter((attempt.step, ids[attempt[1:3]]) for attempt in attempts)
     settings = TrainSettings(
         data=dataset.name,
         data_digest=problems.digest(problems.load(dataset, ground_truth=False)),
@@ -98,14 +98,14 @@ def import_attempts(store: Store, root: Path, path: Path, name: str | None = Non
         epochs=1,
         branch=store.head.branch or "main",
     )
-    run = _record(store, run_name, settings, found, ids, path)
+    run = _record(store, run_name, settings, attempts, ids, path)
     return ImportedRun(
         run,
         dataset,
-        len(found),
+        len(attempts),
         len(ids),
-        len({attempt.step for attempt in found}),
-        sum(attempt.reward is None for attempt in found),
+        len({attempt.step for attempt in attempts}),
+        sum(attempt.reward is None for attempt in attempts),
     )
 
 
@@ -113,7 +113,7 @@ def _record(
     store: Store,
     name: str,
     settings: TrainSettings,
-    found: list[PastAttempt],
+    attempts: list[PastAttempt],
     ids: Mapping[tuple[str, str], str],
     path: Path,
 ) -> Run:
@@ -123,7 +123,7 @@ def _record(
     samples: Counter[tuple[int, str]] = Counter()
     now = time.time_ns() // 1000
     rows = []
-    for attempt in found:
+    for attempt in attempts:
         id = ids[attempt.problem, attempt.answer]
         sample = samples[attempt.step, id]
         samples[attempt.step, id] += 1
@@ -135,9 +135,9 @@ def _record(
         }
         outcome = "failed" if attempt.error else "answered"
         outcome = "unverifiable" if not attempt.error and attempt.reward is None else outcome
-        told = canonical(verdict).decode()
+        content = canonical(verdict).decode()
         rows.append(
-            (run.id, attempt.step, id, sample, base, "[]", outcome, attempt.reward, told, now)
+            (run.id, attempt.step, id, sample, base, "[]", outcome, attempt.reward, content, now)
         )
     writer = store.port.writer()
     try:

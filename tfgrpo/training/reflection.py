@@ -118,8 +118,8 @@ class Reflection:
 
     def lesson_check(self, problems: tuple[Problem, ...], prompt: Template) -> LessonCheck:
         """Returns the check of texts that are learned from problems by this prompt."""
-        asked = "\n".join(text for _, text in prompt.parts)
-        texts = (asked, self.agent_objective, self.learning_objective)
+        instructions = "\n".join(text for _, text in prompt.parts)
+        texts = (instructions, self.agent_objective, self.learning_objective)
         return LessonCheck(problems, texts, self.shared_answers)
 
     async def ask(

@@ -261,8 +261,8 @@ class Collector:
 
     def failures(self) -> list[Failure]:
         """Returns what could not be had since this was last asked, by problem."""
-        found, self._failures = self._failures, []
-        return sorted(found, key=lambda failure: (failure.problem, failure.stage))
+        failures, self._failures = self._failures, []
+        return sorted(failures, key=lambda failure: (failure.problem, failure.stage))
 
     async def _spend_saved(
         self,
@@ -299,15 +299,15 @@ class Collector:
         after_tools = [uncertainty for _, uncertainty in branching.uncertain_results(first)]
         count = branching.count_roots(size, branching.start_uncertainty(first), after_tools)
         await gather_all(root(sample) for sample in range(1, count))
-        made = {sample: rollout.messages for sample, rollout in gathering.rollouts.items()}
+        roots = {sample: rollout.messages for sample, rollout in gathering.rollouts.items()}
         uncertainty: dict[BranchPoint, float] = {}
-        for sample, messages in sorted(made.items()):
+        for sample, messages in sorted(roots.items()):
             start = branching.start_uncertainty(messages) or 0.0
-            for at, found in branching.uncertain_results(messages) or await self._glances(
+            for at, value in branching.uncertain_results(messages) or await self._glances(
                 step, gathering, sample, recorded
             ):
-                uncertainty[BranchPoint(sample, at)] = found - start
-        places = branching.choose_branch_points(made, size - count, uncertainty)
+                uncertainty[BranchPoint(sample, at)] = value - start
+        places = branching.choose_branch_points(roots, size - count, uncertainty)
         self._progress.attempts -= size - count - len(places)
         await gather_all(
             self._rollout(step, gathering, count + number, recorded, branch=place)
@@ -322,17 +322,17 @@ class Collector:
         messages = gathering.rollouts[sample].messages
         call_path = (step, gathering.problem.id)
         context = self._context(gathering.problem, gathering.library, sample, call_path, None)
-        found: list[tuple[int, float]] = []
+        disagreements: list[tuple[int, float]] = []
         for at, message in enumerate(messages):
-            if "cached" in message and len(found) < GLANCES:
+            if "cached" in message and len(disagreements) < GLANCES:
                 try:
                     actions = await self._agent.next_actions(context, messages[: at + 1])
                 except CallFailed as error:
                     problem = gathering.problem.id
                     self._failures.append(Failure("next actions", problem, str(error)))
                     continue
-                found.append((at, branching.disagreement(actions)))
-        return found
+                disagreements.append((at, branching.disagreement(actions)))
+        return disagreements
 
     def _enough(self, gathering: Gathering, most: int) -> bool:
         return len(gathering.rollouts) >= most or gathering.group.mixed
@@ -421,12 +421,12 @@ class Collector:
     def _arrived(self, gatherings: Sequence[Gathering]) -> list[Group]:
         """Returns groups of earlier steps that late attempts have made mixed since; notes who is
         late now."""
-        found = [g.group for g in self._late if g.group.mixed and not g.was_mixed]
+        groups = [g.group for g in self._late if g.group.mixed and not g.was_mixed]
         self._late = [g for g in (*self._late, *gatherings) if not g.done]
         for gathering in self._late:
             gathering.was_mixed = gathering.group.mixed
         self._progress.late = len(self._late)
-        return found
+        return groups
 
     # what is known of problems from earlier steps:
 
@@ -442,10 +442,10 @@ class Collector:
                 seen.setdefault(row.step, {}).setdefault(row.problem, []).append(row.reward)
                 versions[row.step] = row.version
         for earlier in sorted(seen):
-            found = self._store.library(self._store.version(versions[earlier]))
-            if library is not None and library != found:
+            current = self._store.library(self._store.version(versions[earlier]))
+            if library is not None and library != current:
                 beliefs = {problem: belief.faded() for problem, belief in beliefs.items()}
-            library = found
+            library = current
             for problem, rewards in seen[earlier].items():
                 beliefs[problem] = beliefs.get(problem, Belief()).after(rewards)
         return beliefs

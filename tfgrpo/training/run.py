@@ -203,13 +203,13 @@ async def _while_there(
     task = asyncio.create_task(work)
     try:
         while not task.done():
-            asked = live.look()
-            if asked is not None:
-                training.progress.stopping, training.progress.stopped_by = True, asked
+            word = live.look()
+            if word is not None:
+                training.progress.stopping, training.progress.stopped_by = True, word
                 live.look()  # which tells of it
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
-                raise RunStopped(training.progress.run, asked)
+                raise RunStopped(training.progress.run, word)
             await asyncio.wait({task}, timeout=LOOK_SECONDS)
             if not task.done() and not _is_file(path, inode):
                 task.cancel()
@@ -274,20 +274,20 @@ def _end_task(ready: ReadyRun, kind: str) -> EvalTask:
     settings, problems = ready.plan.settings, ready.plan.problems.of(kind)
     if kind == "heldout":
         problems = problems[: settings.heldout_problems]
-    asked = EvalSettings.of_run(settings, kind, settings.heldout_samples)
+    chosen = EvalSettings.of_run(settings, kind, settings.heldout_samples)
     prompts = ready.plan.prompts
-    asked = asked.model_copy(update={"prompts": str(prompts) if prompts else None})
-    return EvalTask(problems, asked, ready.plan.domain)
+    chosen = chosen.model_copy(update={"prompts": str(prompts) if prompts else None})
+    return EvalTask(problems, chosen, ready.plan.domain)
 
 
 def _choice_task(ready: ReadyRun) -> EvalTask:
     """Returns what a run's libraries are chosen by: the gate's problems, with a seed that makes
     the attempts other ones than the gate's."""
     settings, prompts = ready.plan.settings, ready.plan.prompts
-    asked = EvalSettings.of_run(settings, "gate", settings.gate_samples)
+    chosen = EvalSettings.of_run(settings, "gate", settings.gate_samples)
     changes = {"prompts": str(prompts) if prompts else None, "seed": settings.seed + 1}
     held = ready.plan.problems.gate[: settings.gate_problems]
-    return EvalTask(held, asked.model_copy(update=changes), ready.plan.domain)
+    return EvalTask(held, chosen.model_copy(update=changes), ready.plan.domain)
 
 
 async def _compare_at_end(

@@ -33,12 +33,14 @@ def estimate_run(store: Store, plan: RunPlan, run: Run | None = None) -> RunEsti
     """Returns the calls, tokens, dollars and seconds of a run: expected, at most in most runs, and
     in the worst case. Of a `run` that has made a step it is what is left, going by its steps so
     far. Nothing is written."""
-    found = _planned(store, plan)
+    estimate = _planned(store, plan)
     done = len(versions_of(store, run)) if run is not None else 0
     if run is not None and done:
-        found = _rest(found, store.runs.spent(run), done, plan)
-    times = [_seconds(found, stages, store, plan) for stages in (found.expected, found.most)]
-    return replace(found, seconds=times[0], most_seconds=times[1])
+        estimate = _rest(estimate, store.runs.spent(run), done, plan)
+    times = [
+        _seconds(estimate, stages, store, plan) for stages in (estimate.expected, estimate.most)
+    ]
+    return replace(estimate, seconds=times[0], most_seconds=times[1])
 
 
 def _planned(store: Store, plan: RunPlan) -> RunEstimate:
@@ -68,9 +70,9 @@ def _planned(store: Store, plan: RunPlan) -> RunEstimate:
     return replace(estimate(planned, by_model, lengths), lengths_seen=bool(lengths))
 
 
-def _rest(found: RunEstimate, spent: Sequence[Spent], done: int, plan: RunPlan) -> RunEstimate:
+def _rest(estimate: RunEstimate, spent: Sequence[Spent], done: int, plan: RunPlan) -> RunEstimate:
     """Returns what is left of a run after so many steps."""
-    left = max(0, found.steps - done)
+    left = max(0, estimate.steps - done)
     so_far = _by_stage((one for one in spent if one.step is not None and one.step < done), plan)
     evaluated = _by_stage((one for one in spent if one.step is None), plan).get("evaluation")
     begun = _by_stage((one for one in spent if one.step is not None and one.step >= done), plan)
@@ -91,9 +93,9 @@ def _rest(found: RunEstimate, spent: Sequence[Spent], done: int, plan: RunPlan) 
     amounts = [one.dollars for one in total.values()]
     known = [amount for amount in amounts if amount is not None]
     return replace(
-        found,
-        expected=rest(found.expected, 1.0),
-        most=rest(found.most, ONE_STEP if done == 1 else MORE_STEPS),
+        estimate,
+        expected=rest(estimate.expected, 1.0),
+        most=rest(estimate.most, ONE_STEP if done == 1 else MORE_STEPS),
         steps=left,
         steps_done=done,
         spent_dollars=sum(known) if len(known) == len(amounts) else None,
@@ -145,7 +147,7 @@ def _less(one: StageEstimate, other: StageEstimate) -> StageEstimate:
 
 
 def _seconds(
-    found: RunEstimate, stages: Sequence[StageEstimate], store: Store, plan: RunPlan
+    estimate: RunEstimate, stages: Sequence[StageEstimate], store: Store, plan: RunPlan
 ) -> float:
     """Returns how long the calls of these stages take, as many at once as may be."""
     settings, seen = plan.settings, _seconds_a_token(store, plan)

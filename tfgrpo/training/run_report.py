@@ -80,27 +80,30 @@ def nothing_learned(store: Store, run: Run) -> str | None:
             if means == {reward}:
                 return f"every one of {attempts} attempts was {word}"
         return f"in each of {groups} groups the attempts were all right or all wrong"
-    told = f"{mixed} of {groups} groups had right and wrong attempts"
+    mixture = f"{mixed} of {groups} groups had right and wrong attempts"
     rejected = sum(
         version.meta.get("gate", {}).get("verdict") == "rejected" for version in versions
     )
     if rejected:
-        return f"{told}, and the gate rejected what {rejected} of {len(versions)} steps had learned"
+        return (
+            f"{mixture}, and the gate rejected what {rejected} of {len(versions)} steps had learned"
+        )
     if any(count.get("KEEP") for count in counts):
-        return f"{told}, and every lesson was known already"
-    found = report(store, run)
-    if found.refused or found.failed:
-        return f"{told}, but {found.refused} lessons were refused and {found.failed} answers failed"
-    return f"{told}, and no comparison gave a lesson"
+        return f"{mixture}, and every lesson was known already"
+    account = report(store, run)
+    if account.refused or account.failed:
+        refused, failed = account.refused, account.failed
+        return f"{mixture}, but {refused} lessons were refused and {failed} answers failed"
+    return f"{mixture}, and no comparison gave a lesson"
 
 
 def request_notes(store: Store, run: Run) -> list[str]:
     """Returns how each model of a run had to be asked, beside what it was asked: with room for
     thinking, with schemas in words, without parameters that it refused."""
-    found: dict[str, Adaptation] = {}
+    adaptations: dict[str, Adaptation] = {}
     for model, sent in store.runs.sent(run):
-        found.setdefault(model, Adaptation(model)).restore(sent)
-    return [words for one in found.values() if (words := one.words())]
+        adaptations.setdefault(model, Adaptation(model)).restore(sent)
+    return [words for one in adaptations.values() if (words := one.words())]
 
 
 def report(store: Store, run: Run) -> RunReport:
@@ -110,14 +113,14 @@ def report(store: Store, run: Run) -> RunReport:
     return RunReport(listed, sum(version.meta.get("repaired", 0) for version in versions))
 
 
-def issue_counts(found: RunReport) -> str:
+def issue_counts(account: RunReport) -> str:
     """Returns what went wrong in a run, in one line; nothing where nothing did."""
     parts = [
         plural(count, noun) + end
         for count, noun, end in (
-            (found.refused, "lesson", " refused"),
-            (found.failed, "answer", " failed"),
-            (found.repaired, "answer", " repaired"),
+            (account.refused, "lesson", " refused"),
+            (account.failed, "answer", " failed"),
+            (account.repaired, "answer", " repaired"),
         )
         if count
     ]

@@ -215,13 +215,13 @@ def alike(store: Store, settings: TrainSettings, name: str | None = None) -> Run
     That is the last unfinished one, else the last that is finished, of which nothing is left.
     """
     same = {name: getattr(settings, name) for name in HOW_LONG}
-    found = [
+    matches = [
         run
         for run in store.runs.listed()
         if name in (None, run.name) and TrainSettings(**{**run.config, **same}) == settings
     ]
-    unfinished = [run for run in found if store.runs.state(run) != "finished"]
-    return next(iter((unfinished or found)[::-1]), None)
+    unfinished = [run for run in matches if store.runs.state(run) != "finished"]
+    return next(iter((unfinished or matches)[::-1]), None)
 
 
 def prepare_run(

@@ -18,7 +18,7 @@ from tfgrpo.store.store import Store
 PROPOSAL = "proposal"
 """The kind of decisions about proposals."""
 REJECTED = "rejected"
-TOLD = 10
+LIMIT = 10
 """The most proposals whose changes the controller is told of, newest first."""
 
 
@@ -29,23 +29,23 @@ def turned_down(store: Store, version: Version, *, before: int) -> list[str]:
     one that is resumed asks the same as it did.
     """
     bases: dict[str, str] = {}
-    found: list[tuple[str, str]] = []
+    entries: list[tuple[str, str]] = []
     for one in decisions(store, kind=PROPOSAL):
         if "base" in one.content:
             bases[one.subject] = one.content["base"]
         elif one.time >= before or one.subject not in bases:
             continue
         elif "took_back" in one.content:
-            found = [told for told in found if told[0] != one.subject]
+            entries = [entry for entry in entries if entry[0] != one.subject]
         elif one.content.get("changes"):
             why = f" ({one.why})" if one.why else ""
             words = " ".join(_words(one.content["changes"]))
             if words:
-                found.append((one.subject, f"- {words}{why}"))
-    if not found:
+                entries.append((one.subject, f"- {words}{why}"))
+    if not entries:
         return []
     there = {ancestor.digest.hex() for ancestor in first_parents(store, version)}
-    return [words for id, words in reversed(found) if bases[id] in there][:TOLD]
+    return [words for id, words in reversed(entries) if bases[id] in there][:LIMIT]
 
 
 def _words(changes: list[dict[str, Any]]) -> Iterator[str]:

@@ -143,26 +143,26 @@ def of_remote(root: Path, name: str, location: str) -> Permissions:
     return Permissions(root, f"the remote {plain(name)}", needed, root)
 
 
-def of_proxy(path: Path, found: Mapping[str, Any], given: Collection[str] = ()) -> Permissions:
+def of_proxy(path: Path, settings: Mapping[str, Any], given: Collection[str] = ()) -> Permissions:
     """Returns what the settings file of a proxy needs, without what was `given` instead."""
     path = path.resolve()
     needed: list[Permission] = []
     for name in () if {"upstream", "anthropic"} & set(given) else ("upstream", "anthropic"):
-        if found.get(name) is not None:
-            words = f"passes applications' requests, with their keys, to {plain(found[name])}"
-            needed.append(Permission(name, str(found[name]), words))
-    host = found.get("host")
+        if settings.get(name) is not None:
+            words = f"passes applications' requests, with their keys, to {plain(settings[name])}"
+            needed.append(Permission(name, str(settings[name]), words))
+    host = settings.get("host")
     if host is not None and "host" not in given and str(host) not in LOOPBACK:
         words = f"listens on {plain(host)}, where other machines may reach it"
         needed.append(Permission("host", str(host), words))
-    for name, table in _table(found.get("libraries")).items():
+    for name, table in _table(settings.get("libraries")).items():
         outside = _outside(str(_table(table).get("store", "")), path.parent)
         if outside is not None:
             words = (
                 f"serves the library {plain(name)} from {plain(outside)}, outside of this folder"
             )
             needed.append(Permission(f"libraries.{name}", outside, words))
-    rules = found.get("rules")
+    rules = settings.get("rules")
     for number, rule in enumerate(rules if isinstance(rules, list) else ()):
         model = _table(rule).get("model")
         if model is not None:

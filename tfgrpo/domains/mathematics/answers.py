@@ -104,8 +104,8 @@ def _judge_one(gold: str, answer: Ending, rules: Rules) -> Verdict:
     bodies = dict.fromkeys(body for _, body in answer.boxes)
     verdicts = [compare(gold, body, rules) for body in bodies]
     if any(verdict.reward != 1.0 for verdict in verdicts):
-        told = " and ".join(body for _, body in answer.boxes)
-        return Verdict(0.0, one_line(told), f"box: {differs(told, gold)}: several are one answer")
+        boxes = " and ".join(body for _, body in answer.boxes)
+        return Verdict(0.0, one_line(boxes), f"box: {differs(boxes, gold)}: several are one answer")
     return verdicts[-1]
 
 

@@ -121,8 +121,8 @@ class _Reader:
         negative = False
         while self._next() == "sign":
             negative ^= self._take("sign") == "-"
-        found = self._power()
-        return _negative(found) if negative else found
+        value = self._power()
+        return _negative(value) if negative else value
 
     def _power(self) -> Value:
         base = self._atom()

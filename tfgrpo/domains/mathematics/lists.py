@@ -31,7 +31,7 @@ def parts(text: str, *, commas: bool = True) -> list[tuple[str, str]]:
 
     The first has none; the others comma, semicolon, "and" or "or". Without `commas` they stay.
     """
-    found: list[tuple[str, str]] = []
+    pieces: list[tuple[str, str]] = []
     depth, start, joint = 0, 0, ""
     for match in JOINT.finditer(text):
         kind = match.lastgroup
@@ -44,18 +44,18 @@ def parts(text: str, *, commas: bool = True) -> list[tuple[str, str]]:
                 name = kind or ""
             else:
                 name = match["said"] or match["bare"]
-            found.append((joint, text[start : match.start()]))
+            pieces.append((joint, text[start : match.start()]))
             start, joint = match.end(), name
-    return [*found, (joint, text[start:])]
+    return [*pieces, (joint, text[start:])]
 
 
 def with_commas(text: str) -> str:
     """Returns a list with nothing but commas between its parts; any other text as it is."""
     text = BRACKETED.sub(lambda match: match[0].replace(";", ","), text)
-    found = [part for _, part in parts(text, commas=False)]
-    if len(found) < 2 or any(not part.strip() or PROSE.search(part) for part in found):
+    pieces = [part for _, part in parts(text, commas=False)]
+    if len(pieces) < 2 or any(not part.strip() or PROSE.search(part) for part in pieces):
         return text
-    whole = [part.replace(",", "") if GROUPED.match(part) else part.strip("$ ") for part in found]
+    whole = [part.replace(",", "") if GROUPED.match(part) else part.strip("$ ") for part in pieces]
     return ", ".join(whole)
 
 
@@ -80,21 +80,21 @@ def system(text: str) -> list[dict[str, str]]:
 
 def groups(text: str) -> list[str]:
     """Returns the parts of a list of lists, `1, 2; 3, 4`; nothing for any other text."""
-    found = [part.strip("$ ") for part in _split(text, ";")]
-    inner = any(len(_split(part, ",")) > 1 and not GROUPED.match(part) for part in found)
-    return found if len(found) > 1 and inner and all(found) else []
+    pieces = [part.strip("$ ") for part in _split(text, ";")]
+    inner = any(len(_split(part, ",")) > 1 and not GROUPED.match(part) for part in pieces)
+    return pieces if len(pieces) > 1 and inner and all(pieces) else []
 
 
 def _split(text: str, separator: str) -> list[str]:
     """Returns what stands between separators outside of every bracket."""
     kind = {",": "comma", ";": "semicolon"}[separator]
-    found, start, depth = [], 0, 0
+    pieces, start, depth = [], 0, 0
     for match in JOINT.finditer(text):
         depth += bool(match["open"]) - bool(match["close"])
         if depth == 0 and match[kind]:
-            found.append(text[start : match.start()])
+            pieces.append(text[start : match.start()])
             start = match.end()
-    return [*found, text[start:]]
+    return [*pieces, text[start:]]
 
 
 def tuples(solutions: list[dict[str, str]]) -> str:
@@ -125,10 +125,10 @@ def region(text: str, parse: Callable[[str], Any | None]) -> tuple[Any, frozense
             union.append(there)
         else:
             union[-1] = both
-    found = Union(*union)
-    if found == S.Reals and all(joint != "or" for joint, _ in joints):
-        found = Intersection(*union)
-    return (found, symbols) if len(symbols) < 2 else None
+    numbers = Union(*union)
+    if numbers == S.Reals and all(joint != "or" for joint, _ in joints):
+        numbers = Intersection(*union)
+    return (numbers, symbols) if len(symbols) < 2 else None
 
 
 def _set(expression: Any) -> Any:

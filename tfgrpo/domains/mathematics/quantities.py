@@ -97,8 +97,8 @@ def quantity(text: str) -> Quantity | None:
 
 def plain(text: str) -> Fraction | None:
     """Returns the exact value of a number of ordinary size; None for any other text."""
-    found = quantity(text)
-    return found.value if found is not None and isinstance(found.value, Fraction) else None
+    measure = quantity(text)
+    return measure.value if measure is not None and isinstance(measure.value, Fraction) else None
 
 
 def equal(gold: str, answer: str, rules: Rules = USUAL) -> bool | None:

@@ -75,7 +75,7 @@ def read(source: SourceFile) -> Content:
 
 
 def write(out: Outgoing) -> Iterator[str]:
-    told = [
+    entries = [
         (experience, _playbook(out, event), keeps)
         for experience, event, _, keeps in blame(out.store, out.version)
         if not experience.redacted
@@ -83,7 +83,7 @@ def write(out: Outgoing) -> Iterator[str]:
     used: set[str] = set()
     highest = 0
     bullets: list[str | None] = []
-    for _, known, _ in told:
+    for _, known, _ in entries:
         bullet = known.get("bullet")
         own = bullet if isinstance(bullet, str) and NAMED.fullmatch(bullet) else None
         own = None if own in used else own
@@ -92,7 +92,7 @@ def write(out: Outgoing) -> Iterator[str]:
             used.add(own)
             highest = max(highest, int(own.rpartition("-")[2][:9]))
     sections: dict[str, list[str]] = {}
-    for (experience, known, keeps), own in zip(told, bullets, strict=True):
+    for (experience, known, keeps), own in zip(entries, bullets, strict=True):
         if own is None:
             highest += 1
             own = f"exp-{highest:05d}"

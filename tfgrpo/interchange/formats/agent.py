@@ -40,12 +40,12 @@ def read(source: SourceFile) -> Content:
     at = source.line_of("instructions:") or source.line_of("agent:")
     if not isinstance(agent, dict) or not isinstance(instructions, str):
         raise source.wrong("has no agent.instructions", at, hint="is it an agent configuration?")
-    found = labels.read(instructions.replace("\r", "").split("\n"))
-    if not found.items:
+    labelled = labels.read(instructions.replace("\r", "").split("\n"))
+    if not labelled.items:
         raise source.wrong(
             "has no experiences in agent.instructions", at, hint="lines `[G0]. text` are expected"
         )
-    first = found.items[0].line or 0
+    first = labelled.items[0].line or 0
     before = instructions.replace("\r", "").split("\n")[: first - 1]
     name = agent.get("name")
     secrets: list[str] = []
@@ -54,13 +54,13 @@ def read(source: SourceFile) -> Content:
         "agent_instructions": "\n".join(before).rstrip(),
         "agent_config": without_secrets(rest, "", secrets),
     }
-    after = [text for number, text in found.others if number > first]
+    after = [text for number, text in labelled.others if number > first]
     skipped = [Skipped(at or 0, at or 0, "a secret, which no store keeps", s) for s in secrets] + [
         Skipped(at or 0, at or 0, "instructions behind the experiences", text.strip()[:60])
         for text in after
     ]
     return Content(
-        [item._replace(line=at) for item in found.items],
+        [item._replace(line=at) for item in labelled.items],
         meta={"agent": name, **meta} if isinstance(name, str) else meta,
         skipped=skipped,
     )
@@ -70,15 +70,15 @@ def without_secrets(value: object, path: str, removed: list[str]) -> object:
     """Returns a configuration as JSON without what could be a key or a password; appends the
     paths of those to `removed`."""
     if isinstance(value, dict):
-        kept: dict[str, object] = {}
+        clean: dict[str, object] = {}
         for key, inner in value.items():
             there = f"{path}.{key}" if path else str(key)
             secret = SECRET.search(str(key)) and inner not in (None, "")
             if secret or (isinstance(inner, str) and PASSWORD.search(inner)):
                 removed.append(there)
             else:
-                kept[str(key)] = without_secrets(inner, there, removed)
-        return kept
+                clean[str(key)] = without_secrets(inner, there, removed)
+        return clean
     if isinstance(value, list):
         return [without_secrets(inner, f"{path}.{n}", removed) for n, inner in enumerate(value)]
     return value if isinstance(value, str | int | float | bool) or value is None else str(value)

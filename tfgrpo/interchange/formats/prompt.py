@@ -18,8 +18,8 @@ def detect(source: SourceFile) -> int:
 
 
 def read(source: SourceFile) -> Content:
-    found = labels.read(source.lines)
-    return Content(found.items, skipped=labels.skipped(found.others, "no labelled line"))
+    labelled = labels.read(source.lines)
+    return Content(labelled.items, skipped=labels.skipped(labelled.others, "no labelled line"))
 
 
 def write(out: Outgoing) -> Iterator[str]:

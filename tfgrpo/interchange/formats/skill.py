@@ -45,8 +45,8 @@ def read(source: SourceFile) -> Content:
             meta[f"skill_{key}"] = front.pop(key)
     if front:
         meta["skill_front"] = front
-    found = blocks.read(source.lines[end + 1 :], end + 2, str(source.path))
-    return found.content._replace(meta=meta)
+    listing = blocks.read(source.lines[end + 1 :], end + 2, str(source.path))
+    return listing.content._replace(meta=meta)
 
 
 def write(out: Outgoing) -> Iterator[str]:
