@@ -397,6 +397,10 @@ PAGES = ("tfgrpo/ui/", "cli/proposals.py")
 """Where a name is also what a page's template, or the table beside it, reads."""
 
 
+SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+BINDINGS = (ast.ExceptHandler, ast.MatchAs, ast.MatchStar)
+
+
 def given_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """Yields each name that code gives to a value, parameter, function or class, with its line."""
     for node in ast.walk(tree):
@@ -406,12 +410,10 @@ def given_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.attr
         elif isinstance(node, ast.arg):
             yield node.lineno, node.arg
-        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            yield node.lineno, node.name
-        elif isinstance(node, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar)) and node.name:
-            yield node.lineno, node.name
         elif isinstance(node, ast.alias) and node.asname:
-            yield 0, node.asname
+            yield node.lineno, node.asname
+        elif isinstance(node, (*SCOPES, *BINDINGS)) and node.name:
+            yield node.lineno, node.name
 
 
 def test_names_say_what_a_value_is() -> None:
