@@ -158,7 +158,7 @@ def unconfirmed(store: Store, version: Version) -> dict[str, int]:
 def _credited(library: Library, observations: Sequence[Observation]) -> list[Credited]:
     known = {credit.experience: credit for credit in estimate_effects(observations)}
     listed = [
-        Credited(label, library.by_id[id], known.get(_unit(library.by_id[id])))
+        Credited(label, library.by_id[id], known.get(unit(library.by_id[id])))
         for label, id in library.labels.items()
     ]
     return sorted(listed, key=lambda one: -one.credit.shrunk if one.credit else math.inf)
@@ -167,6 +167,23 @@ def _credited(library: Library, observations: Sequence[Observation]) -> list[Cre
 def _observations(
     store: Store, version: Version, upto: tuple[Run, int] | None
 ) -> Iterator[Observation]:
+    return (one.observation for one in recorded_observations(store, version, upto=upto))
+
+
+class RecordedObservation(NamedTuple):
+    """An observation with the run, the step (from 0) and the version it was drawn under."""
+
+    run: str
+    step: int
+    version: int
+    observation: Observation
+
+
+def recorded_observations(
+    store: Store, version: Version, *, upto: tuple[Run, int] | None = None
+) -> Iterator[RecordedObservation]:
+    """Yields what the credit of a version's library is read from: the rollouts of the runs in its
+    history that had dropout, by run and step."""
     libraries: dict[int, Library] = {}
     names = {ancestor.meta.get("run") for ancestor in first_parents(store, version)}
     if upto is not None:
@@ -183,17 +200,18 @@ def _observations(
                 libraries[row.version] = store.library(store.version(row.version))
             library = libraries[row.version]
             without = set(row.verdict.get("without", ()))
-            yield Observation(
+            observation = Observation(
                 stratum=f"{run.name}/{row.version}/{row.problem}",
                 problem=row.problem,
-                library=[_unit(experience) for experience in library],
-                without=frozenset(_unit(e) for e in library if e.id in without),
+                library=[unit(experience) for experience in library],
+                without=frozenset(unit(e) for e in library if e.id in without),
                 reward=row.reward,
                 kind=str(row.verdict.get(KIND, "")),
             )
+            yield RecordedObservation(run.name, row.step, row.version, observation)
 
 
-def _unit(experience: Experience) -> str:
+def unit(experience: Experience) -> str:
     """Returns what is credited: an experience with the event that gave it its text."""
     return f"{experience.id}@{experience.row}"
 
@@ -204,21 +222,65 @@ def estimate_effects(observations: Sequence[Observation], *, level: float = 0.95
     An experience that was never left out while others of its stratum held it cannot be told
     apart from its problems, and has no estimate. With fewer than two problems there is none.
     """
+    return estimates_upto(observations, [len(observations)], level=level)[0]
+
+
+def estimates_upto(
+    observations: Sequence[Observation], ends: Sequence[int], *, level: float = 0.95
+) -> list[list[Credit]]:
+    """Returns the same for the first so many observations, for each of some numbers of them.
+
+    They are laid out once for all, which takes most of the time.
+    """
+    design = _laid_out(observations)
+    return [_estimates(design.first(end), level) for end in ends]
+
+
+class _Design(NamedTuple):
+    """Observations as matrices: a row for each, a column for each of `ids`. `known` says whether
+    the library had it, `present` whether the prompt did."""
+
+    ids: list[str]
+    known: Floats
+    present: Floats
+    rewards: Floats
+    strata: NDArray[np.intp]
+    problems: NDArray[np.intp]
+
+    def first(self, count: int) -> _Design:
+        """Returns the first rows, which are views of all."""
+        return _Design(self.ids, *(part[:count] for part in self[1:]))
+
+
+def _laid_out(observations: Sequence[Observation]) -> _Design:
     import numpy as np
 
     ids = sorted({id for one in observations for id in one.library})
-    problems = {one.problem for one in observations}
-    if not ids or len(problems) < 2:
-        return []
     column = {id: i for i, id in enumerate(ids)}
     present = np.zeros((len(observations), len(ids)))
     known = np.zeros((len(observations), len(ids)))
     for row, one in enumerate(observations):
-        for id in one.library:
-            known[row, column[id]] = 1.0
-            present[row, column[id]] = id not in one.without
-    rewards = np.array([one.reward for one in observations])
-    strata = _codes([one.stratum for one in observations])
+        there = [column[id] for id in one.library]
+        known[row, there] = present[row, there] = 1.0
+        present[row, [column[id] for id in one.without if id in column]] = 0.0
+    return _Design(
+        ids,
+        known,
+        present,
+        np.array([one.reward for one in observations]),
+        _codes([one.stratum for one in observations]),
+        _codes([one.problem for one in observations]),
+    )
+
+
+def _estimates(design: _Design, level: float) -> list[Credit]:
+    import numpy as np
+
+    ids, known, present, rewards = design[:4]
+    strata, clusters = _codes(design.strata), _codes(design.problems)
+    problems = len(set(clusters.tolist()))
+    if not ids or problems < 2:
+        return []
     x, y = _within(present, strata), _within(rewards[:, None], strata)[:, 0]
     varied = np.flatnonzero((x**2).sum(axis=0) > 1e-9)
     if not len(varied):
@@ -226,9 +288,9 @@ def estimate_effects(observations: Sequence[Observation], *, level: float = 0.95
     x = x[:, varied]
     bread: Floats = np.linalg.pinv(x.T @ x).astype(np.float64)
     beta = bread @ (x.T @ y)
-    clusters = _codes([one.problem for one in observations])
-    error = np.sqrt(_covariance(x, y - x @ beta, clusters, bread, len(set(strata))).diagonal())
-    t = t_quantile(0.5 + level / 2, len(problems) - 1)
+    absorbed = int(strata.max()) + 1
+    error = np.sqrt(_covariance(x, y - x @ beta, clusters, bread, absorbed).diagonal())
+    t = t_quantile(0.5 + level / 2, problems - 1)
     shrink = _shrinkage(beta, error)
     credits = [
         Credit(
@@ -245,7 +307,7 @@ def estimate_effects(observations: Sequence[Observation], *, level: float = 0.95
     return sorted(credits, key=lambda credit: (-credit.shrunk, credit.experience))
 
 
-def _codes(names: Sequence[str]) -> NDArray[np.intp]:
+def _codes(names: Sequence[str] | NDArray[np.intp]) -> NDArray[np.intp]:
     import numpy as np
 
     return np.unique(np.asarray(names), return_inverse=True)[1]

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from tfgrpo.training.credit_history import CreditPoint
 from tfgrpo.training.follow import RunFigures, StepFigures
 
 WIDTH, HEIGHT = 320.0, 120.0
@@ -57,18 +58,22 @@ def chart(
     points: Sequence[CurvePoint],
     words: Callable[[float], str],
     top: float | None = None,
+    *,
+    signed: bool = False,
 ) -> Chart | None:
-    """Returns a curve from 0 up, or None where no point has a figure. `words` says a figure as
-    people read it; `top` is what the height stands for, where that is given."""
-    known = [bound for p in points for bound in (p.value, p.high) if bound is not None]
-    known = [value for value in known if math.isfinite(value)]
+    """Returns a curve from 0 up, or None where no point has a figure; a `signed` one has 0 in the
+    middle. `words` says a figure as people read it; `top` is what the height stands for, where
+    that is given."""
+    known = [bound for p in points for bound in (p.value, p.low, p.high) if bound is not None]
+    known = [abs(value) if signed else value for value in known if math.isfinite(value)]
     if not known:
         return None
     most = top if top is not None else max(max(known), 0.0) or 1.0
+    least = -most if signed else 0.0
     across = (WIDTH - LEFT - RIGHT) / max(1, len(points) - 1)
 
     def height(value: float) -> float:
-        share = min(max(value / most, 0.0), 1.0)
+        share = min(max((value - least) / (most - least), 0.0), 1.0)
         return round(TOP + (HEIGHT - TOP - BOTTOM) * (1 - share), 1)
 
     def bound(value: float | None) -> float | None:
@@ -95,7 +100,7 @@ def chart(
         title,
         tuple(marks),
         tuple(" ".join(one) for one in stretches if len(one) > 1),
-        ((height(0.0), words(0.0)), (height(most), words(most))),
+        tuple((height(value), words(value)) for value in sorted({least, 0.0, most})),
         (points[0].name, points[-1].name),
         tuple(rows),
     )
@@ -117,6 +122,29 @@ def short(value: float) -> str:
         if abs(value) >= size:
             return f"{value / size:.3g}{unit}"
     return f"{value:.0f}" if value == round(value) else f"{value:.3g}"
+
+
+def credit_chart(points: Sequence[CreditPoint]) -> Chart | None:
+    """Returns an experience's effect on the reward over time, with its intervals; None where
+    nothing was ever known. What is unknown is a gap, and is called so among the figures."""
+    curve = [
+        CurvePoint(p.name, p.credit.effect, p.credit.low, p.credit.high)
+        if p.credit
+        else CurvePoint(p.name, None)
+        for p in points
+    ]
+    drawn = chart("Effect on the reward", curve, _difference, signed=True)
+    if drawn is None:
+        return None
+    rows = [
+        (p.name, "unknown" if p.value is None else _difference(p.value), _interval(p, _difference))
+        for p in curve
+    ]
+    return drawn._replace(rows=tuple(rows))
+
+
+def _difference(value: float) -> str:
+    return "0" if value == 0 else f"{value:+.2f}".replace("-", "−")
 
 
 def run_charts(figures: RunFigures) -> list[Chart]:

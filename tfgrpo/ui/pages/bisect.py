@@ -74,8 +74,8 @@ def mark(visit: Visit) -> Response:
     store = visit.store
     version = store.resolve(visit.required("version", "the version"))
     verdict = _verdict(visit.field("verdict"))
-    said = " ".join(visit.field("why").split())
-    why = f"{said} ({visit.who})" if said else f"by hand, {visit.who}"
+    seen = " ".join(visit.field("why").split())
+    why = f"{seen} ({visit.who})" if seen else f"by hand, {visit.who}"
     search = searches.mark(store, version, verdict, why)
     words = "cannot be judged" if verdict == "skip" else f"is {verdict}"
     return _onward(visit, search, f"{version.name} {words}")

@@ -14,6 +14,8 @@ from tfgrpo.projections.library import credits_of, uses_of
 from tfgrpo.redaction import redact_everywhere
 from tfgrpo.store.errors import TfgrpoError, UnknownRevision
 from tfgrpo.store.redact import Target
+from tfgrpo.training.credit_history import credit_history, credit_points
+from tfgrpo.ui.charts import credit_chart
 from tfgrpo.ui.pages.library import REMEMBERED, WEEK
 from tfgrpo.ui.place import branches_of_people
 from tfgrpo.ui.route import Route
@@ -60,6 +62,7 @@ def show(visit: Visit) -> Response:
     uses = visit.site.memory.get(
         "uses", REMEMBERED, lambda: uses_of(store, time.time_ns() // 1000 - WEEK)
     )
+    standing = _standing(visit, id)
     return visit.render(
         "experience.html",
         title=f"Experience {id}",
@@ -69,7 +72,9 @@ def show(visit: Visit) -> Response:
         keeps=sum(one.event.op == "KEEP" for one in life),
         start=start,
         events_a_page=EVENTS,
-        standing=_standing(visit, id),
+        standing=standing,
+        measured=_is_measured(visit),
+        at=_looked_at(visit, id, standing).name,
         uses=None if uses is None else uses.get(id, 0),
         text=_text(visit, id, life),
         problems=_problems(life),
@@ -132,6 +137,38 @@ def _problems(life: list[ShownEvent]) -> dict[str, tuple[int, int]]:
     return found
 
 
+def _is_measured(visit: Visit) -> bool:
+    """Returns whether any run had dropout, without which no effect is known."""
+    return any(run.config.get("dropout") for run in visit.store.runs.all())
+
+
+def _looked_at(visit: Visit, id: str, standing: list[Standing]) -> Version:
+    """Returns the version whose history tells of an experience: that of `at`, unless only another
+    branch has it now."""
+    version = visit.store.resolve(visit.query("at", "HEAD") or "HEAD")
+    if standing and id not in visit.store.library(version).by_id:
+        return standing[0].version
+    return version
+
+
+def credit(visit: Visit) -> Response:
+    """Answers with an experience's effect on the reward after each step that measured it. It
+    reads every attempt of those, so its page asks for it once it is there."""
+    store, id = visit.store, _experience(visit)
+    version = store.resolve(visit.query("at", "HEAD") or "HEAD")
+    key = ("credit history", version.digest)
+    moments = visit.site.memory.get(key, REMEMBERED, lambda: credit_history(store, version))
+    points = credit_points(moments, id)
+    return visit.render(
+        "credit.html",
+        title=f"Effect of {id} over time",
+        id=id,
+        version=version,
+        chart=credit_chart(points),
+        points=points,
+    )
+
+
 def text(visit: Visit) -> Response:
     """Answers with the whole text of one event, as plain text."""
     row = visit.number("event", 0, most=1 << 62)
@@ -171,6 +208,7 @@ def redact(visit: Visit) -> Response:
 ROUTES = (
     Route("/experience/{id}", show),
     Route("/experience/{id}/text", text),
+    Route("/experience/{id}/credit", credit),
     Route("/experience/{id}/redact", redaction),
     Route("/experience/{id}/redact", redact, "POST"),
 )
