@@ -25,21 +25,34 @@ LINE = re.compile(r"- \[(G\d+)\] ?(.*)\Z")
 @click.command()
 @click.argument("id", required=False)
 @click.option("--all", "-a", "everything", is_flag=True, help="Decided ones too.")
+@click.option("--reopen", is_flag=True, help="Take the decision about ID back: it waits again.")
+@click.option("--why", help="With --reopen: why; recorded.")
 @click.option("--json", "as_json", is_flag=True, help="Output JSON.")
+@force_option
 @pass_app
-def proposals(app: App, /, id: str | None, everything: bool, as_json: bool) -> None:
+def proposals(
+    app: App, /, id: str | None, everything: bool, reopen: bool, why: str | None, as_json: bool
+) -> None:
     """List the proposals that wait for a decision, or show one with its evidence.
 
     A proposal is a branch that `tfgrpo improve` or `tfgrpo regress` made. Nothing of it reaches
-    the branch that an application reads before it is accepted.
+    the branch that an application reads before it is accepted. With --reopen a decision is taken
+    back: what an accepted proposal brought leaves its branch again, and both stay on record.
 
     \b
     Examples:
-      tfgrpo proposals
       tfgrpo proposals --all --json
+      tfgrpo proposals p1 --reopen --why "the till does not round after all"
     """
     from tfgrpo.improvement.proposals import get_proposal, list_proposals
 
+    if reopen:
+        if id is None:
+            raise click.UsageError("--reopen needs the ID of a proposal")
+        _reopen(app, id, why, as_json)
+        return
+    if why is not None:
+        raise click.UsageError("--why goes with --reopen")
     if id is not None:
         proposal = get_proposal(app.store, id)
         text.emit_json(as_object(proposal)) if as_json else text.emit(app, _shown(proposal))
@@ -143,6 +156,22 @@ def reject(app: App, /, id: str, why: str, as_json: bool) -> None:
         text.emit_json(as_object(done))
     else:
         text.echo(f"turned down proposal {done.id}: {done.target} is as it was")
+
+
+def _reopen(app: App, id: str, why: str | None, as_json: bool) -> None:
+    from tfgrpo.improvement.proposals import get_proposal
+    from tfgrpo.improvement.reopening import reopen
+
+    version = get_proposal(app.store, id).version
+    proposal = reopen(app.store, id, why=why)
+    if as_json:
+        text.emit_json(as_object(proposal))
+    else:
+        tip = app.store.tip(proposal.target).name
+        change = f"{proposal.target} is at {tip}, without {version}" if version else ""
+        text.echo(f"proposal {proposal.id} waits again" + (f": {change}" if change else ""))
+    if version is not None and app.store.head.branch == proposal.target:
+        checkout.materialise(app)
 
 
 def as_object(proposal: Proposal) -> dict[str, Any]:

@@ -34,6 +34,7 @@ ALONE = (
     "tfgrpo improve",
     "tfgrpo regress --unused",
     "tfgrpo reject",
+    "tfgrpo proposals p1",
     "tfgrpo stats --live",
     "tfgrpo redo",
     "tfgrpo bisect run --data",

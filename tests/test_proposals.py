@@ -25,6 +25,7 @@ from tfgrpo.improvement.proposals import (
 )
 from tfgrpo.store import Operation, Store, TfgrpoError
 from tfgrpo.store.blame import blame
+from tfgrpo.store.decisions import decisions
 from tfgrpo.store.errors import InvalidOperation, ProtectedName, UnknownRevision
 from tfgrpo.store.merge import MergeConflict
 
@@ -206,6 +207,26 @@ def test_turning_down_needs_a_reason_and_moves_nothing(store: Store) -> None:
     assert "rejected/proposal/1" in store.branches()
     with pytest.raises(UnknownRevision, match="p9"):
         run("reject", "p9", "--why", "x")
+
+
+def test_a_decision_is_taken_back_and_the_proposal_waits_again(store: Store) -> None:
+    id = proposed(store)
+    before = store.tip("prod").name
+    assert CliRunner().invoke(tfgrpo, ["reject", id, "--why", "not so"]).exit_code == 0
+    result = CliRunner().invoke(tfgrpo, ["proposals", id, "--reopen", "--why", "it is so"])
+    assert (result.exit_code, result.output) == (0, f"proposal {id} waits again\n")
+    assert CliRunner().invoke(tfgrpo, ["accept", id]).exit_code == 0
+    version = get_proposal(store, id).version
+    result = CliRunner().invoke(tfgrpo, ["proposals", "--reopen", id, "--why", "it shouts"])
+    assert result.output == f"proposal {id} waits again: prod is at {before}, without {version}\n"
+    assert get_proposal(store, id).state == "open"
+    assert store.tip("prod").name == before
+    last = decisions(store)[-1]
+    assert (last.content["took_back"], last.why) == ("accepted", "it shouts")
+    result = CliRunner().invoke(tfgrpo, ["proposals", "--reopen", id])
+    assert isinstance(result.exception, InvalidOperation)
+    for wrong in (["--reopen"], [id, "--why", "x"]):
+        assert CliRunner().invoke(tfgrpo, ["proposals", *wrong]).exit_code == 2
 
 
 def test_the_controller_of_the_next_training_is_told_what_was_turned_down_and_why(
