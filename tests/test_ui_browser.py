@@ -35,6 +35,7 @@ PAGES = {
     "diff": "/diff?a=v1&b=main",
     "conflict": "/combine?kind=merge&version=web&branch=main",
     "history": "/history",
+    "bisect": "/bisect",
     "review": "/review",
     "production": "/production",
     "change": "/library/change?branch=main&experience=G0",

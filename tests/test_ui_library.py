@@ -281,6 +281,27 @@ def test_proposals_are_accepted_in_part_with_other_words_turned_down_and_taken_b
     assert b not in ids(store)
 
 
+def test_the_facts_of_a_proposal_are_listed_and_linked_where_their_run_is_here(store: Path) -> None:
+    with Store.open(store) as opened:
+        base = opened.tip("main")
+        opened.runs.create("week/1", "5" * 32, "main", base.number, {}, opened.author)
+        for n, run in enumerate(("week/1", "elsewhere")):
+            branch, words = f"proposal/{n}", Operation("ADD", text=f"Be brief {n}.")
+            opened.create_branch(branch, base)
+            opened.commit(branch, [words], message="learned")
+            details = {"run": run, "problems": 7, "model": "m", "season_price": 3}
+            propose(opened, Draftsman(branch, "main", "a test", base, None, details))
+    visitor = Visitor(store)
+    page = visitor.get("/review?id=p1")
+    facts = re.findall(r"<dt>(.*?)</dt>", page)
+    assert facts == ["Effect", "From", "Run", "Learned from", "Model", "Season price"]
+    assert '<a href="/attempts/week/1">7 problems collected from what went wrong</a>' in page
+    assert '<a href="/run/week/1">week/1</a>' in page
+    page = visitor.get("/review?id=p2")
+    assert "<dd>elsewhere</dd>" in page
+    assert "<dd>7 problems collected from what went wrong</dd>" in page
+
+
 def test_a_proposal_that_conflicts_is_asked_about(store: Path) -> None:
     first = ids(store)[0]
     with Store.open(store) as opened:

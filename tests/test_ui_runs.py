@@ -156,6 +156,16 @@ def test_two_evaluations_are_paired_problem_by_problem(visitor: Visitor) -> None
         visitor.get(path, status=404)
 
 
+def test_an_evaluation_offers_no_filter_for_what_its_scores_do_not_say(visitor: Visitor) -> None:
+    found = re.search(r'href="(/evaluation/[^"]+)"', visitor.get("/evaluations"))
+    assert found is not None
+    offered = re.findall(r'<option value="(\w*)"', visitor.get(found[1]))
+    assert offered == ["", "mixed", "failed", "unverifiable"]
+    assert "truncated" in re.findall(r'<option value="(\w*)"', visitor.get("/attempts/quick"))
+    there = visitor.get(f"{found[1]}?show=truncated")
+    assert "no such group" not in there, "an address from elsewhere shows all"
+
+
 def test_costs_are_by_run_stage_model_and_day_and_the_unknown_is_not_nothing(
     visitor: Visitor,
 ) -> None:

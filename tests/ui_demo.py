@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tfgrpo.improvement.proposals import Draftsman, Effect, propose
 from tfgrpo.production.experiment import ExperimentPlan, start
-from tfgrpo.store import Operation, Store
+from tfgrpo.store import Operation, Store, bisect_marks
 from tfgrpo.store import merge as merges
 from tfgrpo.store.default import open_traffic
 from tfgrpo.store.records import Op
@@ -69,6 +69,10 @@ def demo(folder: Path, *, now: int = BEGIN) -> Path:
         clock[0] = now - 500 * MINUTE
         start(store, "clearer", ("prod", "main"), 0.2, plan, why="clearer words may help")
         add_proposals(store, 3)
+        search = bisect_marks.start(store, store.tip("main"), [store.resolve("v1")])
+        middle = bisect_marks.progress(store, search).next
+        assert middle is not None
+        bisect_marks.mark(store, store.version(middle), "good", "ran the shop's till")
         add_traffic(store, clock[0])
     return path
 
@@ -95,7 +99,7 @@ def add_proposals(store: Store, count: int) -> None:
         ]
         store.commit(branch, words, message="from calls that went wrong", author="tfgrpo")
         effect = UNDECIDED if n % 2 else BETTER
-        draft = Draftsman(branch, "main", "tfgrpo improve", base, effect, {"calls": 7 + n})
+        draft = Draftsman(branch, "main", "tfgrpo improve", base, effect, {"problems": 7 + n})
         propose(store, draft)
 
 

@@ -38,6 +38,9 @@ SHOW = {
     "error": "that never arrived",
 }
 """Which groups are listed, and how that is said."""
+SHOW_SCORES = {name: SHOW[name] for name in ("", "mixed", "failed", "unverifiable")}
+"""The same for an evaluation: a score says what an answer was worth, and neither whether it was cut
+off nor what never arrived."""
 OUTCOMES = {"truncated": "truncated", "unverifiable": "unverifiable", "error": "failed"}
 MOST = 100
 """Groups on a page: 500 attempts where a group has five."""
@@ -111,7 +114,8 @@ def _list(
     **more: Any,
 ) -> Response:
     show = visit.query("show")
-    show = show if show in SHOW else ""
+    choices = SHOW if more["run"] else SHOW_SCORES
+    show = show if show in choices else ""
     chosen = [one for one in found.groups() if _is_shown(one, show)]
     first = min(visit.number("from", 0), max(0, len(chosen) - 1)) // MOST * MOST
     groups = [
@@ -131,7 +135,7 @@ def _list(
         address=here,
         given=given,
         show=show,
-        choices=SHOW,
+        choices=choices,
         groups=groups,
         total=len(chosen),
         count=sum(len(one) for one in chosen),

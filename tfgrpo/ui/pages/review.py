@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
 from tfgrpo.editing import write_library
@@ -17,6 +17,7 @@ from tfgrpo.improvement.reopening import reopen
 from tfgrpo.store.merge import MergeConflict, Side
 from tfgrpo.ui.route import Route
 from tfgrpo.ui.visit import BadForm
+from tfgrpo.wording import plural
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -59,7 +60,7 @@ def _page(
     if current is not None:
         context["skip"] = ",".join([*skipped, current.id])
         context["evidence"] = [_evidence(change.evidence) for change in current.changes]
-        context["details"] = _details(current)
+        context["facts"] = _facts(visit, current)
     return visit.render(
         "review.html",
         409 if conflicts else 200,
@@ -88,8 +89,36 @@ def _evidence(evidence: Any) -> dict[str, Any]:
     }
 
 
-def _details(proposal: Proposal) -> dict[str, str]:
-    return {str(name): str(value) for name, value in proposal.details.items()}
+class ProposalFact(NamedTuple):
+    """What else is known of a proposal: a title, its words, and the page that lists it, if any."""
+
+    title: str
+    words: str
+    address: str | None = None
+
+
+TITLES = {"model": "Model", "dataset": "Scored on"}
+
+
+def _facts(visit: Visit, proposal: Proposal) -> list[ProposalFact]:
+    """Returns what a proposal's details say, as the page lists it. Links lead only to runs that
+    are here: a proposal may come from another clone."""
+    details = dict(proposal.details)
+    run = details.pop("run", None)
+    is_here = run is not None and any(one.name == run for one in visit.store.runs.all())
+    facts = [] if run is None else [_run_fact("Run", str(run), f"/run/{run}", is_here)]
+    problems = details.pop("problems", None)
+    if isinstance(problems, int):
+        words = f"{plural(problems, 'problem')} collected from what went wrong"
+        facts.append(_run_fact("Learned from", words, f"/attempts/{run}", is_here))
+    for name, value in details.items():
+        title = TITLES.get(name, name[:1].upper() + name[1:].replace("_", " "))
+        facts.append(ProposalFact(title, str(value)))
+    return facts
+
+
+def _run_fact(title: str, words: str, address: str, is_here: bool) -> ProposalFact:
+    return ProposalFact(title, words, quote(address) if is_here else None)
 
 
 def decide(visit: Visit) -> Response:
