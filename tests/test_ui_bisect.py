@@ -100,7 +100,7 @@ def test_a_long_range_is_shown_as_stretches(store: Path) -> None:
         search = searches.mark(opened, opened.version(4), "good")
         whole, short = bisect_strip(opened, search), bisect_strip(opened, search, most=5)
     assert [part.first for part in whole.parts] == list(range(10))
-    assert sum(part.count for part in short.parts) == whole.versions == 10
+    assert sum(part.versions for part in short.parts) == whole.versions == 10
     assert [(p.first, p.last, p.state) for p in short.parts] == [
         (0, 0, "good"),
         (1, 3, "good"),

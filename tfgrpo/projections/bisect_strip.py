@@ -28,7 +28,7 @@ class StripPart(NamedTuple):
 
     first: int
     last: int
-    count: int
+    versions: int
     state: StripState
     mark: Mark | None
 
@@ -109,7 +109,7 @@ def _stretches(parts: Sequence[StripPart]) -> Iterator[StripPart]:
     for part in parts:
         alone = part.mark is not None or part.state in ("next", "first bad")
         if held is not None and not alone and held.mark is None and held.state == part.state:
-            held = held._replace(last=part.last, count=held.count + 1)
+            held = held._replace(last=part.last, versions=held.versions + 1)
             continue
         if held is not None:
             yield held

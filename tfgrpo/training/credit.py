@@ -249,7 +249,14 @@ class _Design(NamedTuple):
 
     def first(self, count: int) -> _Design:
         """Returns the first rows, which are views of all."""
-        return _Design(self.ids, *(part[:count] for part in self[1:]))
+        return _Design(
+            self.ids,
+            self.known[:count],
+            self.present[:count],
+            self.rewards[:count],
+            self.strata[:count],
+            self.problems[:count],
+        )
 
 
 def _laid_out(observations: Sequence[Observation]) -> _Design:
