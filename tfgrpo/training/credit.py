@@ -283,7 +283,7 @@ def _laid_out(observations: Sequence[Observation]) -> _Design:
 def _estimates(design: _Design, level: float) -> list[Credit]:
     import numpy as np
 
-    ids, known, present, rewards = design[:4]
+    ids, known, present, rewards = design.ids, design.known, design.present, design.rewards
     strata, clusters = _codes(design.strata), _codes(design.problems)
     problems = len(set(clusters.tolist()))
     if not ids or problems < 2:
