@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import subprocess
 import sys
 import time
 from contextlib import nullcontext
@@ -170,14 +171,16 @@ def test_removal_follows_no_link_and_leaves_nothing(tmp_path: Path) -> None:
 def test_counting_ends_however_deep_and_follows_no_link(tmp_path: Path) -> None:
     build(tmp_path, 5000)
     limits = {"size": 1 << 20, "entries": 10_000}
-    assert "nested" in str(scratch.excess(tmp_path, os.getpid(), **limits))
-    assert "more than 50 files" in str(
-        scratch.excess(tmp_path, os.getpid(), size=1 << 20, entries=50)
-    )
-    scratch.remove_scratch(tmp_path / "d")
-    (tmp_path / "out").symlink_to("/usr/lib")
-    assert scratch.excess(tmp_path, os.getpid(), **limits) is None
-    assert scratch.excess(tmp_path / "gone", os.getpid(), **limits) is None
+    with subprocess.Popen(["sleep", "600"]) as process:  # it holds no deleted file
+        assert "nested" in str(scratch.excess(tmp_path, process.pid, **limits))
+        assert "more than 50 files" in str(
+            scratch.excess(tmp_path, process.pid, size=1 << 20, entries=50)
+        )
+        scratch.remove_scratch(tmp_path / "d")
+        (tmp_path / "out").symlink_to("/usr/lib")
+        assert scratch.excess(tmp_path, process.pid, **limits) is None
+        assert scratch.excess(tmp_path / "gone", process.pid, **limits) is None
+        process.kill()
 
 
 # Memory:
