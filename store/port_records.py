@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         Call,
         DaySpent,
         Evaluation,
+        RewardTail,
         RolloutRow,
         Run,
         RunState,
@@ -59,6 +60,17 @@ class Records(Protocol):
 
     def call(self, key: bytes) -> Call | None:
         """Returns the journalled call of that key."""
+
+    def calls_by_key(self, keys: Sequence[bytes]) -> list[Call]:
+        """Returns the journalled calls of those of these keys that are there, in any order."""
+
+    def reward_sums(self, run: int, after: int, samples: int) -> RewardTail:
+        """Returns what a run's attempts that were recorded after that place were rewarded with,
+        by step and problem; places ascend. Reads nothing of what is before.
+
+        Counted are attempts with a reward whose sample is below `samples` and whose verdict has
+        no `hint`; a step and problem without one may be left out.
+        """
 
     def calls(self, run: int, stage: str, step: int | None) -> list[Call]:
         """Returns a run's calls of that stage (in that step), oldest first."""

@@ -189,6 +189,25 @@ class AttemptTail(NamedTuple):
     attempts: list[AttemptMark]
 
 
+class RewardSum(NamedTuple):
+    """The rewards of the attempts at one problem in one step: how many are `above` one half, and
+    how many there are. `version` is the newest that they ran under."""
+
+    step: int
+    problem: str
+    version: int
+    above: int
+    rewards: int
+
+
+class RewardTail(NamedTuple):
+    """What the attempts that were recorded after a place were rewarded with. `last` is the place
+    of the newest, from which on to ask next time."""
+
+    last: int
+    sums: list[RewardSum]
+
+
 class Runs:
     """Reads and appends runs, rollouts, calls and evaluations of the store behind `port`."""
 
@@ -377,6 +396,17 @@ class Runs:
     def call(self, key: bytes) -> Call | None:
         """Returns the journalled call of that key."""
         return self._records.call(key)
+
+    def calls_by_key(self, keys: Iterable[bytes]) -> dict[bytes, Call]:
+        """Returns those of the journalled calls of these keys that are there, in one query for
+        hundreds of them."""
+        return {call.key: call for call in self._records.calls_by_key(list(dict.fromkeys(keys)))}
+
+    def reward_sums(self, run: Run, after: int, samples: int) -> RewardTail:
+        """Returns the rewards of a run's attempts that were recorded after that place, added up
+        by step and problem: of those without a strategy whose sample is below `samples`. At the
+        price of what is new."""
+        return self._records.reward_sums(self._known_id(run), after, samples)
 
     def usage(self, run: Run, *, step: int | None = None) -> dict[str, Usage]:
         """Returns calls and tokens by stage."""

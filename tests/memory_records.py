@@ -20,6 +20,8 @@ from tfgrpo.store.runs import (
     Call,
     DaySpent,
     Evaluation,
+    RewardSum,
+    RewardTail,
     RolloutRow,
     Run,
     RunState,
@@ -88,6 +90,27 @@ class MemoryRecords:
 
     def call(self, key: bytes) -> Call | None:
         return self._kept.calls.get(key)
+
+    def calls_by_key(self, keys: Sequence[bytes]) -> list[Call]:
+        return [self._kept.calls[key] for key in keys if key in self._kept.calls]
+
+    def reward_sums(self, run: int, after: int, samples: int) -> RewardTail:
+        rows = list(enumerate(self._kept.rollouts.values(), 1))[after:]
+        rows = [(number, row) for number, row in rows if row.run == run]
+        found: dict[tuple[int, str], list[RolloutRow]] = {}
+        for _, row in rows:
+            if row.reward is not None and row.sample < samples and "hint" not in row.verdict:
+                found.setdefault((row.step, row.problem), []).append(row)
+        sums = [
+            RewardSum(
+                *of,
+                max(r.version for r in made),
+                sum(r.reward is not None and r.reward > 0.5 for r in made),
+                len(made),
+            )
+            for of, made in found.items()
+        ]
+        return RewardTail(max([after, *(number for number, _ in rows)]), sums)
 
     def calls(self, run: int, stage: str, step: int | None) -> list[Call]:
         made = self._kept.calls.values()

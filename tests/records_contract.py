@@ -297,6 +297,45 @@ class RecordsContract:
         marks = records.attempts_since(one, place).attempts
         assert [(m.step, m.sample, m.reward) for m in marks] == [(0, 0, None), (3, 2, 1.0)]
 
+    def test_many_calls_are_read_by_their_keys_at_once(self, port: Port) -> None:
+        record(port, 0, [])
+        calls = [call(f"k{n}", answer={"content": "ü" * n}) for n in range(90)]
+        write(port, calls)
+        records = port.records
+        assert records.calls_by_key([]) == records.calls_by_key([b"none"]) == []
+        keys = [b"none", *(one.key for one in calls), b"neither"]
+        assert sorted(records.calls_by_key(keys)) == sorted(calls)
+        assert records.calls_by_key([b"k7"]) == [calls[7]]
+
+    def test_rewards_are_added_up_by_step_and_problem_from_a_place_on(self, port: Port) -> None:
+        record(port, 0, [])
+        one, two = made(port, run("R")).id, made(port, run("S")).id
+        records = port.records
+        assert records.reward_sums(one, 0, 100) == (0, [])
+        plain = [rollout(one, n, reward=reward) for n, reward in enumerate((1.0, 0.0, 0.5, 0.6))]
+        hint = {"hint": None, "answer": "1"}
+        said = {"answer": 'a "hint": here', "details": {"hint": 1}}
+        others = [
+            rollout(one, 4, reward=None, outcome="failed"),
+            rollout(one, 100),
+            rollout(one, 5, verdict=hint),
+            rollout(one, 6, verdict=said),
+            rollout(two, 7),
+        ]
+        write(port, [], [*plain, *others])
+        place, sums = records.reward_sums(one, 0, 100)
+        assert sums == [(0, "p", 0, 3, 5)]
+        assert records.reward_sums(one, place, 100) == (place, [])
+        write(port, [], [rollout(one, 8, step=1), rollout(one, 9, problem="q", reward=0.0)])
+        later, sums = records.reward_sums(one, place, 100)
+        assert later > place
+        assert sorted(sums) == [(0, "q", 0, 0, 1), (1, "p", 0, 1, 1)]
+        assert sorted(records.reward_sums(one, 0, 100).sums) == [
+            (0, "p", 0, 3, 5),
+            (0, "q", 0, 0, 1),
+            (1, "p", 0, 1, 1),
+        ]
+
     def test_calls_of_a_stage_are_read_with_their_texts_in_order(self, port: Port) -> None:
         record(port, 0, [])
         one, two = made(port, run("R")).id, made(port, run("S")).id

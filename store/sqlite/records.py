@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tfgrpo.store.canonical import canonical
@@ -15,6 +15,8 @@ from tfgrpo.store.runs import (
     Call,
     DaySpent,
     Evaluation,
+    RewardSum,
+    RewardTail,
     RolloutRow,
     Run,
     RunState,
@@ -40,6 +42,14 @@ SUMS = ", ".join(
 )
 DAY = 86_400_000_000
 """Microseconds of a day."""
+KEYS = (256, 64, 16, 4, 1)
+"""Keys that a query asks for: few sizes, so that each is prepared once."""
+PLAIN = (
+    "reward is not null and sample < ?"
+    " and not (instr(verdict, '\"hint\":') and json_type(verdict, '$.hint') is not null)"
+)
+"""Whether an attempt has a reward, and had the prompt of all others. In a verdict's texts quotes are
+escaped, so that few verdicts have to be read as JSON."""
 KIND = "case when step is null and stage != 'embedding' then 'evaluation' else stage end"
 """The stage of a call: evaluations, which belong to no step, are one of their own."""
 
@@ -93,6 +103,30 @@ class SqliteRecords:
 
     def call(self, key: bytes) -> Call | None:
         return next(iter(self._calls("where key = ?", (key,))), None)
+
+    def calls_by_key(self, keys: Sequence[bytes]) -> list[Call]:
+        calls: list[Call] = []
+        start = 0
+        while start < len(keys):
+            left = len(keys) - start
+            size = next(size for size in KEYS if size <= left or size == 1)
+            places = ",".join("?" * size)
+            calls += self._calls(f"where key in ({places})", tuple(keys[start : start + size]))
+            start += size
+        return calls
+
+    def reward_sums(self, run: int, after: int, samples: int) -> RewardTail:
+        # As in `attempts_since`: what is before is not read. All of a run is found by its index.
+        of_run = "+run = ?" if after else "run = ?"
+        rows = self._port.rows(
+            "select max(id), step, problem, max(version), sum(plain and reward > 0.5),"
+            f" sum(plain) from (select id, step, problem, version, reward, {PLAIN} plain"
+            f" from rollouts where {of_run} and id > ?) group by step, problem",
+            (samples, run, after),
+        )
+        checked = check_rows(rows, "iisiii", "rollouts")
+        sums = [RewardSum._make(row[1:]) for row in checked if row[5]]
+        return RewardTail(max((row[0] for row in rows), default=after), sums)
 
     def calls(self, run: int, stage: str, step: int | None) -> list[Call]:
         where, values = _where(run=run, stage=stage, step=step)
