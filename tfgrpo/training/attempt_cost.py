@@ -25,7 +25,7 @@ from tfgrpo.rollout import agent
 from tfgrpo.rollout.attempt import Rollout
 from tfgrpo.settings import TrainSettings
 from tfgrpo.store.records import Json, Library
-from tfgrpo.training.rollouts import GLANCES
+from tfgrpo.training.groups import GLANCES
 
 Model: TypeAlias = Literal["policy", "reflection", "embedding"]
 COMPLAINT = 500.0

@@ -29,10 +29,11 @@ from tfgrpo.training.confirmation import half_of
 from tfgrpo.training.draft import Draft
 from tfgrpo.training.exemplars import add_examples
 from tfgrpo.training.gate import rejections
+from tfgrpo.training.groups import RunParts
 from tfgrpo.training.lookahead import LessonStream
 from tfgrpo.training.notes import Notes
 from tfgrpo.training.reflection import Advantage, Failure, Lesson, StepOrigin, compare
-from tfgrpo.training.rollouts import Collector, RunParts
+from tfgrpo.training.rollouts import Collector
 from tfgrpo.training.turned_down import turned_down
 
 

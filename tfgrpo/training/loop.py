@@ -40,12 +40,13 @@ from tfgrpo.training import controller, pruning
 from tfgrpo.training.blame import counted
 from tfgrpo.training.factorial import FactorialTrial
 from tfgrpo.training.gate import Gate, Trial, describe_gate, side_branch
+from tfgrpo.training.groups import RunParts
 from tfgrpo.training.learner import Learner, LearningStep
 from tfgrpo.training.notes import prompts_of
 from tfgrpo.training.progress import Progress
 from tfgrpo.training.rebase import still_apply
 from tfgrpo.training.reflection import Advantage, Reflection
-from tfgrpo.training.rollouts import Collector, RunParts
+from tfgrpo.training.rollouts import Collector
 from tfgrpo.training.run_problems import RunProblems
 
 

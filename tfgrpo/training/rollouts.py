@@ -4,119 +4,50 @@ Which attempts are made follows from the settings, a seed and the rewards of a p
 attempts, never from the order in which answers arrive, so a run that is resumed makes the same
 ones. The exception is a quorum: who is late is a matter of time, so it is put on record.
 
-Attempts at one problem are numbered. In a fixed group they are 0 to n-1 at once. An adaptive one
-begins with two and goes on one by one (`adaptive.py`). A problem that nothing has solved yet
-gets its later attempts under strategies that the reflection model proposes (`strategies.py`).
+What a step's groups have in common is here: which problems are attempted, when each begins, who is
+late, and when enough is in. The attempts of one group are in `groups.py`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import replace
 
-from tfgrpo.data.problems import KIND, Problem
-from tfgrpo.domains.base import Context, Domain, Sampling
-from tfgrpo.model.client import CallPath, Calls
-from tfgrpo.model.endpoint import Answer, CallFailed, EndpointError
+from tfgrpo.data.problems import Problem
+from tfgrpo.domains.base import Domain
+from tfgrpo.model.endpoint import EndpointError
 from tfgrpo.model.gather import gather_all
-from tfgrpo.notices import NothingToLearn, OnProgress, ignore
-from tfgrpo.rendering.retrieve import relevant
-from tfgrpo.rendering.templates import Template
-from tfgrpo.rollout import branching
+from tfgrpo.notices import NothingToLearn
 from tfgrpo.rollout.agent import Agent
-from tfgrpo.rollout.attempt import CONFIRMING, Group, Rollout, attempt
-from tfgrpo.rollout.branching import BranchPoint
-from tfgrpo.session import Session
-from tfgrpo.settings import TrainSettings
-from tfgrpo.store.records import Experience, Json, Library
-from tfgrpo.store.runs import RolloutRow, Run
-from tfgrpo.training import adaptive, first_look, strategies
+from tfgrpo.rollout.attempt import CONFIRMING, Group, Rollout
+from tfgrpo.store.records import Experience, Library
+from tfgrpo.store.runs import RolloutRow
+from tfgrpo.training import adaptive, first_look
 from tfgrpo.training.ablations import by_majority
 from tfgrpo.training.adaptive import Belief
 from tfgrpo.training.confirmation import ONE_OF_TWO, TRIAL, Confirmation
-from tfgrpo.training.credit import left_out
-from tfgrpo.training.exemplars import of_other_problems
-from tfgrpo.training.progress import Progress
-from tfgrpo.training.reflection import Failure, Reflection
-
-GLANCES = 4
-"""The tool results of an attempt at which next actions are looked at."""
-
-Recorded = Mapping[tuple[str, int], RolloutRow]
-"""The rollouts of a step that are recorded already, by problem and sample."""
-
-
-@dataclass(eq=False, slots=True)
-class Gathering:
-    """A group that is being filled: the attempts at a problem that are in so far."""
-
-    problem: Problem
-    library: Library
-    rollouts: dict[int, Rollout] = field(default_factory=dict)
-    task: asyncio.Task[None] | None = None
-    was_mixed: bool = False
-    begin: asyncio.Event = field(default_factory=asyncio.Event)
-
-    @property
-    def group(self) -> Group:
-        """The group as it stands, in sample order."""
-        rollouts = tuple(self.rollouts[sample] for sample in sorted(self.rollouts))
-        return Group(self.problem, rollouts, self.library.version.number)
-
-    @property
-    def rewards(self) -> list[float]:
-        """The rewards of the attempts that are in and have one, in sample order."""
-        return list(self.group.rewards)
-
-    @property
-    def done(self) -> bool:
-        """Whether no attempt is out any more."""
-        return self.task is None or self.task.done()
-
-
-@dataclass(frozen=True, slots=True)
-class RunParts:
-    """What the parts of one run share: its session and settings, prompts, and both models.
-
-    With `keep_going` a run whose first attempts leave nothing to learn goes on.
-    """
-
-    session: Session
-    run: Run
-    settings: TrainSettings
-    domain: Domain
-    template: Template
-    reflection: Reflection
-    policy: Calls
-    reflector: Calls
-    progress: Progress
-    keep_going: bool = False
-    on_progress: OnProgress = ignore
+from tfgrpo.training.groups import Gathering, GroupMaker, GroupTask, Makers, Recorded, RunParts
+from tfgrpo.training.reflection import Failure
 
 
 class Collector:
     """Makes the rollouts of a run, step by step. Close it when the run is done."""
 
     def __init__(self, parts: RunParts) -> None:
-        self._store, self._journal = parts.session.store, parts.session.journal
-        self._verifier = parts.session.verifier
-        self._run, self._settings, self._domain = parts.run, parts.settings, parts.domain
-        self._template, self._reflection = parts.template, parts.reflection
-        self._policy, self._reflector = parts.policy, parts.reflector
+        self._store = parts.session.store
+        self._run, self._settings = parts.run, parts.settings
         self._progress = parts.progress
+        self._here = GroupMaker(parts, self._note_attempt)
+        self._makers: Makers = self._here
         self._late: list[Gathering] = []
-        self._failures: list[Failure] = []
-        self._agent: Agent | None = None
         self._keep_going, self._on_progress = parts.keep_going, parts.on_progress
         self._looked = not first_look.applies(parts.settings)
         self._held: list[Gathering] = []
 
     def equip(self, domain: Domain, agent: Agent | None) -> None:
         """Has attempts made by an agent from now on; `domain` is the run's with its rollout."""
-        self._domain, self._agent = domain, agent
+        self._here.equip(domain, agent)
 
     async def groups(
         self,
@@ -153,7 +84,9 @@ class Collector:
 
         async def fill(gathering: Gathering) -> None:
             await gathering.begin.wait()
-            await self._fill(step, gathering, recorded, beliefs)
+            never_solved = beliefs.get(gathering.problem.id, Belief()).wins == 0
+            hints = settings.hints if never_solved else 0
+            await self._makers.make(self._task(step, gathering, hints), gathering, recorded)
             progress.groups_done += 1
             progress.mixed += gathering.group.mixed
             if on_group is not None:
@@ -180,6 +113,10 @@ class Collector:
         groups += self._arrived(gatherings)
         return [self._scored(group) for group in groups]
 
+    def _task(self, step: int, gathering: Gathering, hints: int = 0) -> GroupTask:
+        run, version = self._run, gathering.library.version.number
+        return GroupTask(run.uid, step, gathering.problem.id, version, run.digest, hints)
+
     def _scored(self, group: Group) -> Group:
         return by_majority(group) if self._settings.reward == "majority" else group
 
@@ -203,66 +140,24 @@ class Collector:
         gathering = Gathering(group.problem, trial)
         for left in range(wanted.attempts, 0, -1):
             sample = CONFIRMING + (number + 1) * wanted.attempts - left
-            await self._rollout(step, gathering, sample, recorded)
+            await self._here.attempt(step, gathering, sample, recorded)
             right = sum(reward > 0 for reward in gathering.rewards)
             if right >= wanted.right or right + left - 1 < wanted.right:
                 break
         return sum(reward > 0 for reward in gathering.rewards) >= wanted.right
 
+    def failures(self) -> list[Failure]:
+        """Returns what could not be had since this was last asked, by problem."""
+        return self._here.failures()
+
+    async def record(self, step: int, rollout: Rollout, library: Library) -> None:
+        """Puts a rollout on record, with the library it ran under."""
+        await self._here.record(step, rollout, library)
+
     async def close(self) -> None:
         """Ends the attempts that are still out."""
         await _cancelled(self._late)
         self._late.clear()
-
-    # how groups are filled:
-
-    async def _fill(
-        self,
-        step: int,
-        gathering: Gathering,
-        recorded: Recorded,
-        beliefs: Mapping[str, Belief],
-    ) -> None:
-        settings, problem = self._settings, gathering.problem
-        hints = settings.hints if beliefs.get(problem.id, Belief()).wins == 0 else 0
-        plain = max(1, settings.group_size - hints)
-
-        if settings.rollouts == "branch":
-            await self._branch(step, gathering, recorded)
-            return
-
-        async def one(sample: int, hint: str | None = None) -> None:
-            await self._rollout(step, gathering, sample, recorded, hint)
-
-        if settings.rollouts == "adaptive":
-            await gather_all(one(sample) for sample in range(min(adaptive.FIRST, plain)))
-            while not self._enough(gathering, plain):
-                await one(len(gathering.rollouts))
-            self._progress.attempts -= plain - len(gathering.rollouts)
-        else:
-            await gather_all(one(sample) for sample in range(plain))
-        if hints and not any(gathering.rewards):
-            failed = gathering.group.rollouts
-            proposed = await self._strategies(step, problem, failed, hints)
-            await gather_all(one(plain + n, hint) for n, hint in enumerate(proposed))
-        elif hints and settings.rollouts == "fixed":
-            await gather_all(one(sample) for sample in range(plain, settings.group_size))
-
-    async def _strategies(
-        self, step: int, problem: Problem, failed: Sequence[Rollout], count: int
-    ) -> list[str]:
-        try:
-            return await strategies.propose(
-                self._reflector, self._reflection, problem, failed, count, step=step
-            )
-        except CallFailed as error:
-            self._failures.append(Failure("strategies", problem.id, str(error)))
-            return []
-
-    def failures(self) -> list[Failure]:
-        """Returns what could not be had since this was last asked, by problem."""
-        failures, self._failures = self._failures, []
-        return sorted(failures, key=lambda failure: (failure.problem, failure.stage))
 
     async def _spend_saved(
         self,
@@ -279,63 +174,12 @@ class Collector:
         self._progress.attempts += sum(given.values())
 
         async def more(gathering: Gathering) -> None:
-            most = len(gathering.rollouts) + given.get(gathering.problem.id, 0)
-            while not self._enough(gathering, most):
-                await self._rollout(step, gathering, len(gathering.rollouts), recorded)
-            self._progress.attempts -= most - len(gathering.rollouts)
+            count = given.get(gathering.problem.id, 0)
+            if count:
+                task = replace(self._task(step, gathering), most=len(gathering.rollouts) + count)
+                await self._makers.make(task, gathering, recorded)
 
         await gather_all(map(more, gatherings))
-
-    async def _branch(self, step: int, gathering: Gathering, recorded: Recorded) -> None:
-        """Fills a group by attempts from the prompt, and others that branch off those."""
-        size, agent = self._settings.group_size, self._agent
-        assert agent is not None, "settings ensure it"
-
-        async def root(sample: int) -> None:
-            await self._rollout(step, gathering, sample, recorded)
-
-        await root(0)
-        first = gathering.rollouts[0].messages
-        after_tools = [uncertainty for _, uncertainty in branching.uncertain_results(first)]
-        count = branching.count_roots(size, branching.start_uncertainty(first), after_tools)
-        await gather_all(root(sample) for sample in range(1, count))
-        roots = {sample: rollout.messages for sample, rollout in gathering.rollouts.items()}
-        uncertainty: dict[BranchPoint, float] = {}
-        for sample, messages in sorted(roots.items()):
-            start = branching.start_uncertainty(messages) or 0.0
-            for at, value in branching.uncertain_results(messages) or await self._glances(
-                step, gathering, sample, recorded
-            ):
-                uncertainty[BranchPoint(sample, at)] = value - start
-        places = branching.choose_branch_points(roots, size - count, uncertainty)
-        self._progress.attempts -= size - count - len(places)
-        await gather_all(
-            self._rollout(step, gathering, count + number, recorded, branch=place)
-            for number, place in enumerate(places)
-        )
-
-    async def _glances(
-        self, step: int, gathering: Gathering, sample: int, recorded: Recorded
-    ) -> list[tuple[int, float]]:
-        """Returns how much cheap next actions disagree after each tool result of an attempt."""
-        assert self._agent is not None
-        messages = gathering.rollouts[sample].messages
-        call_path = (step, gathering.problem.id)
-        context = self._context(gathering.problem, gathering.library, sample, call_path, None)
-        disagreements: list[tuple[int, float]] = []
-        for at, message in enumerate(messages):
-            if "cached" in message and len(disagreements) < GLANCES:
-                try:
-                    actions = await self._agent.next_actions(context, messages[: at + 1])
-                except CallFailed as error:
-                    problem = gathering.problem.id
-                    self._failures.append(Failure("next actions", problem, str(error)))
-                    continue
-                disagreements.append((at, branching.disagreement(actions)))
-        return disagreements
-
-    def _enough(self, gathering: Gathering, most: int) -> bool:
-        return len(gathering.rollouts) >= most or gathering.group.mixed
 
     # a quorum, and who comes late:
 
@@ -378,6 +222,11 @@ class Collector:
         """How many groups a first look takes at the least."""
         return -(-min(first_look.ENOUGH.values()) // self._settings.group_size)
 
+    def _note_attempt(self, rollout: Rollout) -> None:
+        """Lets those begin that were held back, once two attempts differ."""
+        if self._held and len(set(self._progress.rewards)) > 1:
+            self._let_begin(len(self._held))
+
     def _let_begin(self, count: int) -> None:
         for gathering in self._held[:count]:
             gathering.begin.set()
@@ -398,7 +247,7 @@ class Collector:
             return
         by_id = {problem.id: problem for problem in batch}
         recalled = (
-            self._recalled(by_id[problem], row, ())
+            self._here.recalled(by_id[problem], row, ())
             for (problem, sample), row in recorded.items()
             if problem in by_id and sample < CONFIRMING
         )
@@ -450,107 +299,6 @@ class Collector:
                 beliefs[problem] = beliefs.get(problem, Belief()).after(rewards)
         return beliefs
 
-    # one rollout:
-
-    async def _rollout(
-        self,
-        step: int,
-        gathering: Gathering,
-        sample: int,
-        recorded: Recorded,
-        hint: str | None = None,
-        branch: BranchPoint | None = None,
-    ) -> None:
-        """Makes or recalls one attempt, records it and adds it to its group."""
-        problem, library = gathering.problem, gathering.library
-        shared = gathering.rollouts[branch.sample].messages[: branch.at + 1] if branch else ()
-        row = recorded.get((problem.id, sample))
-        rollout = self._recalled(problem, row, shared) if row else None
-        if rollout is None:
-            call_path = (step, problem.id)
-            ids = [experience.id for experience in library]
-            absent = left_out(
-                ids, self._settings.dropout, self._settings.seed, (*call_path, sample)
-            )
-            context = self._context(problem, library.less(absent), sample, call_path, hint)
-            rollout = await attempt(self._domain, replace(context, prefix=shared))
-            rollout = replace(rollout, hint=hint, without=absent, branch=branch)
-            if rollout.outcome != "failed":  # what failed may succeed when the run goes on
-                await self.record(step, rollout, library)
-        gathering.rollouts[sample] = rollout
-        self._progress.attempts_done += 1
-        if rollout.reward is not None:
-            self._progress.rewards.append(rollout.reward)
-        self._progress.announce()
-        if self._held and len(set(self._progress.rewards)) > 1:
-            self._let_begin(len(self._held))
-
-    async def record(self, step: int, rollout: Rollout, library: Library) -> None:
-        """Puts a rollout on record, with the library it ran under."""
-        await self._journal.rollout(self._row(step, rollout, library))
-
-    def _row(self, step: int, rollout: Rollout, library: Library) -> RolloutRow:
-        return _row(self._store.runs.row_id(self._run), step, rollout, library.version.number)
-
-    def _context(
-        self,
-        problem: Problem,
-        library: Library,
-        sample: int,
-        call_path: CallPath,
-        hint: str | None,
-    ) -> Context:
-        settings = self._settings
-        library = of_other_problems(library, problem.problem)
-        library = relevant(library, problem.problem, settings.injected, always=(TRIAL,))
-        messages = self._domain.render(self._template, library, problem, settings.agent_objective)
-        return Context(
-            problem=problem,
-            messages=strategies.hinted(messages, hint) if hint else messages,
-            calls=self._policy,
-            judge=self._reflector,
-            verifier=self._verifier,
-            sampling=Sampling(settings.temperature, settings.max_tokens, settings.seed),
-            sample=sample,
-            call_path=call_path,
-        )
-
-    def _recalled(
-        self, problem: Problem, row: RolloutRow, shared: tuple[Json, ...]
-    ) -> Rollout | None:
-        """Returns a rollout that was recorded before the run was interrupted.
-
-        `shared` are the messages it has from the attempt that it branches off.
-
-        One that failed is not: what failed then may well succeed now.
-        """
-        if row.outcome == "failed":
-            return None
-        calls = [self._store.runs.call(bytes.fromhex(key)) for key in row.calls]
-        response = ""
-        for call in calls:
-            if call is None:
-                return None
-            answer = Answer(**call.answer)
-            response = answer.content
-            self._policy.count_replayed("rollout", answer)
-        verdict = row.verdict
-        return Rollout(
-            problem=problem,
-            sample=row.sample,
-            response=verdict.get("response", response),
-            outcome=row.outcome,
-            reward=row.reward,
-            answer=verdict.get("answer"),
-            reason=verdict.get("reason", ""),
-            calls=row.calls,
-            details=verdict.get("details", {}),
-            messages=(*shared, *verdict.get("messages", ())),
-            branch=BranchPoint(*verdict["branch"]) if "branch" in verdict else None,
-            hint=verdict.get("hint"),
-            without=frozenset(verdict.get("without", ())),
-        )
-
 
 async def _cancelled(gatherings: Iterable[Gathering]) -> None:
     """Ends the attempts that are out, and waits until they have ended."""
@@ -558,34 +306,3 @@ async def _cancelled(gatherings: Iterable[Gathering]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def _row(run: int, step: int, rollout: Rollout, version: int) -> RolloutRow:
-    verdict: dict[str, Any] = {"answer": rollout.answer, "reason": rollout.reason}
-    if rollout.details:
-        verdict["details"] = dict(rollout.details)
-    if rollout.messages:
-        shared = 0 if rollout.branch is None else rollout.branch.at + 1
-        verdict["messages"] = list(rollout.messages[shared:])
-    if rollout.messages or len(rollout.calls) > 1:  # else it is what the call says
-        verdict["response"] = rollout.response
-    if rollout.branch is not None:
-        verdict["branch"] = list(rollout.branch)
-    if rollout.hint is not None:
-        verdict["hint"] = rollout.hint
-    if KIND in rollout.problem.meta:
-        verdict[KIND] = str(rollout.problem.meta[KIND])
-    if rollout.without:
-        verdict["without"] = sorted(rollout.without)
-    return RolloutRow(
-        run=run,
-        step=step,
-        problem=rollout.problem.id,
-        sample=rollout.sample,
-        version=version,
-        calls=rollout.calls,
-        outcome=rollout.outcome,
-        reward=rollout.reward,
-        verdict=verdict,
-        time=time.time_ns() // 1000,
-    )
