@@ -14,7 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scripted import Reply, ScriptedEndpoint, completion, opened_calls
 
-from tfgrpo.model.budget import Budget, BudgetReached, dollars
+from tfgrpo.model.budget import Budget, BudgetReached, dollars, most_tokens
 from tfgrpo.model.client import Calls
 from tfgrpo.model.endpoint import Answer, Request
 from tfgrpo.model.prices import Price
@@ -156,6 +156,23 @@ def test_what_was_set_aside_comes_back_to_the_last_part_of_a_dollar(
 
     asyncio.run(run())
     assert budget._reserved == 0
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_the_first_call_of_a_stage_counts_on_a_tokenizer_that_has_a_token_for_each_byte(
+    known: bool,
+) -> None:
+    first, judged = asked(1), asked(2, "judge")
+    prompt = most_tokens(judged)
+    budget = Budget(prompt + LIMIT // 2, in_tokens=True)
+    if known:  # from a call of another stage
+        budget.learn(first, Answer("", "stop", most_tokens(first), 0, 9))
+    reservation = asyncio.run(budget.reserve(judged, None))
+    assert reservation.amount <= budget.limit
+    assert reservation.max_tokens == LIMIT // 2
+    small = Budget(prompt, in_tokens=True)
+    with pytest.raises(BudgetReached):
+        asyncio.run(small.reserve(judged, None))
 
 
 @given(

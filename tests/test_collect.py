@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import re
@@ -28,10 +29,13 @@ from scripted import (
 
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains.verifier import Verifier
+from tfgrpo.model.endpoint import EndpointError
 from tfgrpo.rollout.attempt import CONFIRMING, Group, Rollout
 from tfgrpo.settings import SettingsError, TrainSettings, build
 from tfgrpo.store import Store
 from tfgrpo.store.runs import RolloutRow
+from tfgrpo.training.learner import Learner
+from tfgrpo.training.rollouts import Collector
 
 HINT = "Count on your fingers"
 
@@ -140,6 +144,37 @@ def test_a_run_that_was_cut_off_makes_the_attempts_of_an_undisturbed_one(
     again = rollouts(parts.path)
     assert [r[1:8] for r in made] == [r[1:8] for r in again]
     assert libraries(whole.path) == libraries(parts.path)
+
+
+def test_groups_that_come_in_while_an_error_ends_a_step_leave_the_error_as_it_is(
+    make: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed = asyncio.Event()
+    groups = Collector.groups
+
+    async def one_by_one(self: Collector, *arguments: Any, **named: Any) -> list[Group]:
+        on_group = named.pop("on_group")
+        groups_of_step = await groups(self, *arguments, **named, on_group=None)
+        for place, group in enumerate(groups_of_step):
+            on_group(place, group)
+            if place == 0:
+                await failed.wait()
+            await asyncio.sleep(0)
+        return groups_of_step
+
+    async def refused(*_: object) -> None:
+        failed.set()
+        raise EndpointError("the endpoint refused the key")
+
+    monkeypatch.setattr(Collector, "groups", one_by_one)
+    monkeypatch.setattr(Learner, "_compare", refused)
+    there = make(count=12, batch_size=12)
+    there.prepare()
+    with (
+        ScriptedEndpoint(restless) as server,
+        pytest.raises(EndpointError, match="refused the key"),
+    ):
+        there.train(server)
 
 
 # dropout:

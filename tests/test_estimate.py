@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import threading
 from collections import Counter
 from pathlib import Path
@@ -131,10 +132,11 @@ class Worst:
             case "judge" if "grade" in json.dumps(request["response_format"]):
                 return {"why": "w" * 300, "grade": 10 * (number // 4 % 2)}
             case "judge" if "incorrect" in json.dumps(request["response_format"]):
+                right = self.right(request)
                 return {
                     "ground_truth": "g" * 100,
                     "answer": "a" * 100,
-                    "verdict": "correct" if self.turn("web") else "incorrect",
+                    "verdict": "correct" if right else "incorrect",
                 }
             case "judge":
                 return {"why": "w" * 300, "verdict": "yes" if self.turn("rubric") else "no"}
@@ -152,6 +154,13 @@ class Worst:
             add = {"op": "add", "experience": None}
             return {"operations": [{"lessons": [n], **add, "text": longest} for n in range(1, 5)]}
         return {"about": "", "closest": None, "decision": "new", "text": ""}
+
+    def right(self, request: dict[str, Any]) -> bool:
+        """Whether the attempt that a judge is shown is right: that each group is mixed must not
+        hang on the order in which judges are asked."""
+        shown = "".join(str(m["content"]) for m in request["messages"])
+        a, b = map(int, re.findall(r"What is (\d+) op (\d+)", shown)[-1])
+        return re.findall(r"about (\d+)", shown)[-1] == str(a + b + 1)
 
     def turn(self, what: str, size: int = 2) -> int:
         with self._lock:

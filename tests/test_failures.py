@@ -155,21 +155,26 @@ class Limited:
 
 
 def test_concurrency_falls_to_what_the_endpoint_bears_and_rises_again(tmp_path: Path) -> None:
-    limited = Limited(8)
+    limited, limits = Limited(8), list[float]()
+
+    def script(request: object) -> str | Reply:
+        limits.append(calls.throttle.limit)
+        return limited(request)
+
     with (
-        ScriptedEndpoint(limited) as server,
+        ScriptedEndpoint(script) as server,
         opened_calls(tmp_path, server.base_url, concurrency=64) as calls,
     ):
         found = asked(calls, 600)
         assert [one for one in found if isinstance(one, Exception)] == []
         assert limited.peak > 8
         assert limited.refused < 600 * 0.4, limited.refused
-        assert calls.throttle.limit < 32
+        lowest = min(limits)  # a busy machine may not fill the endpoint any more, and it rises
+        assert lowest <= 32
         limited.most = 1000
-        before = calls.throttle.limit
         found = asked(calls, 900)[600:]
         assert [one for one in found if isinstance(one, Exception)] == []
-        assert calls.throttle.limit > before + 8
+        assert calls.throttle.limit > lowest + 8
 
 
 @pytest.mark.parametrize("form", ["seconds", "date", "milliseconds"])

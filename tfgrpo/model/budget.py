@@ -34,8 +34,6 @@ ROOMY = 4
 """So many times the most that a call could take is enough to set aside that most."""
 FIRST_ANSWER = 128
 """The tokens that an answer gets at least, where nothing is known of such answers."""
-FIRST_PROMPT = 2.0
-"""What a prompt has at most of the tokens that are counted in it, where nothing is known."""
 
 
 class BudgetReached(TfgrpoError):
@@ -194,13 +192,27 @@ class Budget:
         return Reservation(self._amount(prompt, tokens, price), tokens)
 
     def _prompt(self, request: Request) -> int:
-        """Returns the most tokens that a prompt has, going by those of its stage."""
-        sizes = self._sizes.get(request.stage)
+        """Returns the most tokens that a prompt has, going by those of its stage, or of all others
+        where it is the first of its stage: what reads them is the same."""
+        sizes = self._sizes.get(request.stage) or self._all_sizes()
         counted, most = prompt_tokens(request), most_tokens(request)
-        tokens = FIRST_PROMPT * counted
-        if sizes:  # scripts differ in what is counted in them, and languages in their bytes
-            tokens = sizes.margin * max(sizes.ratio * counted, sizes.density * most)
+        if sizes is None:
+            return most
+        # scripts differ in what is counted in them, and languages in their bytes
+        tokens = sizes.margin * max(sizes.ratio * counted, sizes.density * most)
         return min(most, ceil(tokens) + PER_MESSAGE)
+
+    def _all_sizes(self) -> StageSizes | None:
+        """Returns what the calls of all stages have taken, or None before the first."""
+        stages = self._sizes.values()
+        if not stages:
+            return None
+        return StageSizes(
+            sum(sizes.calls for sizes in stages),
+            max(sizes.longest for sizes in stages),
+            max(sizes.ratio for sizes in stages),
+            max(sizes.density for sizes in stages),
+        )
 
     def _amount(self, prompt: int, completion: int, price: Price | None) -> int:
         """Returns what a call costs at most: cached tokens may be dearer than the others."""

@@ -103,7 +103,8 @@ class Learner:
         overlapping = overlapping and not self._is_local
 
         def arrive(place: int, group: Group) -> None:
-            arrivals[place].set_result(group)
+            if not arrivals[place].done():  # whoever waits for it may have been ended by an error
+                arrivals[place].set_result(group)
 
         async def collect() -> list[Group]:
             watch = arrive if overlapping else None
