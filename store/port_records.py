@@ -51,8 +51,9 @@ class Records(Protocol):
     def append_state(self, run: int, state: RunState) -> None:
         """Appends a state to a run. Only inside a transaction."""
 
-    def rollouts(self, run: int, step: int | None) -> list[RolloutRow]:
-        """Returns the rollouts of a run (of one step), by step, problem and sample."""
+    def rollouts(self, run: int, step: int | None, problem: str | None = None) -> list[RolloutRow]:
+        """Returns the rollouts of a run (of one step, at one problem), by step, problem and
+        sample."""
 
     def attempts_since(self, run: int, after: int) -> AttemptTail:
         """Returns a run's attempts that were recorded after that place, as they were recorded;

@@ -389,9 +389,12 @@ class Runs:
 
     # rollouts and calls:
 
-    def rollouts(self, run: Run, step: int | None = None) -> list[RolloutRow]:
-        """Returns the rollouts of a run (of one step), by step, problem and sample."""
-        return self._records.rollouts(self._known_id(run), step)
+    def rollouts(
+        self, run: Run, step: int | None = None, problem: str | None = None
+    ) -> list[RolloutRow]:
+        """Returns the rollouts of a run (of one step, at one problem), by step, problem and
+        sample."""
+        return self._records.rollouts(self._known_id(run), step, problem)
 
     def call(self, key: bytes) -> Call | None:
         """Returns the journalled call of that key."""

@@ -75,9 +75,9 @@ class MemoryRecords:
     def append_state(self, run: int, state: RunState) -> None:
         self._kept.states.append((run, state))
 
-    def rollouts(self, run: int, step: int | None) -> list[RolloutRow]:
-        rollouts = sorted(self._kept.rollouts.items())
-        return [row for key, row in rollouts if key[0] == run and step in (None, key[1])]
+    def rollouts(self, run: int, step: int | None, problem: str | None = None) -> list[RolloutRow]:
+        rollouts = [row for key, row in sorted(self._kept.rollouts.items()) if key[0] == run]
+        return [r for r in rollouts if step in (None, r.step) and problem in (None, r.problem)]
 
     def attempts_since(self, run: int, after: int) -> AttemptTail:
         listed = list(enumerate(self._kept.rollouts.values(), 1))[after:]

@@ -183,6 +183,7 @@ class RecordsContract:
             assert mine.records.call(b"k4") is None
             assert mine.records.rollouts(id, None) == [rollouts[i] for i in (2, 3, 0, 1)]
             assert mine.records.rollouts(id, 1) == [rollouts[1]]
+            assert mine.records.rollouts(id, 0, "a") == [rollouts[2]]
             assert mine.records.rollouts(id + 1, None) == []
         other.close()
 

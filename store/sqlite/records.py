@@ -84,8 +84,8 @@ class SqliteRecords:
 
     # Rollouts and calls:
 
-    def rollouts(self, run: int, step: int | None) -> list[RolloutRow]:
-        where, values = _where(run=run, step=step)
+    def rollouts(self, run: int, step: int | None, problem: str | None = None) -> list[RolloutRow]:
+        where, values = _where(run=run, step=step, problem=problem)
         query = f"select {ROLLOUT_COLUMNS} from rollouts {where} order by step, problem, sample"
         rows = self._port.rows(query, values)
         return [_rollout(row) for row in check_rows(rows, "iisiissRst", "rollouts")]
