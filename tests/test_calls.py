@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,8 @@ from tfgrpo.model.client import Calls, Meter, RecordedAnswer
 from tfgrpo.model.endpoint import Answer, CallFailed, EndpointError, Request
 from tfgrpo.model.prices import FREE, Price
 from tfgrpo.model.throttle import FIRST_TRIES
+from tfgrpo.store.runs import Call
+from tfgrpo.store.sqlite.records import SqliteRecords
 
 SOON = {"retry-after": "0"}
 
@@ -53,6 +55,28 @@ def test_an_answer_from_the_journal_is_not_asked_for_again(tmp_path: Path) -> No
         assert [r.answer.content for r in found[0]] == ["A", "B"]
         assert len(server.requests) == 2
         assert calls.meter.replayed == 2
+
+
+def test_calls_that_begin_together_are_looked_up_in_one_query(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queries: list[int] = []
+    plain = SqliteRecords.calls_by_key
+
+    def counted(self: SqliteRecords, keys: Sequence[bytes]) -> list[Call]:
+        queries.append(len(keys))
+        return plain(self, keys)
+
+    monkeypatch.setattr(SqliteRecords, "calls_by_key", counted)
+    with ScriptedEndpoint(lambda _: "fine") as server:
+        for replayed in (0, 41):
+            with opened_calls(tmp_path, server.base_url) as calls:
+                asked = (calls.ask(request(), sample=n % 40) for n in range(41))
+                found = together(calls, *asked)
+                assert calls.meter.replayed == max(1, replayed), "two are alike: one is made"
+            assert {r.answer.content for r in found} == {"fine"}
+        assert len(server.requests) == 40
+    assert queries == [40, 1, 40, 1]
 
 
 def test_what_is_journalled_is_the_call_whole(tmp_path: Path) -> None:

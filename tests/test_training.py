@@ -15,7 +15,7 @@ import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -42,6 +42,8 @@ from tfgrpo.model.endpoint import EndpointError
 from tfgrpo.model.gather import gather_all
 from tfgrpo.settings import TrainSettings, build
 from tfgrpo.store import Operation, Store, Version
+from tfgrpo.store.runs import Call, RolloutRow
+from tfgrpo.store.sqlite.records import SqliteRecords
 from tfgrpo.training.loop import plan_steps
 from tfgrpo.training.setup import begin
 
@@ -532,6 +534,32 @@ def test_the_meter_of_a_resumed_run_comes_to_what_an_undisturbed_one_comes_to(
     assert found.replayed > 0
     assert (found.calls, found.by_stage) == (expected.calls, expected.by_stage)
     assert found.completion_tokens == expected.completion_tokens
+
+
+def test_a_resumed_step_reads_its_own_attempts_with_their_calls_in_one_query(
+    make: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = make(epochs=1, count=4, batch_size=2, group_size=4)
+    with ScriptedEndpoint(stopping_after(restless, 8)) as server, pytest.raises(EndpointError):
+        desk.train(server)
+    queries: list[int] = []
+    steps_read: list[int | None] = []
+    by_key, rollouts = SqliteRecords.calls_by_key, SqliteRecords.rollouts
+
+    def counted(self: SqliteRecords, keys: Sequence[bytes]) -> list[Call]:
+        queries.append(len(keys))
+        return by_key(self, keys)
+
+    def noted(self: SqliteRecords, run: int, step: int | None) -> list[RolloutRow]:
+        steps_read.append(step)
+        return rollouts(self, run, step)
+
+    monkeypatch.setattr(SqliteRecords, "calls_by_key", counted)
+    monkeypatch.setattr(SqliteRecords, "rollouts", noted)
+    with ScriptedEndpoint(restless) as server:
+        desk.train(server)
+    assert queries[0] == 8, "two groups of four"
+    assert steps_read == [0, 1]
 
 
 def test_a_run_that_was_killed_before_its_first_tag_can_be_gone_on_with(

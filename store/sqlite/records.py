@@ -48,8 +48,8 @@ PLAIN = (
     "reward is not null and sample < ?"
     " and not (instr(verdict, '\"hint\":') and json_type(verdict, '$.hint') is not null)"
 )
-"""Whether an attempt has a reward, and had the prompt of all others. In a verdict's texts quotes are
-escaped, so that few verdicts have to be read as JSON."""
+"""Whether an attempt has a reward, and had the prompt of all others. In a verdict's texts quotes
+are escaped, so that few verdicts have to be read as JSON."""
 KIND = "case when step is null and stage != 'embedding' then 'evaluation' else stage end"
 """The stage of a call: evaluations, which belong to no step, are one of their own."""
 

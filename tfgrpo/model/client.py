@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, TypeVar
 
@@ -31,6 +31,7 @@ from tfgrpo.model.endpoint import (
     late,
     prompt_tokens,
 )
+from tfgrpo.model.lookup import Lookup
 from tfgrpo.model.prices import Price
 from tfgrpo.model.throttle import PATIENCE, TRIES, Throttle
 from tfgrpo.store.canonical import canonical, digest
@@ -176,6 +177,7 @@ class Calls:
         self._price = conditions.price
         self._budget = conditions.budget
         self._patience = conditions.patience
+        self._lookup = Lookup(runs)
         self._under_way: dict[bytes, asyncio.Future[None]] = {}
         self._sent: set[asyncio.Task[Any]] = set()
 
@@ -191,7 +193,17 @@ class Calls:
         key = self.key(request, call_path, sample)
         while key in self._under_way:  # the very same call is under way: its answer will do
             await asyncio.wait([self._under_way[key]])
-        call = self._runs.call(key)
+        done = self._under_way[key] = asyncio.get_running_loop().create_future()
+        try:
+            return await self._find_or_ask(key, request, call_path)
+        finally:
+            del self._under_way[key]
+            done.set_result(None)
+
+    async def _find_or_ask(
+        self, key: bytes, request: Request, call_path: CallPath
+    ) -> RecordedAnswer:
+        [call] = await self._lookup.find([key])
         if call is not None:
             answer = Answer(**call.answer)
             if answer.finish_reason == "redacted":
@@ -203,18 +215,15 @@ class Calls:
             self.meter.replayed += 1
             self.meter.count(request.stage, _paid(call, answer), self._price)
         else:
-            answer = await self._ask_once(key, request, call_path)
+            step = call_path[0] if call_path and isinstance(call_path[0], int) else None
+            answer = await self._ask_until_answered(key, request, step)
             self.meter.count(request.stage, answer, self._price)
         return RecordedAnswer(answer, key.hex())
 
-    async def _ask_once(self, key: bytes, request: Request, call_path: CallPath) -> Answer:
-        done = self._under_way[key] = asyncio.get_running_loop().create_future()
-        step = call_path[0] if call_path and isinstance(call_path[0], int) else None
-        try:
-            return await self._ask_until_answered(key, request, step)
-        finally:
-            del self._under_way[key]
-            done.set_result(None)
+    async def recorded(self, keys: Sequence[str]) -> list[Call | None]:
+        """Returns the journalled calls of keys in hex, None for one that is not there: one query
+        for all that is asked for at once."""
+        return await self._lookup.find([bytes.fromhex(key) for key in keys])
 
     def count_replayed(self, stage: str, answer: Answer) -> None:
         """Counts an answer that was read from the journal by other ways than `ask`."""

@@ -12,6 +12,7 @@ import asyncio
 import time
 from typing import NamedTuple
 
+from tfgrpo.model.lookup import Lookup
 from tfgrpo.model.secrets import scrub
 from tfgrpo.store.canonical import canonical, digest
 from tfgrpo.store.journal import Journal
@@ -35,6 +36,7 @@ class ToolRecord:
     def __init__(self, journal: Journal, runs: Runs, *, scope: str, run: Run | None = None) -> None:
         self._journal = journal
         self._runs = runs
+        self._lookup = Lookup(runs)
         self._scope = scope
         self._run = run
         self._under_way: dict[bytes, asyncio.Future[None]] = {}
@@ -48,14 +50,13 @@ class ToolRecord:
         here = digest(["tfgrpo.tool", *parts, self._scope])
         while everywhere in self._under_way:  # the very same call is under way: its result will do
             await asyncio.wait([self._under_way[everywhere]])
-        for key in (here, everywhere):
-            known = self._runs.call(key)
-            if known is not None:
-                result = Result(str(known.answer["text"]), bool(known.answer["failed"]))
-                tool.recall(arguments, result)
-                return RecordedResult(result, True, known.seconds)
         done = self._under_way[everywhere] = asyncio.get_running_loop().create_future()
         try:
+            for known in await self._lookup.find([here, everywhere]):
+                if known is not None:
+                    result = Result(str(known.answer["text"]), bool(known.answer["failed"]))
+                    tool.recall(arguments, result)
+                    return RecordedResult(result, True, known.seconds)
             return await self._call_and_record(tool, arguments, here, everywhere, step)
         finally:
             del self._under_way[everywhere]

@@ -259,7 +259,7 @@ class GroupMaker:
         problem, library = gathering.problem, gathering.library
         shared = gathering.rollouts[branch.sample].messages[: branch.at + 1] if branch else ()
         row = recorded.get((problem.id, sample))
-        rollout = self.recalled(problem, row, shared) if row else None
+        rollout = await self.recalled(problem, row, shared) if row else None
         if rollout is None:
             call_path = (step, problem.id)
             ids = [experience.id for experience in library]
@@ -309,7 +309,7 @@ class GroupMaker:
             call_path=call_path,
         )
 
-    def recalled(
+    async def recalled(
         self, problem: Problem, row: RolloutRow, shared: tuple[Json, ...]
     ) -> Rollout | None:
         """Returns a rollout that was recorded before the run was interrupted.
@@ -320,9 +320,8 @@ class GroupMaker:
         """
         if row.outcome == "failed":
             return None
-        calls = [self._store.runs.call(bytes.fromhex(key)) for key in row.calls]
         response = ""
-        for call in calls:
+        for call in await self._policy.recorded(row.calls):
             if call is None:
                 return None
             answer = Answer(**call.answer)

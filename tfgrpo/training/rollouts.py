@@ -22,10 +22,10 @@ from tfgrpo.notices import NothingToLearn
 from tfgrpo.rollout.agent import Agent
 from tfgrpo.rollout.attempt import CONFIRMING, Group, Rollout
 from tfgrpo.store.records import Experience, Library
-from tfgrpo.store.runs import RolloutRow
 from tfgrpo.training import adaptive, first_look
 from tfgrpo.training.ablations import by_majority
 from tfgrpo.training.adaptive import Belief
+from tfgrpo.training.beliefs import Beliefs
 from tfgrpo.training.confirmation import ONE_OF_TWO, TRIAL, Confirmation
 from tfgrpo.training.groups import Gathering, GroupMaker, GroupTask, Makers, Recorded, RunParts
 from tfgrpo.training.reflection import Failure
@@ -40,6 +40,8 @@ class Collector:
         self._progress = parts.progress
         self._here = GroupMaker(parts, self._note_attempt)
         self._makers: Makers = self._here
+        self._beliefs = Beliefs(self._store, self._run)
+        self._moved = asyncio.Event()
         self._late: list[Gathering] = []
         self._keep_going, self._on_progress = parts.keep_going, parts.on_progress
         self._looked = not first_look.applies(parts.settings)
@@ -69,12 +71,12 @@ class Collector:
         when the first attempts of the run leave nothing to learn.
         """
         settings, progress = self._settings, self._progress
-        rows = self._store.runs.rollouts(self._run)
-        recorded = {(r.problem, r.sample): r for r in rows if r.step == step}
+        rows = self._store.runs.rollouts(self._run, step)
+        recorded = {(r.problem, r.sample): r for r in rows}
         wants_beliefs = settings.rollouts == "adaptive" or settings.hints > 0
-        beliefs = self._beliefs(rows, step) if wants_beliefs else {}
+        names = [problem.id for problem in batch]
+        beliefs = self._beliefs.before(step, names) if wants_beliefs else {}
         if settings.rollouts == "adaptive":
-            names = [problem.id for problem in batch]
             seed = f"{settings.seed}/{step}"
             chosen = set(adaptive.chosen(names, beliefs, settings.group_size, seed=seed))
             batch = [problem for problem in batch if problem.id in chosen]
@@ -93,7 +95,7 @@ class Collector:
                 on_group(gatherings.index(gathering), self._scored(gathering.group))
 
         self._looked = self._looked or step > 0
-        self._look_back(batch, recorded)
+        await self._look_back(batch, recorded)
         gatherings = [Gathering(problem, library) for problem in batch]
         self._hold_back(gatherings)
         for gathering in gatherings:
@@ -188,15 +190,15 @@ class Collector:
         share = 1.0 if last else self._settings.quorum
         waited = [*gatherings, *(self._late if last else ())]
         try:
-            while tasks := {g.task for g in waited if g.task is not None and not g.done}:
+            for gathering in waited:
+                if gathering.task is not None:
+                    gathering.task.add_done_callback(lambda _: self._moved.set())
+            while not all(gathering.done for gathering in waited):
                 self._raise_errors(waited)
                 if share < 1.0 and self._progress.attempts_done >= share * self._progress.attempts:
                     break
-                await asyncio.wait(
-                    tasks,
-                    timeout=0.05 if share < 1.0 else None,
-                    return_when=asyncio.FIRST_COMPLETED,
-                )
+                await self._moved.wait()
+                self._moved.clear()
                 self._look(gatherings)
                 if all(gathering.done for gathering in gatherings if gathering.begin.is_set()):
                     self._let_begin(self._first_groups)
@@ -223,7 +225,10 @@ class Collector:
         return -(-min(first_look.ENOUGH.values()) // self._settings.group_size)
 
     def _note_attempt(self, rollout: Rollout) -> None:
-        """Lets those begin that were held back, once two attempts differ."""
+        """Looks whether a quorum is in, and lets those begin that were held back, once two
+        attempts differ."""
+        if self._settings.quorum < 1.0:  # else groups are waited for, and not their attempts
+            self._moved.set()
         if self._held and len(set(self._progress.rewards)) > 1:
             self._let_begin(len(self._held))
 
@@ -240,13 +245,13 @@ class Collector:
         problems = [gathering.problem for gathering in gatherings]
         self._tell(first_look.look(rollouts, problems, self._settings, whole=whole))
 
-    def _look_back(self, batch: Sequence[Problem], recorded: Recorded) -> None:
+    async def _look_back(self, batch: Sequence[Problem], recorded: Recorded) -> None:
         """The same for attempts on record, before a run that was stopped for them makes others."""
         rewards = {row.reward for row in recorded.values()}
         if self._looked or self._keep_going or not rewards or len(rewards - {None}) > 1:
             return
         by_id = {problem.id: problem for problem in batch}
-        recalled = (
+        recalled = await gather_all(
             self._here.recalled(by_id[problem], row, ())
             for (problem, sample), row in recorded.items()
             if problem in by_id and sample < CONFIRMING
@@ -276,28 +281,6 @@ class Collector:
             gathering.was_mixed = gathering.group.mixed
         self._progress.late = len(self._late)
         return groups
-
-    # what is known of problems from earlier steps:
-
-    def _beliefs(self, rows: Iterable[RolloutRow], step: int) -> dict[str, Belief]:
-        """Returns what the run's earlier steps tell of each problem, fading as libraries change."""
-        beliefs: dict[str, Belief] = {}
-        library: Library | None = None
-        seen: dict[int, dict[str, list[float]]] = {}
-        versions: dict[int, int] = {}
-        for row in rows:
-            plain = row.sample < CONFIRMING and "hint" not in row.verdict
-            if row.step < step and row.reward is not None and plain:
-                seen.setdefault(row.step, {}).setdefault(row.problem, []).append(row.reward)
-                versions[row.step] = row.version
-        for earlier in sorted(seen):
-            current = self._store.library(self._store.version(versions[earlier]))
-            if library is not None and library != current:
-                beliefs = {problem: belief.faded() for problem, belief in beliefs.items()}
-            library = current
-            for problem, rewards in seen[earlier].items():
-                beliefs[problem] = beliefs.get(problem, Belief()).after(rewards)
-        return beliefs
 
 
 async def _cancelled(gatherings: Iterable[Gathering]) -> None:
