@@ -550,15 +550,15 @@ def test_a_resumed_step_reads_its_own_attempts_with_their_calls_in_one_query(
         queries.append(len(keys))
         return by_key(self, keys)
 
-    def noted(self: SqliteRecords, run: int, step: int | None) -> list[RolloutRow]:
+    def noted(self: SqliteRecords, run: int, step: int | None, *more: Any) -> list[RolloutRow]:
         steps_read.append(step)
-        return rollouts(self, run, step)
+        return rollouts(self, run, step, *more)
 
     monkeypatch.setattr(SqliteRecords, "calls_by_key", counted)
     monkeypatch.setattr(SqliteRecords, "rollouts", noted)
     with ScriptedEndpoint(restless) as server:
         desk.train(server)
-    assert queries[0] == 8, "two groups of four"
+    assert queries[0] == 8, "two groups of four: what was judged before, and what was not"
     assert steps_read == [0, 1]
 
 
