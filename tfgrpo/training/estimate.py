@@ -72,6 +72,9 @@ ANSWER = {
 """Tokens of an answer, before this store has seen any from the model."""
 LABEL_ANSWER, AGENT_ANSWER = 40.0, 250.0
 """Tokens of an attempt's answer where it is a label or short, and of an agent's in one turn."""
+LIMIT_USED = 0.5
+"""What an answer takes of a limit that is near what is likely: a local model has taken a third of
+80 tokens."""
 PLAN_ANSWER = 1200.0
 """Tokens of a plan for all lessons of a step."""
 STAGES = (*ANSWER, "evaluation")
@@ -190,11 +193,12 @@ def _likely_answers(settings: TrainSettings) -> dict[str, float]:
 
 
 def _attempt_answer(settings: TrainSettings) -> dict[str, float]:
-    """Returns what an attempt's answer likely has, where its kind says so."""
+    """Returns what an attempt's answer likely has, going by its kind and its limit."""
     if settings.mode == "agent":
         return {"rollout": AGENT_ANSWER}
     short = settings.domain.partition(":")[0] in SHORT_ANSWERS
-    return {"rollout": LABEL_ANSWER} if short else {}
+    likely = LABEL_ANSWER if short else ANSWER["rollout"]
+    return {"rollout": min(likely, settings.max_tokens * LIMIT_USED)}
 
 
 def _left_out(domain: Domain, settings: TrainSettings) -> list[str]:

@@ -20,6 +20,9 @@ HOSTED_LATENCY, HOSTED_SPEED = 0.6, 60.0
 """Seconds until an answer begins, and its tokens a second, before any has been seen."""
 LOCAL_PROMPT, LOCAL_SPEED = 100.0, 30.0
 """Tokens a second of prompts and of answers that a local model reads and writes in all."""
+READ_ANEW = {"rollout": 0.3, "evaluation": 0.2, "gate": 0.2, "controller": 0.2, "comparison": 0.7}
+"""Which part of its prompts a local model has to read, since it has read their beginnings for the
+attempt or the lesson before: as three runs on record have it, of 40 to 48 attempts a step."""
 ONE_AFTER_ANOTHER = ("prune", "direct")
 """The stages whose calls wait for each other."""
 ROUNDS = 4
@@ -161,7 +164,8 @@ def _seconds(
         if one.stage in seen:
             taken = one.completion_tokens * seen[one.stage]
         elif local:
-            work = one.prompt_tokens / LOCAL_PROMPT + one.completion_tokens / LOCAL_SPEED
+            read = one.prompt_tokens * READ_ANEW.get(one.stage, 1.0)
+            work = read / LOCAL_PROMPT + one.completion_tokens / LOCAL_SPEED
             taken = work * at_once
         else:
             taken = one.calls * HOSTED_LATENCY + one.completion_tokens / HOSTED_SPEED
