@@ -42,6 +42,8 @@ from tfgrpo.store.fsck import fsck
 from tfgrpo.store.traffic import ALL, CallFilter, traffic_path
 
 CLIENTS = 4
+PATIENCE = 120
+"""Seconds in which a process has to end: a busy machine takes its time."""
 WRITER = """
 import random, sys, time
 from tfgrpo.store import Operation, Store
@@ -100,6 +102,8 @@ class Trial:
         self.broken = 0
         self.wrong: list[str] = []
         self.kills = {"worker": 0, "writer": 0, "proxy": 0}
+        self.orphans: list[int] = []
+        """Workers whose first process was killed: they end by themselves, and soon."""
         self.stopping = False
         self.port = 0
 
@@ -134,21 +138,26 @@ class Trial:
         """Kills one of them, and has it started again."""
         kind = self.chance.choices(("worker", "writer", "proxy"), (5, 4, 1))[0]
         if kind == "worker":
-            path = f"/proc/{self.proxy.pid}/task/{self.proxy.pid}/children"
-            children = Path(path).read_text().split()
+            children = self._workers()
             if not children:
                 return
             with suppress(ProcessLookupError):
-                os.kill(int(self.chance.choice(children)), signal.SIGKILL)
+                os.kill(self.chance.choice(children), signal.SIGKILL)
         elif kind == "writer":
             self.writer.kill()
             self.writer.wait()
             self.start_writer()
         else:
+            self.orphans += self._workers()
             self.proxy.kill()
             self.proxy.wait()
             self.start_proxy()
         self.kills[kind] += 1
+
+    def _workers(self) -> list[int]:
+        """Returns the proxy's workers, by process id."""
+        path = Path(f"/proc/{self.proxy.pid}/task/{self.proxy.pid}/children")
+        return [int(pid) for pid in path.read_text().split()]
 
     def ask_on(self, name: int) -> None:
         """Asks until the trial ends."""
@@ -180,9 +189,13 @@ class Trial:
 
     def checked(self) -> dict[str, Any]:
         """Returns the figures of a trial that has ended. Raises AssertionError."""
+        ended = time.monotonic() + PATIENCE
+        while any(Path(f"/proc/{pid}").exists() for pid in self.orphans):
+            assert time.monotonic() < ended, f"workers {self.orphans} outlive their first process"
+            time.sleep(0.05)
         self.start_proxy()  # which counts what those before it lost
         self.proxy.terminate()
-        self.proxy.wait(30)
+        self.proxy.wait(PATIENCE)
         traffic = open_traffic(traffic_path(self.path))
         recorded = {one.call.id for one in traffic.calls(CallFilter(), ALL)}
         lost = traffic.lost()
@@ -237,7 +250,7 @@ def trial(kills: int, seed: int, say: Callable[[str], None] = lambda line: None)
                 client.join()
             for process in (here.writer, here.proxy):
                 process.terminate()
-                process.wait(30)
+                process.wait(PATIENCE)
         return here.checked()
 
 
