@@ -13,6 +13,7 @@ import asyncio
 import json
 import queue
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -21,6 +22,9 @@ from tfgrpo.store.canonical import canonical
 from tfgrpo.store.errors import RowRefused, StoreError
 from tfgrpo.store.port_records import CallValues, JournalWriter, RolloutValues
 from tfgrpo.store.runs import Call, RolloutRow
+
+AGAIN = 0.25
+"""Seconds before a store that is away is tried again."""
 
 
 class Write(NamedTuple):
@@ -35,9 +39,10 @@ class Write(NamedTuple):
 class Journal:
     """Appends calls and rollouts in batches from a thread of its own. Close it when done."""
 
-    def __init__(self, writer: JournalWriter) -> None:
-        """`writer` is `store.port.writer()`; it is closed with the journal."""
-        self._writer = writer
+    def __init__(self, writer: JournalWriter, *, patience: float = 0.0) -> None:
+        """`writer` is `store.port.writer()`; it is closed with the journal. What cannot be written
+        is tried again for `patience` seconds: a database may be restarting."""
+        self._writer, self._patience = writer, patience
         self._queue: queue.SimpleQueue[Write | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="tfgrpo-journal", daemon=True)
         self._closed = False
@@ -105,10 +110,21 @@ class Journal:
         return {}
 
     def _append(self, writes: Sequence[Write]) -> None:
-        self._writer.append(
-            [write.call for write in writes if write.call is not None],
-            [write.rollout for write in writes if write.rollout is not None],
-        )
+        """Writes rows; where the store is away, again: those that are there stay as they are."""
+        until = time.monotonic() + self._patience
+        while True:
+            try:
+                self._writer.append(
+                    [write.call for write in writes if write.call is not None],
+                    [write.rollout for write in writes if write.rollout is not None],
+                )
+                return
+            except RowRefused:
+                raise
+            except StoreError:
+                if time.monotonic() >= until:
+                    raise
+                time.sleep(AGAIN)
 
 
 def _tell(writes: Sequence[Write], failed: dict[int, BaseException]) -> None:

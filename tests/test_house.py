@@ -109,7 +109,7 @@ ROOMS = (
     ("project", "rollout", "own_data", "editing"),
     ("evaluation",),
     ("training",),
-    ("production",),
+    ("production", "workers"),
     ("projections", "proxy", "redaction"),
     ("improvement",),
     ("ui", "serving"),

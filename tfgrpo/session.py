@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from tfgrpo.model.settings import ModelSettings
 
 Role: TypeAlias = Literal["policy", "reflection", "embedding"]
+AWAY = 120.0
+"""Seconds for which a shared journal that is away is waited for: what was answered is paid for."""
 ToolFunction: TypeAlias = Callable[..., Any]
 """A Python function that an agent may call."""
 
@@ -47,6 +49,7 @@ class Session:
 
     `prices` are None where they are unknown, `budget` is None without a limit, and `meter` counts
     what the session's calls come to. `functions` are Python functions that agents have as tools.
+    Where the journal is `shared`, other processes make calls of the same run.
     """
 
     store: Store
@@ -57,6 +60,7 @@ class Session:
     budget: Budget | None = None
     meter: Meter = field(default_factory=Meter)
     functions: tuple[ToolFunction, ...] = ()
+    shared: bool = False
 
     @property
     def folder(self) -> Path:
@@ -98,6 +102,7 @@ class Session:
                 price=price,
                 meter=self.meter,
                 budget=self.budget,
+                shared=self.shared,
             ),
         )
 
@@ -119,7 +124,8 @@ class SessionOptions:
     """How a session is opened beside its models: limits, money, tools, and who watches downloads.
 
     `on_note` is told what is found out of an endpoint, in a line. `verifier_seconds` is what a
-    verdict may take, in one of `verifier_workers` processes.
+    verdict may take, in one of `verifier_workers` processes. A journal that is `shared` with other
+    machines is waited for when it is away.
     """
 
     limits: CallLimits = field(default_factory=CallLimits)
@@ -130,6 +136,7 @@ class SessionOptions:
     on_note: Callable[[str], None] | None = None
     verifier_seconds: float = 10.0
     verifier_workers: int = 2
+    shared: bool = False
 
 
 @asynccontextmanager
@@ -171,7 +178,7 @@ async def open_session(
 
         for endpoint in (endpoints.policy, endpoints.reflection):
             endpoint.adaptation.on_note = note
-        journal = Journal(store.port.writer())
+        journal = Journal(store.port.writer(), patience=AWAY if options.shared else 0.0)
         try:
             with Verifier(
                 workers=options.verifier_workers, seconds=options.verifier_seconds
@@ -184,6 +191,7 @@ async def open_session(
                     options.prices,
                     options.budget,
                     functions=tuple(options.functions),
+                    shared=options.shared,
                 )
                 try:
                     yield session

@@ -111,7 +111,8 @@ class CallConditions:
     calls they are, `concurrency` the most requests in flight, `timeout` the seconds that one may
     take, `tries` how often a failing request is sent at least, and `patience` the seconds without
     any answer after which the endpoint is given up. `meter` counts what is answered, at
-    `price`, and `budget` bounds it.
+    `price`, and `budget` bounds it. Where the journal is `shared`, another process may have
+    journalled an answer to the very same call first: that one is the call's then.
     """
 
     scope: str
@@ -121,6 +122,7 @@ class CallConditions:
     price: Price | None = None
     meter: Meter = field(default_factory=Meter)
     budget: Budget | None = None
+    shared: bool = False
     tries: int = TRIES
     patience: float = PATIENCE
 
@@ -178,6 +180,7 @@ class Calls:
         self._budget = conditions.budget
         self._patience = conditions.patience
         self._lookup = Lookup(runs)
+        self._shared = conditions.shared
         self._under_way: dict[bytes, asyncio.Future[None]] = {}
         self._sent: set[asyncio.Task[Any]] = set()
 
@@ -360,7 +363,13 @@ class Calls:
             if self._budget:
                 self._budget.settle(reserved, cost)
         await self._journal.append(self._row(call, call.key, answer))
-        return answer
+        return self._first(call.key, answer) if self._shared else answer
+
+    def _first(self, key: bytes, answer: Answer) -> Answer:
+        """Returns a call's answer that was journalled first: this one, or another process's."""
+        kept = self._runs.call(key)
+        same = kept is None or kept.answer == answer.journal_fields()
+        return answer if kept is None or same else Answer(**kept.answer)
 
     def _look_for_cut(self, request: Request, answer: Answer) -> None:
         """Notices a prompt of which the server has read a part alone."""

@@ -87,6 +87,16 @@ class Throttle:
         enough = math.ceil(math.log(CHANCE) / math.log(chance))
         return min(MOST_TRIES, max(self._tries, enough))
 
+    def resize(self, most: int) -> None:
+        """Has at most `most` requests in flight from now on, and as many as before of those where
+        fewer were let out."""
+        if most == self.most:
+            return
+        self.limit = float(most) if self.limit >= self.most else min(self.limit, float(most))
+        self.most = most
+        self._before = min(self._before, float(most))
+        self._admit()
+
     async def enter(self, *, again: bool = False, urgent: bool = False) -> float:
         """Waits for one's turn; returns the time at which it came.
 

@@ -33,8 +33,18 @@ class RecordedResult(NamedTuple):
 class ToolRecord:
     """Makes tool calls, and journals what came of them."""
 
-    def __init__(self, journal: Journal, runs: Runs, *, scope: str, run: Run | None = None) -> None:
-        self._journal = journal
+    def __init__(
+        self,
+        journal: Journal,
+        runs: Runs,
+        *,
+        scope: str,
+        run: Run | None = None,
+        shared: bool = False,
+    ) -> None:
+        """Where the journal is `shared`, a result that another process has recorded first for the
+        same call is the call's."""
+        self._journal, self._shared = journal, shared
         self._runs = runs
         self._lookup = Lookup(runs)
         self._scope = scope
@@ -71,9 +81,10 @@ class ToolRecord:
         seconds = time.monotonic() - started
         text = result.text.encode("utf-8", "replace").decode()  # half a character cannot be kept
         text = scrub(text)
+        key = here if result.failed else everywhere
         await self._journal.append(
             Call(
-                key=here if result.failed else everywhere,
+                key=key,
                 run=self._runs.row_id(self._run) if self._run else None,
                 stage=STAGE,
                 step=step,
@@ -89,4 +100,7 @@ class ToolRecord:
                 time=time.time_ns() // 1000,
             )
         )
+        first = self._runs.call(key) if self._shared else None
+        if first is not None:
+            text = str(first.answer["text"])
         return RecordedResult(Result(text, result.failed), False, seconds)

@@ -15,6 +15,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Protocol
 
 from tfgrpo.data.problems import KIND, Problem
@@ -57,6 +58,8 @@ class Gathering:
     task: asyncio.Task[None] | None = None
     was_mixed: bool = False
     begin: asyncio.Event = field(default_factory=asyncio.Event)
+    failed: dict[int, str] = field(default_factory=dict)
+    """Attempts that have failed elsewhere, and why: they are not made again."""
 
     @property
     def group(self) -> Group:
@@ -79,7 +82,8 @@ class Gathering:
 class RunParts:
     """What the parts of one run share: its session and settings, prompts, and both models.
 
-    With `keep_going` a run whose first attempts leave nothing to learn goes on.
+    With `keep_going` a run whose first attempts leave nothing to learn goes on. `prompts` is the
+    folder of the prompts that take the place of ours.
     """
 
     session: Session
@@ -93,6 +97,7 @@ class RunParts:
     progress: Progress
     keep_going: bool = False
     on_progress: OnProgress = ignore
+    prompts: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +272,11 @@ class GroupMaker:
                 ids, self._settings.dropout, self._settings.seed, (*call_path, sample)
             )
             context = self._context(problem, library.less(absent), sample, call_path, hint)
-            rollout = await attempt(self._domain, replace(context, prefix=shared))
+            if sample in gathering.failed:
+                why = gathering.failed[sample]
+                rollout = Rollout(problem, sample, "", "failed", None, None, why)
+            else:
+                rollout = await attempt(self._domain, replace(context, prefix=shared))
             rollout = replace(rollout, hint=hint, without=absent, branch=branch)
             if rollout.outcome != "failed":  # what failed may succeed when the run goes on
                 await self.record(step, rollout, library)

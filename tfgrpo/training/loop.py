@@ -12,9 +12,10 @@ in the order of the batch, never from the order in which they came.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ from tfgrpo.training import controller, pruning
 from tfgrpo.training.blame import counted
 from tfgrpo.training.factorial import FactorialTrial
 from tfgrpo.training.gate import Gate, Trial, describe_gate, side_branch
-from tfgrpo.training.groups import RunParts
+from tfgrpo.training.groups import Makers, RunParts
 from tfgrpo.training.learner import Learner, LearningStep
 from tfgrpo.training.notes import prompts_of
 from tfgrpo.training.progress import Progress
@@ -149,9 +150,14 @@ class Training:
             self.progress,
             keep_going,
             on_progress,
+            prompts,
         )
-        self._collector = Collector(parts)
+        self._parts, self._collector = parts, Collector(parts)
         self._learner = Learner(parts, self._collector, embeddings, prompts_of(domain, prompts))
+
+    def hand_out(self, makers: Callable[[RunParts, Makers], Makers]) -> None:
+        """Has the run's groups made by others than this process: workers on other machines."""
+        self._collector.hand_out(partial(makers, self._parts))
 
     async def run(self, *, finish: bool = True) -> list[Version]:
         """Does the steps that are left. The run's last state says how it ended, whatever comes.
@@ -167,7 +173,9 @@ class Training:
             async with equipped(
                 self._domain,
                 self.settings,
-                ToolRecord(self._session.journal, runs, scope=run.uid, run=run),
+                ToolRecord(
+                    self._session.journal, runs, scope=run.uid, run=run, shared=self._session.shared
+                ),
                 folder=self._session.folder,
                 functions=self._session.functions,
                 uncertain=self.settings.rollouts == "branch",

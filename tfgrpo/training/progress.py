@@ -17,7 +17,7 @@ PHASES = {"rollouts": 0.6, "reflection": 0.3, "controller": 0.1, "gate": 0.0}
 class Progress:
     """Where a run is. The training updates it in place; a view reads it whenever it likes.
 
-    `stopped_by` is who asked it to stop, in words.
+    `stopped_by` is who asked it to stop, and `workers` who makes its groups elsewhere, in words.
     """
 
     run: str
@@ -40,6 +40,7 @@ class Progress:
     rewards: list[float] = field(default_factory=list)
     library: int = 0
     late: int = 0
+    workers: str = ""
     started: float = field(default_factory=time.monotonic)
     first: int = 0
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PHASES, 0.0))

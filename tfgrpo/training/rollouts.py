@@ -47,6 +47,10 @@ class Collector:
         self._looked = not first_look.applies(parts.settings)
         self._held: list[Gathering] = []
 
+    def hand_out(self, makers: Callable[[Makers], Makers]) -> None:
+        """Has groups made by others from now on, who may have them made here after all."""
+        self._makers = makers(self._here)
+
     def equip(self, domain: Domain, agent: Agent | None) -> None:
         """Has attempts made by an agent from now on; `domain` is the run's with its rollout."""
         self._here.equip(domain, agent)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tfgrpo.connect import CallLimits
 from tfgrpo.evaluation.comparison import Comparison, compared
@@ -34,6 +34,7 @@ from tfgrpo.store.records import Library, Version
 from tfgrpo.store.runs import Run
 from tfgrpo.store.store import Store
 from tfgrpo.training.choice import Choice, choose_version, final_version, read_choice
+from tfgrpo.training.groups import Makers, RunParts
 from tfgrpo.training.live_run import LiveReport, RunStopped
 from tfgrpo.training.loop import Training, plan_steps
 from tfgrpo.training.run_report import nothing_learned, report, versions_of
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
     from tfgrpo.training.run_report import RunReport
 
 
+HandOut: TypeAlias = Callable[[RunParts, Makers], Makers]
+"""From a run's parts, and who makes groups in this process, to who makes them instead."""
 LOOK_SECONDS = 1.0
 """How often a run looks whether its store is still there, and tells where it is."""
 
@@ -96,11 +99,13 @@ async def run_to_end(
     *,
     functions: Sequence[ToolFunction] = (),
     on_progress: OnProgress = ignore,
+    hand_out: HandOut | None = None,
 ) -> TrainResult:
     """Does what is left of a run, and the comparison that belongs to its end.
 
     One process at a time works on a run. Cancelled, it records what is in flight and can be
     resumed. Of a run that is finished nothing is left: no model is opened, and no call made.
+    `hand_out` has the groups made elsewhere, as `tfgrpo.workers` does.
     Raises InvalidOperation where the run is at work elsewhere, and TfgrpoError.
     """
     started = time.monotonic()
@@ -133,6 +138,7 @@ async def run_to_end(
             lambda text: on_progress(WarningNotice(text)),
             verifier_seconds=settings.verify_timeout,
             verifier_workers=settings.verify_workers,
+            shared=hand_out is not None,
         )
         async with open_session(store, settings.models, options) as session:
             training = Training(
@@ -144,6 +150,8 @@ async def run_to_end(
                 on_progress=on_progress,
                 keep_going=ready.keep_going,
             )
+            if hand_out is not None:
+                training.hand_out(hand_out)
             on_progress(training.progress)
             with LiveReport(store.runs, run) as live:
                 live.watch(training)

@@ -1,0 +1,1 @@
+"""Workers: processes on any machine that roll out the groups of runs in a shared store."""

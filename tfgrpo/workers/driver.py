@@ -1,0 +1,362 @@
+"""The driver's side: groups handed out to workers, and taken back from the journal.
+
+The driver keeps batches, quorum, reflection, the gate and the commit. A group that is to be made
+becomes a job; once it has ended, its attempts are recalled from the journal as those of a resumed
+run are, so that a run made by workers and one made by a single process come to the same. At most
+`AHEAD` jobs a slot are queued, so that a run that ends leaves little behind.
+
+Where no worker is there that may do the work, the driver does it: a run never waits for ever, and
+each way leaves the same in the journal. Workers that come later get what is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from tfgrpo.data.problems import Problem
+from tfgrpo.model.budget import BudgetReached
+from tfgrpo.model.endpoint import EndpointError
+from tfgrpo.notices import WarningNotice
+from tfgrpo.store.errors import StoreError, TfgrpoError
+from tfgrpo.training.groups import Gathering, GroupTask, Makers, Recorded, RunParts
+from tfgrpo.training.run import HandOut
+from tfgrpo.workers import agreement
+from tfgrpo.workers.queue import (
+    ENDED,
+    HEARTBEAT,
+    OFFER,
+    SILENT,
+    TASK,
+    CrewMember,
+    Queue,
+    QueueAddress,
+    opened,
+)
+
+AHEAD = 2
+"""The jobs that are queued or worked on at most, for each slot of a live worker."""
+ALONE = 3.0
+"""Seconds without a worker after which the driver makes groups itself."""
+SOON, LATE = 0.03, 0.4
+"""Seconds between two looks at the jobs: while some end, and while none does."""
+AWAY = 120.0
+"""Seconds for which a database that is away is waited for."""
+
+
+class WorkerFailed(TfgrpoError):
+    """What a worker met that no other worker would get past either."""
+
+
+@dataclass(eq=False, slots=True)
+class Waiting:
+    """A group that is to be made elsewhere. `done` is given its job's outcome, or None where it is
+    to be made here after all."""
+
+    task: GroupTask
+    problem: Problem
+    done: asyncio.Future[dict[str, Any] | None] = field(repr=False)
+    job: int = 0
+
+
+@asynccontextmanager
+async def handing_out(
+    address: QueueAddress, heartbeat: float = HEARTBEAT
+) -> AsyncIterator[HandOut]:
+    """Yields what has a run's groups made by the workers at a queue. Raises StoreError."""
+    made: list[HandedOut] = []
+    async with opened(address, "tfgrpo driver") as queue:
+
+        def hand_out(parts: RunParts, here: Makers) -> Makers:
+            made.append(HandedOut(queue, parts, here, heartbeat))
+            return made[-1]
+
+        try:
+            yield hand_out
+        finally:
+            for one in made:
+                await one.close()
+
+
+class HandedOut:
+    """Has a run's groups made by workers, and by `here` where there are none."""
+
+    def __init__(self, queue: Queue, parts: RunParts, here: Makers, heartbeat: float) -> None:
+        self._queue, self._parts, self._here = queue, parts, here
+        self._heartbeat = heartbeat
+        self._store, self._run = parts.session.store, parts.run
+        self._name = f"run-{parts.run.uid}"
+        self._work = agreement.digests(parts.run, parts.domain, parts.prompts)
+        self._waiting: deque[Waiting] = deque()
+        self._jobs: dict[int, Waiting] = {}
+        self._crew: list[CrewMember] = []
+        self._unseen: dict[int, float] = {}
+        self._begun: set[int] = set()
+        self._said: set[str] = set()
+        self._alone_since: float | None = None
+        self._looked = 0.0
+        self._here_now = 0
+        self._watching: asyncio.Task[None] | None = None
+
+    async def make(self, task: GroupTask, gathering: Gathering, recorded: Recorded) -> None:
+        """Fills a gathering with its task's attempts, made by whoever is there.
+
+        Raises EndpointError, BudgetReached, WorkerFailed and StoreError.
+        """
+        if not self._whole(task, recorded):
+            outcome = await self._elsewhere(task, gathering.problem)
+            if outcome is None:
+                try:
+                    await self._here.make(task, gathering, self._recorded(task))
+                finally:
+                    self._here_now -= 1  # which was counted as it was taken back
+                return
+            _raise(outcome)
+            gathering.failed.update({int(n): why for n, why in outcome.get("failed", {}).items()})
+            recorded = self._recorded(task)
+        await self._here.make(task, gathering, recorded)
+
+    async def close(self) -> None:
+        """Takes back what nobody has begun with, and says that there is no more."""
+        if self._watching is None:
+            return
+        self._watching.cancel()
+        await asyncio.gather(self._watching, return_exceptions=True)
+        with suppress(StoreError):
+            await self._queue.execute("delete from offers where run = %(run)s", run=self._run.uid)
+            await self._forget("todo")
+
+    # groups and their jobs:
+
+    def _whole(self, task: GroupTask, recorded: Recorded) -> bool:
+        """Whether all attempts of a fixed group are on record: nobody has to be asked."""
+        settings = self._parts.settings
+        samples = range(0 if task.most else max(1, settings.group_size - task.hints))
+        known = [recorded.get((task.problem, sample)) for sample in samples]
+        fixed = settings.rollouts == "fixed" and not task.hints and not task.most
+        return fixed and all(row is not None and row.outcome != "failed" for row in known)
+
+    def _recorded(self, task: GroupTask) -> Recorded:
+        rows = self._store.runs.rollouts(self._run, task.step, task.problem)
+        return {(row.problem, row.sample): row for row in rows}
+
+    async def _elsewhere(self, task: GroupTask, problem: Problem) -> dict[str, Any] | None:
+        """Returns the outcome of a job for a task; None where it is to be made here."""
+        if self._watching is None or self._watching.done():
+            self._watching = asyncio.create_task(self._watch())
+        waiting = Waiting(task, problem, asyncio.get_running_loop().create_future())
+        self._waiting.append(waiting)
+        try:
+            return await waiting.done
+        except asyncio.CancelledError:
+            with suppress(ValueError):
+                self._waiting.remove(waiting)
+            self._jobs.pop(waiting.job, None)
+            raise
+
+    # looking after them:
+
+    async def _watch(self) -> None:
+        """Queues what waits, and takes what has ended, until it is cancelled. What goes wrong is
+        raised to whoever waits."""
+        away = None
+        begun = False
+        try:
+            while True:
+                try:
+                    if not begun:
+                        self._store.runs.row_id(self._run)  # a worker looks it up
+                        await self._forget("todo")  # of a driver that died
+                        begun = True
+                    ended = await self._look()
+                    away = None
+                except StoreError:
+                    away = away or time.monotonic()
+                    if time.monotonic() - away > AWAY:
+                        raise
+                    ended = False
+                await asyncio.sleep(SOON if ended else self._pause())
+        except BaseException as error:
+            left = [*self._waiting, *self._jobs.values()]
+            self._waiting.clear()
+            self._jobs.clear()
+            for waiting in left:
+                if not waiting.done.done():
+                    if isinstance(error, asyncio.CancelledError):
+                        waiting.done.cancel()
+                    else:
+                        waiting.done.set_exception(error)
+            raise
+
+    def _pause(self) -> float:
+        return LATE if not self._jobs else min(LATE, max(SOON, 0.02 * len(self._jobs) ** 0.5))
+
+    async def _look(self) -> bool:
+        """Does what is to be done now; returns whether a job has ended."""
+        now = time.monotonic()
+        if now - self._looked > min(1.0, self._heartbeat):
+            self._looked = now
+            await self._look_around()
+        ended = await self._take_ended()
+        slots = self.slots
+        if slots:
+            self._alone_since = None
+            while self._waiting and len(self._jobs) < AHEAD * slots:
+                await self._hand_out(self._waiting.popleft())
+        elif self._is_alone(now):
+            await self._take_back()
+        return ended
+
+    @property
+    def slots(self) -> int:
+        """How many groups live workers can make for this run at a time."""
+        return sum(one.slots for one in self._crew if one.works_for(self._run.uid))
+
+    async def _look_around(self) -> None:
+        """Says that there is work, sees who is there, and gives the jobs of the dead to others."""
+        await self._queue.execute(
+            OFFER,
+            run=self._run.uid,
+            name=self._run.name,
+            queue=self._name,
+            work=self._work,
+            concurrency=self._parts.settings.concurrency,
+            seconds=self._heartbeat,
+        )
+        before = {one.id for one in self._crew if one.alive}
+        self._crew = await self._queue.crew()
+        slowest = max([self._heartbeat, *(one.seconds for one in self._crew)])
+        await self._queue.retry_stalled(self._name, SILENT * slowest)
+        await self._retry_unseen(SILENT * slowest)
+        self._parts.progress.workers = _at_work(
+            [one for one in self._crew if one.works_for(self._run.uid)]
+        )
+        for one in self._crew:
+            if one.lost and one.id in before:
+                count = one.figures.get("in_flight", 0)
+                self._say(f"worker {one.name} has died, with {count} calls in flight at the last")
+            refused = one.figures.get("refuses", {}).get(self._run.uid)
+            if one.alive and refused:
+                self._say(f"worker {one.name} does not work for this run: {refused}")
+
+    async def _retry_unseen(self, seconds: float) -> None:
+        """Queues jobs anew that are begun by the queue's account, while no live worker has had
+        them for so long: the database was away when one was given back."""
+        now = time.monotonic()
+        held = {job for one in self._crew if one.alive for job in one.figures.get("jobs", ())}
+        self._unseen = {job: self._unseen.get(job, now) for job in self._begun if job not in held}
+        for job, since in self._unseen.items():
+            if now - since > seconds:
+                self._unseen[job] = now
+                await self._queue.retry(job)
+
+    def _say(self, text: str) -> None:
+        if text not in self._said:
+            self._said.add(text)
+            self._parts.on_progress(WarningNotice(text))
+
+    async def _hand_out(self, waiting: Waiting) -> None:
+        from procrastinate import exceptions
+
+        task, problem = waiting.task, waiting.problem
+        if waiting.done.done():
+            return
+        deferrer = self._queue.app.configure_task(
+            TASK, queue=self._name, lock=task.lock, queueing_lock=task.lock
+        )
+        try:
+            job = await deferrer.defer_async(task=asdict(task), problem=asdict(problem))
+        except exceptions.AlreadyEnqueued:
+            rows = await self._queue.rows(
+                "select id from procrastinate_jobs where queueing_lock = %(lock)s"
+                " and status = 'todo'",
+                lock=task.lock,
+            )
+            if not rows:  # somebody has begun with it meanwhile: once more, at the next look
+                self._waiting.append(waiting)
+                return
+            job = rows[0]["id"]
+        except exceptions.ConnectorException as error:
+            self._waiting.appendleft(waiting)
+            raise StoreError(f"the queue of workers cannot be reached: {error}") from error
+        waiting.job = job
+        self._jobs[job] = waiting
+
+    async def _take_ended(self) -> bool:
+        self._begun.clear()
+        if not self._jobs:
+            return False
+        rows = await self._queue.rows(ENDED, jobs=list(self._jobs))
+        there = {row["id"]: row for row in rows}
+        over: list[int] = []
+        self._begun = {job for job, row in there.items() if row["status"] == "doing"}
+        for job, waiting in list(self._jobs.items()):
+            row = there.get(job)
+            if row is not None and row["status"] in ("todo", "doing"):
+                continue
+            del self._jobs[job]
+            over.append(job)
+            if waiting.done.done():
+                continue
+            if row is not None and row["outcome"] is not None:
+                waiting.done.set_result(row["outcome"])
+            else:  # it has ended without a word: once more
+                self._waiting.append(waiting)
+        if over:
+            await self._queue.execute(
+                "delete from procrastinate_jobs where id = any(%(jobs)s)"
+                " and status not in ('todo', 'doing')",
+                jobs=over,
+            )
+        return bool(over)
+
+    # where nobody is there:
+
+    def _is_alone(self, now: float) -> bool:
+        if self._alone_since is None:
+            self._alone_since = now
+        return now - self._alone_since > ALONE
+
+    async def _take_back(self) -> None:
+        """Has groups made here: as many at a time as keep the models busy."""
+        self._say("no worker is there for this run: its groups are made here meanwhile")
+        await self._forget("todo")
+        settings = self._parts.settings
+        most = max(1, -(-settings.concurrency // settings.group_size))
+        while self._waiting and self._here_now < most:
+            waiting = self._waiting.popleft()
+            if not waiting.done.done():
+                self._here_now += 1
+                waiting.done.set_result(None)
+
+    async def _forget(self, status: str) -> None:
+        """Takes jobs of this run out of the queue that nobody has begun with."""
+        await self._queue.execute(
+            "delete from procrastinate_jobs where queue_name = %(queue)s and status = %(status)s",
+            queue=self._name,
+            status=status,
+        )
+
+
+def _at_work(crew: Sequence[CrewMember]) -> str:
+    """Returns in words who works for a run; nothing where nobody does."""
+    if not crew:
+        return ""
+    groups = sum(len(one.figures.get("doing", ())) for one in crew)
+    rate = sum(float(one.figures.get("rate", 0.0)) for one in crew)
+    count = "1 worker" if len(crew) == 1 else f"{len(crew)} workers"
+    return f"{count}, {groups} of {sum(one.slots for one in crew)} slots, {rate:.0f} groups/min"
+
+
+def _raise(outcome: dict[str, Any]) -> None:
+    """Raises what a worker has met that ends the run."""
+    if "error" not in outcome:
+        return
+    kind, text, hint = outcome["error"]
+    errors: dict[str, type[TfgrpoError]] = {"endpoint": EndpointError, "budget": BudgetReached}
+    raise errors.get(kind, WorkerFailed)(f"{text} (on worker {outcome['worker']})", hint=hint)

@@ -1,0 +1,286 @@
+"""The queue of groups: Procrastinate's, in the database of the store, in a schema of its own.
+
+A job is a group, and nothing of a run depends on the queue: what a group came to is in the
+journal. Whoever loses the queue, or a job of it, has lost time and no answer. Beside
+Procrastinate's tables are three small ones: which runs have work to offer, who works, and how jobs
+ended that have left no whole group. Ages are told by the database's clock alone, so that a
+machine whose clock is wrong is no trouble.
+
+Procrastinate's own notices wake workers; a driver looks at its jobs, which is one query by their
+numbers. Workers and drivers connect by LISTEN, so a pooler of connections in between has to keep
+sessions whole.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tfgrpo.store.errors import InvalidOperation, StoreError
+
+if TYPE_CHECKING:
+    from procrastinate import App
+
+TASK = "group"
+HEARTBEAT = 5.0
+"""Seconds between a worker's signs of life."""
+SILENT = 3.0
+"""After so many heartbeats without a sign a worker is taken for dead."""
+AT_ONCE = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+"""When a job is tried again: a time that is past on every machine, whatever its clock says."""
+CONNECT_SECONDS = 10.0
+CONNECTIONS = 4
+
+TABLES = """
+create table offers (
+    run text primary key,
+    name text not null,
+    queue text not null,
+    work jsonb not null,
+    concurrency integer not null,
+    seconds double precision not null,
+    beat timestamptz not null default now()
+);
+create table crew (
+    id bigint generated always as identity primary key,
+    name text not null,
+    slots integer not null,
+    seconds double precision not null,
+    started timestamptz not null default now(),
+    beat timestamptz not null default now(),
+    ended timestamptz,
+    figures jsonb not null default '{}'
+);
+create table outcomes (
+    job bigint primary key references procrastinate_jobs (id) on delete cascade,
+    outcome jsonb not null
+);
+"""
+CREW = """
+select id, name, slots, seconds, figures, ended is not null as ended,
+       extract(epoch from now() - beat)::float8 as silent,
+       extract(epoch from coalesce(ended, now()) - started)::float8 as age
+  from crew
+ where coalesce(ended, beat) > now() - interval '1 hour'
+ order by id
+"""
+OFFERS = """
+select run, name, queue, work, concurrency from offers
+ where beat > now() - seconds * %(silent)s * interval '1 second' order by run
+"""
+OFFER = """
+insert into offers (run, name, queue, work, concurrency, seconds)
+values (%(run)s, %(name)s, %(queue)s, %(work)s, %(concurrency)s, %(seconds)s)
+on conflict (run) do update set work = excluded.work, beat = now(),
+    concurrency = excluded.concurrency, seconds = excluded.seconds
+"""
+STALLED = """
+select j.id from procrastinate_jobs j left join procrastinate_workers w on w.id = j.worker_id
+ where j.status = 'doing' and j.queue_name = %(queue)s
+   and (w.id is null or w.last_heartbeat < now() - %(seconds)s * interval '1 second')
+"""
+ENDED = """
+select j.id, j.status::text as status, o.outcome
+  from procrastinate_jobs j left join outcomes o on o.job = j.id where j.id = any(%(jobs)s)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueAddress:
+    """Where a queue is: what libpq is given, and the schema of the database."""
+
+    conninfo: str
+    schema: str
+    password: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A run that has groups to be made: its uid and name, the queue where they are, the digests of
+    what a worker has to have too, and how many requests all workers may have in flight."""
+
+    run: str
+    name: str
+    queue: str
+    work: dict[str, str]
+    concurrency: int
+
+
+@dataclass(frozen=True, slots=True)
+class CrewMember:
+    """A worker as the others see it.
+
+    `figures` are what it last told. `silent` and `age` are in seconds: since its last sign of
+    life, and since it began.
+    """
+
+    id: int
+    name: str
+    slots: int
+    seconds: float
+    ended: bool
+    silent: float
+    age: float
+    figures: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def alive(self) -> bool:
+        """Whether it gives signs of life."""
+        return not self.ended and self.silent < SILENT * self.seconds
+
+    @property
+    def lost(self) -> bool:
+        """Whether it has died without a word."""
+        return not self.ended and not self.alive
+
+    def works_for(self, run: str) -> bool:
+        """Returns whether it makes groups of the run with that uid."""
+        return self.alive and run in self.figures.get("runs", ())
+
+
+class Queue:
+    """A queue that is open. Raises StoreError where the database cannot be reached."""
+
+    def __init__(self, app: App) -> None:
+        self.app = app
+
+    async def rows(self, query: str, **values: Any) -> list[dict[str, Any]]:
+        """Returns a query's rows."""
+        with _translating():
+            connector: Any = self.app.connector
+            found: list[dict[str, Any]] = await connector.execute_query_all_async(query, **values)
+            return found
+
+    async def execute(self, query: str, **values: Any) -> None:
+        """Runs a statement."""
+        with _translating():
+            connector: Any = self.app.connector
+            await connector.execute_query_async(query, **values)
+
+    async def crew(self) -> list[CrewMember]:
+        """Returns the workers of the last hour, oldest first."""
+        return [CrewMember(**row) for row in await self.rows(CREW)]
+
+    async def offers(self) -> list[Offer]:
+        """Returns the runs that have work now."""
+        return [Offer(**row) for row in await self.rows(OFFERS, silent=SILENT)]
+
+    async def retry_stalled(self, queue: str, seconds: float) -> int:
+        """Queues jobs anew whose worker has given no sign of life for so long; returns how many."""
+        stalled = await self.rows(STALLED, queue=queue, seconds=seconds)
+        for row in stalled:
+            await self.retry(row["id"])
+        return len(stalled)
+
+    async def retry(self, job: int) -> None:
+        """Queues a job anew that somebody had begun with; not one that has ended meanwhile."""
+        from procrastinate import exceptions
+
+        with suppress(exceptions.ConnectorException):
+            await self.app.job_manager.retry_job_by_id_async(job, retry_at=AT_ONCE)
+
+
+def queue_address(store: str) -> QueueAddress:
+    """Returns where the queue of a store is, by what opens the store. Raises InvalidOperation for
+    one that is a file: no other machine could work for it."""
+    from tfgrpo.store.address import is_address, parse_address, password_of
+
+    if not is_address(store):
+        raise InvalidOperation(
+            f"workers need a shared store, and {store} is a file",
+            hint="--store postgresql://USER@HOST/DATABASE; docs/scale.md says how to move there",
+        )
+    address = parse_address(store)
+    return QueueAddress(address.conninfo, f"{address.schema}_queue", password_of(address))
+
+
+@asynccontextmanager
+async def opened(address: QueueAddress, name: str = "tfgrpo") -> AsyncIterator[Queue]:
+    """Opens the queue at an address for as long as the block lasts; makes it where there is none.
+
+    Raises StoreError.
+    """
+    from procrastinate import App, PsycopgConnector
+
+    await _prepare(address)
+    settings = _settings(address, name) | {"options": f"-c search_path={address.schema}"}
+    connector = PsycopgConnector(
+        conninfo=address.conninfo,
+        kwargs=settings,
+        min_size=1,
+        max_size=CONNECTIONS,
+        timeout=CONNECT_SECONDS,
+        reconnect_timeout=CONNECT_SECONDS,
+    )
+    app = App(connector=connector)
+    with _translating():
+        await app.open_async()
+    try:
+        yield Queue(app)
+    finally:
+        await app.close_async()
+
+
+async def _prepare(address: QueueAddress) -> None:
+    """Makes the queue's schema where there is none, whoever else does so too."""
+    import psycopg
+    from procrastinate.schema import SchemaManager
+    from psycopg import sql
+
+    number = int.from_bytes(
+        hashlib.sha256(address.schema.encode()).digest()[:8], "big", signed=True
+    )
+    schema = sql.Identifier(address.schema)
+    with _translating():
+        connection = await psycopg.AsyncConnection.connect(
+            address.conninfo, **_settings(address, "tfgrpo")
+        )
+        async with connection:
+            if await _is_there(connection, address.schema):
+                return
+            await connection.execute("select pg_advisory_xact_lock(%s)", (number,))
+            if await _is_there(connection, address.schema):
+                return
+            await connection.execute(sql.SQL("create schema if not exists {}").format(schema))
+            await connection.execute(sql.SQL("set local search_path to {}").format(schema))
+            await connection.execute(SchemaManager.get_schema().encode())
+            await connection.execute(TABLES.encode())
+
+
+async def _is_there(connection: Any, schema: str) -> bool:
+    cursor = await connection.execute(
+        "select 1 from pg_class c join pg_namespace n on n.oid = c.relnamespace"
+        " where n.nspname = %s and c.relname = 'outcomes'",
+        (schema,),
+    )
+    return await cursor.fetchone() is not None
+
+
+def _settings(address: QueueAddress, name: str) -> dict[str, Any]:
+    settings: dict[str, Any] = {"application_name": name, "connect_timeout": int(CONNECT_SECONDS)}
+    return settings if address.password is None else {**settings, "password": address.password}
+
+
+class _translating:
+    """Turns the errors of a database that is away into StoreError."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        import psycopg
+        import psycopg_pool
+        from procrastinate import exceptions
+
+        away = (psycopg.Error, psycopg_pool.PoolTimeout, exceptions.ConnectorException)
+        if isinstance(error, away):
+            cause = error.__cause__ or error
+            said = (str(cause).strip().splitlines() or ["no answer"])[0]
+            raise StoreError(
+                f"the queue of workers cannot be reached: {said}",
+                hint="check that the database is running, and what its user may do",
+            ) from error
