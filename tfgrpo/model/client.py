@@ -367,9 +367,9 @@ class Calls:
 
     def _first(self, key: bytes, answer: Answer) -> Answer:
         """Returns a call's answer that was journalled first: this one, or another process's."""
-        kept = self._runs.call(key)
-        same = kept is None or kept.answer == answer.journal_fields()
-        return answer if kept is None or same else Answer(**kept.answer)
+        there = self._runs.call(key)
+        same = there is None or there.answer == answer.journal_fields()
+        return answer if there is None or same else Answer(**there.answer)
 
     def _look_for_cut(self, request: Request, answer: Answer) -> None:
         """Notices a prompt of which the server has read a part alone."""

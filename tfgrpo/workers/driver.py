@@ -69,17 +69,17 @@ async def handing_out(
     address: QueueAddress, heartbeat: float = HEARTBEAT
 ) -> AsyncIterator[HandOut]:
     """Yields what has a run's groups made by the workers at a queue. Raises StoreError."""
-    made: list[HandedOut] = []
+    all_out: list[HandedOut] = []
     async with opened(address, "tfgrpo driver") as queue:
 
         def hand_out(parts: RunParts, here: Makers) -> Makers:
-            made.append(HandedOut(queue, parts, here, heartbeat))
-            return made[-1]
+            all_out.append(HandedOut(queue, parts, here, heartbeat))
+            return all_out[-1]
 
         try:
             yield hand_out
         finally:
-            for one in made:
+            for one in all_out:
                 await one.close()
 
 
@@ -97,7 +97,7 @@ class HandedOut:
         self._crew: list[CrewMember] = []
         self._unseen: dict[int, float] = {}
         self._begun: set[int] = set()
-        self._said: set[str] = set()
+        self._notes: set[str] = set()
         self._alone_since: float | None = None
         self._looked = 0.0
         self._here_now = 0
@@ -256,8 +256,8 @@ class HandedOut:
                 await self._queue.retry(job)
 
     def _say(self, text: str) -> None:
-        if text not in self._said:
-            self._said.add(text)
+        if text not in self._notes:
+            self._notes.add(text)
             self._parts.on_progress(WarningNotice(text))
 
     async def _hand_out(self, waiting: Waiting) -> None:

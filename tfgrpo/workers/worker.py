@@ -95,7 +95,7 @@ class Worker:
         self._ended: deque[float] = deque(maxlen=10_000)
         self._free = asyncio.Semaphore(options.slots)
         self._held: set[int] = set()
-        self._noted = ""
+        self._last_note = ""
         self._stopping = asyncio.Event()
 
     def stop(self) -> None:
@@ -132,7 +132,7 @@ class Worker:
                 except StoreError as error:
                     self._note_once(str(error))
                 else:
-                    self._noted = ""
+                    self._last_note = ""
                 await self._sleep(min(1.0, self._options.heartbeat))
         finally:
             for one in self._accepted.values():
@@ -148,8 +148,8 @@ class Worker:
                 await queue.execute("update crew set ended = now() where id = %(id)s", id=number)
 
     def _note_once(self, text: str) -> None:
-        if text != self._noted:
-            self._noted = text
+        if text != self._last_note:
+            self._last_note = text
             self._on_note(text)
 
     async def _sleep(self, seconds: float) -> None:
@@ -170,7 +170,7 @@ class Worker:
             elif one.work is not None:
                 share = max(1, sum(member.works_for(uid) for member in crew))
                 one.work.share(-(-one.offer.concurrency // share))
-        self._refused = {uid: kept for uid, kept in self._refused.items() if uid in offers}
+        self._refused = {uid: refused for uid, refused in self._refused.items() if uid in offers}
         for uid, offer in offers.items():
             known = self._refused.get(uid)
             if uid in self._accepted or (known is not None and known[0].work == offer.work):
@@ -280,7 +280,7 @@ class Worker:
         except BaseException as error:
             self._counts["handed_back"] += 1
             if isinstance(error, (StoreError, HandBack)):
-                await self._until_back(queue)
+                await self._wait_for_database(queue)
             raise
         finally:
             self._doing.pop(job, None)
@@ -308,7 +308,7 @@ class Worker:
         self._failures.pop(group.lock, None)
         return outcome
 
-    async def _until_back(self, queue: Queue) -> None:
+    async def _wait_for_database(self, queue: Queue) -> None:
         """Waits while the database is away, so that a group can be given back."""
         while not self._stopping.is_set():
             try:
