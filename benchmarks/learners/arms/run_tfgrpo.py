@@ -1,0 +1,117 @@
+"""tfgrpo with its defaults, and the method as published: no gate, and the last library is it.
+
+Both start from the race's seed text and are judged by the race's judge; the prompts are the
+built-in ones. A library that stayed empty is deployed as the seed text.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from racing import PROBLEM, Job, Prompt, Row, answer_of, is_right, leave, main, prompt_of
+
+import tfgrpo
+from tfgrpo.domains.base import Context, Domain, Judge, Trajectory, Verdict
+from tfgrpo.store.errors import TfgrpoError
+from tfgrpo.training.fitting import LOCAL_BATCH, LOCAL_VALUES
+from tfgrpo.training.run_report import versions_of
+
+PUBLISHED: dict[str, Any] = {"epochs": 3, "batch_size": 100, "group_size": 5, "controller": "batch"}
+"""arXiv 2510.08191: three epochs, the whole set a step, groups of five, one plan for a batch."""
+CHECKPOINTS = 6
+
+
+def judge_of(kind: str) -> Judge:
+    """Returns the race's judge as ours takes one."""
+
+    async def judge(context: Context, trajectory: Trajectory) -> Verdict:
+        gold = str(context.problem.answer)
+        right = is_right(kind, gold, trajectory.response)
+        answer = answer_of(kind, trajectory.response)
+        return Verdict(float(right), answer, "right" if right else f"not {gold}")
+
+    return judge
+
+
+def train(job: Job) -> None:
+    """Leaves the library that the run deploys, rendered, and its versions as checkpoints."""
+    published = job.arm == "published"
+    domain = Domain(
+        name=f"race-{job.kind}",
+        verify=judge_of(job.kind),
+        shared_answers=job.kind == "label",
+    )
+    config, files = job.folder / "tfgrpo.toml", {}
+    config.touch()  # no other project's settings are those of the race
+    for name, rows in (("train", job.train), ("gate", job.validation)):
+        files[name] = job.folder / f"{name}.jsonl"
+        files[name].write_text("".join(json.dumps(_plain(row)) + "\n" for row in rows))
+    settings: dict[str, Any] = {
+        "model": job.model,
+        "base_url": job.base_url,
+        "agent_objective": job.seed_text,
+        "learning_objective": job.learning_objective,
+        "temperature": job.temperature,
+        "max_tokens": job.max_tokens,
+        "concurrency": job.concurrency,
+        "seed": job.seed,
+    }
+    if published:
+        settings |= PUBLISHED
+    else:
+        settings["gate"] = str(files["gate"])
+        if job.local:
+            steps = -(-len(job.train) // LOCAL_BATCH)
+            settings |= {**LOCAL_VALUES, "batch_size": -(-len(job.train) // steps)}
+    store, ended, notes = job.folder / "store.db", "done", {}
+    try:
+        result = tfgrpo.train_sync(
+            str(files["train"]),
+            store=store,
+            config=config,
+            run="race",
+            domain=domain,
+            keep_going=True,
+            **settings,
+        )
+        notes = {"experiences": len(result.library), "seconds": round(result.seconds, 1)}
+    except TfgrpoError as error:
+        if job.spent < 1.0:
+            raise
+        ended, notes = "budget", {"stopped": str(error)}
+    with tfgrpo.Store.open(store) as opened:
+        run = opened.runs.find("race")
+        versions = versions_of(opened, run)
+        chosen = opened.tags().get("race/best")
+        final = versions[-1] if versions else opened.version(0)
+        best = final if chosen is None else opened.version(chosen)
+        prompts = {v.number: _prompt(job, opened, v) for v in (*versions, final, best)}
+    step = -(-len(versions) // CHECKPOINTS) or 1
+    leave(
+        job,
+        prompts[final.number],
+        None if published else prompts[best.number],
+        checkpoints=[prompts[v.number] for v in versions[::-1][::step]],
+        ended=ended,
+        notes=notes,
+    )
+
+
+def _plain(row: Row) -> Row:
+    return {name: row[name] for name in ("id", "problem", "answer")}
+
+
+def _prompt(job: Job, store: tfgrpo.Store, version: Any) -> Prompt:
+    """Returns a version's library as a prompt."""
+    library = store.library(version)
+    if not len(library):
+        return prompt_of(job.seed_text)
+    from tfgrpo.domains.prompt_library import PromptLibrary
+
+    rendered = PromptLibrary(library, agent_objective=job.seed_text).render(PROBLEM)
+    return [dict(message) for message in rendered]
+
+
+if __name__ == "__main__":
+    main(train)

@@ -1,0 +1,153 @@
+"""The tasks of the race: what is learned from, what is chosen on, and what is sealed.
+
+`bills` is generated here. `formula` and `labels` are public data that is given as a folder and is
+no part of this repository: `formula_train_500.jsonl` and `formula_val_300.jsonl`, and
+`banking77_train_3000.jsonl` and `banking77_val_600.jsonl`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from benchmarks.learners import bills
+
+Rows = list[dict[str, Any]]
+BOX = "Write the calculation, then the result as a number in \\boxed{}."
+TRAIN, VALIDATION, SEALED = 60, 40, 150
+TRANSFERS = {
+    "balance_not_updated_after_bank_transfer": "money was sent to the account by bank transfer "
+    "and the balance does not show it",
+    "beneficiary_not_allowed": "the recipient cannot be added, or is refused",
+    "cancel_transfer": "a transfer is to be stopped or taken back",
+    "declined_transfer": "the transfer was declined",
+    "failed_transfer": "the transfer did not work or cannot be made, and declined is not the word",
+    "pending_transfer": "the transfer is shown as pending",
+    "transfer_fee_charged": "a fee for a transfer",
+    "transfer_into_account": "how to bring money into the account by transfer",
+    "transfer_not_received_by_recipient": "the recipient has not got the money",
+    "transfer_timing": "how long transfers take, before or without trouble",
+}
+"""Ten labels whose borders are a matter of convention, and where each ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A task. `kind` is number or label, `seed_text` what every learner starts from, `rules` what
+    a person who knows the conventions would write, and `learning_objective` what ours is told to
+    look for."""
+
+    name: str
+    kind: str
+    seed_text: str
+    learning_objective: str
+    rules: tuple[str, ...]
+    train: Rows
+    validation: Rows
+    sealed: Rows
+
+    @property
+    def digest(self) -> str:
+        """Says whether two results are of the same problems."""
+        text = json.dumps([self.seed_text, self.train, self.validation, self.sealed])
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+    def cut(self, limit: int | None) -> Task:
+        """Returns the task with the first problems of each part alone."""
+        from dataclasses import replace
+
+        if limit is None:
+            return self
+        return replace(
+            self,
+            train=self.train[:limit],
+            validation=self.validation[:limit],
+            sealed=self.sealed[:limit],
+        )
+
+
+def bills_task(folder: Path | None) -> Task:
+    """Returns the bills of a firm with eight house rules."""
+    return Task(
+        "bills",
+        "number",
+        f"A small firm bills its work. {BOX}",
+        "How this firm counts on its bills: which numbers to calculate with.",
+        bills.RULES,
+        *(bills.draw(part) for part in bills.PARTS),
+    )
+
+
+def formula_task(folder: Path | None) -> Task:
+    """Returns questions about financial formulas, with conventions of their own."""
+    train, rest = (_read(folder, f"formula_{part}.jsonl") for part in ("train_500", "val_300"))
+    rows = [
+        [{"id": r["id"], "problem": r["question"], "answer": str(r["answer"])} for r in part]
+        for part in (train, rest)
+    ]
+    for part in rows:
+        random.Random("formula").shuffle(part)
+    return Task(
+        "formula",
+        "number",
+        f"Answer a question about finance. {BOX}",
+        "How answers to such questions are calculated, and in which unit they are given.",
+        (
+            "In a net present value the first cash flow counts in full, for period 0: divide the "
+            "n-th by (1 + i)^(n - 1).",
+            "Rates, yields and returns are given as fractions: 5 % is 0.05.",
+            "Margins, return on assets and return on equity are given in percent: 0.4 is 40.",
+            "Millions and billions are written out with all their zeros.",
+        ),
+        rows[0][:TRAIN],
+        rows[1][SEALED : SEALED + VALIDATION],
+        rows[1][:SEALED],
+    )
+
+
+def labels_task(folder: Path | None) -> Task:
+    """Returns a bank's messages with ten neighbouring labels."""
+    parts = []
+    for name in ("train_3000", "val_600"):
+        rows = [r for r in _read(folder, f"banking77_{name}.jsonl") if r["label"] in TRANSFERS]
+        random.Random("labels").shuffle(rows)
+        parts.append([{"id": r["id"], "problem": r["text"], "answer": r["label"]} for r in rows])
+    learned = {r["problem"].strip().lower() for r in parts[0][: TRAIN + VALIDATION]}
+    return Task(
+        "labels",
+        "label",
+        "A message to a bank gets one of these labels: "
+        + ", ".join(TRANSFERS)
+        + ". Answer with the label alone, in \\boxed{}.",
+        "Where one label ends and its neighbour begins.",
+        tuple(f"{label}: {meaning}." for label, meaning in TRANSFERS.items()),
+        parts[0][:TRAIN],
+        parts[0][TRAIN : TRAIN + VALIDATION],
+        [r for r in parts[1] if r["problem"].strip().lower() not in learned],
+    )
+
+
+TASKS: dict[str, Callable[[Path | None], Task]] = {
+    "bills": bills_task,
+    "formula": formula_task,
+    "labels": labels_task,
+}
+
+
+def find_task(name: str, folder: Path | None, limit: int | None = None) -> Task:
+    """Returns a task. Raises UsageError where its data is not given."""
+    return TASKS[name](folder).cut(limit)
+
+
+def _read(folder: Path | None, name: str) -> Rows:
+    if folder is None or not (folder / name).is_file():
+        raise click.UsageError(f"--data takes the folder that holds {name}")
+    lines = (folder / name).read_text(encoding="utf-8").splitlines()
+    return [json.loads(line) for line in lines if line.strip()]

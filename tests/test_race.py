@@ -1,0 +1,230 @@
+"""The race of learners: its meter, its cells against a scripted endpoint, and its table."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from conftest import ROOT
+from scripted import Reply, ScriptedEndpoint, completion, stage
+
+sys.path.insert(0, str(ROOT))
+
+from benchmarks.learners import bills, report
+from benchmarks.learners.arms import racing
+from benchmarks.learners.meter import Ledger, Meter, Speeds, Upstream, Used, measure
+from benchmarks.learners.race import main
+
+RULE = "When weeks are asked for in days, count five days a week."
+SPEEDS = Speeds(prefill=100, decode=20)
+
+
+@pytest.fixture(scope="module")
+def answers() -> dict[str, str]:
+    return {row["problem"]: row["answer"] for part in bills.PARTS for row in bills.draw(part)}
+
+
+def post(url: str, **body: Any) -> tuple[int, bytes]:
+    request = urllib.request.Request(url, json.dumps(body).encode())
+    try:
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return answer.status, answer.read()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read()
+
+
+def test_a_call_costs_its_uncached_prompt_and_its_answer(tmp_path: Path) -> None:
+    def script(request: dict[str, Any]) -> Reply:
+        body = completion("yes")
+        body["usage"]["prompt_tokens_details"] = {"cached_tokens": 30}
+        return Reply(body)
+
+    with (
+        ScriptedEndpoint(script) as server,
+        Meter(Upstream(server.base_url, "secret"), SPEEDS, tmp_path) as meter,
+    ):
+        status, _ = post(
+            f"{meter.url('a')}/chat/completions", model="m", messages=[{"content": ""}]
+        )
+        assert status == 200
+        assert server.keys == ["Bearer secret"], "the key is the meter's"
+        told = json.load(urllib.request.urlopen(f"{meter.address}/a/spent"))
+        assert told["spent"] == pytest.approx(20 / 100 + 10 / 20)
+        assert meter.ledger("b").spent == 0, "each name has a ledger of its own"
+
+
+def test_a_spent_budget_ends_an_arm_and_outlives_the_meter(tmp_path: Path) -> None:
+    with ScriptedEndpoint(lambda request: "yes") as server:
+        for turn in range(2):
+            with Meter(Upstream(server.base_url), SPEEDS, tmp_path, budget=1.5) as meter:
+                url = f"{meter.url('a')}/chat/completions"
+                codes = [post(url, model="m", messages=[{"content": ""}])[0] for _ in range(2)]
+                assert codes == ([200, 200] if turn == 0 else [402, 402])
+                assert meter.ledger("a").told()["calls"] == 2
+        assert len(server.requests) == 2, "what is turned away is not asked"
+    (tmp_path / "a.jsonl").open("a").write('{"prompt": 5')  # killed while it wrote
+    assert Ledger(tmp_path / "a.jsonl", 1.5).spent == pytest.approx(2.0)
+    Ledger(tmp_path / "a.jsonl", None).add(Used(1, 0, 1), 0.5, "x")
+    assert Ledger(tmp_path / "a.jsonl", None).calls == 3
+
+
+def test_a_stream_is_passed_on_and_counted(tmp_path: Path) -> None:
+    pieces = [
+        {"choices": [{"delta": {"content": "ye"}}]},
+        {"choices": [{"delta": {"content": "s"}}]},
+        {"choices": [], "usage": {"prompt_tokens": 200, "completion_tokens": 4}},
+    ]
+    body = b"".join(b"data: " + json.dumps(piece).encode() + b"\n\n" for piece in pieces)
+    reply = Reply(body + b"data: [DONE]\n\n")
+    with (
+        ScriptedEndpoint(lambda request: reply) as server,
+        Meter(Upstream(server.base_url), SPEEDS, tmp_path) as meter,
+    ):
+        url = f"{meter.url('a')}/chat/completions"
+        _, plain = post(url, model="m", messages=[{"content": ""}], stream=True)
+        assert server.requests[0]["stream_options"] == {"include_usage": True}
+        assert plain.count(b"data:") == 3, "the usage that was not asked for is held back"
+        _, whole = post(
+            url,
+            model="m",
+            messages=[{"content": ""}],
+            stream=True,
+            stream_options={"include_usage": True},
+        )
+        assert whole.count(b"data:") == 4
+        assert meter.ledger("a").spent == pytest.approx(2 * (200 / 100 + 4 / 20))
+
+
+def test_speeds_are_measured_from_what_a_server_says(tmp_path: Path) -> None:
+    def script(request: dict[str, Any]) -> Reply:
+        body, words = completion("1"), len(request["messages"][0]["content"].split())
+        body["usage"] = {"prompt_tokens": words, "completion_tokens": request["max_tokens"]}
+        return Reply(body, stall=words / 4000 + request["max_tokens"] / 1600)
+
+    with ScriptedEndpoint(script) as server:
+        found = measure(Upstream(server.base_url), "m", rounds=1)
+    assert 0 < found["prefill"] < 5000
+    assert 0 < found["decode"] < 2000
+    with ScriptedEndpoint(lambda request: "1") as server, pytest.raises(OSError, match="no more"):
+        measure(Upstream(server.base_url), "m", rounds=1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "gold", "response", "right"),
+    [
+        ("number", "28", "7 days are 28.", True),
+        ("number", "28", "\\boxed{28} of 30", True),
+        ("number", "27432.79", "\\boxed{\\$27,432.79}", True),
+        ("number", "0.2", "\\boxed{20}", False),
+        ("number", "28", "I cannot tell", False),
+        ("label", "failed_transfer", "\\boxed{\\text{failed\\_transfer}}", True),
+        ("label", "failed_transfer", "It is\nfailed transfer.", True),
+        ("label", "failed_transfer", "declined_transfer", False),
+    ],
+)
+def test_answers_are_judged(kind: str, gold: str, response: str, right: bool) -> None:
+    assert racing.is_right(kind, gold, response) is right
+
+
+def test_the_bills_have_eight_rules_and_share_no_problem() -> None:
+    parts = {part: bills.draw(part) for part in bills.PARTS}
+    assert [len(rows) for rows in parts.values()] == [60, 40, 60]
+    assert all(len({row["kind"] for row in rows}) == 8 for rows in parts.values())
+    texts = [row["problem"] for rows in parts.values() for row in rows]
+    assert len(set(texts)) == len(texts)
+    assert bills.draw("sealed") == parts["sealed"]
+
+
+def test_cells_of_three_arms_end_in_a_table(tmp_path: Path, answers: dict[str, str]) -> None:
+    """Each cell is made once, its learner stops at its budget, and a rule that helps is found."""
+
+    def script(request: dict[str, Any]) -> str | Reply:
+        text, user = json.dumps(request["messages"]), request["messages"][-1]["content"]
+        match stage(request):
+            case "comparison":
+                lessons = [{"reason": "Five.", "text": RULE}]
+                return json.dumps({"right_did": "a", "wrong_did": "b", "lessons": lessons})
+            case "rollout":
+                coin = hashlib.sha256(f"{user}{request['seed']}".encode()).digest()[0] % 10
+                right = coin < (9 if "five days" in text else 4)
+                return f"\\boxed{{{answers[user] if right else 7777}}}"
+            case _:
+                return json.dumps({"closest": "G0", "decision": "same", "text": ""})
+
+    speeds = tmp_path / "speeds.json"
+    speeds.write_text(json.dumps(SPEEDS._asdict()))
+    results = tmp_path / "results"
+
+    def race(verb: str, *rest: str) -> str:
+        given = [verb, str(results), *rest]
+        done = CliRunner().invoke(main, given, catch_exceptions=False)
+        return done.output if done.exit_code == 0 else f"{done.exit_code}: {done.output}"
+
+    with ScriptedEndpoint(script) as server:
+        end = ["--base-url", server.base_url, "--model", "m", "--speeds", str(speeds)]
+        end += ["--limit", "5"]
+        budget = ["--budget", "90", "--samples", "2"]
+        assert "measure the headroom" in race("cell", "bills", "empty", *budget, *end)
+        assert "raced" in race("headroom", "bills", *end)
+        first = {arm: race("cell", "bills", arm, *budget, *end) for arm in ("empty", "random")}
+        ours = ["cell", "bills", "tfgrpo", "--budget", "150", "--samples", "2", *end]
+        learned = race(*ours)
+        assert "seed 0: best" in learned, learned
+        asked = len(server.requests)
+        assert race("cell", "bills", "random", *budget, *end) == first["random"]
+        assert race(*ours) == learned
+        assert len(server.requests) == asked, "what is done is read"
+    assert "0.0 of 90" in first["empty"]
+    random_cell = json.loads((results / "bills.m.random-seed0.json").read_text())
+    assert random_cell["ended"] == "budget"
+    most = 90 + 8 * SPEEDS.seconds(Used(50, 0, 10))  # eight were in flight
+    assert 90 <= random_cell["spent"]["spent"] < most
+    found = json.loads((results / "bills.m.tfgrpo-seed0.json").read_text())
+    assert RULE in json.dumps(found["best"]["prompt"])
+    assert len(found["best"]["rewards"]) == 5
+    page, output = race("table"), tmp_path / "RESULTS.md"
+    assert "| tfgrpo | 1 |" in page
+    assert "bills m tfgrpo seed 0: done" in race("list")
+    race("table", "-o", str(output))
+    assert "![" in output.read_text()
+    assert output.with_suffix(".svg").read_text().startswith("<svg")
+
+
+def result(arm: str, seed: int, rewards: list[float]) -> dict[str, Any]:
+    tested = {
+        "mean": sum(rewards) / len(rewards),
+        "rewards": {str(n): [reward] for n, reward in enumerate(rewards)},
+        "prompt_tokens": 9,
+    }
+    return {
+        "task": "bills",
+        "model": "m",
+        "problems": "d",
+        "arm": arm,
+        "seed": seed,
+        "best": tested,
+        "final": tested,
+    }
+
+
+def test_arms_are_paired_with_empty_by_problem_and_corrected_by_holm() -> None:
+    none, all_ = [0.0] * 8 + [1.0, 1.0], [1.0] * 10
+    found = [result("empty", 0, none), result("tfgrpo", 0, all_), result("tfgrpo", 1, all_)]
+    found += [result("gepa", 0, none), result("gepa", 1, [0.0] * 10)]
+    lines = {line.arm: line for line in report.lines_of(found)}
+    ours = lines["tfgrpo"]
+    assert ours.gain is not None
+    assert ours.gain.mean == pytest.approx(0.8)
+    assert ours.p == pytest.approx(2 / 2**8)
+    assert ours.holm == pytest.approx(2 * 2 / 2**8)
+    assert [cell["seed"] for cell in report.losing(lines["gepa"], 0.2)] == [1]
+    assert report.holm({"a": 0.01, "b": 0.04, "c": 0.03}) == pytest.approx(
+        {"a": 0.03, "c": 0.06, "b": 0.06}
+    )
