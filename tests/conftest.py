@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 import pytest
+import workers
 from forked import CommandServer
 from scripted import ScriptedEndpoint
 
@@ -100,9 +101,30 @@ READ_AT_START = ("PYTHON", "LC_", "LANG")
 
 
 @cache
+def worker_server() -> workers.WorkerServer:
+    """What forks worker processes off, one for this process and the commands of its tests."""
+    server = workers.WorkerServer()
+    atexit.register(server.__exit__)
+    return server
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _workers() -> None:
+    workers.use(worker_server().address)
+
+
+@pytest.fixture
+def spawned() -> Iterator[None]:
+    """Has worker processes spawned, as they are where no tests run."""
+    workers.spawn_again()
+    yield
+    workers.use(worker_server().address)
+
+
+@cache
 def command_server() -> CommandServer:
     """What forks commands off, one for this process and all of its tests."""
-    server = CommandServer()
+    server = CommandServer(worker_server().address)
     atexit.register(server.__exit__)
     return server
 

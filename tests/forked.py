@@ -22,8 +22,11 @@ import threading
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import NoReturn
+
+from workers import use as use_workers
 
 import tfgrpo
 
@@ -39,9 +42,10 @@ OTHER_ROOTS = ("cli", "store", "migrations")
 
 
 class Forked:
-    """Starts sessions of `tfgrpo` in a folder, one after the other. A context manager."""
+    """Starts sessions of `tfgrpo` in a folder, one after the other. Their workers are forked off
+    by the server of `workers.py` at that address. A context manager."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, workers: str) -> None:
         kept = {
             k: v
             for k, v in os.environ.items()
@@ -49,7 +53,7 @@ class Forked:
         }
         self.output = folder / "out.txt"
         self._process = subprocess.Popen(
-            [sys.executable, __file__],
+            [sys.executable, __file__, workers],
             cwd=folder,
             env=kept,
             stdin=subprocess.PIPE,
@@ -98,12 +102,12 @@ class Forked:
 
 class CommandServer:
     """Runs `tfgrpo` as `subprocess.run` does, each time in a fork of one process that has imported
-    everything. A context manager; not for two threads at once."""
+    everything; workers as in `Forked`. A context manager; not for two threads at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, workers: str) -> None:
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("TFGRPO_", "OPENAI_"))}
         self._process = subprocess.Popen(
-            [sys.executable, __file__, "commands"],
+            [sys.executable, __file__, workers, "commands"],
             env=clean,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -155,6 +159,7 @@ def preload() -> None:
                 importlib.import_module(name)
     for name in IMPORTED:
         importlib.import_module(name)
+    resource_tracker.ensure_running()  # one for all children
     gc.collect()
     gc.freeze()  # what is there stays the same pages in every child
 
@@ -224,4 +229,5 @@ def serve() -> None:
 
 
 if __name__ == "__main__":
-    serve_commands() if sys.argv[1:] else serve()
+    use_workers(sys.argv[1])
+    serve_commands() if sys.argv[2:] else serve()

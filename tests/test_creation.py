@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from conftest import worker_server
 from forked import Forked
 from scripted import write_problems
 from test_training import posix
@@ -43,7 +44,7 @@ def test_a_command_killed_while_its_store_is_made_leaves_a_whole_one_or_none(
     data = write_problems(tmp_path / "problems.jsonl", 4)
     found = Counter[bool]()
     train = ("train", str(data), "--model", "scripted", "--base-url", "http://127.0.0.1:9/v1")
-    with Forked(tmp_path) as forked:
+    with Forked(tmp_path, worker_server().address) as forked:
         for number in range(25):
             folder = tmp_path / str(number)
             forked.start("--store", f"{number}/store.db", *(("init",) if number % 12 else train))

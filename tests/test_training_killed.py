@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import worker_server
 from forked import Forked
 from scripted import Numbered, ScriptedEndpoint, restless, stage, write_problems
 from test_training import LONG, Desk, identity, journalled, libraries, posix
@@ -101,7 +102,7 @@ class Killings:
         self.runs += not calm
         Desk(folder, None, settings).prepare()  # type: ignore[arg-type]
         paid: set[str] = set()
-        with Forked(folder) as forked:
+        with Forked(folder, worker_server().address) as forked:
             while True:
                 before = len(self.script.requests)
                 forked.start("--store", "store.db", "train", "--resume", "run")
@@ -221,13 +222,13 @@ def test_a_killed_run_leaves_no_process_behind(tmp_path: Path) -> None:
     with ScriptedEndpoint(restless, delay=0.05) as server:
         process = Killed(tmp_path, server, data).start()
         try:
-            until = time.monotonic() + 20
+            until = time.monotonic() + 60
             while len(server.requests) < 12 and time.monotonic() < until:
                 time.sleep(0.01)
             assert len(session(process.pid)) > 1
             process.kill()
             process.wait()
-            until = time.monotonic() + 10
+            until = time.monotonic() + 60
             while session(process.pid) and time.monotonic() < until:
                 time.sleep(0.05)
             assert session(process.pid) == []
@@ -242,17 +243,17 @@ def test_an_interrupted_run_says_how_to_go_on_and_does(tmp_path: Path) -> None:
     with ScriptedEndpoint(restless, delay=0.02) as server:
         run = Killed(tmp_path, server, data)
         process = run.start()
-        until = time.monotonic() + 20
+        until = time.monotonic() + 60
         while len(server.requests) < 6 and time.monotonic() < until:
             time.sleep(0.005)
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=20) == 130, run.said()
+        assert process.wait(timeout=60) == 130, run.said()
         assert "--resume run" in run.said()
         assert "Traceback" not in run.said()
         with Store.open(run.store) as store:
             assert store.runs.state(store.runs.get("run")) == "interrupted"
         process = run.start()
-        assert process.wait(timeout=60) == 0, run.said()
+        assert process.wait(timeout=300) == 0, run.said()
     with Store.open(run.store) as store:
         assert store.runs.state(store.runs.get("run")) == "finished"
 
@@ -272,7 +273,7 @@ def test_a_run_killed_in_its_held_out_comparison_is_gone_on_with_not_begun_again
         run.command = [word for word in run.command if word not in ("--run", "run")]
         run.command += ["--epochs", "1", "--heldout", str(heldout)]
         process = run.start()
-        until = time.monotonic() + 20
+        until = time.monotonic() + 60
         while not any(map(comparing, list(server.requests))) and time.monotonic() < until:
             time.sleep(0.005)
         process.kill()
@@ -280,7 +281,7 @@ def test_a_run_killed_in_its_held_out_comparison_is_gone_on_with_not_begun_again
         time.sleep(0.05)
         before = len(server.requests)
         process = run.start()
-        assert process.wait(timeout=60) == 0, run.said()
+        assert process.wait(timeout=300) == 0, run.said()
         assert all(map(comparing, server.requests[before:]))
     with Store.open(run.store) as store:
         assert [found.name for found in store.runs.all()] == ["problems"]

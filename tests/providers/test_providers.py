@@ -14,7 +14,7 @@ from scripted import LESSON, stage, write_problems
 from standins import AUTHORITY, Server
 
 import tfgrpo
-from tfgrpo.model.connection import CertificatesUnreadable
+from tfgrpo.model.certificates import CertificatesUnreadable
 from tfgrpo.model.endpoint import Endpoint, Request, Transient
 from tfgrpo.model.providers import PROVIDERS, Provider, settings_toml
 from tfgrpo.notices import Notice, WarningNotice

@@ -8,7 +8,6 @@ in the header `api-key` instead of a bearer token. Proxies come from the usual v
 
 from __future__ import annotations
 
-import os
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -18,8 +17,6 @@ from tfgrpo.model import response as responses
 from tfgrpo.store.errors import TfgrpoError
 
 if TYPE_CHECKING:
-    import ssl
-
     import openai
 
 OPENAI_HOST = "api.openai.com"
@@ -29,17 +26,12 @@ CONNECT = 20.0
 LISTING = 30.0
 """Seconds that a list of models may take."""
 API_VERSION = "api-version"
-AUTHORITIES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 
 
 class ModelsUnknown(TfgrpoError):
     """An endpoint does not say which models it has, or has several."""
 
     exit_code = 2
-
-
-class CertificatesUnreadable(TfgrpoError):
-    """The file of authorities that the environment names is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,25 +180,7 @@ def _transport(where: Connection, timeout: float) -> dict[str, Any]:
         "trust_env": not on_loopback(where.base_url),
         "timeout": openai.Timeout(timeout, connect=min(CONNECT, timeout)),
     }
-    authorities = _authorities()
-    return {**arguments, "verify": authorities} if authorities is not None else arguments
+    from tfgrpo.model.certificates import authorities
 
-
-def _authorities() -> ssl.SSLContext | None:
-    """Returns whom the environment trusts to sign certificates, beside the usual authorities;
-    None where it says nothing of it. Raises CertificatesUnreadable."""
-    file = next(filter(None, map(os.environ.get, AUTHORITIES)), None)
-    folder = os.environ.get("SSL_CERT_DIR") or None
-    if file is None and folder is None:
-        return None
-    import ssl
-
-    try:
-        context = ssl.create_default_context()
-        context.load_verify_locations(file, folder)
-    except (OSError, ssl.SSLError) as error:
-        raise CertificatesUnreadable(
-            f"the certificates at {file or folder} cannot be read: {error}",
-            hint="SSL_CERT_FILE is a PEM file of authorities",
-        ) from None
-    return context
+    context = authorities(tls=not (where.base_url or "").lower().startswith("http:"))
+    return {**arguments, "verify": context} if context is not None else arguments
