@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tfgrpo.author import default_author
+from tfgrpo.store.address import anchor, without_password
 from tfgrpo.store.find import FILE, FOLDER, find_file, project_root
 
 if TYPE_CHECKING:
@@ -25,28 +26,24 @@ class App:
 
     def __init__(self, store: str | None, *, pager: bool = True) -> None:
         self.pager = pager
-        self._named = store or None
+        self._named = without_password(store) if store else None
         self._store: Store | None = None
         self._forced = False
         self._until_closed = ExitStack()
 
     @property
     def named(self) -> Path | None:
-        """The store file that --store names."""
-        from pathlib import Path
-
-        return None if self._named is None else Path(self._named)
+        """The store file that --store names, or what stands for a database on this machine."""
+        return None if self._named is None else anchor(self._named)
 
     @property
     def path(self) -> Path:
         """The store's file: the one named, else the nearest. Raises StoreError."""
-        from pathlib import Path
-
-        return Path(self.file)
+        return anchor(self.file)
 
     @property
     def file(self) -> str:
-        """The same as a string: a view has no need of `pathlib`, which is slow to load."""
+        """What opens the store: its file, or the address of a database without the password."""
         return self._named or find_file(os.getcwd())
 
     @property
@@ -54,7 +51,12 @@ class App:
         """Where a new store would be made."""
         from pathlib import Path
 
-        return Path(self._named) if self._named else Path.cwd() / FOLDER / FILE
+        return anchor(self._named) if self._named else Path.cwd() / FOLDER / FILE
+
+    @property
+    def new_file(self) -> str:
+        """What opens a new store: its file, or the address of a database."""
+        return self._named or str(self.new_path)
 
     @property
     def root(self) -> Path:
@@ -90,7 +92,7 @@ class App:
         """Uses an empty store in memory where there is none: nothing is written."""
         from tfgrpo.store.store import Store
 
-        self._named = str(self.new_path)
+        self._named = self.new_file
         self.adopt(Store.empty(self._named, author=self.author))
 
     def make_store(self) -> Store:
@@ -99,7 +101,7 @@ class App:
 
         if self._store is not None:
             self._store.close()
-        self.adopt(Store.init(self.new_path, author=self.author))
+        self.adopt(Store.init(self.new_file, author=self.author))
         return self.store
 
     def force(self) -> None:

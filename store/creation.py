@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from tfgrpo.store import atomic_write
+from tfgrpo.store.address import is_address
 from tfgrpo.store.default import memory_port, open_port
 from tfgrpo.store.errors import StoreError
 from tfgrpo.store.records import ROOT
@@ -27,7 +28,7 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 def init(path: Path | str, opened: Callable[[Port], Store]) -> Store:
     """Makes the store at `path` where there is none, and returns it. `opened` gives a store on a
     port. Raises StoreError."""
-    if not os.path.lexists(path):
+    if not is_address(path) and not os.path.lexists(path):
         _create(path, opened)
     store = opened(open_port(path, create=True))
     _begin(store)  # of an empty file that somebody else made

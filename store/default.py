@@ -1,9 +1,11 @@
-"""The one place that chooses an implementation: SQLite, for every store and record of traffic."""
+"""The one place that chooses an implementation: SQLite, for files and every record of traffic;
+PostgreSQL for a store that is named by the address of a database."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tfgrpo.store.address import is_address
 from tfgrpo.store.sqlite.file import is_store, memory_connection
 from tfgrpo.store.sqlite.port import SqlitePort
 
@@ -17,8 +19,13 @@ __all__ = ["is_store", "memory_port", "open_port", "open_traffic"]
 
 
 def open_port(path: Path | str, *, create: bool = False, watching: bool = False) -> Port:
-    """Opens the storage at `path`, or makes it with `create`; `watching` is for one who serves
-    what is there (`Store.open` says what that means). Raises StoreError."""
+    """Opens the storage at `path`, a file's or a database's address, or makes it with `create`;
+    `watching` is for one who serves what is there (`Store.open` says what that means). Raises
+    StoreError."""
+    if is_address(path):
+        from tfgrpo.store.postgres.port import PostgresPort
+
+        return PostgresPort(str(path), create=create, watching=watching)
     return SqlitePort(path, create=create, watching=watching)
 
 

@@ -19,6 +19,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
 from tfgrpo.store import creation, history, protection, replay, revisions
+from tfgrpo.store.address import anchor, without_password
 from tfgrpo.store.default import open_port
 from tfgrpo.store.errors import InvalidName, StaleVersion, StoreError, UnknownRevision
 from tfgrpo.store.find import find_file
@@ -69,14 +70,12 @@ class Store:
 
     @cached_property
     def path(self) -> Path:
-        """The store's file."""
-        from pathlib import Path
-
-        return Path(self._path)
+        """The store's file; for a database, where what belongs to the project here lies."""
+        return anchor(self._path)
 
     @property
     def file(self) -> str:
-        """The same as a string: a view has no need of `pathlib`, which is slow to load."""
+        """What opens the store again: its file, or a database's address without a password."""
         return os.fspath(self._path)
 
     @cached_property
@@ -114,14 +113,14 @@ class Store:
         now: Callable[[], int] | None = None,
         watching: bool = False,
     ) -> Store:
-        """Opens the store file at `path`; without one, the nearest at or above the working folder.
+        """Opens the store at `path`, a file or a database's address; without one, the nearest.
 
         `author` signs the versions that are committed without one of their own, and is asked for
         when it is first needed; `now` gives microseconds since 1970. `watching` is for a server
         that reads: threads may take turns with the store, and what is locked is an error at once.
         Raises StoreError.
         """
-        path = path or find_file(os.getcwd())
+        path = without_password(path or find_file(os.getcwd()))
         if (port := open_port(path, watching=watching)).last_version() < 0:
             port.close()
             raise StoreError(f"{path} was never completed", hint="run `tfgrpo init` to finish it")
@@ -141,10 +140,8 @@ class Store:
         it at once. Raises StoreError.
         """
 
-        def opened(port: Port) -> Store:
-            return cls(port, path, author=author, now=now or _microseconds)
-
-        return creation.init(path, opened)
+        path = without_password(path)
+        return creation.init(path, lambda p: cls(p, path, author=author, now=now or _microseconds))
 
     @classmethod
     def empty(cls, path: Path | str, *, author: Author = "unknown") -> Store:

@@ -13,8 +13,9 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
+from itertools import count
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import pytest
 import workers
@@ -36,6 +37,9 @@ OWN = os.pathsep.join((str(ROOT), tempfile.gettempdir()))
 os.environ["TFGRPO_TRUST"] = OWN
 os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="tfgrpo-state-")
 atexit.register(shutil.rmtree, os.environ["XDG_STATE_HOME"], ignore_errors=True)
+
+if TYPE_CHECKING:
+    from postgres import Cluster
 
 Cli: TypeAlias = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -155,6 +159,25 @@ def run_command(
             timeout=timeout,
         )
     return command_server().run(arguments, folder, env, input=input, timeout=timeout)
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Cluster:
+    """A throw-away PostgreSQL of this process's tests; they are skipped where there is none."""
+    import postgres
+
+    if reason := postgres.missing():
+        pytest.skip(reason)
+    return postgres.cluster()
+
+
+LIBRARIES = count()
+
+
+@pytest.fixture
+def shared(cluster: Cluster) -> str:
+    """The address of a library of the test's own that was not made yet."""
+    return cluster.address(f"t{next(LIBRARIES)}")
 
 
 @pytest.fixture

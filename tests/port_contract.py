@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import random
 import threading
+import time
+from typing import ClassVar
 
 import pytest
 from names_contract import NamesContract
@@ -32,6 +34,9 @@ from tfgrpo.store.port import (
 
 class PortContract(NamesContract, RecordsContract):
     """Inherit, and give the fixtures `port` and `another`."""
+
+    news_takes: ClassVar[float] = 0.0
+    """Seconds after which everybody knows at the latest that somebody has committed."""
 
     # transactions:
 
@@ -67,6 +72,9 @@ class PortContract(NamesContract, RecordsContract):
         assert port.changes() == before
         with other.transaction():
             other.append_version(version(0, 1, 1), [event(1)])
+        until = time.monotonic() + self.news_takes
+        while port.changes() == before and time.monotonic() < until:
+            time.sleep(0.001)
         assert port.changes() != before
         other.close()
 

@@ -162,8 +162,9 @@ def test_the_table_of_packages_is_what_the_tree_has() -> None:
 
 
 def test_one_place_chooses_the_implementation_of_the_port() -> None:
-    outside = {f for f in importers("tfgrpo.store.sqlite") if not f.startswith("store/sqlite/")}
-    assert outside == {"store/default.py"}
+    for room in ("sqlite", "postgres"):
+        users = importers(f"tfgrpo.store.{room}")
+        assert {f for f in users if not f.startswith(f"store/{room}/")} == {"store/default.py"}
 
 
 def test_sql_is_spoken_by_the_implementation_its_schema_and_one_index_in_memory() -> None:

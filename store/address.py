@@ -1,0 +1,144 @@
+"""The address of a store in a shared database, in place of a file's path.
+
+    postgresql://ann@db.example/team?library=support
+
+`library` names one of several in the database (`main` where it is left out); everything else is
+libpq's. A password is taken out as soon as an address is read, and used for this process's own
+connections alone: what is shown, recorded or handed on has none.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from tfgrpo.store.errors import BadLocation
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SCHEMES = ("postgresql:", "postgres:")
+DEFAULT_LIBRARY = "main"
+_passwords: dict[str, str] = {}
+"""Address without its password → password, of this process alone."""
+
+
+class Address(NamedTuple):
+    """An address taken apart: how it is shown, what libpq is given, and the library's schema."""
+
+    text: str
+    conninfo: str
+    library: str
+    host: str
+    database: str
+    user: str
+
+    @property
+    def schema(self) -> str:
+        """The schema of the database that the library is in."""
+        return f"tfgrpo_{self.library}"
+
+    @property
+    def place(self) -> str:
+        """The library and its database in words, for an error: `support in team on db.example`."""
+        return f"library {self.library} in {self.database or 'the database'} on {self.host}"
+
+
+def is_address(text: str | os.PathLike[str]) -> bool:
+    """Returns whether a store is named by the address of a database, and not by a path."""
+    return isinstance(text, str) and text.lower().startswith(SCHEMES)
+
+
+PathOrText = TypeVar("PathOrText", "Path", str, "Path | str")
+
+
+def without_password(text: PathOrText) -> PathOrText:
+    """Returns an address as it may be shown and recorded; its password is remembered here.
+
+    What is no address stays as it is. Raises BadLocation, which repeats nothing of it.
+    """
+    if isinstance(text, str) and is_address(text):
+        return parse_address(text).text
+    return text
+
+
+def with_password(text: str) -> str:
+    """Returns an address as a program that this one starts can use it: never shown."""
+    from urllib.parse import quote
+
+    password = _passwords.get(text)
+    if not password:
+        return text
+    scheme, rest = text.split("://", 1)
+    user, at, host = rest.partition("@")
+    return f"{scheme}://{user}:{quote(password, safe='')}{at}{host}"
+
+
+def password_of(address: Address) -> str | None:
+    """Returns the password that came with an address, if one did."""
+    return _passwords.get(address.text)
+
+
+def parse_address(text: str) -> Address:
+    """Takes an address apart, and its password out. Raises BadLocation, which repeats nothing."""
+    import re
+    from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
+
+    hint = "postgresql://USER@HOST/DATABASE?library=NAME"
+    try:
+        parts = urlsplit(text)
+        settings = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
+    except ValueError:
+        raise BadLocation("the address of the database cannot be read", hint=hint) from None
+    if not text[len(parts.scheme) + 1 :].startswith("//") or parts.fragment:
+        raise BadLocation("the address of the database cannot be read", hint=hint)
+    user, _, password = parts.netloc.rpartition("@")[0].partition(":")
+    hosts = parts.netloc.rpartition("@")[2]
+    given = dict(settings)
+    password = unquote(password) or given.pop("password", "")
+    library = given.pop("library", DEFAULT_LIBRARY)
+    if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,39}", library):
+        raise BadLocation(
+            "a library's name has small letters, digits, - and _ (40 at most)", hint=hint
+        )
+    netloc = f"{user}@{hosts}" if user else hosts
+    base = f"postgresql://{netloc}{parts.path}"
+    rest = sorted(pair for pair in given.items())
+    named = [("library", library)] if library != DEFAULT_LIBRARY else []
+    shown = base + _query(urlencode([*rest, *named], safe="/", quote_via=quote))
+    if password:
+        _passwords[shown] = password
+    host = unquote(hosts.partition(":")[0]) if not hosts.startswith("[") else hosts
+    return Address(
+        shown,
+        base + _query(urlencode(rest, safe="/", quote_via=quote)),
+        library,
+        host or given.get("host") or os.environ.get("PGHOST") or "this machine",
+        unquote(parts.path.lstrip("/")) or given.get("dbname", ""),
+        unquote(user) or given.get("user", ""),
+    )
+
+
+def _query(text: str) -> str:
+    return f"?{text}" if text else ""
+
+
+def anchor(text: str | Path) -> Path:
+    """Returns the path that stands for a store on this machine: the file of one that has a file.
+
+    A database has none: beside this path lie the settings, locks and records of traffic that
+    belong to the project here, in the nearest `.tfgrpo` at or above the working folder, or in
+    one that would be made there. Nothing ever is at the path itself.
+    """
+    from pathlib import Path
+
+    from tfgrpo.store.find import FOLDER
+
+    if not (isinstance(text, str) and is_address(text)):
+        return Path(text)
+    address = parse_address(text)
+    here = Path.cwd()
+    root = next((at for at in (here, *here.parents) if (at / FOLDER).is_dir()), here)
+    names = (address.library, address.database or "postgresql", address.host)
+    name = "@".join("".join(c if c.isalnum() or c in "-_." else "_" for c in n) for n in names)
+    return root / FOLDER / f"{name}.postgresql"

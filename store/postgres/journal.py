@@ -1,0 +1,108 @@
+"""Appending to the journal: one statement a batch, and no lock that another writer waits for.
+
+A row that is there stays as it is, so a batch of which nobody knows whether it was recorded is
+simply sent again: a database that restarts costs a running training its pause and nothing else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from tfgrpo.store.errors import RowRefused, StoreError
+from tfgrpo.store.port_records import CallValues, RolloutValues
+from tfgrpo.store.postgres.records import CALL_COLUMNS, ROLLOUT_COLUMNS
+from tfgrpo.store.postgres.session import Session, lost_error, translated
+
+if TYPE_CHECKING:
+    from tfgrpo.store.address import Address
+
+PATIENCE = 90.0
+"""Seconds for which a batch is sent again while the database is away."""
+PAUSES = (0.05, 0.2, 0.5, 1.0, 2.0)
+"""Seconds between two attempts; the last is for all that follow."""
+
+CALL_TYPES = (
+    "bytea bigint text bigint text bytea text bigint bigint bigint bigint bigint float8 bigint"
+)
+ROLLOUT_TYPES = "bigint bigint text bigint bigint text text float8 text bigint"
+
+
+def _unnested(types: str) -> str:
+    return f"select * from unnest({', '.join(f'%s::{type}[]' for type in types.split())})"
+
+
+APPEND = f"""
+with t as (
+    insert into @.texts (digest, text) {_unnested("bytea text")} on conflict do nothing
+), j as (
+    insert into @.journal ({CALL_COLUMNS}) {_unnested(CALL_TYPES)} on conflict do nothing
+)
+insert into @.rollouts ({ROLLOUT_COLUMNS}) {_unnested(ROLLOUT_TYPES)} on conflict do nothing
+"""
+
+
+class PostgresWriter:
+    """A journal's writer with a connection of its own, opened when there is something to write."""
+
+    def __init__(self, address: Address) -> None:
+        self._session = Session(address)
+
+    def append(self, calls: Sequence[CallValues], rollouts: Sequence[RolloutValues]) -> None:
+        if not calls and not rollouts:
+            return
+        values = _values(calls, rollouts)
+        deadline = time.monotonic() + PATIENCE
+        attempt = 0
+        while not self._append(values, deadline):
+            time.sleep(PAUSES[min(attempt, len(PAUSES) - 1)])
+            attempt += 1
+
+    def _append(self, values: list[list[Any]], deadline: float) -> bool:
+        """Sends a batch once; returns whether it is recorded. Raises what waiting cannot mend."""
+        import psycopg
+        from psycopg import errors
+
+        address = self._session.address
+        passing = (errors.DeadlockDetected, errors.SerializationFailure)
+        try:
+            connection = self._session.connection
+            connection.execute(self._session.sql(APPEND), values)
+        except passing:  # two writers met with the same rows
+            pass
+        except psycopg.OperationalError as error:
+            if not self._session.broken:
+                raise translated(error, address) from error
+            self._session.close()
+            if time.monotonic() > deadline:
+                raise lost_error(address) from error
+        except (psycopg.Error, UnicodeError) as error:
+            raise translated(error, address) from error
+        except RowRefused:
+            raise
+        except StoreError:  # no connection
+            if not self._session.opened or time.monotonic() > deadline:
+                raise
+        else:
+            return True
+        return False
+
+    def close(self) -> None:
+        self._session.close()
+
+
+def _values(calls: Sequence[CallValues], rollouts: Sequence[RolloutValues]) -> list[list[Any]]:
+    """Returns a batch as columns. Texts, which writers share, are in one order for all of them, so
+    that no two wait for each other."""
+    texts: dict[str, bytes] = {}
+    for call in calls:
+        texts.setdefault(call[5], hashlib.sha256(call[5].encode()).digest())
+    shared = sorted((digest, text) for text, digest in texts.items())
+    rows = [(*call[:5], texts[call[5]], *call[6:]) for call in calls]
+    return [*_columns(shared, 2), *_columns(rows, 14), *_columns(rollouts, 10)]
+
+
+def _columns(rows: Sequence[Sequence[Any]], count: int) -> list[list[Any]]:
+    return [list(column) for column in zip(*rows, strict=True)] if rows else [[]] * count

@@ -1,0 +1,135 @@
+"""Finding a text in every column of every table, and replacing it where that may be done."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from tfgrpo.store.canonical import canonical
+from tfgrpo.store.occurrences import Occurrence, clean_json, mark_redacted
+from tfgrpo.store.records import REDACTED
+
+if TYPE_CHECKING:
+    from tfgrpo.store.postgres.session import Session
+
+ColumnKind: TypeAlias = Literal["json", "plain"]
+
+REPLACED: dict[tuple[str, str], ColumnKind] = {
+    ("journal", "answer"): "json",
+    ("rollouts", "verdict"): "json",
+    ("evaluations", "config"): "json",
+    ("evaluations", "summary"): "json",
+    ("scores", "answer"): "plain",
+    ("decisions", "subject"): "plain",
+    ("decisions", "content"): "json",
+    ("decisions", "why"): "plain",
+}
+"""The columns in which a text may be replaced, beside `texts`, and what they hold."""
+
+KEYS = {
+    "versions": "number",
+    "events": "row",
+    "reflog": "row",
+    "redactions": "row",
+    "run_states": "row",
+    "decisions": "row",
+    "runs": "id",
+    "journal": "id",
+    "rollouts": "id",
+    "evaluations": "id",
+    "scores": "evaluation",
+}
+CHAIN = {"versions", "events"}
+
+
+def occurrences(session: Session, pattern: re.Pattern[str]) -> Iterator[Occurrence]:
+    """Yields the places that hold the pattern: every text column of every table is read.
+
+    The events' own texts and reasons are left to `redact.py`.
+    """
+    columns = session.rows(
+        "select table_name::text, column_name::text from information_schema.columns"
+        " where table_schema = %s and data_type = 'text' order by table_name, ordinal_position",
+        (session.address.schema,),
+    )
+    for table, column in columns:
+        if table == "events" and column in ("text", "reason"):
+            continue
+        key = KEYS.get(table, "0::bigint")
+        replaced = (table, column) in REPLACED or (table, column) == ("texts", "text")
+        query = f'select {key}, "{column}" from @.{table} where "{column}" is not null'
+        for row, text in session.stream(query):
+            if pattern.search(text):
+                yield Occurrence(table, column, row, None if replaced else _why(table))
+
+
+def _why(table: str) -> str:
+    if table in CHAIN:
+        return "the digest of its version covers it"
+    return "the table is append-only" if table != "rollouts" else "other rows refer to it"
+
+
+def replace(session: Session, pattern: re.Pattern[str]) -> None:
+    """Replaces the pattern wherever that may be done. Only inside a transaction."""
+    for (table, column), kind in REPLACED.items():
+        keys = "evaluation, problem, sample" if table == "scores" else KEYS[table]
+        query = f"select {keys}, {column} from @.{table} where {column} is not null"
+        held = [row for row in session.stream(query) if pattern.search(row[-1])]
+        for *key, value in held:
+            value = clean_json(value, pattern) if kind == "json" else pattern.sub(REDACTED, value)
+            if (table, column) == ("journal", "answer"):
+                value = mark_redacted(value)
+            _put(session, f"{table}.{column}", [str(part) for part in key], value)
+    query = "select digest, text from @.texts"
+    for digest, text in [row for row in session.stream(query) if pattern.search(row[1])]:
+        _forget_embeddings(session, digest)
+        cleaned = clean_json(text, pattern)
+        # The old digest has no salt: a short secret could be guessed from it.
+        session.rows(
+            "select @.put_redacted_request(%s, %s, %s)",
+            (digest, hashlib.sha256(cleaned.encode()).digest(), cleaned),
+        )
+
+
+def _put(session: Session, place: str, key: list[str], value: str) -> None:
+    session.rows("select @.put_redacted(%s, %s::text[], %s)", (place, key, value))
+
+
+def _forget_embeddings(session: Session, digest: bytes) -> None:
+    """Takes the embeddings of a text away: a vector tells much of the text it was made of."""
+    rows = session.rows(
+        "select id, answer from @.journal where request = %s and stage = 'embedding'", (digest,)
+    )
+    for id, answer in rows:
+        content = json.loads(answer) | {"content": "", "finish_reason": "redacted"}
+        _put(session, "journal.answer", [str(id)], canonical(content).decode())
+
+
+def rewrite(session: Session) -> bool:
+    """Writes the tables anew, so that nothing blanked or replaced is left in them; returns whether
+    that could be done, for which nobody may be reading and which takes their owner."""
+    from psycopg import errors
+
+    tables = ["events", "texts", *sorted({table for table, _ in REPLACED})]
+    owner = session.row(
+        "select pg_has_role(session_user, c.relowner, 'MEMBER') from pg_class c"
+        " join pg_namespace n on n.oid = c.relnamespace"
+        " where n.nspname = %s and c.relname = 'events'",
+        (session.address.schema,),
+    )
+    if owner is None or not owner[0]:
+        return False
+    connection = session.connection
+    with session.translating():
+        connection.execute("set lock_timeout = '2s'")
+        try:
+            for table in tables:
+                connection.execute(session.sql(f"vacuum (full) @.{table}"))
+        except errors.LockNotAvailable:
+            return False
+        finally:
+            connection.execute("reset lock_timeout")
+    return True

@@ -1,0 +1,327 @@
+"""A connection to the library's schema: opened when it is needed, opened again after a restart.
+
+PostgreSQL's errors are translated here into errors with hints.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+from tfgrpo.store.errors import RowRefused, StoreError
+from tfgrpo.store.installed import upgrade_hint
+
+if TYPE_CHECKING:
+    import psycopg
+
+    from tfgrpo.store.address import Address
+
+Values: TypeAlias = Sequence[object] | Mapping[str, object]
+T = TypeVar("T")
+CONNECT_SECONDS = 10
+WAIT = "60s"
+"""How long a writer waits for its turn."""
+IDLE = "5min"
+"""How long a transaction may stand still before the database ends it: whoever held the library's
+lock has gone without a word."""
+
+
+class Session:
+    """Runs queries in a library's schema, which they write as `@`. Belongs to one thread at a
+    time."""
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self.quoted = '"' + address.schema + '"'
+        self.lock = int.from_bytes(
+            hashlib.sha256(address.schema.encode()).digest()[:8], "big", signed=True
+        )
+        self.in_transaction = False
+        self.opened = 0
+        self._connection: psycopg.Connection[Any] | None = None
+        self._queries: dict[str, bytes] = {}
+
+    @property
+    def connection(self) -> psycopg.Connection[Any]:
+        """The connection, opened when it is not. Raises StoreError."""
+        if self._connection is None or self._connection.closed:
+            if self.in_transaction:
+                raise lost_error(self.address)
+            self._connection = connect(self.address)
+            self.opened += 1
+        return self._connection
+
+    @property
+    def held(self) -> psycopg.Connection[Any] | None:
+        """The connection, if it was opened."""
+        return self._connection
+
+    @property
+    def broken(self) -> bool:
+        """Whether the connection was lost."""
+        return self._connection is None or self._connection.closed
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def sql(self, query: str) -> bytes:
+        """Returns a query with the schema in its place."""
+        text = self._queries.get(query)
+        if text is None:
+            text = self._queries[query] = query.replace("@.", self.quoted + ".").encode()
+        return text
+
+    def again(self, work: Callable[[psycopg.Connection[Any]], T]) -> T:
+        """Returns what `work` does with the connection; once more with a new one where the old one
+        turns out to be lost and nothing was begun. Raises StoreError."""
+        import psycopg
+
+        connection = self.connection
+        try:
+            return work(connection)
+        except psycopg.OperationalError as error:
+            if not connection.closed or self.in_transaction:
+                raise translated(error, self.address) from error
+        except (psycopg.Error, UnicodeError) as error:
+            raise translated(error, self.address) from error
+        try:
+            return work(self.connection)
+        except (psycopg.Error, UnicodeError) as error:
+            raise translated(error, self.address) from error
+
+    def rows(self, query: str, values: Values = ()) -> list[Any]:
+        """Returns a query's rows."""
+        text = self.sql(query)
+        return self.again(lambda c: c.execute(text, values).fetchall())
+
+    def row(self, query: str, values: Values = ()) -> Any:
+        """Returns a query's first row, or None."""
+        text = self.sql(query)
+        return self.again(lambda c: c.execute(text, values).fetchone())
+
+    def execute(self, query: str, values: Values = ()) -> int:
+        """Runs a statement; returns how many rows it was about."""
+        text = self.sql(query)
+        return self.again(lambda c: c.execute(text, values).rowcount)
+
+    def stream(self, query: str, values: Values = ()) -> Generator[Any, None, None]:
+        """Yields a query's rows as they are read, a thousand to a round trip."""
+        from psycopg import ServerCursor
+
+        if self.in_transaction:
+            with self.translating(), ServerCursor(self.connection, "tfgrpo_rows") as cursor:
+                cursor.itersize = 1000
+                yield from cursor.execute(self.sql(query), values)
+        else:
+            yield from self.rows(query, values)
+
+    @contextmanager
+    def translating(self) -> Iterator[None]:
+        """Turns PostgreSQL's errors into ours."""
+        import psycopg
+
+        try:
+            yield
+        except (psycopg.Error, UnicodeError) as error:
+            raise translated(error, self.address) from error
+
+    @contextmanager
+    def begun(self, begin: str, commit: Callable[[], str]) -> Iterator[None]:
+        """A transaction that `begin` opens and `commit` ends; whole or not at all."""
+        try:
+            self.again(lambda c: c.execute(begin.encode()))
+        except BaseException:  # it may have begun, and have waited for its turn in vain
+            self._roll_back()
+            raise
+        self.in_transaction = True
+        connection = self.connection
+        try:
+            yield
+            with self.translating():
+                connection.execute(commit().encode())
+        except BaseException:
+            self._roll_back()
+            raise
+        finally:
+            self.in_transaction = False
+
+    def _roll_back(self) -> None:
+        connection = self._connection
+        if connection is not None and not connection.closed:
+            with suppress(Exception):  # a connection that is lost has ended it already
+                connection.execute("rollback")
+
+    def writing(self, commit: Callable[[], str] = lambda: "commit") -> Any:
+        """A transaction that writes, when it is this writer's turn."""
+        begin = (
+            f"begin; set local lock_timeout = '{WAIT}';"
+            f" set local idle_in_transaction_session_timeout = '{IDLE}';"
+            f" select pg_advisory_xact_lock({self.lock})"
+        )
+        return self.begun(begin, commit)
+
+    def reading(self) -> Any:
+        """A transaction that sees one state."""
+        return self.begun("begin isolation level repeatable read read only", lambda: "commit")
+
+
+def connect(address: Address) -> psycopg.Connection[Any]:
+    """Opens a connection in autocommit mode. Raises StoreError."""
+    try:
+        import psycopg
+    except ImportError as error:
+        raise StoreError(
+            "a store in PostgreSQL needs psycopg, which is not installed",
+            hint='install it with `pip install "tfgrpo[postgres]"`',
+        ) from error
+    from tfgrpo.store.address import password_of
+    from tfgrpo.store.postgres.texts import register
+
+    settings: dict[str, Any] = {"connect_timeout": CONNECT_SECONDS, "application_name": "tfgrpo"}
+    named = address.conninfo.partition("?")[2]
+    settings = {k: v for k, v in settings.items() if f"{k}=" not in named}
+    if (password := password_of(address)) is not None:
+        settings["password"] = password
+    try:
+        connection: psycopg.Connection[Any] = psycopg.connect(
+            address.conninfo, autocommit=True, client_encoding="UTF8", **settings
+        )
+    except psycopg.Error as error:
+        raise unreachable_error(error, address) from None
+    except UnicodeError:
+        raise StoreError("the address of the database cannot be read", hint="use ASCII") from None
+    encoding = connection.info.parameter_status("server_encoding")
+    if encoding != "UTF8":
+        connection.close()
+        raise StoreError(
+            f"{address.database or 'the database'} has the encoding {encoding}",
+            hint="create one with `createdb --encoding UTF8 --template template0 NAME`",
+        )
+    register(connection)
+    return connection
+
+
+def unreachable_error(error: Exception, address: Address) -> StoreError:
+    """Returns the error for a connection that could not be made."""
+    lines = str(error).strip().splitlines()
+    message = lines[-1].strip() if lines else "no answer"
+    if "password" in message:
+        hint = "check the user and password: PGPASSWORD, ~/.pgpass, or in the address"
+    elif "does not exist" in message and "database" in message:
+        hint = f"create it with `createdb {address.database}`, or check the address"
+    elif "does not exist" in message or "role" in message:
+        hint = "check the user in the address"
+    elif "invalid" in message and (
+        "option" in message or "parameter" in message or "URI" in message
+    ):
+        hint = "postgresql://USER@HOST/DATABASE?library=NAME"
+    else:
+        hint = "check the host and port in the address, and that the database is running"
+    return StoreError(f"cannot reach the database on {address.host}: {message}", hint=hint)
+
+
+def lost_error(address: Address) -> StoreError:
+    """Returns the error for a connection that broke in a transaction."""
+    return StoreError(
+        f"the connection to the database on {address.host} was lost",
+        hint="nothing of what was not committed is recorded; run the same command again",
+    )
+
+
+def translated(error: Exception, address: Address) -> StoreError:
+    """Returns the error that a user should read in place of PostgreSQL's."""
+    import psycopg
+    from psycopg import errors
+
+    if isinstance(error, UnicodeEncodeError):
+        return RowRefused(
+            f"{error.object!r} is not valid Unicode",
+            hint="part of a character is missing (a lone surrogate)",
+        )
+    assert isinstance(error, (psycopg.Error, UnicodeError))
+    message = str(error).strip().partition("\n")[0]
+    if isinstance(error, errors.LockNotAvailable):
+        return StoreError(
+            f"{address.place} is busy: somebody has been writing to it for over a minute",
+            hint="run the same command again when that is done",
+        )
+    if isinstance(error, errors.InsufficientPrivilege):
+        return StoreError(
+            f"{address.place}: {message}",
+            hint="ask an owner of the library: `tfgrpo store grant USER --as LEVEL`",
+        )
+    if isinstance(error, (errors.UndefinedTable, errors.InvalidSchemaName)):
+        return missing_error(address)
+    if isinstance(error, (errors.DiskFull, errors.OutOfMemory)):
+        return StoreError(
+            f"cannot write {address.place}: {message}",
+            hint="free some space on the server and run the same command again",
+        )
+    if isinstance(error, (errors.IntegrityError, errors.DataError)):
+        return RowRefused(f"{address.place}: {message}", hint="nothing was recorded")
+    if isinstance(error, psycopg.OperationalError):
+        return lost_error(address)
+    return StoreError(f"{address.place}: {message}", hint="`tfgrpo fsck` checks the store")
+
+
+def missing_error(address: Address) -> StoreError:
+    """Returns the error for a library that is not there."""
+    return StoreError(
+        f"there is no {address.place}",
+        hint=f"create it with `tfgrpo --store '{address.text}' init`",
+    )
+
+
+def prepare(session: Session, *, create: bool, watching: bool = False) -> None:
+    """Makes or migrates the library's schema where that is needed. Raises StoreError."""
+    from tfgrpo.migrations.postgres import POSTGRES_SCHEMA
+
+    schema = _schema_number(session)
+    if schema is None and not create:
+        raise missing_error(session.address)
+    schema = schema or 0
+    if schema > POSTGRES_SCHEMA:
+        raise StoreError(
+            f"{session.address.place} has schema {schema}; this tfgrpo reads {POSTGRES_SCHEMA}",
+            hint=upgrade_hint(),
+        )
+    if schema < POSTGRES_SCHEMA:
+        if watching and schema:
+            raise StoreError(
+                f"{session.address.place} has the older schema {schema}",
+                hint="any command of an owner, such as `tfgrpo log`, brings it up to date",
+            )
+        migrate(session)
+
+
+def _schema_number(session: Session) -> int | None:
+    """Returns how far a library's schema was migrated; None where there is none."""
+    there = session.row(
+        "select 1 from pg_class c join pg_namespace n on n.oid = c.relnamespace"
+        " where n.nspname = %s and c.relname = 'migrations'",
+        (session.address.schema,),
+    )
+    if there is None:
+        return None
+    return int(session.row("select coalesce(max(number), 0) from @.migrations")[0])
+
+
+def migrate(session: Session) -> None:
+    """Brings a library's schema to the present one, whole or not at all, whoever else tries."""
+    from tfgrpo.migrations.postgres import MIGRATIONS
+
+    with session.writing():
+        schema = _schema_number(session)
+        if schema is None:
+            session.execute(f"create schema if not exists {session.quoted}")
+        for number, script in enumerate(MIGRATIONS, 1):
+            if number > (schema or 0):
+                with session.translating():
+                    session.connection.execute(session.sql(script))
+                session.execute("insert into @.migrations (number) values (%s)", (number,))
+        if schema is None:
+            session.execute("insert into @.members values (session_user, 'owner')")
