@@ -1,4 +1,4 @@
-"""`tfgrpo add`, `modify`, `delete`, `keep`: a person's own operations."""
+"""`tfgrpo add`, `modify`, `delete`, `keep`, `move`: a person's own operations."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 
 from tfgrpo.cli import text
 from tfgrpo.cli.context import EXPERIENCE, App, force_option, pass_app
-from tfgrpo.cli.events import event_lines
+from tfgrpo.cli.events import event_lines, version_move_lines
 from tfgrpo.store.errors import InvalidOperation, StaleVersion
 from tfgrpo.store.records import Operation, Version
 
@@ -107,6 +107,52 @@ def keep(app: App, experiences: tuple[str, ...], message: str | None, reason: st
     _each(app, "KEEP", experiences, message, reason)
 
 
+@click.command()
+@click.argument("experiences", nargs=-1, required=True, type=EXPERIENCE, metavar="EXPERIENCE...")
+@click.option("--before", type=EXPERIENCE, help="Move them before this experience.")
+@click.option("--after", type=EXPERIENCE, help="Move them after this experience.")
+@click.option("--first", is_flag=True, help="Move them to the beginning.")
+@click.option("--last", is_flag=True, help="Move them to the end.")
+@message_option
+@click.option("-r", "--reason", "--why", help="Why; recorded in the message.")
+@force_option
+@pass_app
+def move(
+    app: App,
+    experiences: tuple[str, ...],
+    before: str | None,
+    after: str | None,
+    first: bool,
+    last: bool,
+    message: str | None,
+    reason: str | None,
+) -> None:
+    """Move experiences within the library, whose order is that of the prompts.
+
+    They keep their ids, texts and history; several stand in the order given. A library is in
+    the order in which its experiences were first added until one is moved.
+
+    \b
+    Examples:
+      tfgrpo move G1 --before G0 --why "the rule comes before its exception"
+      tfgrpo move G0 --last
+    """
+    from tfgrpo.editing import Place, move_experiences
+
+    if (before is not None) + (after is not None) + first + last != 1:
+        raise click.UsageError("give one of --before, --after, --first and --last")
+    store, branch = app.store, branch_of_head(app)
+    at = store.head.version
+    ids = list(dict.fromkeys(store.experience_id(e, at) for e in experiences))
+    place = Place(
+        None if before is None else store.experience_id(before, at),
+        None if after is None else store.experience_id(after, at),
+        last,
+    )
+    version = move_experiences(store, branch, ids, place, message=message, reason=reason)
+    report(app, branch, version)
+
+
 def _each(
     app: App, op: str, experiences: Sequence[str], message: str | None, reason: str | None
 ) -> None:
@@ -143,18 +189,31 @@ def commit(
     """
     from tfgrpo.editing import commit_by_hand
 
-    store = app.store
-    head = store.head
-    if head.branch is None:
+    branch = branch_of_head(app)
+    version = commit_by_hand(app.store, branch, operations, message, onto=onto, expected=expected)
+    report(app, branch, version)
+
+
+def branch_of_head(app: App) -> str:
+    """Returns HEAD's branch. Raises InvalidOperation where it is detached."""
+    branch = app.store.head.branch
+    if branch is None:
         raise InvalidOperation(
             "HEAD is detached: a new version needs a branch",
             hint="`tfgrpo checkout main` switches to one, "
             "`tfgrpo checkout -b NAME HEAD` creates one",
         )
-    version = commit_by_hand(store, head.branch, operations, message, onto=onto, expected=expected)
-    text.echo(f"{version.name} on {head.branch}: {version.message}")
+    return branch
+
+
+def report(app: App, branch: str, version: Version) -> None:
+    """Prints a version that was just recorded: its events, and what it moved."""
+    store = app.store
+    text.echo(f"{version.name} on {branch}: {version.message}")
     events = store.events(version)
     texts = store.texts_before(events)
     for event in events:
         for line in event_lines(event, texts.get(event.row)):
             text.echo(line)
+    for line in version_move_lines(store, version):
+        text.echo(line)

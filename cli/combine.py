@@ -10,11 +10,13 @@ import click
 
 from tfgrpo.cli import checkout, text
 from tfgrpo.cli.context import RANGE, REVISION, App, force_option, pass_app
-from tfgrpo.cli.events import event_lines
+from tfgrpo.cli.events import event_lines, version_move_lines
+from tfgrpo.projections.moves import move_objects
 from tfgrpo.store import merge as merges
 from tfgrpo.store.errors import InvalidOperation, StaleVersion
 from tfgrpo.store.merge import Conflict, MergeConflict, Resolve
 from tfgrpo.store.records import Version
+from tfgrpo.store.reorder import moves
 
 T = TypeVar("T")
 
@@ -248,6 +250,8 @@ def print_version(app: App, version: Version, branch: str, before: Version | Non
     for event in events:
         for line in event_lines(event._replace(reason=None), texts.get(event.row)):
             text.echo(line)
+    for line in version_move_lines(store, version):
+        text.echo(line)
 
 
 def point_out(app: App, near: Sequence[NearDuplicate], version: Version) -> None:
@@ -275,6 +279,7 @@ def _emit(
         "from": before.name,
         "to": version.name,
         "changes": [{"op": c.op, **c._asdict()} for c in changes],
+        "moves": move_objects(moves(app.store, before, version)),
         "conflicts": [],
     }
     text.emit_json(fields | ({} if near is None else {"alike": near}))

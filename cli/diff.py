@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import click
 
 from tfgrpo.cli import text
 from tfgrpo.cli.context import RANGE, REVISION, App, pass_app
+from tfgrpo.cli.events import move_lines
+from tfgrpo.projections.moves import move_objects
 from tfgrpo.store.records import Change, Op, Version
+from tfgrpo.store.reorder import Move, moves
 from tfgrpo.store.revisions import resolve_range
+from tfgrpo.store.store import Store
 
 
 @click.command()
@@ -52,29 +56,38 @@ def diff(
             before, after = low or high, high
         else:
             before, after = store.resolve(a), store.resolve(b or "HEAD")
-    changes = store.diff(before, after)
+    changes, moved = store.diff(before, after), moves(store, before, after)
     if as_json:
         text.emit_json(
             {
                 "from": before.name,
                 "to": after.name,
                 "changes": [{"op": c.op, **c._asdict()} for c in changes],
+                "moves": move_objects(moved),
             }
         )
     elif name_only:
-        text.emit(app, (change.experience for change in changes))
+        text.emit(app, dict.fromkeys(one.experience for one in (*changes, *moved)))
     elif stat:
-        text.echo(_total(before, after, changes))
+        text.echo(_total(before, after, changes, len(moved)))
     else:
-        text.emit(app, _lines(before, after, changes))
-    if exit_code and changes:
+        text.emit(app, _lines(store, before, after, changes, moved))
+    if exit_code and (changes or moved):
         click.get_current_context().exit(1)
 
 
-def _lines(before: Version, after: Version, changes: tuple[Change, ...]) -> Iterator[str]:
+def _lines(
+    store: Store,
+    before: Version,
+    after: Version,
+    changes: tuple[Change, ...],
+    moved: Sequence[Move],
+) -> Iterator[str]:
     for change in changes:
         yield from _change(change)
-    yield _total(before, after, changes)
+    if moved:
+        yield from move_lines(store.library(after), moved)
+    yield _total(before, after, changes, len(moved))
 
 
 def _change(change: Change) -> list[str]:
@@ -89,10 +102,11 @@ def _change(change: Change) -> list[str]:
     return text.wrap([sign, text.Word(change.experience, dim=True), *body], indent=15)
 
 
-def _total(before: Version, after: Version, changes: tuple[Change, ...]) -> str:
-    if not changes:
+def _total(before: Version, after: Version, changes: tuple[Change, ...], moved: int) -> str:
+    if not changes and not moved:
         return f"{before.name} and {after.name} hold the same library"
     number: Counter[Op] = Counter(change.op for change in changes)
     words = {"ADD": "added", "MODIFY": "modified", "DELETE": "deleted"}
     counts = ", ".join(f"{number[op]} {word}" for op, word in words.items() if number[op])  # type: ignore[index]
+    counts += f"{', ' if counts else ''}{moved} moved" if moved else ""
     return text.style(f"{before.name} → {after.name}: {counts}", bold=True)

@@ -10,7 +10,7 @@ import click
 
 from tfgrpo.cli import change, text
 from tfgrpo.cli.context import App, force_option, pass_app
-from tfgrpo.store.errors import InvalidOperation, TfgrpoError
+from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.store.records import Library
 
 
@@ -30,9 +30,8 @@ def edit(app: App, message: str | None, reason: str | None, file: Path | None) -
 
     It opens as Markdown in $VISUAL, $EDITOR or vi. A changed line is a MODIFY, a new line an
     ADD, a removed line a DELETE. A line that lost its id still counts as the same experience
-    if its text is nearly the same. Experiences are ordered by when they were first added, so
-    moving lines records nothing. If you save nothing, nothing changes; a file that cannot be
-    parsed is kept.
+    if its text is nearly the same. A moved line moves its experience. If you save nothing,
+    nothing changes; a file that cannot be parsed is kept.
 
     \b
     Examples:
@@ -40,13 +39,8 @@ def edit(app: App, message: str | None, reason: str | None, file: Path | None) -
       tfgrpo export --format md -o mine.md && tfgrpo edit --file mine.md
     """
     store = app.store
-    head = store.head
-    if head.branch is None:
-        raise InvalidOperation(
-            "HEAD is detached: a new version needs a branch",
-            hint="switch to one with `tfgrpo switch main`",
-        )
-    library = store.library(head.version)
+    change.branch_of_head(app)
+    library = store.library("HEAD")
     if file is not None:
         _apply(app, library, read_file(file), message, reason)
         return
@@ -106,17 +100,12 @@ def read_file(path: Path) -> str:
 def _apply(
     app: App, library: Library, content: str, message: str | None, reason: str | None
 ) -> None:
-    """Records what an edited file asks for, and tells about lines that only moved."""
-    from tfgrpo.rendering.edit import edited
+    """Records what an edited file asks for, and reports it."""
+    from tfgrpo.editing import commit_edit
 
-    edit = edited(library, content)
-    if edit.operations:
-        operations = [operation._replace(reason=reason) for operation in edit.operations]
-        change.commit(app, operations, message, onto=library.version)
-    else:
+    branch = change.branch_of_head(app)
+    version = commit_edit(app.store, branch, library, content, message=message, reason=reason)
+    if version is None:
         text.echo("nothing changed")
-    if edit.moved:
-        text.echo(
-            f"{text.plural(edit.moved, 'line')} moved: nothing recorded, because a library is "
-            "ordered by when its experiences were first added"
-        )
+    else:
+        change.report(app, branch, version)

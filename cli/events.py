@@ -6,10 +6,16 @@ from typing import TYPE_CHECKING
 
 from tfgrpo.cli import text
 from tfgrpo.projections.events import credit_words, evidence_words
+from tfgrpo.projections.moves import left_in_place, moves_of
 from tfgrpo.store.records import Event
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from tfgrpo.store.blame import Origin
+    from tfgrpo.store.records import Library, Version
+    from tfgrpo.store.reorder import Move
+    from tfgrpo.store.store import Store
 
 
 def event_lines(event: Event, before: str | None, origin: Origin | None = None) -> list[str]:
@@ -39,4 +45,29 @@ def event_lines(event: Event, before: str | None, origin: Origin | None = None) 
         evidence = f"{origin.version.name}: {credit_words(origin.event, origin.version)}"
     if evidence:
         lines += text.wrap(text.words(evidence, dim=True), first=" " * 15, indent=15)
+    return lines
+
+
+def version_move_lines(store: Store, version: Version) -> list[str]:
+    """Returns the lines that say what a version moved, and what a merge left in place."""
+    moves = moves_of(store, version)
+    lines = move_lines(store.library(version), moves) if moves else []
+    if left := left_in_place(version):
+        lines += text.wrap(
+            text.words(f"moved on both sides, and where ours has it: {', '.join(left)}"), indent=2
+        )
+    return lines
+
+
+def move_lines(library: Library, moves: Iterable[Move]) -> list[str]:
+    """Returns the lines that say which experiences of a library stand elsewhere than before."""
+    lines = []
+    for one in moves:
+        words = [
+            text.Word(text.MOVED, fg="blue", bold=True),
+            text.Word(one.experience, dim=True),
+            *text.words(f"[G{one.before} → G{one.after}]", fg="cyan"),
+            *text.words(library.by_id[one.experience].text),
+        ]
+        lines += text.wrap(words, indent=15)
     return lines

@@ -13,8 +13,9 @@ from tfgrpo.cli import graph as graphs
 from tfgrpo.cli import text
 from tfgrpo.cli.context import EXPERIENCE, RANGE, RUN, App, pass_app
 from tfgrpo.cli.counted import CountedCommand
-from tfgrpo.cli.events import event_lines
+from tfgrpo.cli.events import event_lines, version_move_lines
 from tfgrpo.projections.events import event_object
+from tfgrpo.projections.moves import move_objects, moves_of
 from tfgrpo.projections.versions import StandingNames, scores, version_object
 from tfgrpo.store import select
 from tfgrpo.store.records import OPS, Event, Op, Version
@@ -74,7 +75,7 @@ def log(
     """Show versions, newest first: the history of REVISION, or the versions in A..B.
 
     +2 ~1 -1 =3 counts the events of a version: experiences added, modified, deleted, and kept
-    (confirmed by another group that came to the same lesson).
+    (confirmed by another group that came to the same lesson); ↕1 counts those that it moved.
 
     Work by hand without a message of its own is shown by the first words of its text.
 
@@ -184,6 +185,9 @@ class LogView(NamedTuple):
             if not self.oneline:
                 lines.append("")
             lines += event_lines(event, texts.get(event.row))
+        if self.patch is not None and self.patch.experience is None and not self.patch.ops:
+            moves = version_move_lines(self.store, version)
+            lines += [*([""] if moves and not self.oneline else []), *moves]
         return lines
 
     def as_object(self, version: Version) -> dict[str, Any]:
@@ -195,6 +199,7 @@ class LogView(NamedTuple):
             fields["events"] = [
                 event_object(event) | {"before": texts.get(event.row)} for event in events
             ]
+            fields["moves"] = move_objects(moves_of(self.store, version))
         return fields
 
     def _events(self, version: Version) -> list[Event]:
@@ -207,7 +212,7 @@ def heading(store: Store, version: Version, names: StandingNames) -> list[str]:
     """Returns a version's lines: name and counts, who and when, message, evaluations."""
     first = [text.Word(version.name, fg="yellow", bold=True)]
     first += _named(names[version.number])
-    first += text.counts(store.counts(version))
+    first += text.counts(store.counts(version), len(moves_of(store, version)))
     lines = text.wrap(first, indent=2)
     if version.parent is not None:
         who = f"{text.when(version.time)} ({text.age(version.time)}) by {version.author}"
@@ -222,7 +227,7 @@ def one_line(store: Store, version: Version, names: StandingNames) -> str:
     """Returns a version as one line, cut to the terminal."""
     digest = version.digest.hex()[:8]
     line = [text.Word(version.name, fg="yellow"), text.Word(digest, dim=True)]
-    line += text.counts(store.counts(version))
+    line += text.counts(store.counts(version), len(moves_of(store, version)))
     line += _named(names[version.number])
     line += text.words(subject(store, version))
     with text.inset(2):  # for the mark of a cut

@@ -35,6 +35,7 @@ COMMANDS = {
     "modify": ("change", "change an experience's text"),
     "delete": ("change", "delete experiences"),
     "keep": ("change", "confirm experiences"),
+    "move": ("change", "move experiences within the library"),
     "edit": ("edit", "edit the library in your editor"),
     "history": ("history", "every event of one experience"),
     "blame": ("history", "who last changed each experience, and on what evidence"),
@@ -93,7 +94,10 @@ SECTIONS = (
         ),
     ),
     ("Move", ("checkout", "switch", "branch", "tag", "reset", "undo", "redo", "reflog")),
-    ("Change", ("add", "modify", "delete", "keep", "edit", "merge", "cherry-pick", "revert")),
+    (
+        "Change",
+        ("add", "modify", "delete", "keep", "move", "edit", "merge", "cherry-pick", "revert"),
+    ),
     (
         "Share",
         (

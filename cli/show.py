@@ -8,8 +8,9 @@ import click
 
 from tfgrpo.cli import log, text
 from tfgrpo.cli.context import WHAT, App, pass_app
-from tfgrpo.cli.events import event_lines
+from tfgrpo.cli.events import event_lines, version_move_lines
 from tfgrpo.projections.events import ShownEvent, event_object, events_of, life_of
+from tfgrpo.projections.moves import move_objects, moves_of
 from tfgrpo.projections.versions import StandingNames, version_object
 from tfgrpo.store.errors import UnknownRevision
 from tfgrpo.store.records import Library, Version
@@ -50,6 +51,7 @@ def show(app: App, what: str, as_json: bool) -> None:
             event_object(shown.event, shown.origin) for shown in events_of(store, version)
         ]
         fields["library"] = library_object(library)
+        fields["moves"] = move_objects(moves_of(store, version))
         text.emit_json(fields)
     else:
         text.emit(app, _version_lines(store, version, library))
@@ -71,6 +73,9 @@ def _version_lines(store: Store, version: Version, library: Library) -> Iterator
     for shown in events_of(store, version):
         yield ""
         yield from event_lines(shown.event, shown.before, shown.origin)
+    if moves := version_move_lines(store, version):
+        yield ""
+        yield from moves
     for issue in issues(version):
         yield ""
         yield from issue_lines(issue)

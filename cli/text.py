@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from tfgrpo.cli.context import App
 
 SIGNS: dict[Op, str] = {"ADD": "+", "MODIFY": "~", "DELETE": "-", "KEEP": "="}
+MOVED = "↕"
 COLOURS: dict[Op, str] = {"ADD": "green", "MODIFY": "yellow", "DELETE": "red", "KEEP": "cyan"}
 UNWRAPPED = 10_000
 OURS = str(int.from_bytes(os.urandom(4), "big"))
@@ -206,13 +207,13 @@ def colourful() -> bool:
     return sys.stdout.isatty() and not (context and context.color is False)
 
 
-def counts(numbers: Mapping[Op, int]) -> list[Word]:
-    """Returns `+2 ~1 =3`; kinds that do not occur are left out."""
+def counts(numbers: Mapping[Op, int], moved: int = 0) -> list[Word]:
+    """Returns `+2 ~1 =3 ↕1`; kinds that do not occur are left out."""
     return [
         Word(f"{sign}{numbers[op]}", fg=COLOURS[op])
         for op, sign in SIGNS.items()
         if numbers.get(op)
-    ]
+    ] + ([Word(f"{MOVED}{moved}", fg="blue")] if moved else [])
 
 
 def first(items: Iterable[T], number: int | None) -> Iterator[T]:

@@ -15,8 +15,9 @@ class CommitDetails(TypedDict, total=False):
     digest. With `expected`, the branch must still stand at that version. With `onto`, the
     operations were made for that version, and apply to wherever the branch stands if no
     experience that they change has been changed since. With neither they are applied to wherever
-    it stands. `merged` is the second parent. `tags` are put on the
-    version. `also` is called inside the transaction, for records that must land with the version.
+    it stands. `merged` is the second parent. `order` has ids in the order that the library is to
+    have; what it leaves out follows as it did. `tags` are put on the version. `also` is called
+    inside the transaction, for records that must land with the version.
     """
 
     author: str | None
@@ -24,5 +25,6 @@ class CommitDetails(TypedDict, total=False):
     expected: str | Version | None
     onto: Version | None
     merged: Version | None
+    order: Sequence[str] | None
     tags: Sequence[str]
     also: Callable[[Version], None] | None

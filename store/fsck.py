@@ -13,7 +13,7 @@ from itertools import islice
 from operator import itemgetter
 from typing import NamedTuple
 
-from tfgrpo.store import redact, replay
+from tfgrpo.store import order, redact, replay
 from tfgrpo.store.append import event_contents
 from tfgrpo.store.canonical import VersionContent, seal, version_digest
 from tfgrpo.store.checks import Defect, attempt
@@ -55,6 +55,7 @@ def _fsck(store: Store) -> Checked:
     def chain() -> Iterator[Defect]:
         nonlocal versions, events
         digests: dict[int, bytes] = {}
+        orders: dict[int, str | None] = {}
         lanes: dict[int, _Lane] = {}
         reader = _EventReader(port)
         versions = port.last_version() + 1
@@ -67,6 +68,10 @@ def _fsck(store: Store) -> Checked:
             events += len(rows)
             blank.update(row.row for row in rows if row.salt is None and row.seal is not None)
             yield from _version(link, rows, digests)
+            wrong = order.problem(version.meta, orders.get(version.parent or 0))
+            if wrong is not None:
+                yield Defect(version.name, wrong)
+            orders[version.number] = order.source(version)
             yield from _replay(port, version, rows, lanes)
             if version.position in snapshots:
                 snapshots.discard(version.position)

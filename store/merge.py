@@ -16,8 +16,11 @@ from tfgrpo.store import word_diff
 from tfgrpo.store.errors import InvalidOperation, TfgrpoError, UnknownRevision
 from tfgrpo.store.history import common_ancestor
 from tfgrpo.store.records import Library, Operation, Version
+from tfgrpo.store.reorder import MergedOrder, ids_of, merged_order
 from tfgrpo.store.store import Store
 
+ORDER_CONFLICTS = "order_conflicts"
+"""In the meta of a version: the experiences that both sides moved, and that stay where ours are."""
 Side: TypeAlias = Literal["ours", "theirs"]
 Combination: TypeAlias = Literal["merge", "cherry-pick", "revert"]
 
@@ -32,10 +35,11 @@ class Conflict(NamedTuple):
 
 
 class Merged(NamedTuple):
-    """The operations that bring theirs into ours, and what stands in the way."""
+    """The operations that bring theirs into ours, what stands in the way, and the order."""
 
     operations: tuple[Operation, ...]
     conflicts: tuple[Conflict, ...]
+    order: MergedOrder
 
 
 class Sides(NamedTuple):
@@ -68,6 +72,7 @@ def three_way(
 ) -> Merged:
     """Returns what turns `ours` into the merge of both, in library order.
 
+    Experiences that theirs moved are moved, unless ours moved them too (`reorder.py`).
     Without `resolve`, conflicts are in the result and no operation stands for them. A text that
     was redacted is brought over by nobody: where theirs has one, that is a conflict. Raises
     InvalidOperation when it is resolved to what stands for such a text.
@@ -101,7 +106,8 @@ def three_way(
         operation = change(id, o, result)
         if operation is not None:
             operations.append(operation)
-    return Merged(tuple(operations), tuple(conflicts))
+    added = [o.experience for o in operations if o.op == "ADD" and o.experience]
+    return Merged(tuple(operations), tuple(conflicts), merged_order(base, ours, theirs, added))
 
 
 def change(id: str, before: str | None, after: str | None) -> Operation | None:
@@ -238,9 +244,8 @@ def _apply(
     merged: Version | None = None,
 ) -> Version:
     base, ours, theirs = sides
-    merger = three_way(
-        store.library(base), store.library(ours), store.library(theirs), resolve=resolve
-    )
+    our_library = store.library(ours)
+    merger = three_way(store.library(base), our_library, store.library(theirs), resolve=resolve)
     if merger.conflicts:
         redacted = {e.id for e in store.library(theirs) if e.redacted}
         one = len(merger.conflicts) == 1
@@ -253,7 +258,9 @@ def _apply(
             hint="nothing was recorded; choose a side with --ours or --theirs, or "
             "resolve each with --edit",
         )
-    if not merger.operations and merged is None:
+    order, order_conflicts = merger.order
+    reordered = order is not None and list(order) != ids_of(our_library)
+    if not merger.operations and not reordered and merged is None:
         raise TfgrpoError(
             f"{branch} has nothing of {(theirs if base.number < theirs.number else base).name} "
             "left to change",
@@ -264,7 +271,15 @@ def _apply(
         operation._replace(reason=message, evidence={"version": source})
         for operation in merger.operations
     ]
-    return store.commit(branch, operations, message=message, expected=ours, merged=merged)
+    return store.commit(
+        branch,
+        operations,
+        message=message,
+        expected=ours,
+        merged=merged,
+        order=order,
+        meta={ORDER_CONFLICTS: list(order_conflicts)} if order_conflicts else None,
+    )
 
 
 def _texts(library: Library) -> Mapping[str, str]:

@@ -93,7 +93,8 @@ class Experience(NamedTuple):
 
 
 class Library:
-    """The library in force at a version: experiences in the order in which they were first added.
+    """The library in force at a version: experiences in the order in which they were first added,
+    or in which a version put them.
 
     Immutable. It is the fold of the version's history, and equal to any other with the same
     experiences in the same order, wherever they came from.

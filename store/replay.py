@@ -5,7 +5,8 @@ fold of a history is a few range reads. A snapshot holds the rows that are live 
 and nothing else; it saves reading the history before it, and dropping it changes no answer.
 
 An experience keeps its place: libraries are ordered by the row of an experience's first ADD in
-the history (its birth), which any other store with the same history orders the same way.
+the history (its birth), which any other store with the same history orders the same way, unless
+a version recorded another order (`order.py`).
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ import gc
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
-from operator import itemgetter
 from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
 from tfgrpo.store.history import lanes
+from tfgrpo.store.order import arranged, listed
 from tfgrpo.store.port import Port, Shape, Step, lane_of
 from tfgrpo.store.records import REDACTED, Change, Experience, Library, Version
 from tfgrpo.store.row_checks import damage_error
@@ -29,7 +30,6 @@ SNAPSHOT_EVERY = 500
 LIVE_PER_EVENT = 16
 HOP = 50
 SHORT_RANGE = 2000
-BIRTH = itemgetter(3)  # of a Shape
 
 
 def segments(
@@ -104,7 +104,9 @@ def replayed(
         shapes = _shapes(port, unknown)
         if len(unknown) < len(live):
             shapes += [known[row] for row in live & known.keys()]
-        return Replayed(Library(version, experiences(shapes)), shapes)
+        return Replayed(
+            Library(version, experiences(arranged(shapes, listed(port, version)))), shapes
+        )
 
 
 def shapes_at(port: Port, version: Version) -> list[Shape]:
@@ -124,14 +126,14 @@ def all_of(rows: AbstractSet[int], events: list[T]) -> list[T]:
 
 
 def experiences(shapes: Iterable[Shape]) -> tuple[Experience, ...]:
-    """Returns live events as experiences, in library order."""
+    """Returns live events, which are in library order, as experiences."""
     new = tuple.__new__  # what Experience() calls, by way of Python
     return tuple(
         [
             new(Experience, (id, text, row, False))
             if text is not None
             else Experience(id, REDACTED, row, True)
-            for id, text, row, _ in sorted(shapes, key=BIRTH)
+            for id, text, row, _ in shapes
         ]
     )
 
@@ -165,13 +167,13 @@ def diff(port: Port, a: Version, b: Version) -> tuple[Change, ...]:
         removed, added = old - new, new - old
     before: dict[str, str] = {}
     after: dict[str, str] = {}
-    births: dict[str, int] = {}
-    for id, text, row, birth in _shapes(port, removed | added):
+    places: dict[str, Shape] = {}
+    for shape in _shapes(port, removed | added):
+        id, text, row, _ = shape
         (after if row in added else before)[id] = REDACTED if text is None else text
-        births[id] = birth
-    changes = (
-        Change(id, before.get(id), after.get(id)) for id in sorted(births, key=births.__getitem__)
-    )
+        places[id] = shape
+    changed = arranged(places.values(), listed(port, b))
+    changes = (Change(id, before.get(id), after.get(id)) for id, *_ in changed)
     return tuple(c for c in changes if c.before != c.after)
 
 

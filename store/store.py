@@ -520,11 +520,11 @@ class Store:
         StaleVersion; then nothing is recorded.
         """
         from tfgrpo.store.append import event_rows
+        from tfgrpo.store.order import with_order
         from tfgrpo.store.tip_state import grown, tip_state_at, with_lane
 
         operations = list(operations)
-        tags = details.get("tags", ())
-        for tag in tags:
+        for tag in (tags := details.get("tags", ())):
             check_name("tag", tag)
         with self.port.transaction():
             tip = self.tip(branch)
@@ -538,14 +538,14 @@ class Store:
                 state = with_lane(self.port, state)
             rows, changes = event_rows(self.port, state.position, state.live, operations)
             position = rows[-1].row if rows else state.position
+            details["meta"] = with_order(self.port, tip, state.live, changes, details)
             version = self._version(tip, position, rows, message, details)
             self.port.append_version(version, rows)
             state = grown(self.port, state, version, rows, changes)
-            names = [BRANCH + branch, *(TAG + tag for tag in tags)]
+            names = (BRANCH + branch, *(TAG + tag for tag in tags))
             moves = [(name, version.number, None) for name in names]
             self._move(moves, f"commit: {message}", version.author)
-            also = details.get("also")
-            if also is not None:
+            if (also := details.get("also")) is not None:
                 also(version)
         self._tip_state = state
         return version

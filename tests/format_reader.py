@@ -64,11 +64,24 @@ class Reader:
     def library(self, number: int, *, snapshots: bool = False) -> list[Experience]:
         live = self.live(self.versions[number]["position"], snapshots=snapshots)
         rows = [self._all("select * from events where row = ?", row)[0] for row in live]
-        rows.sort(key=lambda e: e["row"] if e["birth"] is None else e["birth"])
+        order = self.order(number)
+        rows.sort(
+            key=lambda e: (
+                order.index(e["experience"]) if e["experience"] in order else len(order),
+                e["row"] if e["birth"] is None else e["birth"],
+            )
+        )
         return [
             Experience(e["experience"], REDACTED if e["text"] is None else e["text"], e["row"])
             for e in rows
         ]
+
+    def order(self, number: int) -> list[str]:
+        meta = json.loads(self.versions[number]["meta"] or "{}")
+        if "ordered" in meta:
+            query = "select meta from versions where digest = ?"
+            meta = json.loads(self._one(query, bytes.fromhex(meta["ordered"])))
+        return meta.get("order", [])
 
     def live(self, position: int, *, snapshots: bool = False) -> set[int]:
         live: set[int] = set()

@@ -29,7 +29,7 @@ class Known(NamedTuple):
     """A version: what it changed, every id ever added in its first-parent history, what is live.
 
     `source` is the version that its changes were brought over from by a merge, a cherry-pick or a
-    revert.
+    revert. `first` stands before all else, since the version `arranged` moved experiences.
     """
 
     parent: int | None
@@ -38,10 +38,13 @@ class Known(NamedTuple):
     operations: tuple[tuple[str, str, str | None], ...]
     order: tuple[str, ...]
     live: Mapping[str, str]
+    first: tuple[str, ...] = ()
+    arranged: int | None = None
 
     @property
     def library(self) -> list[tuple[str, str]]:
-        return [(id, self.live[id]) for id in self.order if id in self.live]
+        ids = dict.fromkeys([*self.first, *self.order])
+        return [(id, self.live[id]) for id in ids if id in self.live]
 
 
 class Model:
@@ -227,11 +230,28 @@ class Model:
                 live[id] = text
         number = len(self.versions)
         self.versions.append(
-            Known(tip, merged, merged if source is None else source, tuple(operations), order, live)
+            self.versions[tip]._replace(
+                parent=tip,
+                merged=merged,
+                source=merged if source is None else source,
+                operations=tuple(operations),
+                order=order,
+                live=live,
+            )
         )
         moved = [f"heads/{branch}", *(f"tags/{tag}" for tag in tags)]
         self.move(**dict.fromkeys(moved, ("version", number)))
         return number
+
+    def arrange(self, number: int, ids: Sequence[str]) -> None:
+        """Says in which order the library of a version is: that of `ids`, which are all of it."""
+        known = self.versions[number]
+        if list(ids) == [id for id, _ in known.library]:
+            return
+        born = [id for id in known.order if id in known.live]
+        most = next(n for n in range(len(ids)) if [i for i in born if i in ids[n:]] == ids[n:])
+        first = tuple(ids[:most])
+        self.versions[number] = known._replace(first=first, arranged=number if first else None)
 
     def merge(self, branch: str, theirs: int, side: str | None) -> int:
         ours = self.tip(branch)

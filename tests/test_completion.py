@@ -36,7 +36,7 @@ def test_every_parameter_that_names_something_completes() -> None:
 
 
 def test_every_verb_that_reads_has_json() -> None:
-    changes = "init train checkout add modify delete keep edit import switch reset undo redo"
+    changes = "init train checkout add modify delete keep move edit import switch reset undo redo"
     changes += " clone fetch pull push mirror feedback rollback"
     other = "export completion serve proxy help mcp ui watch"  # export's format is json; servers
     groups = "bisect bundle experiment model remote"  # the subcommands that read have it

@@ -121,6 +121,18 @@ class StoreMachine(RuleBasedStateMachine):
     def bring_back(self, on: int, number: int, text: str) -> None:
         self.commit(on, [("AGAIN", number, text)], None)
 
+    @rule(on=which, number=which, to=which)
+    def move(self, on: int, number: int, to: int) -> None:
+        branch = self.branch(on)
+        ids = [id for id, _ in self.model.versions[self.model.branches.get(branch, 0)].library]
+        if len(ids) < 2:
+            return
+        ids.insert(to % len(ids), ids.pop(number % len(ids)))
+        self.both(
+            lambda: self.model.arrange(self.model.commit(branch, []), ids),
+            lambda: self.store.commit(branch, [], message="m", order=ids),
+        )
+
     def operations(
         self, branch: str, plans: list[tuple[str, int, str]]
     ) -> list[tuple[str, str, str | None]]:
@@ -204,6 +216,9 @@ class StoreMachine(RuleBasedStateMachine):
         side: str | None,
     ) -> None:
         branch = self.branch(on)
+        tip = self.model.branches.get(branch, 0)
+        if self.moves_experiences(verb, tip, theirs):  # see test_store_order.py
+            return
         resolve = None if side is None else merge.side("ours" if side == "ours" else "theirs")
         self.both(
             lambda: modelled(branch, theirs, side),
@@ -211,6 +226,14 @@ class StoreMachine(RuleBasedStateMachine):
                 self.store, branch, self.store.version(theirs), message="m", resolve=resolve
             ),
         )
+
+    def moves_experiences(self, verb: Callable[..., object], tip: int, theirs: int) -> bool:
+        """Whether what is combined is in another order than what it is compared with."""
+        base = self.model.versions[theirs].parent or 0
+        if verb is merge.merge:
+            base = max(self.model.ancestors(tip) & self.model.ancestors(theirs))
+        fast = verb is merge.merge and base in (tip, theirs)
+        return not fast and len({self.model.versions[n].arranged for n in (base, theirs)}) > 1
 
     # names:
 

@@ -38,6 +38,7 @@ PAGES = {
     "bisect": "/bisect",
     "review": "/review",
     "production": "/production",
+    "order": "/library/order?branch=main",
     "change": "/library/change?branch=main&experience=G0",
 }
 
@@ -110,6 +111,31 @@ def test_a_page_is_used_by_keyboard_alone(chromium: Browser, tmp_path: Path) -> 
         page.reload()
         assert page.locator("tbody tr").count() == 2, "a reload sends nothing twice"
         assert page.locator(".notice").count() == 0
+
+
+def test_a_library_is_put_in_order_by_keys_and_by_mouse(chromium: Browser, tmp_path: Path) -> None:
+    store = store_at(tmp_path, "One.", "Two.", "Three.")
+    with serving(store) as url, watched(chromium) as page:
+        page.goto(url)
+        page.goto(url.partition("/?")[0] + "/library")
+        page.click("text=put it in another order")
+        page.focus("button[aria-label='Move G2 up']")
+        page.keyboard.press("Enter")
+        page.wait_for_selector("text=1 experience moved")
+        assert page.get_attribute(":focus", "aria-label") == "Move G2 up"
+        page.keyboard.press("Enter")
+        page.wait_for_selector("li:first-child.moved")
+        page.go_back()
+        page.go_forward()
+        page.click("button[aria-label='Move G0 to the end']")
+        page.focus("#reason")
+        page.keyboard.type("the last is first")
+        page.keyboard.press("Enter")
+        page.wait_for_selector(".notice:has-text('the last is first')")
+        page.reload()
+    with Store.open(store) as opened:
+        assert [e.text for e in opened.library()] == ["Three.", "Two.", "One."]
+        assert opened.tip("main").name == "v2"
 
 
 def test_twenty_proposals_are_reviewed_in_under_two_minutes_by_keys(

@@ -104,6 +104,40 @@ def test_an_unrelated_writer_is_no_conflict(store: Path) -> None:
     assert texts(store)[:2] == ["Mine.", "Always round up."]
 
 
+def test_a_library_is_arranged_and_then_recorded_as_one_version_beside_a_writer(
+    store: Path,
+) -> None:
+    visitor = Visitor(store, token=OTHER)
+    page = visitor.get("/library/order?branch=main")
+    assert "Nothing is moved yet" in page
+    page = visitor.get("/library/order?branch=main&onto=v1&last=0")
+    page = visitor.get(f"/library/order?branch=main&onto=v1&order={shown_order(page)}&up=2")
+    assert shown_order(page) == "2.1.0"
+    assert len(ids(store)) == 3, "looking at an order records nothing"
+    commit(store, "main", Operation("ADD", text="Unrelated."))
+    fields = {"branch": "main", "onto": "v1", "order": shown_order(page)}
+    assert "why is missing" in visitor.post("/library/order", fields, status=400)
+    page = visitor.post("/library/order", {**fields, "reason": "most used first"})
+    assert texts(store) == ["Name the unit.", "Round up.", "Count both days.", "Unrelated."]
+    assert "most used first" in page
+    for address in ("/version/HEAD", "/diff?a=v2&b=v3", "/combine?kind=revert&version=v3"):
+        assert re.search(r"G\d → G\d", visitor.get(address)), address
+    again = {**fields, "order": "1.0.2", "reason": "mine"}
+    page = visitor.post("/library/order", again, status=409)
+    assert "another order meanwhile" in page
+    assert shown_order(page) == "1.2.0.3", "nothing is lost: places are those of the new order"
+    with Store.open(store) as opened:
+        assert opened.tip("main").name == "v3"
+        assert opened.tip("main").author == "other"
+        assert opened.events(opened.tip("main")) == ()
+
+
+def shown_order(page: str) -> str:
+    found = re.search(r'name="order" value="([^"]*)"', page)
+    assert found is not None
+    return found[1]
+
+
 def test_the_whole_library_is_edited_as_one_version(store: Path) -> None:
     visitor = Visitor(store)
     page = visitor.get("/library/whole?branch=main")

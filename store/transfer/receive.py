@@ -13,6 +13,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from tfgrpo.store import order
 from tfgrpo.store.append import Changes, place
 from tfgrpo.store.canonical import (
     SALT_BYTES,
@@ -92,6 +93,9 @@ class Receiver:
             return known
         parents = self._parents(packed)
         meta = verified(packed)
+        wrong = order.problem(meta, order.source(parents[0]))
+        if wrong is not None:
+            raise _refused(packed, f"cannot apply: {wrong}")
         state = self._state(parents[0])
         if packed.events:
             state = with_lane(self._port, state)

@@ -9,6 +9,7 @@ from urllib.parse import unquote
 
 from tfgrpo.interchange.lists import written
 from tfgrpo.store.canonical import canonical
+from tfgrpo.store.order import source
 from tfgrpo.store.port import EVENT_SCHEMA, VERSION_SCHEMA, EventRow, Redaction
 from tfgrpo.store.records import OPS, REDACTED, Experience, Version
 from tfgrpo.store.store import Store
@@ -40,7 +41,11 @@ class Rendering:
         """Returns the library at a version as a Markdown list of one line an experience."""
         if self._at is not None and version.number == self._at.number:
             return self._text
-        if self._at is not None and version.parent == self._at.number:
+        if (
+            self._at is not None
+            and version.parent == self._at.number
+            and source(version) == source(self._at)
+        ):
             for row in self._store.port.events(version.position - version.events, version.position):
                 self._apply(row)
         else:

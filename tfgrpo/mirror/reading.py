@@ -16,6 +16,7 @@ from tfgrpo.mirror.git import Git, MirrorError
 from tfgrpo.store.canonical import SALT_BYTES, canonical, derived_id, seal
 from tfgrpo.store.errors import InvalidName, TransferError
 from tfgrpo.store.history import common_ancestor
+from tfgrpo.store.order import inherited
 from tfgrpo.store.port import EVENT_SCHEMA, VERSION_SCHEMA
 from tfgrpo.store.records import REDACTED, Library, Op, Version
 from tfgrpo.store.revisions import BRANCH, TAG, check_name
@@ -205,7 +206,8 @@ class _GitReader:
                     redactions=(),
                 )
             )
-        meta = canonical({"import": {"format": "git", "commit": commit.id}}).decode()
+        imported = {"import": {"format": "git", "commit": commit.id}}
+        meta = canonical(imported | dict(inherited(base))).decode()
         parents = (base.digest, *(other.digest for other in merged[:1]))
         message = re.sub(rf"\n*^{layout.TRAILER}: .*$", "", commit.message, flags=re.MULTILINE)
         foreign = PackedVersion(

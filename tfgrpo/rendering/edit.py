@@ -12,16 +12,14 @@ cut off is matched with the experiences that are gone: one that says the same is
 one that says nearly the same is it, changed. What is still without an id and repeats a text that
 stays is a KEEP of it, as with `tfgrpo add`.
 
-A library is in the order in which its experiences were first added, so that every clone orders
-it alike. Moving a line therefore changes nothing that could be recorded; `Edited.moved` says how
-many lines were moved, so that whoever asks can be told.
+The order of the lines is the order of the library: a line that stands elsewhere was moved, and a
+new line stands where it was written.
 """
 
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from tfgrpo.rendering.render import one_line
@@ -33,7 +31,8 @@ from tfgrpo.store.word_diff import hunks
 GUIDE = """\
 <!--
 Change a line to modify an experience, take it out to delete it, write a new
-line "- text" to add one. The comment with the id stays with its line.
+line "- text" to add one, move a line to move its experience. The comment with
+the id stays with its line.
 Saving nothing changes nothing.
 -->"""
 ITEM = re.compile(r"[-*]\s+(.*)")
@@ -59,11 +58,12 @@ class Line(NamedTuple):
 class Edited(NamedTuple):
     """What an edited file asks for, in library order and then that of the file.
 
-    `moved` is how many lines would have to be put back to be in the library's order.
+    `order` has the id of each line, None for each ADD, where the lines are in another order than
+    the operations alone leave the library in; else it is None.
     """
 
     operations: tuple[Operation, ...]
-    moved: int
+    order: tuple[str | None, ...] | None
 
 
 def document(library: Library) -> str:
@@ -97,9 +97,22 @@ def edited(library: Library, text: str) -> Edited:
         operations.append(
             Operation("ADD", None, text) if there is None else Operation("KEEP", there)
         )
-    order = {id: place for place, id in enumerate(texts)}
-    places = [order[line.id] for line in lines if line.id is not None]
-    return Edited(tuple(operations), len(places) - _longest_rise(places))
+    order = _order(lines, [text for text in added if text not in holder])
+    unmoved: list[str | None] = [id for id in texts if id in texts_by_id]
+    unmoved += [None] * (len(order) - len(unmoved))
+    return Edited(tuple(operations), None if order == unmoved else tuple(order))
+
+
+def _order(lines: Sequence[Line], added: Iterable[str]) -> list[str | None]:
+    """Returns the id of each line, None for each that adds a text, once for each text."""
+    new = set(added)
+    order: list[str | None] = []
+    for line in lines:
+        if line.id is not None or line.text in new:
+            order.append(line.id)
+        if line.id is None:
+            new.discard(line.text)
+    return order
 
 
 def parse(text: str, library: Library) -> list[Line]:
@@ -207,15 +220,6 @@ def _likeness(text: str, other: str) -> float:
     a, b = text.split(), other.split()
     changed = sum(h.end - h.start + h.new_end - h.new_start for h in hunks(a, b))
     return 100 * (1 - changed / (len(a) + len(b)))
-
-
-def _longest_rise(places: Sequence[int]) -> int:
-    """Returns the length of the longest rising subsequence: the lines that stayed in order."""
-    ends: list[int] = []
-    for place in places:
-        at = bisect_left(ends, place)
-        ends[at : at + 1] = [place]
-    return len(ends)
 
 
 def _split_identity(text: str) -> tuple[str, str | None]:

@@ -18,6 +18,7 @@ PAGES = (
     Page("review", "Review", "/review"),
     Page("production", "Production", "/production"),
     Page("cost", "Cost", "/cost"),
+    Page("order"),
     Page("attempts"),
     Page("experience"),
     Page("version"),

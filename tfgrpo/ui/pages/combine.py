@@ -10,7 +10,8 @@ from urllib.parse import quote
 from tfgrpo.editing import write_library
 from tfgrpo.store import merge as merges
 from tfgrpo.store.errors import StaleVersion
-from tfgrpo.store.merge import Combination, Conflict, MergeConflict, Resolve
+from tfgrpo.store.merge import Combination, Conflict, MergeConflict, Merged, Resolve
+from tfgrpo.store.reorder import Move, ids_of, moved
 from tfgrpo.store.subject import subject
 from tfgrpo.ui.route import Route
 from tfgrpo.ui.visit import BadForm
@@ -18,7 +19,7 @@ from tfgrpo.ui.visit import BadForm
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-    from tfgrpo.store.records import Version
+    from tfgrpo.store.records import Library, Version
     from tfgrpo.ui.visit import Visit
 
 WORDS: dict[Combination, str] = {
@@ -60,10 +61,23 @@ def _looked_at(
         contained=contained,
         operations=[(one, texts.get(one.experience or "")) for one in merged.operations],
         conflicts=merged.conflicts,
+        moves=_moves(ours, merged),
+        left_in_place=merged.order.conflicts,
         reason=visit.field("reason"),
         moved_on=status == 409,
         field=visit.field,
     )
+
+
+def _moves(ours: Library, merged: Merged) -> list[tuple[Move, str]]:
+    """Returns which experiences of ours a merge would move, with their texts."""
+    if merged.order.order is None:
+        return []
+    before, after = ids_of(ours), list(merged.order.order)
+    return [
+        (Move(id, before.index(id), after.index(id)), ours.by_id[id].text)
+        for id in moved(before, after)
+    ]
 
 
 def combine(visit: Visit) -> Response:

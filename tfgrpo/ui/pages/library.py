@@ -7,15 +7,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
-from tfgrpo.editing import add_texts, commit_by_hand, modified
+from tfgrpo.editing import add_texts, commit_by_hand, commit_edit, modified
 from tfgrpo.projections.library import KnownExperience, known_experiences, uses_of
 from tfgrpo.projections.versions import StandingNames
-from tfgrpo.rendering.edit import document, edited
+from tfgrpo.rendering.edit import document
 from tfgrpo.store.errors import InvalidOperation, StaleVersion
 from tfgrpo.store.records import Operation
 from tfgrpo.ui.route import Route
 from tfgrpo.ui.visit import BadForm
-from tfgrpo.wording import plural
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -191,17 +190,9 @@ def whole(visit: Visit) -> Response:
     store, branch = visit.store, visit.required("branch", "the branch")
     reason = visit.required("reason", "why")
     library = store.library(store.tip(branch))
-    asked = edited(library, visit.required("content", "the library").replace("\r\n", "\n"))
-    notice = "nothing changed"
-    if asked.operations:
-        operations = [operation._replace(reason=reason) for operation in asked.operations]
-        version = commit_by_hand(store, branch, operations, onto=library.version)
-        notice = f"{version.name}: {version.message}"
-    if asked.moved:
-        notice += (
-            f"; {plural(asked.moved, 'line')} moved, of which nothing is recorded: a library is "
-            "in the order in which its experiences were first added"
-        )
+    content = visit.required("content", "the library").replace("\r\n", "\n")
+    version = commit_edit(store, branch, library, content, reason=reason)
+    notice = "nothing changed" if version is None else f"{version.name}: {version.message}"
     return visit.done(f"/library?at={quote(branch)}", notice)
 
 

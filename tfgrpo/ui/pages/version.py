@@ -6,7 +6,9 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from tfgrpo.projections.events import events_of
+from tfgrpo.projections.moves import left_in_place, moves_of
 from tfgrpo.projections.versions import StandingNames, scores
+from tfgrpo.store.reorder import moves
 from tfgrpo.store.revisions import resolve_range
 from tfgrpo.store.subject import subject
 from tfgrpo.training.run_report import issues
@@ -14,8 +16,13 @@ from tfgrpo.ui.pages.experience import attempts_of
 from tfgrpo.ui.route import Route
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from starlette.responses import Response
 
+    from tfgrpo.store.records import Version
+    from tfgrpo.store.reorder import Move
+    from tfgrpo.store.store import Store
     from tfgrpo.ui.visit import Visit
 
 EVENTS = 200
@@ -40,12 +47,22 @@ def show(visit: Visit) -> Response:
         start=start,
         events_a_page=EVENTS,
         scores=scores(store, version),
+        moves=_shown(store, version, moves_of(store, version)),
+        left_in_place=left_in_place(version),
         issues=issues(version),
         size=len(store.library(version)),
         branches=list(store.branches()),
         head=store.head.branch,
         newest=store.port.last_version(),
     )
+
+
+def _shown(store: Store, version: Version, moves: Sequence[Move]) -> list[tuple[Move, str]]:
+    """Returns moves with their texts, as many as a page has."""
+    if not moves:
+        return []
+    texts = store.library(version).by_id
+    return [(one, texts[one.experience].text) for one in moves[:CHANGES]]
 
 
 def diff(visit: Visit) -> Response:
@@ -59,7 +76,7 @@ def diff(visit: Visit) -> Response:
         after = store.resolve(b)
         parent = after if after.parent is None else store.version(after.parent)
         before = store.resolve(a) if a else parent
-    changes = store.diff(before, after)
+    changes, moved = store.diff(before, after), moves(store, before, after)
     start = visit.number("start", 0)
     return visit.render(
         "diff.html",
@@ -73,6 +90,7 @@ def diff(visit: Visit) -> Response:
         start=start,
         changes_a_page=CHANGES,
         counts=Counter(change.op for change in changes),
+        moves=_shown(store, after, moved),
         places=["HEAD", *store.branches(), *list(store.tags())[-200:]],
         branches=list(store.branches()),
     )

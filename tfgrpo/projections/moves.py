@@ -1,0 +1,38 @@
+"""What a version moved: a library's order, where a person put it in another one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tfgrpo.store.order import ORDER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from tfgrpo.store.records import Version
+    from tfgrpo.store.reorder import Move
+    from tfgrpo.store.store import Store
+
+
+def moves_of(store: Store, version: Version) -> Sequence[Move]:
+    """Returns what a version moved, against its first parent. Nothing is read of a version that
+    records no order."""
+    if ORDER not in version.meta or version.parent is None:
+        return ()
+    from tfgrpo.store.reorder import moves
+
+    return moves(store, store.version(version.parent), version)
+
+
+def left_in_place(version: Version) -> Sequence[str]:
+    """Returns the experiences that both sides of a merge had moved, and that stayed with ours."""
+    ids: Sequence[str] = version.meta.get("order_conflicts", ())
+    return ids
+
+
+def move_objects(moves: Iterable[Move]) -> list[dict[str, Any]]:
+    """Returns moves as JSON for programs: labels before and after."""
+    return [
+        {"experience": one.experience, "from": f"G{one.before}", "to": f"G{one.after}"}
+        for one in moves
+    ]
