@@ -108,6 +108,11 @@ def training(progress: Progress) -> Shown:
 
 
 def _describe_position(progress: Progress) -> str:
+    position = _describe_phase(progress)
+    return f"{position}; {progress.workers}" if progress.workers else position
+
+
+def _describe_phase(progress: Progress) -> str:
     mean = progress.mean_reward
     reward = "–" if mean is None else f"{mean:.2f}"
     activity = {

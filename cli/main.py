@@ -61,6 +61,9 @@ COMMANDS = {
     "push": ("sync", "send branches and tags to a remote"),
     "remote": ("remote", "manage remotes: list, add, remove, set-url"),
     "bundle": ("bundle", "pack versions into a file: create, verify, list-heads"),
+    "worker": ("worker", "make groups for the runs of a shared store"),
+    "workers": ("worker", "who works for the runs of a shared store"),
+    "up": ("worker", "start workers on this machine"),
     "ui": ("ui", "show the store in a browser"),
     "proxy": ("proxy", "put the library into an application's requests"),
     "mcp": ("mcp", "offer the library to agents over MCP"),
@@ -93,6 +96,7 @@ SECTIONS = (
             "ui",
         ),
     ),
+    ("Work together", ("worker", "workers", "up")),
     ("Move", ("checkout", "switch", "branch", "tag", "reset", "undo", "redo", "reflog")),
     (
         "Change",

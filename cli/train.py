@@ -25,6 +25,7 @@ GROUPS = {
         "--resume",
         "--new",
         "--keep-going",
+        "--workers",
         "--branch",
         "--force",
         "--config",
@@ -71,6 +72,11 @@ GROUPS = {
     "--keep-going",
     is_flag=True,
     help="Go on even if the first attempts are all right, or all wrong.",
+)
+@click.option(
+    "--workers",
+    is_flag=True,
+    help="Have the workers of a shared store make the groups; without any, this process does.",
 )
 @click.option("--branch", type=BRANCH, help="Branch that learns; by default HEAD's.")
 @click.option("--epochs", type=int, help="Passes over the data.  [3]")
@@ -224,6 +230,7 @@ def train(
     resume: str | None,
     new: bool,
     keep_going: bool,
+    workers: bool,
     estimate: bool,
     details: bool,
     as_json: bool,
@@ -250,6 +257,10 @@ def train(
         raise click.UsageError(
             "--json needs --estimate; `tfgrpo runs --json` prints a finished run"
         )
+    if workers:
+        from tfgrpo.workers.queue import queue_address
+
+        queue_address(app.file)  # which a file has none of
     if details and not estimate:
         raise click.UsageError("--details needs --estimate")
     from tfgrpo.cli import cost
@@ -273,7 +284,7 @@ def train(
     ready = ready_run(app.store, project, given, choice, new_store=make)
     if not there:
         text.echo(f"made an empty library at {app.path}")
-    _work(app, project, ready)
+    _work(app, project, ready, workers=workers)
 
 
 def _has_store(app: App) -> bool:
@@ -285,7 +296,7 @@ def _has_store(app: App) -> bool:
         return False
 
 
-def _work(app: App, project: Project, ready: ReadyRun) -> None:
+def _work(app: App, project: Project, ready: ReadyRun, *, workers: bool) -> None:
     """Does what is left of a run, showing how it goes and what came of it."""
     from tfgrpo.cli import interrupts, live
     from tfgrpo.training.loop import plan_steps
@@ -296,7 +307,13 @@ def _work(app: App, project: Project, ready: ReadyRun) -> None:
         text.echo(f"run {run.name} is finished; --new begins another")
     with live.Reporter(app.store) as report:
         try:
-            result = interrupts.run(run_to_end(app.store, project, ready, on_progress=report))
+            if workers:
+                from tfgrpo.workers.driver import run_with_workers
+
+                work = run_with_workers(app.store, project, ready, on_progress=report)
+            else:
+                work = run_to_end(app.store, project, ready, on_progress=report)
+            result = interrupts.run(work)
         except interrupts.Interrupted as stop:
             report.close()
             if not app.store.runs.is_on_record(run):

@@ -23,7 +23,8 @@ from tfgrpo.store.fsck import fsck
 LONG = os.environ.get("TFGRPO_LONG") == "1"
 SEQUENCES, LENGTH = (400, 40) if LONG else (16, 25)
 
-SKIPPED = {"train", "eval", "improve", "mcp", "model", "proxy", "regress", "ui", "watch"}
+SERVERS = {"mcp", "proxy", "ui", "up", "watch", "worker"}
+SKIPPED = {"train", "eval", "improve", "model", "regress", *SERVERS}
 """These call models, fetch files or serve until they are ended, and have tests of their own."""
 VERBS = [name for name in COMMANDS if name not in SKIPPED]
 OFTEN = [v for v in ("add", "modify", "delete", "switch", "branch", "tag", "merge") if v in VERBS]

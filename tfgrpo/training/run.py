@@ -29,6 +29,7 @@ from tfgrpo.notices import (
 from tfgrpo.session import Session, SessionOptions, ToolFunction, open_session
 from tfgrpo.settings import EvalSettings, TrainSettings
 from tfgrpo.store import lock
+from tfgrpo.store.address import is_address
 from tfgrpo.store.errors import InvalidOperation, StoreError
 from tfgrpo.store.records import Library, Version
 from tfgrpo.store.runs import Run
@@ -169,7 +170,8 @@ async def run_to_end(
                         await _compare_at_end(session, ready, kind, tell)
                     store.runs.note(run, "finished")
 
-                await _while_there(Path(store.path), training, live, work())
+                place = None if is_address(store.file) else Path(store.path)
+                await _while_there(place, training, live, work())
     return _result(store, project, ready, started)
 
 
@@ -202,12 +204,12 @@ def _at_work(store: Store, run: Run) -> Iterator[None]:
 
 
 async def _while_there(
-    path: Path, training: Training, live: LiveReport, work: Coroutine[Any, Any, None]
+    path: Path | None, training: Training, live: LiveReport, work: Coroutine[Any, Any, None]
 ) -> None:
     """Does work, tells where it is, and ends it when somebody asks for that, or when the store's
-    file is taken away: nothing more would be kept, and every further call be paid for nothing.
-    Raises RunStopped and StoreError then."""
-    inode = path.stat().st_ino
+    file at `path` is taken away: nothing more would be kept, and every further call be paid for
+    nothing. A database has no such file. Raises RunStopped and StoreError then."""
+    inode = 0 if path is None else path.stat().st_ino
     task = asyncio.create_task(work)
     try:
         while not task.done():
@@ -219,7 +221,7 @@ async def _while_there(
                 await asyncio.gather(task, return_exceptions=True)
                 raise RunStopped(training.progress.run, word)
             await asyncio.wait({task}, timeout=LOOK_SECONDS)
-            if not task.done() and not _is_file(path, inode):
+            if path is not None and not task.done() and not _is_file(path, inode):
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
                 raise StoreError(

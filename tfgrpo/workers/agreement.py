@@ -53,14 +53,14 @@ def difference(wanted: dict[str, str], here: dict[str, str]) -> str | None:
 @cache
 def code_digest() -> str:
     """Returns the digest of the code and the prompts that make groups."""
-    found: list[tuple[str, str]] = []
+    files: list[tuple[str, str]] = []
     for room in ROOMS:
         module = importlib.import_module(f"tfgrpo.{room}")
         for folder in map(Path, module.__path__):
             for path in sorted((*folder.rglob("*.py"), *folder.rglob("*.md"))):
                 name = f"{room}/{path.relative_to(folder).as_posix()}"
-                found.append((name, hashlib.sha256(path.read_bytes()).hexdigest()))
-    return digest(["tfgrpo.code", sorted(set(found))]).hex()
+                files.append((name, hashlib.sha256(path.read_bytes()).hexdigest()))
+    return digest(["tfgrpo.code", sorted(set(files))]).hex()
 
 
 def domain_digest(domain: Domain) -> str:

@@ -22,10 +22,13 @@ from typing import Any
 from tfgrpo.data.problems import Problem
 from tfgrpo.model.budget import BudgetReached
 from tfgrpo.model.endpoint import EndpointError
-from tfgrpo.notices import WarningNotice
+from tfgrpo.notices import OnProgress, WarningNotice, ignore
+from tfgrpo.project import Project
 from tfgrpo.store.errors import StoreError, TfgrpoError
+from tfgrpo.store.store import Store
 from tfgrpo.training.groups import Gathering, GroupTask, Makers, Recorded, RunParts
-from tfgrpo.training.run import HandOut
+from tfgrpo.training.run import HandOut, TrainResult, run_to_end
+from tfgrpo.training.setup import ReadyRun
 from tfgrpo.workers import agreement
 from tfgrpo.workers.queue import (
     ENDED,
@@ -37,12 +40,14 @@ from tfgrpo.workers.queue import (
     Queue,
     QueueAddress,
     opened,
+    queue_address,
 )
 
 AHEAD = 2
 """The jobs that are queued or worked on at most, for each slot of a live worker."""
-ALONE = 3.0
-"""Seconds without a worker after which the driver makes groups itself."""
+ALONE, UNDECIDED = 3.0, 20.0
+"""Seconds after which the driver makes groups itself: without any worker, and with some that have
+not said yet whether they work for the run."""
 SOON, LATE = 0.03, 0.4
 """Seconds between two looks at the jobs: while some end, and while none does."""
 AWAY = 120.0
@@ -81,6 +86,17 @@ async def handing_out(
         finally:
             for one in all_out:
                 await one.close()
+
+
+async def run_with_workers(
+    store: Store, project: Project, ready: ReadyRun, *, on_progress: OnProgress = ignore
+) -> TrainResult:
+    """Does what is left of a run with the workers of its store; without any, in this process.
+
+    Raises InvalidOperation for a store that no other machine could share, and TfgrpoError.
+    """
+    async with handing_out(queue_address(store.file)) as hand_out:
+        return await run_to_end(store, project, ready, on_progress=on_progress, hand_out=hand_out)
 
 
 class HandedOut:
@@ -320,7 +336,11 @@ class HandedOut:
     def _is_alone(self, now: float) -> bool:
         if self._alone_since is None:
             self._alone_since = now
-        return now - self._alone_since > ALONE
+        uid = self._run.uid
+        undecided = any(
+            one.alive and uid not in one.figures.get("refuses", {}) for one in self._crew
+        )
+        return now - self._alone_since > (UNDECIDED if undecided else ALONE)
 
     async def _take_back(self) -> None:
         """Has groups made here: as many at a time as keep the models busy."""

@@ -152,8 +152,8 @@ class Queue:
         """Returns a query's rows."""
         with _translating():
             connector: Any = self.app.connector
-            found: list[dict[str, Any]] = await connector.execute_query_all_async(query, **values)
-            return found
+            rows: list[dict[str, Any]] = await connector.execute_query_all_async(query, **values)
+            return rows
 
     async def execute(self, query: str, **values: Any) -> None:
         """Runs a statement."""
@@ -279,8 +279,8 @@ class _translating:
         away = (psycopg.Error, psycopg_pool.PoolTimeout, exceptions.ConnectorException)
         if isinstance(error, away):
             cause = error.__cause__ or error
-            said = (str(cause).strip().splitlines() or ["no answer"])[0]
+            reason = (str(cause).strip().splitlines() or ["no answer"])[0]
             raise StoreError(
-                f"the queue of workers cannot be reached: {said}",
+                f"the queue of workers cannot be reached: {reason}",
                 hint="check that the database is running, and what its user may do",
             ) from error

@@ -30,7 +30,7 @@ from tfgrpo.training.groups import Gathering, GroupMaker, GroupTask, RunParts
 from tfgrpo.training.loop import reflection_of
 from tfgrpo.training.progress import Progress
 
-KEPT = 8
+MOST_LIBRARIES = 8
 """The libraries that are kept for further groups."""
 
 
@@ -99,7 +99,7 @@ class RunWork:
 
     def _library(self, version: int) -> Library:
         if version not in self._libraries:
-            if len(self._libraries) >= KEPT:
+            if len(self._libraries) >= MOST_LIBRARIES:
                 del self._libraries[min(self._libraries)]
             self._libraries[version] = self.store.library(self.store.version(version))
         return self._libraries[version]

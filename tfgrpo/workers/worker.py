@@ -10,6 +10,7 @@ answered by then is in the journal, and nobody asks for it again.
 from __future__ import annotations
 
 import asyncio
+import importlib
 import logging
 import os
 import socket
@@ -49,6 +50,8 @@ TRIES = 3
 PAUSE = 5.0
 """Seconds before an endpoint or a database that was away is tried again."""
 RATE_SECONDS = 60.0
+"""The seconds that a worker's rate is counted over."""
+PARENT_SECONDS = 0.5
 
 
 class HandBack(Exception):
@@ -106,6 +109,7 @@ class Worker:
         """Works until it is stopped. A database that is away is waited for."""
         for name in ("procrastinate", "psycopg.pool"):  # whose errors are told here, in a line
             logging.getLogger(name).setLevel(logging.CRITICAL)
+        await asyncio.to_thread(_import_heavy)  # what would block the loop when a run begins
         while not self._stopping.is_set():
             try:
                 async with opened(address, f"tfgrpo worker {self.name}"[:63]) as queue:
@@ -355,6 +359,12 @@ class Worker:
         }
 
 
+def _import_heavy() -> None:
+    for name in ("openai.resources.chat.completions", "math_verify", "pebble"):
+        importlib.import_module(name)
+    agreement.code_digest()
+
+
 def _counts(work: RunWork) -> dict[str, int]:
     meter = work.meter
     return {
@@ -369,3 +379,10 @@ def _problem(values: Mapping[str, Any]) -> Problem:
     """Returns a problem as it was before it became a job."""
     messages = tuple((role, text) for role, text in values.get("messages", ()))
     return Problem(**{**values, "messages": messages})
+
+
+async def end_with(parent: int, stop: Callable[[], None]) -> None:
+    """Calls `stop` once the process that started this one is gone."""
+    while os.getppid() == parent:
+        await asyncio.sleep(PARENT_SECONDS)
+    stop()

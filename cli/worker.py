@@ -1,0 +1,191 @@
+"""`tfgrpo worker`, `tfgrpo workers` and `tfgrpo up`."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tfgrpo.cli import text
+from tfgrpo.cli.context import App, pass_app
+from tfgrpo.cli.options import CONFIG
+
+if TYPE_CHECKING:
+    from tfgrpo.workers.view import Crew
+
+SLOTS = click.option(
+    "--slots",
+    type=click.IntRange(1, 10_000),
+    default=64,
+    show_default=True,
+    help="Groups that a worker makes at a time.",
+)
+HEARTBEAT = click.option(
+    "--heartbeat",
+    type=click.FloatRange(0.1, 600),
+    default=5.0,
+    show_default=True,
+    help="Seconds between signs of life; after three without one, others take its groups.",
+)
+
+
+@click.command()
+@SLOTS
+@click.option("--base-url", help="Endpoint that this machine asks, in place of the run's.")
+@click.option("--api-key-env", help="Environment variable with that endpoint's API key.")
+@HEARTBEAT
+@click.option(
+    "--grace",
+    type=click.FloatRange(0),
+    default=30.0,
+    show_default=True,
+    help="Seconds that groups have to end after SIGTERM, before they are handed back.",
+)
+@CONFIG
+@pass_app
+def worker(
+    app: App,
+    slots: int,
+    base_url: str | None,
+    api_key_env: str | None,
+    heartbeat: float,
+    grace: float,
+    config: Path | None,
+) -> None:
+    """Make groups of attempts for the runs of a shared store, until it is stopped.
+
+    Start any number on any machine, then `tfgrpo train DATA --workers`. A worker has to have the
+    same version of tfgrpo, the same prompts and the same domain as the run; one that differs says
+    so and leaves its groups to others. API keys come from its own environment; sandboxes and tools
+    are this machine's. SIGTERM ends it: groups that are not ended in time go to another worker,
+    and no answer is asked for twice.
+
+    \b
+    Examples:
+      tfgrpo --store postgresql://ann@db/team worker --slots 64
+      tfgrpo worker --base-url http://127.0.0.1:8000/v1
+    """
+    import asyncio
+
+    from tfgrpo.project import open_project
+    from tfgrpo.workers.local import parent
+    from tfgrpo.workers.queue import queue_address
+    from tfgrpo.workers.worker import Worker, WorkerOptions, end_with
+
+    address = queue_address(app.file)
+    own = {"base_url": base_url, "api_key_env": api_key_env}
+    models = {name: value for name, value in own.items() if value is not None}
+    options = WorkerOptions(slots, heartbeat, grace, models)
+    member = Worker(app.store, open_project(app.root, config), options, text.echo)
+
+    async def work() -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, member.stop)
+        started_by = parent()
+        watching = started_by and asyncio.create_task(end_with(started_by, member.stop))
+        text.echo(f"worker {member.name}: {text.plural(slots, 'slot')}; Ctrl-C ends it")
+        await member.run(address)
+        if watching:
+            watching.cancel()
+        text.echo(f"worker {member.name} has ended")
+
+    asyncio.run(work())
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Output JSON.")
+@pass_app
+def workers(app: App, as_json: bool) -> None:
+    """Show who works for the runs of a shared store: what each does, its rate and its failures.
+
+    A worker that is lost has died without a word; its groups go to others.
+
+    \b
+    Examples:
+      tfgrpo --store postgresql://ann@db/team workers
+      tfgrpo workers --json
+    """
+    from tfgrpo.workers.queue import queue_address
+    from tfgrpo.workers.view import read_crew
+
+    crew = read_crew(queue_address(app.file))
+    if as_json:
+        text.emit_json(crew.object())
+    elif not crew.members:
+        text.echo("no worker in the last hour; start one with `tfgrpo worker`")
+    else:
+        text.emit(app, _lines(crew))
+
+
+def _lines(crew: Crew) -> Iterator[str]:
+    from tfgrpo.wording import span
+    from tfgrpo.workers.view import state_of
+
+    rows = []
+    for one in crew.members:
+        figures = one.figures
+        rows.append(
+            (
+                one.name,
+                state_of(one),
+                span(one.age),
+                f"{len(figures.get('doing', ()))}/{one.slots}",
+                str(figures.get("groups", 0)),
+                f"{figures.get('rate', 0.0):.0f}",
+                str(figures.get("calls", 0)),
+                str(figures.get("in_flight", 0)),
+                str(figures.get("failed", 0)),
+                str(figures.get("handed_back", 0)),
+            )
+        )
+    header = ("worker", "state", "for", "slots", "groups", "per min", "calls", "in flight")
+    yield from text.table(rows, header=(*header, "failed", "back"))
+    for run in crew.runs:
+        yield f"run {run.name}: {run.queued} queued, {run.begun} worked on"
+    for one in crew.members:
+        for refusal in one.figures.get("refuses", {}).values() if one.alive else ():
+            yield from text.wrap(text.words(f"{one.name} refuses: {text.shown(refusal)}"))
+        if one.lost:
+            count = text.plural(int(one.figures.get("in_flight", 0)), "call")
+            yield f"{one.name} was lost with {count} in flight, which may be paid for twice"
+
+
+@click.command()
+@click.option(
+    "--workers",
+    "count",
+    type=click.IntRange(1, 1000),
+    default=1,
+    show_default=True,
+    help="Workers to start.",
+)
+@SLOTS
+@HEARTBEAT
+@pass_app
+def up(app: App, count: int, slots: int, heartbeat: float) -> None:
+    """Start workers for a shared store on this machine, and end them with this command.
+
+    One that dies is started again.
+
+    \b
+    Examples:
+      tfgrpo --store postgresql://ann@db/team up --workers 4
+      tfgrpo up --workers 2 --slots 16
+    """
+    from threading import Event
+
+    from tfgrpo.store.address import with_password
+    from tfgrpo.workers.local import keep_workers
+    from tfgrpo.workers.queue import queue_address
+
+    queue_address(app.file)
+    stop = Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    given = ["--slots", str(slots), "--heartbeat", str(heartbeat)]
+    text.echo(f"{text.plural(count, 'worker')} on this machine; Ctrl-C ends")
+    keep_workers(with_password(app.file), count, given, stop, text.echo)
