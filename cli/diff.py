@@ -67,7 +67,7 @@ def diff(
             }
         )
     elif name_only:
-        text.emit(app, dict.fromkeys(one.experience for one in (*changes, *moved)))
+        text.emit(app, dict.fromkeys([c.experience for c in changes] + [m.experience for m in moved]))
     elif stat:
         text.echo(_total(before, after, changes, len(moved)))
     else:

@@ -57,11 +57,11 @@ def proposals(
         proposal = get_proposal(app.store, id)
         text.emit_json(as_object(proposal)) if as_json else text.emit(app, _shown(proposal))
         return
-    found = list_proposals(app.store, None if everything else "open")
+    waiting = list_proposals(app.store, None if everything else "open")
     if as_json:
-        text.emit_json([as_object(one) for one in found])
-    elif found:
-        text.emit(app, _listed(found))
+        text.emit_json([as_object(one) for one in waiting])
+    elif waiting:
+        text.emit(app, _listed(waiting))
     else:
         text.echo("no proposal waits for a decision")
 
@@ -199,19 +199,19 @@ def _edited(
         os.unlink(name)
     else:
         after = read_file(file)
-    found: dict[str, str] = {}
+    words_of: dict[str, str] = {}
     for number, line in enumerate(after.splitlines(), 1):
         if not line.strip():
             continue
         match = LINE.match(line.strip())
         if match is None or match[1] not in before:
             raise click.UsageError(f"line {number} is none of the proposal's: {line[:60]!r}")
-        found[match[1]] = match[2].strip()
-    edits = {label: words for label, words in found.items() if words != before[label]}
-    return list(found), edits
+        words_of[match[1]] = match[2].strip()
+    edits = {label: words for label, words in words_of.items() if words != before[label]}
+    return list(words_of), edits
 
 
-def _listed(found: list[Proposal]) -> Iterator[str]:
+def _listed(proposals: list[Proposal]) -> Iterator[str]:
     rows = [
         (
             one.id,
@@ -221,7 +221,7 @@ def _listed(found: list[Proposal]) -> Iterator[str]:
             one.summary,
             "not measured" if one.effect is None else str(one.effect),
         )
-        for one in found
+        for one in proposals
     ]
     yield from text.table(rows, header=("id", "state", "age", "for", "changes", "effect"))
 

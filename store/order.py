@@ -45,16 +45,16 @@ def inherited(parent: Version) -> Json:
 def listed(port: Port, version: Version) -> Sequence[str]:
     """Returns the experiences that come first in the library at a version, in order. Raises
     StoreError where the list is missing."""
-    found: Sequence[str] | None = version.meta.get(ORDER)
-    if found is None and ORDERED in version.meta:
+    order: Sequence[str] | None = version.meta.get(ORDER)
+    if order is None and ORDERED in version.meta:
         digest = version.meta[ORDERED]
         there = port.versions_by_digest(digest, 1) if _is_digest(digest) else []
-        found = there[0].meta.get(ORDER) if there else None
-        if found is None:
+        order = there[0].meta.get(ORDER) if there else None
+        if order is None:
             raise damage_error(f"the order of {version.name} is missing")
-    if found is not None and not _is_list_of_ids(found):
+    if order is not None and not _is_list_of_ids(order):
         raise damage_error(f"the order of {version.name} is no list of experiences")
-    return found or ()
+    return order or ()
 
 
 def arranged(shapes: Iterable[Shape], order: Sequence[str]) -> list[Shape]:
@@ -89,11 +89,11 @@ def with_order(
     StaleVersion where an order was made for a version that has another one than the tip, and
     InvalidOperation where the caller's meta has an order of its own.
     """
-    meta, asked, onto = details.get("meta") or {}, details.get("order"), details.get("onto")
+    meta, wanted, onto = details.get("meta") or {}, details.get("order"), details.get("onto")
     if not meta.keys().isdisjoint((ORDER, ORDERED)):
         raise InvalidOperation("meta has an order", hint="give it to commit as `order`")
     before = source(tip)
-    if asked is not None:
+    if wanted is not None:
         if onto is not None and source(onto) != before:
             raise StaleVersion(
                 f"the library was put in another order meanwhile, at {tip.name}",
@@ -106,7 +106,7 @@ def with_order(
             else:
                 births[id] = row.birth
         was = _sequence(births, listed(port, tip))
-        order = _sequence(births, dict.fromkeys([*asked, *was]))
+        order = _sequence(births, dict.fromkeys([*wanted, *was]))
         if order != was:
             return {**meta, ORDER: _shortest(order, births)}
     return {**meta, **inherited(tip)} or None

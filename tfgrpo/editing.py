@@ -162,7 +162,8 @@ def commit_edit(
     operations = [o._replace(experience=next(added)) if o.op == "ADD" else o for o in operations]
     ids = moved(ids_of(library), order)
     if not message:
-        message = "; ".join(filter(None, [by_hand(operations), ids and move_message(ids)]))
+        parts = [by_hand(operations), move_message(ids) if ids else ""]
+        message = "; ".join(part for part in parts if part)
     if not operations:
         message = _why_moved(message, reason)
     return commit_by_hand(store, branch, operations, message, onto=library.version, order=order)

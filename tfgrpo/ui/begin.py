@@ -25,7 +25,7 @@ BEGINNING = 15.0
 ALIVE = ("running", "finished")
 
 
-def said_path(store: Store, run: Run) -> Path:
+def output_path(store: Store, run: Run) -> Path:
     """Returns the file of what the process said that last went on with a run from a page."""
     return store.runs.lock_path(run).with_suffix(".said")
 
@@ -42,10 +42,10 @@ def go_on(store: Store, run: Run, author: str) -> int:
     path = Path(store.path).absolute()
     main = "from tfgrpo.cli.main import main; main()"
     command = [sys.executable, "-c", main, "--store", str(path), "train", "--resume", run.name]
-    said = said_path(store, run)
-    said.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    output = output_path(store, run)
+    output.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0)
-    handle = os.open(said, flags, 0o600)
+    handle = os.open(output, flags, 0o600)
     try:
         process = subprocess.Popen(
             command,
@@ -70,7 +70,7 @@ def go_on(store: Store, run: Run, author: str) -> int:
 def last_words(store: Store, run: Run) -> str | None:
     """Returns the end of what that process said; None where there is nothing."""
     try:
-        text = said_path(store, run).read_text(errors="replace")
+        text = output_path(store, run).read_text(errors="replace")
     except OSError:
         return None
     return text.strip()[-SHOWN:] or None

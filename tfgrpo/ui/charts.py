@@ -88,8 +88,8 @@ def chart(
         middle = len(points) == 1
         x = round((LEFT + WIDTH - RIGHT) / 2 if middle else LEFT + across * number, 1)
         y = height(point.value)
-        said = f"{point.name}: {words(point.value)}{_interval(point, words)}"
-        marks.append(Mark(x, y, bound(point.low), bound(point.high), said))
+        label = f"{point.name}: {words(point.value)}{_interval(point, words)}"
+        marks.append(Mark(x, y, bound(point.low), bound(point.high), label))
         stretches[-1].append(f"{x},{y}")
     rows = [
         (p.name, words(p.value), _interval(p, words).strip())

@@ -28,7 +28,7 @@ LONG = 2_000
 def environment(pages: Collection[str]) -> Environment:
     """Returns the templates of the package, with their filters; `pages` are the modules that
     there are, so that nothing links to a page that is not."""
-    made = Environment(
+    templates = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
         undefined=StrictUndefined,
@@ -37,7 +37,7 @@ def environment(pages: Collection[str]) -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    made.filters |= {
+    templates.filters |= {
         "age": wording.age,
         "when": wording.when,
         "iso": wording.iso,
@@ -52,13 +52,13 @@ def environment(pages: Collection[str]) -> Environment:
         "span": wording.span,
         "short": short,
     }
-    made.globals |= {
+    templates.globals |= {
         "plural": wording.plural,
         "signs": {"ADD": "+", "MODIFY": "~", "DELETE": "−", "KEEP": "="},
         "whisker": whisker,
         "pages": frozenset(pages),
     }
-    return made
+    return templates
 
 
 def _final(value: object) -> object:

@@ -183,8 +183,8 @@ def _normal(link: str, address: str) -> str | None:
 
 def _is_followed(link: str, content: bool) -> bool:
     path, _, query = link.partition("?")
-    asked = {name for name, value in parse_qsl(query) if value}
-    return not asked & LEFT_OUT and (content or not path.startswith(TEXTS))
+    names = {name for name, value in parse_qsl(query) if value}
+    return not names & LEFT_OUT and (content or not path.startswith(TEXTS))
 
 
 def _relinked(page: str, address: str, names: Mapping[str, str]) -> str:
@@ -229,26 +229,28 @@ class _Asker:
             "server": (HOST, 0),
             "client": (HOST, 0),
         }
-        status, found, body = 500, [], bytearray()
+        status, answer_headers, body = 500, [], bytearray()
 
-        asked = False
+        is_sent = False
 
         async def receive() -> Message:
-            nonlocal asked
-            if asked:  # who sends a file waits beside it for us to leave, which we do not
+            nonlocal is_sent
+            if is_sent:  # who sends a file waits beside it for us to leave, which we do not
                 await asyncio.Event().wait()
-            asked = True
+            is_sent = True
             return {"type": "http.request", "body": b"", "more_body": False}
 
         async def send(message: Message) -> None:
-            nonlocal status, found
+            nonlocal status, answer_headers
             if message["type"] == "http.response.start":
-                status, found = message["status"], message["headers"]
+                status, answer_headers = message["status"], message["headers"]
             else:
                 body.extend(message.get("body", b""))
 
         await self._app(scope, receive, send)
-        return Answer(status, _header(found, b"content-type"), bytes(body), _cookie(found))
+        return Answer(
+            status, _header(answer_headers, b"content-type"), bytes(body), _cookie(answer_headers)
+        )
 
 
 async def _logged_in(store: Path, author: str, content: bool) -> _Asker:
@@ -259,9 +261,9 @@ async def _logged_in(store: Path, author: str, content: bool) -> _Asker:
     return _Asker(app, answer.cookie)
 
 
-def _header(found: Sequence[tuple[bytes, bytes]], name: bytes) -> str:
-    return next((value.decode() for key, value in found if key.lower() == name), "")
+def _header(headers: Sequence[tuple[bytes, bytes]], name: bytes) -> str:
+    return next((value.decode() for key, value in headers if key.lower() == name), "")
 
 
-def _cookie(found: Sequence[tuple[bytes, bytes]]) -> str:
-    return _header(found, b"set-cookie").partition(";")[0]
+def _cookie(headers: Sequence[tuple[bytes, bytes]]) -> str:
+    return _header(headers, b"set-cookie").partition(";")[0]

@@ -98,10 +98,10 @@ class Guard:
         return self._app
 
     def _is_ours(self, host: str, scope: Scope) -> bool:
-        found = HOST.fullmatch(host)
-        if found is None:
+        match = HOST.fullmatch(host)
+        if match is None:
             return False
-        name = found[1].strip("[]").lower()
+        name = match[1].strip("[]").lower()
         reached = scope.get("server")
         return name in self._hosts or (
             not is_loopback(self._settings.host) and reached is not None and name == reached[0]

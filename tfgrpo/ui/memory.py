@@ -24,12 +24,12 @@ class Memory:
         with self._lock:
             until, value = self._values.get(key, (0.0, None))
         if until > now:
-            found: T = value
-            return found
-        found = compute()
+            result: T = value
+            return result
+        result = compute()
         with self._lock:
             self._values.pop(key, None)
-            self._values[key] = (now + seconds, found)
+            self._values[key] = (now + seconds, result)
             while len(self._values) > MOST:
                 del self._values[next(iter(self._values))]
-        return found
+        return result

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tfgrpo.ui.stores import Stores
     from tfgrpo.ui.visit import Visit
 
-KEPT = 15.0
+STALE_AFTER = 15.0
 """Seconds for which problems that were read are taken to be the same."""
 MOST = 8
 """Datasets that are kept."""
@@ -45,14 +45,14 @@ def problems_of(
     """Returns the problems that `read` gives, which is not asked again for a while: who goes from
     group to group reads the same file. `key` tells them apart."""
     there = _read.setdefault(visit.site.stores, {})
-    found = there.get(key)
-    if found is None or time.monotonic() - found.read > KEPT:
+    problems = there.get(key)
+    if problems is None or time.monotonic() - problems.read > STALE_AFTER:
         known, missing = read(project_of(visit))
-        found = KnownProblems(time.monotonic(), known, missing)
+        problems = KnownProblems(time.monotonic(), known, missing)
         while len(there) >= MOST:
             there.pop(next(iter(there)), None)
-        there[key] = found
-    return found
+        there[key] = problems
+    return problems
 
 
 def branches_of_people(visit: Visit) -> dict[str, int]:

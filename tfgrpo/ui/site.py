@@ -100,8 +100,8 @@ def create_site(settings: UiSettings) -> Starlette:
         visit = _visit(site, request)
         if visit is None:
             return Response(f"{error.detail}\n", error.status_code, media_type="text/plain")
-        said = "there is no such page" if error.status_code == 404 else str(error.detail)
-        return _error_page(visit, TfgrpoError(said), error.status_code)
+        message = "there is no such page" if error.status_code == 404 else str(error.detail)
+        return _error_page(visit, TfgrpoError(message), error.status_code)
 
     return Starlette(
         routes=routes,

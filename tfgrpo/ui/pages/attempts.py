@@ -72,10 +72,10 @@ def listed(visit: Visit) -> Response:
     if store.runs.rollouts(run, under_way - 1):
         steps.append(under_way)
     step = visit.number("step", max(steps, default=1))
-    found = run_attempts(store, run, step=step)
+    attempts = run_attempts(store, run, step=step)
     return _list(
         visit,
-        found,
+        attempts,
         title=f"Attempts of run {run.name}, step {step}",
         here=f"/attempts/{run.name}",
         given={"step": str(step)},
@@ -89,11 +89,11 @@ def listed(visit: Visit) -> Response:
 def of_evaluation(visit: Visit) -> Response:
     """Answers with the groups of an evaluation."""
     one = _evaluation(visit)
-    found = evaluation_attempts(visit.store, one)
+    attempts = evaluation_attempts(visit.store, one)
     path = f"{one.version}/{one.digest}"
     return _list(
         visit,
-        found,
+        attempts,
         title=f"Attempts of v{one.version} on {one.dataset}",
         here=f"/evaluation/{path}",
         given={},
@@ -106,7 +106,7 @@ def of_evaluation(visit: Visit) -> Response:
 
 def _list(
     visit: Visit,
-    found: AttemptList,
+    attempts: AttemptList,
     *,
     here: str,
     group: str,
@@ -116,13 +116,13 @@ def _list(
     show = visit.query("show")
     choices = SHOW if more["run"] else SHOW_SCORES
     show = show if show in choices else ""
-    chosen = [one for one in found.groups() if _is_shown(one, show)]
+    chosen = [one for one in attempts.groups() if _is_shown(one, show)]
     first = min(visit.number("from", 0), max(0, len(chosen) - 1)) // MOST * MOST
     groups = [
         ListedGroup(
             one,
             f"{group}?{urlencode({**given, 'problem': one[0].problem})}",
-            found.text(one[0]).question if visit.content else "",
+            attempts.text(one[0]).question if visit.content else "",
         )
         for one in chosen[first : first + MOST]
     ]
@@ -162,28 +162,28 @@ def group(visit: Visit) -> Response:
     store = visit.store
     run = store.runs.get(visit.path("run"))
     step = visit.number("step", 1)
-    found = run_attempts(store, run, step=step)
+    attempts = run_attempts(store, run, step=step)
     data = problems_of(visit, run.uid, lambda project: known_run_problems(project, run))
-    found = replace(found, known=data.known, missing=data.missing)
+    attempts = replace(attempts, known=data.known, missing=data.missing)
     given = {"step": str(step)}
-    return _group(visit, found, run, f"/group/{run.name}", given, f"/attempts/{run.name}")
+    return _group(visit, attempts, run, f"/group/{run.name}", given, f"/attempts/{run.name}")
 
 
 def evaluation_group(visit: Visit) -> Response:
     """Answers with one group of an evaluation, or with one attempt of it."""
     one = _evaluation(visit)
-    found = evaluation_attempts(visit.store, one)
+    attempts = evaluation_attempts(visit.store, one)
     path = f"{one.version}/{one.digest}"
     data = problems_of(
         visit, path, lambda project: known_evaluation_problems(visit.store, project, one)
     )
-    found = replace(found, known=data.known, missing=data.missing)
-    return _group(visit, found, None, f"/evaluation-group/{path}", {}, f"/evaluation/{path}")
+    attempts = replace(attempts, known=data.known, missing=data.missing)
+    return _group(visit, attempts, None, f"/evaluation-group/{path}", {}, f"/evaluation/{path}")
 
 
 def _group(
     visit: Visit,
-    found: AttemptList,
+    attempts: AttemptList,
     run: Run | None,
     here: str,
     given: dict[str, str],
@@ -193,10 +193,10 @@ def _group(
         raise UnknownRevision("what was asked and said is not shown here")
     problem, sample = visit.query("problem"), visit.query("sample")
     number = visit.number("sample", 0) if sample else None
-    problems = list(dict.fromkeys(one.problem for one in found.attempts))
+    problems = list(dict.fromkeys(one.problem for one in attempts.attempts))
     if problem not in problems:
-        raise UnknownRevision(f"{found.title} has no attempt at {problem[:80]!r}")
-    chosen = found.of(problem=problem)
+        raise UnknownRevision(f"{attempts.title} has no attempt at {problem[:80]!r}")
+    chosen = attempts.of(problem=problem)
     if number is not None and not chosen.of(sample=number).attempts:
         raise UnknownRevision(f"there is no attempt {number} at {problem[:80]!r}")
     at = problems.index(problem)
@@ -228,10 +228,10 @@ def evaluation_of(store: Store, version: str, digest: str) -> Evaluation:
     """Returns the evaluation of a version under conditions with that digest. Raises
     UnknownRevision."""
     number = int(version) if version.isdecimal() and version.isascii() and len(version) < 12 else -1
-    found = store.runs.evaluation(number, digest) if number >= 0 else None
-    if found is None:
+    evaluation = store.runs.evaluation(number, digest) if number >= 0 else None
+    if evaluation is None:
         raise UnknownRevision(f"there is no such evaluation of v{version[:20]}")
-    return found
+    return evaluation
 
 
 ROUTES = (

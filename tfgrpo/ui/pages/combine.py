@@ -97,7 +97,7 @@ def combine(visit: Visit) -> Response:
     }
     while True:
         try:
-            made = work[kind]()
+            recorded = work[kind]()
         except StaleVersion:  # another process has just moved the branch: combine with that
             continue
         except (MergeConflict, Undecided):
@@ -105,7 +105,7 @@ def combine(visit: Visit) -> Response:
         break
     write_library(store)
     return visit.done(
-        f"/library?at={quote(branch)}", f"{branch} stands at {made.name}: {made.message}"
+        f"/library?at={quote(branch)}", f"{branch} stands at {recorded.name}: {recorded.message}"
     )
 
 
@@ -140,8 +140,8 @@ def resolution(visit: Visit) -> Resolve | None:
 def _kind(word: str) -> Combination:
     for kind in get_args(Combination):
         if word == kind:
-            found: Combination = kind
-            return found
+            combination: Combination = kind
+            return combination
     raise BadForm(f"nothing is combined by {word[:40]!r}", hint=", ".join(WORDS))
 
 

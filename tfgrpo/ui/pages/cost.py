@@ -24,7 +24,7 @@ def show(visit: Visit) -> Response:
     run = store.runs.get(name) if name else None
     project = project_of(visit)
     prices, address = project.table("prices"), project.table("model").get("base_url")
-    found = cost_report(store, prices, run, address)
+    report = cost_report(store, prices, run, address)
     days = cost_by_day(store, prices, run, address)
     recent = list(days.items())[-DAYS:]
     charts = [
@@ -35,12 +35,12 @@ def show(visit: Visit) -> Response:
         ),
         chart("Calls a day", [CurvePoint(f"{d}", t.usage.calls) for d, t in recent], short),
     ]
-    stages = found.by_stage().items()
+    stages = report.by_stage().items()
     return visit.render(
         "cost.html",
         title=f"Cost of run {name}" if run else "Cost",
         run=run,
-        found=found,
+        found=report,
         stages=[(stage, model, sums) for (stage, model), sums in stages],
         days=list(days.items())[::-1],
         charts=[one for one in charts if one is not None] if len(recent) > 1 else [],

@@ -44,7 +44,7 @@ def listed(visit: Visit) -> Response:
     groups: dict[str, list[Evaluation]] = {}
     for one in visit.store.runs.all_evaluations():
         groups.setdefault(one.digest, []).append(one)
-    found = [
+    conditions = [
         Conditions(
             ones[-1].dataset,
             str(ones[-1].config.get("model", "")),
@@ -53,7 +53,7 @@ def listed(visit: Visit) -> Response:
         )
         for ones in sorted(groups.values(), key=lambda ones: -ones[-1].time)
     ]
-    return visit.render("evaluations.html", title="Evaluations", found=found)
+    return visit.render("evaluations.html", title="Evaluations", found=conditions)
 
 
 def paired(visit: Visit) -> Response:
@@ -61,10 +61,10 @@ def paired(visit: Visit) -> Response:
     store, digest = visit.store, visit.path("digest")
     control = evaluation_of(store, visit.path("control"), digest)
     library = evaluation_of(store, visit.path("version"), digest)
-    (found,) = compared(store, [control, library])
+    (comparison,) = compared(store, [control, library])
     show = visit.query("show")
     show = show if show in OUTCOMES else ""
-    pairs = [pair for pair in found.pairs.pairs if show in ("", pair.outcome)]
+    pairs = [pair for pair in comparison.pairs.pairs if show in ("", pair.outcome)]
     first = min(visit.number("from", 0), max(0, len(pairs) - 1)) // MOST * MOST
     here = f"/paired/{control.version}/{library.version}/{digest}"
 
@@ -76,12 +76,12 @@ def paired(visit: Visit) -> Response:
 
     return visit.render(
         "paired.html",
-        title=f"{found.version.name} beside {found.control.name} on {found.dataset}",
-        found=found,
+        title=f"{comparison.version.name} beside {comparison.control.name} on {comparison.dataset}",
+        found=comparison,
         digest=digest,
-        conditions=conditions_words(found.conditions),
-        verdict=verdict_words(found.difference, int(found.conditions["samples"])),
-        counts={name: found.pairs.count(name) for name in OUTCOMES[1:]},
+        conditions=conditions_words(comparison.conditions),
+        verdict=verdict_words(comparison.difference, int(comparison.conditions["samples"])),
+        counts={name: comparison.pairs.count(name) for name in OUTCOMES[1:]},
         address=here,
         show=show,
         pairs=[

@@ -95,7 +95,7 @@ def _experience(visit: Visit) -> str:
 
 
 def _standing(visit: Visit, id: str) -> list[Standing]:
-    store, found = visit.store, []
+    store, places = visit.store, []
     for branch, number in branches_of_people(visit).items():
         version = store.version(number)
         library = store.library(version)
@@ -103,8 +103,8 @@ def _standing(visit: Visit, id: str) -> list[Standing]:
             credits = _credits(visit, version)
             text = library.by_id[id].text
             label = library.label_of[id]
-            found.append(Standing(branch, version, label, text, credits.get(id)))
-    return found
+            places.append(Standing(branch, version, label, text, credits.get(id)))
+    return places
 
 
 def _credits(visit: Visit, version: Version) -> Mapping[str, Credit]:
@@ -126,15 +126,15 @@ def attempts_of(one: ShownEvent) -> Attempts | None:
 def _problems(life: list[ShownEvent]) -> dict[str, tuple[int, int]]:
     """Returns problem → how many of its attempts were right, and how many there were, over all
     that taught or confirmed this."""
-    found: dict[str, tuple[int, int]] = {}
+    counts: dict[str, tuple[int, int]] = {}
     for one in life:
         attempts = attempts_of(one)
         if attempts is None:
             continue
         scored = [reward for _, reward in attempts.rewards if reward is not None]
-        right, of = found.get(attempts.problem, (0, 0))
-        found[attempts.problem] = right + sum(r >= 1 for r in scored), of + len(scored)
-    return found
+        right, of = counts.get(attempts.problem, (0, 0))
+        counts[attempts.problem] = right + sum(r >= 1 for r in scored), of + len(scored)
+    return counts
 
 
 def _is_measured(visit: Visit) -> bool:

@@ -113,21 +113,21 @@ def _filtered(visit: Visit) -> Response:
     )
     newest = store.port.last_version()
     start = visit.number("from", newest, most=newest)
-    names, found, last = StandingNames(store), [], start + 1
+    names, rows, last = StandingNames(store), [], start + 1
     deadline = time.monotonic() + PATIENCE
     reached_end = True
     for version, fits in select.marked(store, _downwards(visit, start), filter):
         last = version.number
         if fits:
-            found.append(_shown(visit, version, names, None))
-        if len(found) == WINDOW or time.monotonic() > deadline:
+            rows.append(_shown(visit, version, names, None))
+        if len(rows) == WINDOW or time.monotonic() > deadline:
             reached_end = False
             break
     return visit.render(
         "history.html",
         title="History",
         filtered=True,
-        rows=found,
+        rows=rows,
         newest=newest,
         start=start,
         at=None,

@@ -48,11 +48,13 @@ class Recent(NamedTuple):
 def show(visit: Visit) -> Response:
     """Answers with the branches, the runs at work, what waits, and the last versions."""
     store = visit.store
-    kept = protected(store, "branch")
+    protected_branches = protected(store, "branch")
     branches = []
     for name, number in branches_of_people(visit).items():
         version = store.version(number)
-        branches.append(Branch(name, version, len(store.library(version)), name in kept))
+        branches.append(
+            Branch(name, version, len(store.library(version)), name in protected_branches)
+        )
     branches.sort(key=lambda one: (one.name != store.head.branch, -one.version.time))
     newest = store.port.last_version()
     names = StandingNames(store)

@@ -39,8 +39,8 @@ class Row(NamedTuple):
 
 def show(visit: Visit) -> Response:
     """Answers with a library: searched, sorted, a page of it."""
-    store, asked = visit.store, visit.query("at", "HEAD")
-    version = store.resolve(asked)
+    store, revision = visit.store, visit.query("at", "HEAD")
+    version = store.resolve(revision)
     library = store.library(version)
     wanted, sort = visit.query("q").strip(), visit.query("sort", "order")
     if sort not in SORTS:
@@ -48,21 +48,21 @@ def show(visit: Visit) -> Response:
     uses = visit.site.memory.get(
         "uses", REMEMBERED, lambda: uses_of(store, time.time_ns() // 1000 - WEEK)
     )
-    found = [e for e in library if wanted.casefold() in e.text.casefold()] if wanted else library
+    matching = [e for e in library if wanted.casefold() in e.text.casefold()] if wanted else library
     start = visit.number("start", 0)
     if sort == "order":
-        rows = _rows(visit, version, list(found)[start : start + ROWS], uses)
+        rows = _rows(visit, version, list(matching)[start : start + ROWS], uses)
     else:
-        rows = sorted(_rows(visit, version, found, uses), key=KEYS[sort])[start : start + ROWS]
+        rows = sorted(_rows(visit, version, matching, uses), key=KEYS[sort])[start : start + ROWS]
     return visit.render(
         "library.html",
-        title=f"Library at {asked}",
-        asked=asked,
-        branch=branch_of(visit, asked),
+        title=f"Library at {revision}",
+        asked=revision,
+        branch=branch_of(visit, revision),
         version=version,
         names=StandingNames(store)[version.number],
         size=len(library),
-        found=len(list(found)),
+        found=len(list(matching)),
         wanted=wanted,
         sort=sort,
         start=start,
@@ -156,7 +156,7 @@ def change(visit: Visit) -> Response:
     library = store.library(onto)
     text = visit.field("text")
     if act == "modify":
-        operation = modified(library, id, _said(text), reason)
+        operation = modified(library, id, _non_empty(text), reason)
     elif act in ("delete", "keep"):
         operation = Operation("DELETE" if act == "delete" else "KEEP", id, None, reason)
     else:
@@ -196,7 +196,7 @@ def whole(visit: Visit) -> Response:
     return visit.done(f"/library?at={quote(branch)}", notice)
 
 
-def _said(text: str) -> str:
+def _non_empty(text: str) -> str:
     if not text.strip():
         raise BadForm("the text is empty", hint="to take an experience out, delete it")
     return text

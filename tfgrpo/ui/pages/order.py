@@ -38,7 +38,7 @@ def show(visit: Visit) -> Response:
     stepped. An order is written as places in the library at the version `onto`: `2.0.1`."""
     store, branch = visit.store, visit.query("branch") or visit.store.head.branch or ""
     library = store.library(store.resolve(visit.query("onto") or store.tip(branch).name))
-    order = _asked(visit.query("order"), library)
+    order = _whole_order(visit.query("order"), library)
     for step in STEPS:
         if visit.query(step):
             id = _placed(visit.query(step), library)
@@ -51,23 +51,23 @@ def arrange(visit: Visit) -> Response:
     nothing is lost."""
     store, branch = visit.store, visit.required("branch", "the branch")
     library = store.library(store.resolve(visit.required("onto", "the version")))
-    order = _asked(visit.field("order"), library)
+    order = _whole_order(visit.field("order"), library)
     reason = visit.required("reason", "why")
     try:
         version = arrange_library(store, branch, order, onto=library.version, reason=reason)
     except StaleVersion:
         now = store.library(store.tip(branch))
-        asked = [id for id in order if id in now.by_id]
-        whole = list(dict.fromkeys([*asked, *ids_of(now)]))
+        still_there = [id for id in order if id in now.by_id]
+        whole = list(dict.fromkeys([*still_there, *ids_of(now)]))
         return _page(visit, branch, now, whole, status=409)
     notice = "nothing was moved" if version is None else f"{version.name}: {version.message}"
     return visit.done(f"/library?at={quote(branch)}", notice)
 
 
-def _asked(places: str, library: Library) -> list[str]:
+def _whole_order(places: str, library: Library) -> list[str]:
     """Returns the order that an address or a form has, of all that is in the library."""
-    asked = [_placed(place, library) for place in places.split(".") if place]
-    return list(dict.fromkeys([*asked, *ids_of(library)]))
+    order = [_placed(place, library) for place in places.split(".") if place]
+    return list(dict.fromkeys([*order, *ids_of(library)]))
 
 
 def _placed(place: str, library: Library) -> str:

@@ -49,7 +49,7 @@ class ShownExperiment(NamedTuple):
     """An experiment with what it has found; None where no traffic is on record."""
 
     experiment: Experiment
-    found: Evidence | None
+    evidence: Evidence | None
 
 
 def show(visit: Visit) -> Response:
@@ -93,9 +93,9 @@ def show(visit: Visit) -> Response:
 
 def _experiments(visit: Visit) -> list[ShownExperiment]:
     """Returns the experiments that run, and the last that ended, newest first."""
-    found = experiments(visit.store)[::-1]
-    chosen = [one for one in found if one.state == RUNNING]
-    chosen += [one for one in found if one.state != RUNNING][:ENDED]
+    newest_first = experiments(visit.store)[::-1]
+    chosen = [one for one in newest_first if one.state == RUNNING]
+    chosen += [one for one in newest_first if one.state != RUNNING][:ENDED]
     if not os.path.isfile(traffic_path(visit.store.file)):
         return [ShownExperiment(one, None) for one in chosen]
     return [ShownExperiment(one, _evidence(visit, one)) for one in chosen]
@@ -113,13 +113,13 @@ def call(visit: Visit) -> Response:
     with _traffic(visit) as traffic:
         if traffic is None:
             raise UnknownRevision("no traffic is on record")
-        found = traffic.call(visit.path("id"))
-        content, feedback = traffic.content(found.id), traffic.feedback(found.id)
-    here = visit.store.port.versions_by_digest(found.digest, 2) if found.digest else []
+        record = traffic.call(visit.path("id"))
+        content, feedback = traffic.content(record.id), traffic.feedback(record.id)
+    here = visit.store.port.versions_by_digest(record.digest, 2) if record.digest else []
     return visit.render(
         "call.html",
-        title=f"Call {found.id[:17]}",
-        call=found,
+        title=f"Call {record.id[:17]}",
+        call=record,
         version=here[0] if len(here) == 1 else None,
         content=content,
         feedback=feedback,
@@ -138,8 +138,8 @@ def add_feedback(visit: Visit) -> Response:
         if traffic is None:
             raise UnknownRevision("no traffic is on record")
         about = traffic.call(visit.path("id"))
-        told = checked_feedback(about.id, given, author=visit.who, time=time.time_ns() // 1000)
-        traffic.add_feedback(told, sums_of_feedback(told, about))
+        feedback = checked_feedback(about.id, given, author=visit.who, time=time.time_ns() // 1000)
+        traffic.add_feedback(feedback, sums_of_feedback(feedback, about))
     return visit.done(f"/call/{quote(about.id)}", "recorded your feedback")
 
 
@@ -188,12 +188,12 @@ def collect(visit: Visit) -> Response:
     start = parse_time(visit.field("since", "7d"), now=time.time_ns() // 1000)
     request = collection.CollectRequest((), CallFilter(start))
     project = project_of(visit)
-    found = collection.collect(visit.store, project, request)
+    collected = collection.collect(visit.store, project, request)
     file = collection.output_path(project, request).name
     return visit.done(
         "/production",
-        f"wrote {plural(len(found.rows), 'problem')} to {file}; "
-        f"left out {plural(len(found.left_out), 'call')}",
+        f"wrote {plural(len(collected.rows), 'problem')} to {file}; "
+        f"left out {plural(len(collected.left_out), 'call')}",
     )
 
 
@@ -216,12 +216,12 @@ def _number(value: str) -> float | None:
     if value.lower() in ("true", "false"):
         return float(value.lower() == "true")
     try:
-        found = float(value)
+        number = float(value)
     except ValueError:
-        found = math.nan
-    if not math.isfinite(found):
+        number = math.nan
+    if not math.isfinite(number):
         raise BadForm(f"{value[:40]!r} is no score", hint="true, false or a number")
-    return found
+    return number
 
 
 ROUTES = (

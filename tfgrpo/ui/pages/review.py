@@ -78,12 +78,12 @@ def _page(
 
 def _evidence(evidence: Any) -> dict[str, Any]:
     """Returns what an event's evidence says of the attempts that taught it."""
-    found = evidence if isinstance(evidence, dict) else {}
-    rewards = [pair[1] for pair in found.get("rollouts", []) if pair[1] is not None]
+    facts = evidence if isinstance(evidence, dict) else {}
+    rewards = [pair[1] for pair in facts.get("rollouts", []) if pair[1] is not None]
     return {
-        "run": found.get("run"),
-        "step": found.get("step"),
-        "problem": found.get("problem"),
+        "run": facts.get("run"),
+        "step": facts.get("step"),
+        "problem": facts.get("problem"),
         "right": sum(reward >= 1 for reward in rewards),
         "of": len(rewards),
     }

@@ -31,8 +31,8 @@ _watches: WeakKeyDictionary[Stores, Watches] = WeakKeyDictionary()
 
 def listed(visit: Visit) -> Response:
     """Answers with every run, newest first."""
-    found = listed_runs(visit.store, removed=visit.query("removed") == "yes")
-    return visit.render("runs.html", title="Runs", runs=found[::-1])
+    runs = listed_runs(visit.store, removed=visit.query("removed") == "yes")
+    return visit.render("runs.html", title="Runs", runs=runs[::-1])
 
 
 def show(visit: Visit) -> Response:
