@@ -67,7 +67,9 @@ def diff(
             }
         )
     elif name_only:
-        text.emit(app, dict.fromkeys([c.experience for c in changes] + [m.experience for m in moved]))
+        text.emit(
+            app, dict.fromkeys([c.experience for c in changes] + [m.experience for m in moved])
+        )
     elif stat:
         text.echo(_total(before, after, changes, len(moved)))
     else:

@@ -31,6 +31,7 @@ PAGES = {
     "home": "/",
     "library": "/library?at=main",
     "experience": "/experience/G0?at=main",
+    "credit": "/experience/G0/credit?at=main",
     "version": "/version/v5",
     "diff": "/diff?a=v1&b=main",
     "conflict": "/combine?kind=merge&version=web&branch=main",
@@ -42,7 +43,7 @@ PAGES = {
     "change": "/library/change?branch=main&experience=G0",
 }
 
-PICTURED = ("library", "history", "review")
+PICTURED = ("library", "credit", "history", "review")
 """Of which the documentation has pictures."""
 
 

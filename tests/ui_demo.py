@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 from tfgrpo.improvement.proposals import Draftsman, Effect, propose
 from tfgrpo.production.experiment import ExperimentPlan, start
 from tfgrpo.store import Operation, Store, bisect_marks
 from tfgrpo.store import merge as merges
+from tfgrpo.store.canonical import canonical
 from tfgrpo.store.default import open_traffic
 from tfgrpo.store.records import Op
+from tfgrpo.store.runs import Run
 from tfgrpo.store.traffic import CallContent, CallRecord, Feedback, traffic_path
 
 BEGIN = 1_790_000_000_000_000
@@ -27,6 +30,9 @@ LATER = (
     (2, "When a question asks for weeks, round up: a week that has begun is charged in full."),
     (4, "A deposit is not part of the price: leave it out unless it is asked for."),
 )
+EFFECTS = (0.3, 0.05, -0.25, 0.1, 0.0, 0.0)
+"""What each experience does to the chance of a right answer."""
+RUN = {"models": {"model": "m"}, "data": "hires.jsonl", "domain": "math", "dropout": 0.3}
 BETTER = Effect(0.61, 0.72, 0.11, 0.04, 0.18, 0.002, "better", 40, 4, "m")
 UNDECIDED = Effect(0.61, 0.66, 0.05, -0.02, 0.12, 0.16, "undecided", 40, 4, "m")
 
@@ -44,15 +50,19 @@ def demo(folder: Path, *, now: int = BEGIN) -> Path:
         first = [Operation("ADD", text=text, reason="the shop's own rules") for text in LESSONS[:3]]
         store.commit("main", first, message="what the shop knows")
         ids = [e.id for e in store.library()]
+        run = store.runs.create("shop", "5" * 32, "main", 1, RUN, "ana")
         for step, (place, text) in enumerate(LATER):
+            add_attempts(store, run, step, ids)
             learned = [
                 change("MODIFY", ids[place], text, f"hire-{12 + step}", (1, 0, 0, 1, 1)),
                 change("ADD", None, LESSONS[3 + step], f"hire-{20 + step}", (1, 1, 0, 0, 0)),
                 change("KEEP", ids[1], None, f"hire-{30 + step}", (1, 1, 1, 1, 0)),
             ]
-            meta = {"gate": {"verdict": "accepted" if step else "rejected"}}
+            verdict = {"verdict": "accepted" if step else "rejected"}
+            meta = {"gate": verdict, "run": run.name, "step": step}
             store.commit("main", learned, message=f"step {step + 1}", author="tfgrpo", meta=meta)
             ids = [e.id for e in store.library()]
+        store.runs.note(run, "finished")
         store.create_branch("prod", "v2")
         store.move_branch("prod", "HEAD~1")
         store.create_branch("web", "v2")
@@ -75,6 +85,23 @@ def demo(folder: Path, *, now: int = BEGIN) -> Path:
         bisect_marks.mark(store, store.version(middle), "good", "ran the shop's till")
         add_traffic(store, clock[0])
     return path
+
+
+def add_attempts(store: Store, run: Run, step: int, ids: list[str]) -> None:
+    """Records attempts at 12 problems that went without some experiences by chance."""
+    dice = random.Random(step)
+    rows = []
+    for problem in range(12):
+        for sample in range(16):
+            without = [id for id in ids if dice.random() < 0.3]
+            effects = [e for id, e in zip(ids, EFFECTS, strict=False) if id not in without]
+            reward = float(dice.random() < 0.35 + sum(effects))
+            verdict = canonical({"answer": "36", "reason": "", "without": without}).decode()
+            place = (run.id, step, f"hire-{problem}", sample, store.tip("main").number)
+            rows.append((*place, "[]", "answered", reward, verdict, BEGIN))
+    writer = store.port.writer()
+    writer.append([], rows)
+    writer.close()
 
 
 def change(

@@ -27,9 +27,9 @@ class Lookup:
         loop = asyncio.get_running_loop()
         if not self._waiting:
             loop.call_soon(self._read)
-        found: asyncio.Future[list[Call | None]] = loop.create_future()
-        self._waiting.append((keys, found))
-        return await found
+        answer: asyncio.Future[list[Call | None]] = loop.create_future()
+        self._waiting.append((keys, answer))
+        return await answer
 
     def _read(self) -> None:
         waiting = [one for one in self._waiting if not one[1].done()]
@@ -37,8 +37,8 @@ class Lookup:
         try:
             calls = self._runs.calls_by_key(key for keys, _ in waiting for key in keys)
         except BaseException as error:
-            for _, found in waiting:
-                found.set_exception(error)
+            for _, answer in waiting:
+                answer.set_exception(error)
             return
-        for keys, found in waiting:
-            found.set_result([calls.get(key) for key in keys])
+        for keys, answer in waiting:
+            answer.set_result([calls.get(key) for key in keys])

@@ -35,11 +35,14 @@ def known_experiences(
     *,
     only: Collection[str] | None = None,
     histories: Histories | None = None,
+    credits: Mapping[str, Credit] | None = None,
 ) -> list[KnownExperience]:
     """Returns what is known of each experience of a library, in library order; of those in `only`
-    where it is given. `histories` saves a server what it has looked at before."""
+    where it is given. `histories`, and `credits` as `credits_of` gives them, save a server what it
+    has looked at before."""
     ranges = histories.ranges(store, version) if histories else None
-    credits = credits_of(store, version)
+    if credits is None:
+        credits = credits_of(store, version)
     label_of = store.library(version).label_of
     return [
         KnownExperience(label_of[one.experience.id], one, credits.get(one.experience.id))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Hashable, Mapping
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 from tfgrpo.project import Project, open_project
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from tfgrpo.ui.stores import Stores
     from tfgrpo.ui.visit import Visit
 
+T = TypeVar("T")
+REMEMBERED = 30.0
+"""Seconds for which figures are shown as they were, whatever was recorded since."""
+DAY = 86_400.0
 STALE_AFTER = 15.0
 """Seconds for which problems that were read are taken to be the same."""
 MOST = 8
@@ -53,6 +58,14 @@ def problems_of(
             there.pop(next(iter(there)), None)
         there[key] = problems
     return problems
+
+
+def remembered(visit: Visit, key: tuple[Hashable, ...], compute: Callable[[], T]) -> T:
+    """Returns what `compute` gives of the store: some seconds old at most while others commit, and
+    not computed again while nobody does. `key` tells it apart."""
+    memory = visit.site.memory
+    unchanged = (key, threading.get_ident(), visit.store.port.changes())  # a thread has its store
+    return memory.get(key, REMEMBERED, lambda: memory.get(unchanged, DAY, compute))
 
 
 def branches_of_people(visit: Visit) -> dict[str, int]:

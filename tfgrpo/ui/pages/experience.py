@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
 from starlette.responses import PlainTextResponse
 
 from tfgrpo.projections.events import ShownEvent, life_of
-from tfgrpo.projections.library import credits_of, uses_of
+from tfgrpo.projections.library import uses_of
 from tfgrpo.redaction import redact_everywhere
 from tfgrpo.store.errors import TfgrpoError, UnknownRevision
 from tfgrpo.store.redact import Target
 from tfgrpo.training.credit_history import credit_history, credit_points
 from tfgrpo.ui.charts import credit_chart
-from tfgrpo.ui.pages.library import REMEMBERED, WEEK
-from tfgrpo.ui.place import branches_of_people
+from tfgrpo.ui.pages.library import WEEK, known_credits
+from tfgrpo.ui.place import REMEMBERED, branches_of_people, remembered
 from tfgrpo.ui.route import Route
 from tfgrpo.ui.visit import BadForm
 
@@ -100,16 +99,11 @@ def _standing(visit: Visit, id: str) -> list[Standing]:
         version = store.version(number)
         library = store.library(version)
         if id in library.by_id:
-            credits = _credits(visit, version)
+            credits = known_credits(visit, version)
             text = library.by_id[id].text
             label = library.label_of[id]
             places.append(Standing(branch, version, label, text, credits.get(id)))
     return places
-
-
-def _credits(visit: Visit, version: Version) -> Mapping[str, Credit]:
-    key = ("credits", version.digest)
-    return visit.site.memory.get(key, REMEMBERED, lambda: credits_of(visit.store, version))
 
 
 def attempts_of(one: ShownEvent) -> Attempts | None:
@@ -157,7 +151,7 @@ def credit(visit: Visit) -> Response:
     store, id = visit.store, _experience(visit)
     version = store.resolve(visit.query("at", "HEAD") or "HEAD")
     key = ("credit history", version.digest)
-    moments = visit.site.memory.get(key, REMEMBERED, lambda: credit_history(store, version))
+    moments = remembered(visit, key, lambda: credit_history(store, version))
     points = credit_points(moments, id)
     return visit.render(
         "credit.html",

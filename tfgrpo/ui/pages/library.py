@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
 from tfgrpo.editing import add_texts, commit_by_hand, commit_edit, modified
-from tfgrpo.projections.library import KnownExperience, known_experiences, uses_of
+from tfgrpo.projections.library import KnownExperience, credits_of, known_experiences, uses_of
 from tfgrpo.projections.versions import StandingNames
 from tfgrpo.rendering.edit import document
 from tfgrpo.store.errors import InvalidOperation, StaleVersion
 from tfgrpo.store.records import Operation
+from tfgrpo.ui.place import REMEMBERED, remembered
 from tfgrpo.ui.route import Route
 from tfgrpo.ui.visit import BadForm
 
@@ -20,12 +21,11 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from tfgrpo.store.records import Experience, Library, Version
+    from tfgrpo.training.credit import Credit
     from tfgrpo.ui.visit import Visit
 
 ROWS = 50
 WEEK = 7 * 86_400 * 1_000_000
-REMEMBERED = 30.0
-"""Seconds for which the counts of traffic are shown as they were."""
 SORTS = ("order", "keeps", "effect", "uses", "age", "tokens")
 
 
@@ -83,7 +83,13 @@ def _rows(
     from tfgrpo.model.response import count_tokens
 
     only = {e.id for e in experiences}
-    known = known_experiences(visit.store, version, only=only, histories=visit.site.histories)
+    known = known_experiences(
+        visit.store,
+        version,
+        only=only,
+        histories=visit.site.histories,
+        credits=known_credits(visit, version),
+    )
     return [
         Row(
             one,
@@ -92,6 +98,12 @@ def _rows(
         )
         for one in known
     ]
+
+
+def known_credits(visit: Visit, version: Version) -> Mapping[str, Credit]:
+    """Returns experience → its effect, which is read from every attempt that measured it."""
+    key = ("credits", version.digest)
+    return remembered(visit, key, lambda: credits_of(visit.store, version))
 
 
 KEYS = {
