@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tfgrpo.author import default_author
-from tfgrpo.store.address import anchor, without_password
+from tfgrpo.store.address import anchor, is_address, named_by
 from tfgrpo.store.find import FILE, FOLDER, find_file, project_root
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class App:
 
     def __init__(self, store: str | None, *, pager: bool = True) -> None:
         self.pager = pager
-        self._named = without_password(store) if store else None
+        self._named = str(named_by(store)) if store else None
         self._store: Store | None = None
         self._forced = False
         self._until_closed = ExitStack()
@@ -37,12 +37,22 @@ class App:
         return None if self._named is None else anchor(self._named)
 
     @property
+    def is_shared(self) -> bool:
+        """Whether the store is in a database."""
+        return self._named is not None and is_address(self._named)
+
+    @property
     def path(self) -> Path:
         """The store's file: the one named, else the nearest. Raises StoreError."""
-        return anchor(self.file)
+        return anchor(self.location)
 
     @property
     def file(self) -> str:
+        """The same as a string: a view has no need of `pathlib`, which is slow to load."""
+        return str(self.path) if self.is_shared else self.location
+
+    @property
+    def location(self) -> str:
         """What opens the store: its file, or the address of a database without the password."""
         return self._named or find_file(os.getcwd())
 
@@ -73,7 +83,7 @@ class App:
         if self._store is None:
             from tfgrpo.store.store import Store
 
-            self.adopt(Store.open(self.file, author=self.author))
+            self.adopt(Store.open(self.location, author=self.author))
         assert self._store is not None
         return self._store
 

@@ -70,6 +70,7 @@ def _opened(app: App, library: Library) -> tuple[Path, str]:
     from tfgrpo.rendering.edit import document
 
     content = document(library)
+    app.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix="edit-", suffix=".md", dir=app.path.parent)
     with os.fdopen(handle, "w", encoding="utf-8") as file:
         file.write(content)

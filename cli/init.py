@@ -100,10 +100,11 @@ def _folder(app: App) -> Path:
 
 
 def _make_store(app: App) -> None:
+    from tfgrpo.store.default import is_there
     from tfgrpo.store.store import Store
 
-    path = app.new_path
-    there = path.exists()
+    path = app.new_file
+    there = is_there(app.new_path)
     store = Store.init(path, author=default_author)
     app.adopt(store)
     head = store.head

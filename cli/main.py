@@ -156,7 +156,8 @@ class Verbs(SuggestingGroup):
     "--store",
     type=click.Path(dir_okay=False),
     envvar="TFGRPO_STORE",
-    help="Store file; by default .tfgrpo/store.db here or in a parent folder.",
+    help="Store file, or postgresql://USER@HOST/DATABASE; by default .tfgrpo/store.db here or in a"
+    " parent folder.",
 )
 @click.option("--no-pager", is_flag=True, help="Do not page long output.")
 @click.version_option(package_name="tfgrpo", message="%(prog)s %(version)s")

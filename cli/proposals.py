@@ -192,6 +192,7 @@ def _edited(
     before = {one.label: " ".join((one.after or "").split()) for one in changes}
     if file is None:
         content = "".join(f"- [{label}] {words}\n" for label, words in before.items())
+        app.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix="accept-", suffix=".md", dir=app.path.parent)
         with os.fdopen(handle, "w", encoding="utf-8") as written:
             written.write(content)

@@ -42,14 +42,14 @@ def status(app: App, as_json: bool) -> None:
     if as_json:
         text.emit_json(
             {
-                "store": str(app.path),
+                "store": app.location,
                 "head": head.version.name,
                 "branch": head.branch,
                 "protected": head.branch in guarded,
                 "remote": apart and apart._asdict(),
                 "experiences": len(library),
                 "versions": store.port.last_version() + 1,
-                "bytes": app.path.stat().st_size,
+                "bytes": store.port.size(),
                 "run": name,
                 "accounts": {
                     run: {"refused": a.refused, "failed": a.failed, "repaired": a.repaired}
@@ -70,7 +70,7 @@ def status(app: App, as_json: bool) -> None:
     size = text.plural(len(library), "experience")
     letters = sum(len(e.text) for e in library)
     text.echo(f"  {size}, {letters} characters; {text.plural(len(runs), 'run')}")
-    text.echo(f"  store: {app.path}, {app.path.stat().st_size / 1e6:.1f} MB")
+    text.echo(f"  store: {app.location}, {store.port.size() / 1e6:.1f} MB")
     for line in text.wrap(
         text.words(f"sandbox for agents' Python: {sandbox}"), first="  ", indent=4
     ):

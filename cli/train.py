@@ -260,7 +260,7 @@ def train(
     if workers:
         from tfgrpo.workers.queue import queue_address
 
-        queue_address(app.file)  # which a file has none of
+        queue_address(app.location)  # which a file has none of
     if details and not estimate:
         raise click.UsageError("--details needs --estimate")
     from tfgrpo.cli import cost
@@ -283,13 +283,16 @@ def train(
     make = None if there else app.make_store
     ready = ready_run(app.store, project, given, choice, new_store=make)
     if not there:
-        text.echo(f"made an empty library at {app.path}")
+        text.echo(f"made an empty library at {app.location}")
     _work(app, project, ready, workers=workers)
 
 
 def _has_store(app: App) -> bool:
+    from tfgrpo.store.default import is_there
     from tfgrpo.store.errors import StoreError
 
+    if app.is_shared:  # whose errors are worth a line of their own
+        return is_there(app.path)
     try:
         return app.path.exists()
     except StoreError:

@@ -75,7 +75,7 @@ def worker(
     from tfgrpo.workers.queue import queue_address
     from tfgrpo.workers.worker import Worker, WorkerOptions, end_with
 
-    address = queue_address(app.file)
+    address = queue_address(app.location)
     own = {"base_url": base_url, "api_key_env": api_key_env}
     models = {name: value for name, value in own.items() if value is not None}
     options = WorkerOptions(slots, heartbeat, grace, models)
@@ -112,7 +112,7 @@ def workers(app: App, as_json: bool) -> None:
     from tfgrpo.workers.queue import queue_address
     from tfgrpo.workers.view import read_crew
 
-    crew = read_crew(queue_address(app.file))
+    crew = read_crew(queue_address(app.location))
     if as_json:
         text.emit_json(crew.object())
     elif not crew.members:
@@ -182,10 +182,10 @@ def up(app: App, count: int, slots: int, heartbeat: float) -> None:
     from tfgrpo.workers.local import keep_workers
     from tfgrpo.workers.queue import queue_address
 
-    queue_address(app.file)
+    queue_address(app.location)
     stop = Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     given = ["--slots", str(slots), "--heartbeat", str(heartbeat)]
     text.echo(f"{text.plural(count, 'worker')} on this machine; Ctrl-C ends")
-    keep_workers(with_password(app.file), count, given, stop, text.echo)
+    keep_workers(with_password(app.location), count, given, stop, text.echo)

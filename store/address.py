@@ -10,7 +10,7 @@ connections alone: what is shown, recorded or handed on has none.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 from tfgrpo.store.errors import BadLocation
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 SCHEMES = ("postgresql:", "postgres:")
 DEFAULT_LIBRARY = "main"
+_anchors: dict[str, str] = {}
+"""Path that stands for a database here → its address without a password."""
 _passwords: dict[str, str] = {}
 """Address without its password → password, of this process alone."""
 
@@ -49,29 +51,17 @@ def is_address(text: str | os.PathLike[str]) -> bool:
     return isinstance(text, str) and text.lower().startswith(SCHEMES)
 
 
-PathOrText = TypeVar("PathOrText", "Path", str, "Path | str")
-
-
-def without_password(text: PathOrText) -> PathOrText:
-    """Returns an address as it may be shown and recorded; its password is remembered here.
-
-    What is no address stays as it is. Raises BadLocation, which repeats nothing of it.
-    """
-    if isinstance(text, str) and is_address(text):
-        return parse_address(text).text
-    return text
-
-
 def with_password(text: str) -> str:
-    """Returns an address as a program that this one starts can use it: never shown."""
+    """Returns what opens a store in a program that this one starts: never shown."""
     from urllib.parse import quote
 
+    text = str(named_by(text))
     password = _passwords.get(text)
     if not password:
         return text
     scheme, rest = text.split("://", 1)
-    user, at, host = rest.partition("@")
-    return f"{scheme}://{user}:{quote(password, safe='')}{at}{host}"
+    user, _, host = rest.partition("@")
+    return f"{scheme}://{user}:{quote(password, safe='')}@{host}"
 
 
 def password_of(address: Address) -> str | None:
@@ -128,17 +118,29 @@ def anchor(text: str | Path) -> Path:
 
     A database has none: beside this path lie the settings, locks and records of traffic that
     belong to the project here, in the nearest `.tfgrpo` at or above the working folder, or in
-    one that would be made there. Nothing ever is at the path itself.
+    one that would be made there. Nothing ever is at the path itself, but in this process it
+    opens the store as well as the address does.
     """
     from pathlib import Path
 
     from tfgrpo.store.find import FOLDER
 
-    if not (isinstance(text, str) and is_address(text)):
+    if not is_address(text):
         return Path(text)
     address = parse_address(text)
     here = Path.cwd()
     root = next((at for at in (here, *here.parents) if (at / FOLDER).is_dir()), here)
     names = (address.library, address.database or "postgresql", address.host)
     name = "@".join("".join(c if c.isalnum() or c in "-_." else "_" for c in n) for n in names)
-    return root / FOLDER / f"{name}.postgresql"
+    path = root / FOLDER / f"{name}.postgresql"
+    for one in (path, path.resolve()):
+        _anchors[str(one)] = address.text
+    return path
+
+
+def named_by(path: Path | str) -> Path | str:
+    """Returns what opens the store that a path or address names: an address without its password,
+    which is also what a path that `anchor` gave stands for. Raises BadLocation."""
+    if is_address(path):
+        return parse_address(str(path)).text
+    return _anchors.get(os.fspath(path), path) if _anchors else path

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfgrpo.store.address import is_address
+from tfgrpo.store.address import is_address, named_by
 from tfgrpo.store.sqlite.file import is_store, memory_connection
 from tfgrpo.store.sqlite.port import SqlitePort
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tfgrpo.store.port import Port
     from tfgrpo.store.traffic import Traffic
 
-__all__ = ["is_store", "memory_port", "open_port", "open_traffic"]
+__all__ = ["is_store", "is_there", "memory_port", "open_port", "open_traffic"]
 
 
 def open_port(path: Path | str, *, create: bool = False, watching: bool = False) -> Port:
@@ -27,6 +27,17 @@ def open_port(path: Path | str, *, create: bool = False, watching: bool = False)
 
         return PostgresPort(str(path), create=create, watching=watching)
     return SqlitePort(path, create=create, watching=watching)
+
+
+def is_there(path: Path) -> bool:
+    """Returns whether there is a store at a path, or in the database that it stands for. Raises
+    StoreError where that cannot be told."""
+    address = named_by(path)
+    if not is_address(address):
+        return path.exists()
+    from tfgrpo.store.postgres.session import is_library
+
+    return is_library(str(address))
 
 
 def memory_port(path: Path | str) -> Port:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from tfgrpo.store.address import anchor
 from tfgrpo.store.errors import StoreError
 
 if TYPE_CHECKING:
@@ -29,8 +30,10 @@ def project_root(path: Path) -> Path:
     return folder.parent if folder.name == FOLDER else folder
 
 
-def located(path: Path) -> Path:
-    """Returns the store file that a path means: the file itself, or that of the project there."""
+def located(place: Path | str) -> Path:
+    """Returns the store file that a path means: the file itself, or that of the project there; for
+    the address of a database what stands for it here. Raises BadLocation."""
+    path = anchor(place)
     return store_path(path) if path.is_dir() else path
 
 

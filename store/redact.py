@@ -277,6 +277,7 @@ def _mark(store: Store) -> None:
     """Writes down, durably, that old bytes may be in the file until it was written anew."""
     path = _marker(store)
     try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         atomic_write.write(path, "", durable=True)
     except OSError as error:
         raise StoreError(

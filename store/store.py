@@ -19,7 +19,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
 from tfgrpo.store import creation, history, protection, replay, revisions
-from tfgrpo.store.address import anchor, without_password
+from tfgrpo.store.address import anchor, is_address, named_by
 from tfgrpo.store.default import open_port
 from tfgrpo.store.errors import InvalidName, StaleVersion, StoreError, UnknownRevision
 from tfgrpo.store.find import find_file
@@ -75,6 +75,11 @@ class Store:
 
     @property
     def file(self) -> str:
+        """The same as a string: a view does without `pathlib`, which is slow to load."""
+        return os.fspath(self.path if is_address(self._path) else self._path)
+
+    @property
+    def location(self) -> str:
         """What opens the store again: its file, or a database's address without a password."""
         return os.fspath(self._path)
 
@@ -120,7 +125,7 @@ class Store:
         that reads: threads may take turns with the store, and what is locked is an error at once.
         Raises StoreError.
         """
-        path = without_password(path or find_file(os.getcwd()))
+        path = named_by(path or find_file(os.getcwd()))
         if (port := open_port(path, watching=watching)).last_version() < 0:
             port.close()
             raise StoreError(f"{path} was never completed", hint="run `tfgrpo init` to finish it")
@@ -140,18 +145,15 @@ class Store:
         it at once. Raises StoreError.
         """
 
-        path = without_password(path)
+        path = named_by(path)
         return creation.init(path, lambda p: cls(p, path, author=author, now=now or _microseconds))
 
     @classmethod
     def empty(cls, path: Path | str, *, author: Author = "unknown") -> Store:
         """Returns the store that `init` would make at `path`, in memory: nothing is written."""
-        return creation.in_memory(
-            path, lambda port: cls(port, path, author=author, now=_microseconds)
-        )
+        return creation.in_memory(path, lambda p: cls(p, path, author=author, now=_microseconds))
 
     def close(self) -> None:
-        """Closes the file."""
         self.port.close()
 
     def __enter__(self) -> Store:

@@ -31,6 +31,8 @@ from tfgrpo.session import ToolFunction
 from tfgrpo.settings import SettingsError
 from tfgrpo.store import atomic_write
 from tfgrpo.store.errors import StoreError
+from tfgrpo.store.address import anchor, is_address
+from tfgrpo.store.default import is_there
 from tfgrpo.store.find import find, project_root, store_path
 from tfgrpo.store.store import Author, Store
 from tfgrpo.store.time_spec import parse_time
@@ -260,7 +262,7 @@ class _Request:
             yield store, open_project(root, self._config, self._objects, self._function_names())
 
     def _opened(self) -> Store:
-        if self._make and not self._path.exists():
+        if self._make and not is_there(self._path):
             return Store.empty(self._path, author=self._author)
         return Store.open(self._path, author=self._author)
 
@@ -268,7 +270,7 @@ class _Request:
         """Returns the run to work on, on record; makes the store where there is none."""
         choice = self._choice()
         with ExitStack() as stack:
-            there = self._path.exists()
+            there = is_there(self._path)
             store, project = stack.enter_context(self.open())
 
             def new_store() -> Store:
@@ -359,15 +361,17 @@ def _locate(store: StoreLike, make: bool) -> tuple[Path, Author]:
     if isinstance(store, Store):
         return store.path, store.author
     if store is not None:
-        path = Path(store)
-        if path.is_dir() or not (path.suffix or path.exists()):
+        path = anchor(store) if isinstance(store, str) else Path(store)
+        if is_address(store):
+            pass
+        elif path.is_dir() or not (path.suffix or path.exists()):
             path = store_path(path)
     else:
         try:
             path = find(Path.cwd())
         except StoreError:
             path = store_path(Path.cwd())
-    if not make and not path.exists():
+    if not make and not is_there(path):
         raise StoreError(
             f"no store at {path}", hint="create one with `tfgrpo init` or tfgrpo.train"
         )

@@ -298,6 +298,17 @@ def prepare(session: Session, *, create: bool, watching: bool = False) -> None:
         migrate(session)
 
 
+def is_library(text: str) -> bool:
+    """Returns whether a library is in the database of its address. Raises StoreError."""
+    from tfgrpo.store.address import parse_address
+
+    session = Session(parse_address(text))
+    try:
+        return _schema_number(session) is not None
+    finally:
+        session.close()
+
+
 def _schema_number(session: Session) -> int | None:
     """Returns how far a library's schema was migrated; None where there is none."""
     there = session.row(

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from tfgrpo.store.default import is_store
+from tfgrpo.store.address import is_address, named_by, parse_address
+from tfgrpo.store.default import is_store, is_there
 from tfgrpo.store.errors import BadLocation, StoreError, TransferError
 from tfgrpo.store.find import FOLDER, located
 from tfgrpo.store.store import Store
@@ -41,6 +42,9 @@ def parse(text: str, *, base: Path | None = None) -> Location:
     Raises BadLocation for one that holds a password (which is not repeated), a host that could
     be read as a flag, or a scheme that is not known.
     """
+    if is_address(text):
+        text = str(named_by(text))
+        return Location(text, text)
     check_location(text)
     scheme = SCHEME.match(text)
     if scheme:
@@ -79,7 +83,7 @@ def _remote(text: str, host: str, path: str, port: int | None) -> Location:
 @contextmanager
 def source(location: Location, *, author: str, ssh: Sequence[str] = SSH) -> Iterator[FetchSource]:
     """Opens a store or bundle to fetch from. Raises StoreError or TransferError."""
-    if location.host is None and not _is_store(located(Path(location.path))):
+    if _is_file(location) and not _is_store(located(Path(location.path))):
         bundle = Bundle(Path(location.path))
         try:
             yield bundle
@@ -97,7 +101,7 @@ def peer(location: Location, *, author: str, ssh: Sequence[str] = SSH) -> Iterat
     Raises StoreError or TransferError.
     """
     if location.host is None:
-        path = located(Path(location.path))
+        path = located(location.path)
         if path.is_file() and not _is_store(path):
             raise TransferError(
                 f"{path} is not a store", hint="create a bundle with `tfgrpo bundle create`"
@@ -110,6 +114,11 @@ def peer(location: Location, *, author: str, ssh: Sequence[str] = SSH) -> Iterat
             yield far
         finally:
             far.close()
+
+
+def _is_file(location: Location) -> bool:
+    """Returns whether a location is a file's of this machine."""
+    return location.host is None and not is_address(location.path)
 
 
 def _is_store(path: Path) -> bool:
@@ -125,8 +134,11 @@ def clone(
     It is there whole or not at all: a clone that fails leaves nothing behind, not even a folder.
     Raises StoreError when there is something at `path`.
     """
-    if path.exists():
+    shared = is_address(named_by(path))
+    if is_there(path) if shared else path.exists():
         raise StoreError(f"there is already a store at {path}", hint="update it with `tfgrpo pull`")
+    if shared:
+        return _clone_into_database(location, path, author, remote, ssh)
     new_folders = [folder for folder in path.parents if not folder.exists()]
     scratch: Path | None = None
     try:
@@ -152,8 +164,24 @@ def clone(
     return done
 
 
+def _clone_into_database(
+    location: Location, path: Path, author: str, remote: str, ssh: Sequence[str]
+) -> Transferred:
+    """Makes a library of a database from another store, whole or not at all."""
+    with (
+        source(location, author=author, ssh=ssh) as there,
+        Store.init(path, author=author) as store,
+        store.port.transaction(),
+    ):
+        Remotes(store).add(remote, location.text)
+        return sync.clone(store, there, remote)
+
+
 def folder_for(location: Location) -> str:
-    """Returns the folder that a clone makes when none is named: the last part of the path."""
+    """Returns the folder that a clone makes when none is named: the last part of the path, or the
+    name of a database's library."""
+    if is_address(location.path):
+        return parse_address(location.path).library
     path = Path(location.path)
     name = path.parent.parent.name if path.parent.name == FOLDER else path.name
     name = name.removesuffix(".bundle").removesuffix(".db")

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from tfgrpo.domains.prompt_library import PromptLibrary, prompt_library
 from tfgrpo.store.errors import StoreError, TfgrpoError
+from tfgrpo.store.address import is_address, named_by
 from tfgrpo.store.find import find_file, located
 from tfgrpo.store.store import Store
 
@@ -55,7 +56,7 @@ class LiveLibrary:
         """`beside` reads what else is to be in force at the same moment; it raises nothing."""
         self.revision = revision
         self._beside = beside
-        path = find_file(os.getcwd()) if store is None else located(Path(store))
+        path = find_file(os.getcwd()) if store is None else located(store)
         self.path = os.path.abspath(path)
         self.trouble: str | None = None
         """Why the library may not be the one in force; None while it is."""
@@ -144,15 +145,15 @@ class LiveLibrary:
         now = monotonic()
         if now >= self._look_at or self._store is None:
             try:
-                status = os.stat(self.path)
+                file = _file(self.path)
             except OSError as error:
                 self._look_at, self._file = 0.0, None
                 raise StoreError(f"{self.path}: {error.strerror}", hint="`tfgrpo init`") from error
             self._look_at = now + LOOK
-            if self._store is None or self._file != (status.st_ino, status.st_dev):
+            if self._store is None or self._file != file:
                 self._forget()
                 self._store = Store.open(self.path, watching=True)
-                self._file = status.st_ino, status.st_dev
+                self._file = file
             self._changes = _never
         seen = self._store.port.changes()
         if isinstance(seen, bytes):  # which any thread may ask for at any time
@@ -208,6 +209,14 @@ def _after_fork() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
+
+
+def _file(path: str) -> tuple[int, int]:
+    """Returns which file is at a path; a database is the same one for as long as it answers."""
+    if is_address(named_by(path)):
+        return 0, 0
+    status = os.stat(path)
+    return status.st_ino, status.st_dev
 
 
 def _never() -> int:

@@ -86,7 +86,7 @@ def read_library(revision: str = "HEAD", *, store: Path | str | None = None) -> 
     file or of its project's folder; without it the nearest `.tfgrpo/store.db` at or above the
     working folder is read. Raises StoreError or UnknownRevision.
     """
-    path = None if store is None else located(Path(store))
+    path = None if store is None else located(store)
     with Store.open(path) as opened:
         return prompt_library(opened, opened.resolve(revision))
 

@@ -15,6 +15,7 @@ from typing import NamedTuple, TypeAlias
 
 from tfgrpo import interchange
 from tfgrpo.store import bisect_marks as searches
+from tfgrpo.store.address import named_by, with_password
 from tfgrpo.store.bisect_marks import BisectError, BisectProgress, BisectVerdict, Mark
 from tfgrpo.store.history import parents_reader
 from tfgrpo.store.records import Version
@@ -129,7 +130,7 @@ def by_command(store: Store, command: Sequence[str], folder: Path) -> VersionJud
             LIBRARY: str(files.library.resolve()),
             PROMPT: str(files.prompt.resolve()),
             REVISION: version.name,
-            STORE: str(store.path.resolve()),
+            STORE: with_password(str(named_by(store.path.resolve()))),
         }
         try:
             code = subprocess.run(command, env=os.environ | variables).returncode

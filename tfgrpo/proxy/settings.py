@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from tfgrpo.store.address import anchor, is_address
 from tfgrpo.settings import SettingsError
 from tfgrpo.trust import gate
 from tfgrpo.trust.permissions import of_proxy
@@ -158,6 +159,12 @@ def upstreams(openai: str | None, anthropic: str | None) -> tuple[Upstream, Upst
     )
 
 
+def _store(folder: Path, named: object) -> Path:
+    """Returns the path of a store as a settings file in `folder` names it, or what stands for a
+    database here."""
+    return anchor(named) if isinstance(named, str) and is_address(named) else folder / str(named)
+
+
 def read_file(path: Path, given: Collection[str] = ()) -> dict[str, Any]:
     """Returns the settings in a file as arguments of ProxySettings; what it does not say is left
     out. Paths in it are relative to it.
@@ -185,7 +192,7 @@ def read_file(path: Path, given: Collection[str] = ()) -> dict[str, Any]:
             tables.get("upstream"), tables.get("anthropic")
         )
         settings["libraries"] = {
-            name: LibraryChoice(**{**table, "store": path.parent / table["store"]})
+            name: LibraryChoice(**{**table, "store": _store(path.parent, table["store"])})
             for name, table in tables.get("libraries", {}).items()
             if _checked(name)
         }

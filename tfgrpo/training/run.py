@@ -170,7 +170,7 @@ async def run_to_end(
                         await _compare_at_end(session, ready, kind, tell)
                     store.runs.note(run, "finished")
 
-                place = None if is_address(store.file) else Path(store.path)
+                place = None if is_address(store.location) else Path(store.path)
                 await _while_there(place, training, live, work())
     return _result(store, project, ready, started)
 

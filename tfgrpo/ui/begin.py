@@ -13,6 +13,7 @@ import threading
 import time
 from pathlib import Path
 
+from tfgrpo.store.address import is_address, with_password
 from tfgrpo.store.errors import InvalidOperation
 from tfgrpo.store.find import project_root
 from tfgrpo.store.runs import Run
@@ -40,8 +41,10 @@ def go_on(store: Store, run: Run, author: str) -> int:
     if state in ALIVE:
         raise InvalidOperation(f"run {run.name} is {state}: there is nothing to go on with")
     path = Path(store.path).absolute()
+    opens = with_password(str(path))  # a password is no part of a command line: `ps` shows it
     main = "from tfgrpo.cli.main import main; main()"
-    command = [sys.executable, "-c", main, "--store", str(path), "train", "--resume", run.name]
+    named = [] if is_address(opens) else ["--store", opens]
+    command = [sys.executable, "-c", main, *named, "train", "--resume", run.name]
     output = output_path(store, run)
     output.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0)
@@ -50,7 +53,7 @@ def go_on(store: Store, run: Run, author: str) -> int:
         process = subprocess.Popen(
             command,
             cwd=project_root(path),
-            env={**os.environ, "TFGRPO_AUTHOR": author, "NO_COLOR": "1"},
+            env={**os.environ, "TFGRPO_STORE": opens, "TFGRPO_AUTHOR": author, "NO_COLOR": "1"},
             stdin=subprocess.DEVNULL,
             stdout=handle,
             stderr=subprocess.STDOUT,

@@ -95,7 +95,7 @@ async def run_with_workers(
 
     Raises InvalidOperation for a store that no other machine could share, and TfgrpoError.
     """
-    async with handing_out(queue_address(store.file)) as hand_out:
+    async with handing_out(queue_address(store.location)) as hand_out:
         return await run_to_end(store, project, ready, on_progress=on_progress, hand_out=hand_out)
 
 
