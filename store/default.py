@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tfgrpo.store.port import Port
     from tfgrpo.store.traffic import Traffic
 
-__all__ = ["is_store", "is_there", "memory_port", "open_port", "open_traffic"]
+__all__ = ["discard", "is_store", "is_there", "memory_port", "open_port", "open_traffic"]
 
 
 def open_port(path: Path | str, *, create: bool = False, watching: bool = False) -> Port:
@@ -38,6 +38,13 @@ def is_there(path: Path) -> bool:
     from tfgrpo.store.postgres.session import is_library
 
     return is_library(str(address))
+
+
+def discard(path: Path) -> None:
+    """Takes away a library of a database that was just made and came to nothing."""
+    from tfgrpo.store.postgres.session import drop_library
+
+    drop_library(str(named_by(path)))
 
 
 def memory_port(path: Path | str) -> Port:

@@ -309,6 +309,17 @@ def is_library(text: str) -> bool:
         session.close()
 
 
+def drop_library(text: str) -> None:
+    """Removes a library from the database of its address, with all that is in it."""
+    from tfgrpo.store.address import parse_address
+
+    session = Session(parse_address(text))
+    try:
+        session.execute(f"drop schema if exists {session.quoted} cascade")
+    finally:
+        session.close()
+
+
 def _schema_number(session: Session) -> int | None:
     """Returns how far a library's schema was migrated; None where there is none."""
     there = session.row(

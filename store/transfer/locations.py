@@ -12,7 +12,7 @@ from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from tfgrpo.store.address import is_address, named_by, parse_address
-from tfgrpo.store.default import is_store, is_there
+from tfgrpo.store.default import discard, is_store, is_there
 from tfgrpo.store.errors import BadLocation, StoreError, TransferError
 from tfgrpo.store.find import FOLDER, located
 from tfgrpo.store.store import Store
@@ -167,14 +167,15 @@ def clone(
 def _clone_into_database(
     location: Location, path: Path, author: str, remote: str, ssh: Sequence[str]
 ) -> Transferred:
-    """Makes a library of a database from another store, whole or not at all."""
-    with (
-        source(location, author=author, ssh=ssh) as there,
-        Store.init(path, author=author) as store,
-        store.port.transaction(),
-    ):
-        Remotes(store).add(remote, location.text)
-        return sync.clone(store, there, remote)
+    """Makes a library of a database from another store; what fails takes it away again."""
+    with source(location, author=author, ssh=ssh) as there:
+        try:
+            with Store.init(path, author=author) as store, store.port.transaction():
+                Remotes(store).add(remote, location.text)
+                return sync.clone(store, there, remote)
+        except BaseException:
+            discard(path)
+            raise
 
 
 def folder_for(location: Location) -> str:
