@@ -23,6 +23,7 @@ from forked import CommandServer
 from scripted import ScriptedEndpoint
 
 from tfgrpo.domains.verifier import Verifier
+from tfgrpo.local.serve import available_cpus
 
 ROOT = Path(__file__).parent.parent
 TFGRPO = Path(sys.executable).with_name("tfgrpo")
@@ -42,6 +43,27 @@ if TYPE_CHECKING:
     from postgres import Cluster
 
 Cli: TypeAlias = Callable[..., subprocess.CompletedProcess[str]]
+
+
+LONGEST = (
+    "test_training_killed.py",
+    "test_whole_circle.py",
+    "test_ui_runs_browser.py",
+    "test_gate.py",
+)
+"""What is begun first, lest one of several processes is still at it when the others are done."""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int | None:
+    """Half as many processes again as there are cores, as many a test waits for something."""
+    if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
+        return None
+    return (3 * available_cpus() + 1) // 2
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.name not in LONGEST)
 
 
 def environment(**more: str) -> dict[str, str]:

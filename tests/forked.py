@@ -1,8 +1,8 @@
 """The command line in forks of one process that has imported everything: a session costs
 milliseconds, and each is still a process that can be killed.
 
-Run as a program it reads a JSON list of arguments a line, forks, and answers with the child's
-pid and then its exit status. `Forked` is the other end.
+Run as a program it reads a JSON list a line, a folder and arguments, forks, and answers with the
+child's pid and then its exit status. `Forked` is the other end.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ OTHER_ROOTS = ("cli", "store", "migrations")
 
 
 class Forked:
-    """Starts sessions of `tfgrpo` in a folder, one after the other. Their workers are forked off
+    """Starts sessions of `tfgrpo` in `folder`, one after the other. Their workers are forked off
     by the server of `workers.py` at that address. A context manager."""
 
     def __init__(self, folder: Path, workers: str) -> None:
@@ -51,7 +51,7 @@ class Forked:
             for k, v in os.environ.items()
             if not k.startswith("TFGRPO_") or k == "TFGRPO_TRUST"
         }
-        self.output = folder / "out.txt"
+        self.folder = folder
         self._process = subprocess.Popen(
             [sys.executable, __file__, workers],
             cwd=folder,
@@ -65,7 +65,7 @@ class Forked:
     def start(self, *arguments: str) -> None:
         """Starts a session."""
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(arguments) + "\n")
+        self._process.stdin.write(json.dumps((str(self.folder), *arguments)) + "\n")
         self._process.stdin.flush()
         self._pid = int(self._line())
 
@@ -83,7 +83,7 @@ class Forked:
 
     def said(self) -> str:
         """Returns the last of what sessions have printed."""
-        return self.output.read_text()[-2000:]
+        return (self.folder / "out.txt").read_text()[-2000:]
 
     def _line(self) -> str:
         assert self._process.stdout is not None
@@ -218,11 +218,13 @@ def serve() -> None:
     for line in sys.stdin:
         pid = os.fork()
         if pid == 0:
+            folder, *arguments = json.loads(line)
+            os.chdir(folder)
             out = os.open("out.txt", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
             null = os.open(os.devnull, os.O_RDONLY)
             for target, source in ((0, null), (1, out), (2, out)):
                 os.dup2(source, target)
-            sys.argv = ["tfgrpo", *json.loads(line)]
+            sys.argv = ["tfgrpo", *arguments]
             finish(main)
         print(pid, flush=True)
         print(os.waitpid(pid, 0)[1], flush=True)

@@ -94,14 +94,14 @@ class ProxyThread:
     def __enter__(self) -> ProxyThread:
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
-        assert self._ready.wait(30)
+        assert self._ready.wait(120)
         if self._error is not None:
             raise self._error
         return self
 
     def __exit__(self, *_: object) -> None:
         self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(30)
+        self._thread.join(120)
 
     def _run(self) -> None:
         import asyncio

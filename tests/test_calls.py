@@ -137,7 +137,7 @@ def test_the_servers_retry_after_is_honoured(tmp_path: Path) -> None:
 
     with ScriptedEndpoint(script) as server, opened_calls(tmp_path, server.base_url) as calls:
         together(calls, calls.ask(request()))
-    assert 1.0 <= times[1] - times[0] < 3.0
+    assert 1.0 <= times[1] - times[0] < 30.0
 
 
 def test_trouble_that_lasts_ends_with_an_endpoint_error_and_no_answer_is_kept(
@@ -173,17 +173,20 @@ def test_an_endpoint_that_has_answered_before_is_waited_for_as_long_as_patience_
 
 
 def test_an_answer_that_takes_too_long_fails_that_call_alone(tmp_path: Path) -> None:
+    too_late = threading.Event()
+
     def script(sent: dict[str, Any]) -> str:
         if sent["messages"][-1]["content"] == "slow":
-            time.sleep(1.5)
+            too_late.wait(60)
         return "fine"
 
     with (
         ScriptedEndpoint(script) as server,
-        opened_calls(tmp_path, server.base_url, timeout=0.5) as calls,
+        opened_calls(tmp_path, server.base_url, timeout=2.5) as calls,
     ):
-        with pytest.raises(CallFailed, match=r"0\.5 s"):
+        with pytest.raises(CallFailed, match=r"2\.5 s"):
             together(calls, calls.ask(request("slow")))
+        too_late.set()
         assert calls._runs.call(calls.key(request("slow"), (), 0)) is None
         (recorded,) = together(calls, calls.ask(request("quick")))
         assert recorded.answer.content == "fine"
@@ -194,8 +197,8 @@ def test_waiting_for_ones_turn_is_not_part_of_the_time_that_an_answer_may_take(
     tmp_path: Path,
 ) -> None:
     with (
-        ScriptedEndpoint(lambda _: "fine", delay=0.25) as server,
-        opened_calls(tmp_path, server.base_url, timeout=0.9, concurrency=1) as calls,
+        ScriptedEndpoint(lambda _: "fine", delay=0.5) as server,
+        opened_calls(tmp_path, server.base_url, timeout=2.5, concurrency=1) as calls,
     ):
         found = together(calls, *(calls.ask(request(str(n))) for n in range(6)))
         assert [r.answer.content for r in found] == ["fine"] * 6

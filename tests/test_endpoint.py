@@ -60,7 +60,7 @@ def test_an_answer_tells_its_text_its_end_its_tokens_and_its_time() -> None:
     assert answer.truncated
     tokens = (answer.prompt_tokens, answer.cached_tokens, answer.completion_tokens)
     assert (*tokens, answer.reasoning_tokens) == (50, 32, 10, 7)
-    assert 0 < answer.seconds < 10
+    assert 0 < answer.seconds < 60
     assert server.keys == [f"Bearer {KEY}"]
 
 

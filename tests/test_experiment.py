@@ -616,7 +616,7 @@ def test_workers_that_are_killed_take_no_arm_and_no_evidence_with_them(
                 assert arm, answer
                 arms[user].add(arm[1].decode())
             if turn == 0:
-                time.sleep(0.3)  # what is a tenth of a second old is on record
+                on_record(store, 12)
                 children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
                 for child in children.split():
                     os.kill(int(child), signal.SIGKILL)
@@ -633,14 +633,22 @@ def test_workers_that_are_killed_take_no_arm_and_no_evidence_with_them(
     assert found.moved == 0
 
 
+def on_record(store: Store, wanted: int) -> None:
+    """Waits until that many calls are, which workers write a moment after they answer."""
+    deadline = time.monotonic() + 60
+    while sum(evidence(store, experiment(store, "e")).calls.values()) < wanted:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
 def ask_port(port: int, request: bytes) -> bytes:
     """Asks until a worker answers: one that is killed takes its connections with it."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while True:
         answer = b""
         with (
             contextlib.suppress(OSError),
-            socket.create_connection(("127.0.0.1", port), timeout=20) as connection,
+            socket.create_connection(("127.0.0.1", port), timeout=60) as connection,
         ):
             connection.sendall(request)
             while piece := connection.recv(65536):

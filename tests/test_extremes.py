@@ -46,7 +46,7 @@ def extremes(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_texts_of_megabytes_are_told_to_be_alike_in_seconds() -> None:
-    subprocess.run([sys.executable, "-c", COMPARED], check=True, env=environment(), timeout=100)
+    subprocess.run([sys.executable, "-c", COMPARED], check=True, env=environment(), timeout=300)
 
 
 def test_changes_that_lie_far_apart_are_two_hunks() -> None:

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Cli, one_line_error, problems
+from conftest import Cli, one_line_error, problems, worker_server
 from desk import Desk, libraries, made, steps
+from forked import Forked
 from scripted import LESSON, Numbered, ScriptedEndpoint, restless, stage, teachable, write_problems
 from test_training import LONG, posix
 from test_training_killed import Killings, outcome
@@ -289,8 +290,12 @@ def test_a_gated_run_that_is_killed_comes_to_the_same_verdicts(tmp_path: Path) -
         return f"\\boxed{{{0 if harms else 2 * int(held[1]) + 4}}}"
 
     wanted = 100 if LONG else 12
-    killings = GatedKillings(tmp_path, wanted, random.Random(5), Numbered(script))
-    with ScriptedEndpoint(killings.script, delay=0.002) as server:
+    numbered = Numbered(script)
+    with (
+        ScriptedEndpoint(numbered, delay=0.002) as server,
+        Forked(tmp_path, worker_server().address) as forked,
+    ):
+        killings = GatedKillings(tmp_path, wanted, random.Random(5), numbered, forked)
         settings = killings.settings(server)
         calm = killings.run(server, settings, calm=True)
         reference = outcome(calm), verdicts(calm)
@@ -298,7 +303,7 @@ def test_a_gated_run_that_is_killed_comes_to_the_same_verdicts(tmp_path: Path) -
         assert {gate.get("verdict") for gate in gates} >= {"rejected"}
         assert sides
         assert sealed == (0, 0, True)
-        while sum(killings.kills.values()) < killings.wanted:
+        while killings.to_come():
             path = killings.run(server, settings)
             assert (outcome(path), verdicts(path)) == reference
 

@@ -100,7 +100,7 @@ def gone_within(seconds: float, pid: int) -> bool:
 
 
 def get(port: int, path: str = "/health") -> Any:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     connection.request("GET", path)
     return json.loads(connection.getresponse().read())
 
@@ -128,7 +128,7 @@ def test_it_is_ready_when_it_returns_and_gone_when_stopped(
         assert options["threads"] == available_cpus() >= 1
         assert server.log.read_text().startswith("first words")
         began = time.monotonic()
-    assert time.monotonic() - began < 3.0  # it heard the pipe close, nobody had to be killed
+    assert time.monotonic() - began < 5.0  # it heard the pipe close, nobody had to be killed
     assert not server.running
     assert not alive(server.pid)
     assert not server.log.exists()
@@ -173,8 +173,8 @@ def test_a_child_that_never_gets_ready_is_an_error_and_is_ended(
             started.append(self.pid)
 
     monkeypatch.setattr(subprocess, "Popen", Spy)
-    options = ServerOptions(ready_timeout=1.0, command=stand_in("never ready"))
-    with pytest.raises(LocalModelError, match=r"not ready after 1 s:\nfirst words"):
+    options = ServerOptions(ready_timeout=4.0, command=stand_in("never ready"))
+    with pytest.raises(LocalModelError, match=r"not ready after 4 s:\nfirst words"):
         LocalServer(weights, "noise", options)
     assert started
     assert not alive(started[0])
@@ -224,7 +224,7 @@ def test_a_parent_killed_by_minus_nine_leaves_no_child(
     parent.kill()
     parent.wait()
     try:
-        assert gone_within(5.0, pid)
+        assert gone_within(60, pid)
     finally:
         if sibling:
             os.kill(sibling, signal.SIGKILL)
@@ -244,7 +244,7 @@ def test_ctrl_c_reaches_the_parent_and_not_the_child(
     assert get(port)["alias"] == "noise"
     parent.kill()
     parent.communicate()
-    assert gone_within(5.0, pid)
+    assert gone_within(60, pid)
 
 
 @posix
@@ -261,11 +261,11 @@ def ready(server):
 sys.exit(serve_forever(Path(sys.argv[1]), "noise", ready, ServerOptions(command=sys.argv[3:])))
 """
     parent = run_parent(program, weights, "ctrl-c", *stand_in("ok"))
-    out, _ = parent.communicate(timeout=20)
+    out, _ = parent.communicate(timeout=120)
     assert parent.returncode == 0
     assert not alive(int(out))
     parent = run_parent(program, weights, "child", *stand_in("ok"))
-    parent.communicate(timeout=20)
+    parent.communicate(timeout=120)
     assert parent.returncode != 0
 
 
@@ -344,4 +344,4 @@ def test_a_real_engine_ends_with_a_parent_killed_by_minus_nine(smallest: Path) -
     pid, _, _ = json.loads(parent.stdout.readline())
     parent.kill()
     parent.communicate()
-    assert gone_within(5.0, pid)
+    assert gone_within(60, pid)

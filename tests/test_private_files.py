@@ -110,7 +110,7 @@ def test_whoever_holds_the_queue_holds_up_no_writer_for_ever(
 
         writing = threading.Thread(target=write, daemon=True)
         writing.start()
-        writing.join(30)
+        writing.join(120)
         assert done == list(range(2, 22))
 
 

@@ -60,7 +60,7 @@ class StreamingProvider:
         self._loop = asyncio.new_event_loop()
         ready = threading.Event()
         threading.Thread(target=self._run, args=(ready,), daemon=True).start()
-        assert ready.wait(30)
+        assert ready.wait(120)
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -155,11 +155,11 @@ def test_a_request_waits_no_longer_than_the_rule_says_and_others_not_at_all(
 
     def says(words: str) -> bytes:
         if "slow" in words:
-            release.wait(20)
+            release.wait(60)
         return chat("company")
 
     provider.says = says
-    quick = replace(KIND, seconds=0.4)
+    quick = replace(KIND, seconds=4.0)
     settings = replace(settings, rules=(Rule("", classifier=quick),))
     with ProxyThread(settings) as proxy:
         took: list[float] = []
@@ -177,8 +177,8 @@ def test_a_request_waits_no_longer_than_the_rule_says_and_others_not_at_all(
             thread.join()
         release.set()
         assert len(took) == 3
-        assert min(took) >= 0.3
-        assert max(took) < 15
+        assert min(took) >= 3.9
+        assert max(took) < 50
         assert len(provider.asked) == 2, "those who wait for one subject wait together"
 
 
@@ -190,14 +190,14 @@ def test_a_client_that_vanishes_while_its_kind_is_asked_for_is_no_trouble(
 
     def says(_: str) -> bytes:
         asked.set()
-        release.wait(20)
+        release.wait(60)
         return chat("company")
 
     provider.says = says
     with ProxyThread(settings) as proxy:
         with socket.create_connection(("127.0.0.1", proxy.port)) as connection:
             connection.sendall(request("An invoice", b"x-tfgrpo-subject: ann"))
-            assert asked.wait(10)
+            assert asked.wait(60)
         release.set()
         assert "net prices" in got(proxy, provider, "again", b"x-tfgrpo-subject: ann")
         assert len(provider.calls) == 1

@@ -85,7 +85,7 @@ def test_a_run_goes_on_with_the_very_problems_it_began_with(
         running = start(data, *command)
         wait_for(lambda: sum(endpoint.stages.values()) > 10)
         running.send_signal(signal.SIGINT)
-        running.communicate(timeout=20)
+        running.communicate(timeout=120)
         assert running.returncode == 130
         endpoint.delay = 0.0
         if again == "resume":  # what was left out stays so, even where it could be judged by now

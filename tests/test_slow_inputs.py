@@ -208,7 +208,7 @@ def test_a_line_with_an_id_is_read_in_its_length(times: int, unit: str) -> None:
     started = time.process_time()
     for end in ("", "b", f"<!-- {ID} -->", f"<!-- {ID}" + " " * 2_000 * times):
         _split_identity(text + end)
-    assert time.process_time() - started < 2
+    assert time.process_time() - started < 10
 
 
 def test_the_id_at_the_end_of_a_line_is_split_off() -> None:

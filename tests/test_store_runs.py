@@ -151,7 +151,7 @@ def test_a_run_is_running_while_its_process_lives_and_interrupted_after_its_kill
 
 def test_a_run_whose_process_ended_well_is_finished(store: Store, run: Run) -> None:
     process = child(HOLD, store.path, "started")
-    process.communicate("go\n", timeout=30)
+    process.communicate("go\n", timeout=120)
     assert store.runs.state(run) == "finished"
 
 
@@ -179,7 +179,7 @@ def test_two_who_ask_at_once_do_not_take_each_other_for_the_runs_process(
         assert process.stdin is not None
         process.stdin.write("go\n")
         process.stdin.flush()
-    assert [process.communicate(timeout=30)[0] for process in processes] == ["0\n"] * 4
+    assert [process.communicate(timeout=120)[0] for process in processes] == ["0\n"] * 4
 
 
 # the journal:
@@ -339,7 +339,7 @@ def test_an_append_to_a_closed_journal_is_an_error_and_does_not_wait_forever(sto
         journal = Journal(store.port.writer())
         journal.close()
         try:
-            await asyncio.wait_for(journal.append(call("late")), timeout=1)
+            await asyncio.wait_for(journal.append(call("late")), timeout=60)
         except TimeoutError:
             pytest.fail("append waits forever")
         except StoreError:

@@ -119,7 +119,7 @@ def test_those_who_wait_are_served_in_the_order_in_which_they_came(path: Path) -
                 time.sleep(0.001)
         assert served == []
     for thread in threads:
-        thread.join(timeout=30)
+        thread.join(timeout=120)
     first.close()
     assert served == list(range(10))
 

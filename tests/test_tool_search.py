@@ -628,7 +628,7 @@ def test_a_server_that_sends_a_byte_now_and_then_is_left(head: bytes) -> None:
         started = time.monotonic()
         with pytest.raises(FetchError, match=r"did not come to an end|took too long"):
             fetch(f"http://127.0.0.1:{server.getsockname()[1]}/", seconds=0.5, private=True)
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 15
 
 
 def test_settings_that_cannot_work_are_told_apart() -> None:

@@ -166,7 +166,10 @@ def test_words_are_kept_where_that_was_asked_for_less_what_a_pattern_finds(
     assert b"4111" not in bytes_beside(store)
 
 
-def test_a_call_of_this_moment_is_waited_for(settings: ProxySettings, store: Store) -> None:
+def test_a_call_of_this_moment_is_waited_for(
+    settings: ProxySettings, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tfgrpo.store.traffic.WAIT", 60.0)
     with ProxyThread(settings) as proxy:
         id = ask(proxy)
     path = traffic_path(store.path)
@@ -366,7 +369,7 @@ def test_a_worker_that_is_killed_loses_only_what_it_had_not_written_and_that_is_
     made = 0
     for _ in range(3):
         process, port = listen(["--upstream", provider.url], tmp_path)
-        with socket.create_connection(("127.0.0.1", port), timeout=20) as client:
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as client:
             body = b'{"messages":[]}'
             request = post(CHAT, body).replace(b"Connection: close\r\n", b"")
             for _ in range(30):

@@ -5,12 +5,14 @@ from __future__ import annotations
 import shutil
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from scripted import ScriptedEndpoint, restless, write_problems
+from scripted import Reply, ScriptedEndpoint, restless, stage, write_problems
 from test_training import posix
 from test_training_killed import Killed
 
@@ -60,7 +62,7 @@ def test_under_nohup_a_closed_terminal_does_not_end_a_run(tmp_path: Path) -> Non
         process = run.start()
         until(lambda: len(server.requests) >= 2)
         process.send_signal(signal.SIGHUP)
-        assert process.wait(timeout=120) == 0, run.said()
+        assert process.wait(timeout=300) == 0, run.said()
 
 
 def begun(path: Path) -> bool:
@@ -74,7 +76,13 @@ def begun(path: Path) -> bool:
 @posix
 def test_undo_leaves_alone_what_a_run_at_work_builds_on(tmp_path: Path) -> None:
     data = write_problems(tmp_path / "problems.jsonl", 4)
-    with ScriptedEndpoint(restless, delay=0.1) as server:
+    undoing = threading.Event()
+
+    def script(request: dict[str, Any]) -> str | Reply:
+        assert stage(request) == "rollout" or undoing.wait(120)
+        return restless(request)
+
+    with ScriptedEndpoint(script) as server:
         run = Killed(tmp_path, server, data)
         run.command += ["--epochs", "1"]
         process = run.start()
@@ -82,8 +90,9 @@ def test_undo_leaves_alone_what_a_run_at_work_builds_on(tmp_path: Path) -> None:
         command = [*run.command[:5], "undo"]
         undone = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
         assert (undone.returncode, process.poll()) == (1, None)
+        undoing.set()
         assert "the last operation is of run run, which is at work" in undone.stderr
-        assert process.wait(timeout=120) == 0, run.said()
+        assert process.wait(timeout=300) == 0, run.said()
     with Store.open(run.store) as store:
         assert {"run/step_0", "run/step_1"} <= set(store.tags())
 
@@ -102,7 +111,7 @@ def test_what_an_undo_took_from_an_interrupted_run_is_there_again_when_it_resume
         process.wait()
         subprocess.run([*run.command[:5], "undo"], check=True, cwd=tmp_path, capture_output=True)
         process = run.start()
-        assert process.wait(timeout=120) == 0, run.said()
+        assert process.wait(timeout=300) == 0, run.said()
     with Store.open(run.store) as store:
         assert {"run/step_0", "run/step_1"} <= set(store.tags())
         assert store.tip("learned").number == store.tags()["run/step_1"]

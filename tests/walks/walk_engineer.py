@@ -66,7 +66,7 @@ def _proxied(walk: Walk, server: Server) -> str:
         return str(headers["x-tfgrpo-call"])
     finally:
         proxy.terminate()
-        proxy.wait(30)
+        proxy.wait(120)
         proxy.stderr.close()
 
 

@@ -8,6 +8,7 @@ verdict, which is told apart from a wrong answer and never becomes a reward of 0
 from __future__ import annotations
 
 import asyncio
+import io
 import os
 import sys
 import time
@@ -208,11 +209,14 @@ def _check_batch(check: Check, batch: Sequence[Problem]) -> list[str | None]:
 def _prepare_worker(memory: int, warm: bool) -> None:
     """Lets the event loop go first where cores are few: it is what keeps requests in flight.
 
-    What a verifier prints goes to standard error, as our own output may be read by a program.
-    What mathematics takes is loaded here, so that no answer's time is spent on it.
+    What a verifier prints goes to standard error, as our own output may be read by a program, and
+    line by line, as a worker ends without a word. What mathematics takes is loaded here, so that
+    no answer's time is spent on it.
     """
     sys.stdout.flush()
     os.dup2(2, 1)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)
     _limit_memory(memory)
     if warm:
         from tfgrpo.domains.mathematics import parsing
