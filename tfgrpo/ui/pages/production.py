@@ -20,6 +20,7 @@ from tfgrpo.proxy.metrics import sums_of_feedback
 from tfgrpo.store.decisions import decisions
 from tfgrpo.store.default import open_traffic
 from tfgrpo.store.errors import UnknownRevision
+from tfgrpo.store.reorder import moves
 from tfgrpo.store.time_spec import parse_time
 from tfgrpo.store.traffic import (
     CallFilter,
@@ -28,6 +29,7 @@ from tfgrpo.store.traffic import (
     checked_feedback,
     traffic_path,
 )
+from tfgrpo.ui.pages.version import shown_moves
 from tfgrpo.ui.place import branches_of_people, project_of
 from tfgrpo.ui.route import Route
 from tfgrpo.ui.visit import BadForm
@@ -167,6 +169,7 @@ def way_back(visit: Visit) -> Response:
         to=to,
         said="",
         changes=store.diff(tip, to),
+        moves=shown_moves(store, to, moves(store, tip, to)),
     )
 
 

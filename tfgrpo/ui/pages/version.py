@@ -47,7 +47,7 @@ def show(visit: Visit) -> Response:
         start=start,
         events_a_page=EVENTS,
         scores=scores(store, version),
-        moves=_shown(store, version, moves_of(store, version)),
+        moves=shown_moves(store, version, moves_of(store, version)),
         left_in_place=left_in_place(version),
         issues=issues(version),
         size=len(store.library(version)),
@@ -57,7 +57,7 @@ def show(visit: Visit) -> Response:
     )
 
 
-def _shown(store: Store, version: Version, moves: Sequence[Move]) -> list[tuple[Move, str]]:
+def shown_moves(store: Store, version: Version, moves: Sequence[Move]) -> list[tuple[Move, str]]:
     """Returns moves with their texts, as many as a page has."""
     if not moves:
         return []
@@ -90,7 +90,7 @@ def diff(visit: Visit) -> Response:
         start=start,
         changes_a_page=CHANGES,
         counts=Counter(change.op for change in changes),
-        moves=_shown(store, after, moved),
+        moves=shown_moves(store, after, moved),
         places=["HEAD", *store.branches(), *list(store.tags())[-200:]],
         branches=list(store.branches()),
     )
