@@ -36,7 +36,9 @@ def cost(app: App, name: str | None, config: Path | None, as_json: bool) -> None
 
     Calls are counted from the journal, which has every answered call, even of a run that was
     killed. Prices are in US dollars per million tokens, from [prices] in tfgrpo.toml or else the
-    installed catalogue. Unknown prices are shown as unknown; local models are free.
+    installed catalogue. Unknown prices are shown as unknown; local models are free. Where several
+    endpoints serve a model, what each has answered is shown too, with the share of its prompts
+    that it had cached.
 
     \b
     Examples:
@@ -63,6 +65,9 @@ def cost(app: App, name: str | None, config: Path | None, as_json: bool) -> None
         lines += [*_table(("stage", "model"), report.by_stage().items(), total), ""]
         named = [((when,), sums) for when, sums in report.by_step().items()]
         lines += _table(("step",), named, None)
+    if report.by_endpoint:
+        rows = [((at, _share(sums)), sums) for at, sums in report.by_endpoint.items()]
+        lines += ["", *_table(("endpoint", "cached"), rows, None)]
     if total.unknown:
         lines.append(f"the price of {', '.join(total.unknown)} is unknown: [prices] in tfgrpo.toml")
     if report.estimated:
@@ -71,6 +76,12 @@ def cost(app: App, name: str | None, config: Path | None, as_json: bool) -> None
             "theirs is estimated"
         )
     text.emit(app, lines)
+
+
+def _share(sums: Total) -> str:
+    from tfgrpo.model.cost_report import cached_share
+
+    return f"{cached_share(sums):.0%}".replace("%", " %")
 
 
 def _table(

@@ -93,14 +93,14 @@ def training(progress: Progress) -> Shown:
             _text(f"{progress.fraction:4.0%}"),
             _text(left(progress.seconds_left, progress.dollars_left)),
         )
-        usage = _text(_describe_usage(progress.meter), style="dim")
-        return Group(bar, _text(_describe_position(progress)), usage)
+        usage = [_text(line, style="dim") for line in _usage_lines(progress.meter)]
+        return Group(bar, _text(_describe_position(progress)), *usage)
 
     def line() -> str:
         return (
             f"step {min(progress.step + 1, progress.steps)}/{progress.steps} "
             f"{progress.fraction:.0%}: {_describe_position(progress)}; "
-            f"{_describe_usage(progress.meter)}; "
+            f"{'; '.join(_usage_lines(progress.meter))}; "
             f"{left(progress.seconds_left, progress.dollars_left)}"
         )
 
@@ -153,6 +153,15 @@ def evaluation(progress: EvalProgress) -> Shown:
         )
 
     return Shown(draw, line)
+
+
+def _usage_lines(meter: Meter) -> list[str]:
+    """Returns what calls have come to, and where several endpoints serve them which does what."""
+    if not meter.endpoints:
+        return [_describe_usage(meter)]
+    from tfgrpo.model.fleet import describe_endpoints
+
+    return [_describe_usage(meter), text.shown(describe_endpoints(meter.endpoints))]
 
 
 def _describe_usage(meter: Meter) -> str:

@@ -154,11 +154,15 @@ def _judged(
     project = options.open_project(app, config)
     project.require_trust(model)
     layers = [model, project.table("model")]
-    named, notes = named_models(layers, os.environ)
+    named, notes = named_models(layers, os.environ, project.listed(layers))
     for note in notes:
         text.echo(f"note: {note}", err=True)
     settings = build(Settings, named, *layers)
-    session_options = replace(limits, prices=project.prices(settings.models))
+    session_options = replace(
+        limits,
+        prices=project.prices(settings.models),
+        endpoints=project.endpoints(settings.models),
+    )
 
     async def judge() -> list[JudgedCase]:
         async with open_session(app.store, settings.models, session_options) as session:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         AttemptTail,
         Call,
         DaySpent,
+        EndpointSpent,
         Evaluation,
         RewardTail,
         RolloutRow,
@@ -91,6 +92,10 @@ class Records(Protocol):
     def spent_since(self, run: int, after: int) -> SpentTail:
         """Returns what a run's calls after that place in the journal came to, as `spent` does;
         places ascend. Reads nothing of what is before."""
+
+    def spent_by_endpoint(self, run: int | None) -> list[EndpointSpent]:
+        """Returns what `spent` does by what answers have as `endpoint`, of those that have that,
+        in the order of first calls."""
 
     def estimated(self, run: int | None) -> int:
         """Returns how many calls have an answer whose `estimated` is true."""

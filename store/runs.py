@@ -161,6 +161,13 @@ class DaySpent(NamedTuple):
     spent: Spent
 
 
+class EndpointSpent(NamedTuple):
+    """Calls of one kind that one of several endpoints has answered."""
+
+    endpoint: str
+    spent: Spent
+
+
 class SpentTail(NamedTuple):
     """What the calls after a place in the journal came to. `last` is the place of the newest call,
     from which on to ask next time."""
@@ -441,6 +448,11 @@ class Runs:
         """Returns what the calls of a run after that place in the journal came to: for who follows
         a run, at the price of what is new."""
         return self._records.spent_since(self._known_id(run), after)
+
+    def spent_by_endpoint(self, run: Run | None = None) -> list[EndpointSpent]:
+        """Returns what the calls came to that one of several endpoints has answered, by it. Reads
+        every answer of the run, or of the store."""
+        return self._records.spent_by_endpoint(self._known_id(run) if run else None)
 
     def estimated(self, run: Run | None = None) -> int:
         """Returns how many of these calls have tokens that were counted here, for the server told

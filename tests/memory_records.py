@@ -19,6 +19,7 @@ from tfgrpo.store.runs import (
     AttemptTail,
     Call,
     DaySpent,
+    EndpointSpent,
     Evaluation,
     RewardSum,
     RewardTail,
@@ -137,6 +138,15 @@ class MemoryRecords:
         here = [(number, call) for number, call in listed if call.run == run]
         last = max([after, *(number for number, _ in here)])
         return SpentTail(last, _spent([call for _, call in here]))
+
+    def spent_by_endpoint(self, run: int | None) -> list[EndpointSpent]:
+        calls = [c for c in self._kept.calls.values() if run in (None, c.run)]
+        calls = [c for c in calls if isinstance(c.answer.get("endpoint"), str)]
+        return [
+            EndpointSpent(name, one)
+            for name in dict.fromkeys(call.answer["endpoint"] for call in calls)
+            for one in _spent([call for call in calls if call.answer["endpoint"] == name])
+        ]
 
     def estimated(self, run: int | None) -> int:
         calls = [c for c in self._kept.calls.values() if run in (None, c.run)]

@@ -305,6 +305,26 @@ class RecordsContract:
         marks = records.attempts_since(one, place).attempts
         assert [(m.step, m.sample, m.reward) for m in marks] == [(0, 0, None), (3, 2, 1.0)]
 
+    def test_what_was_spent_is_told_by_the_endpoint_that_answered(self, port: Port) -> None:
+        record(port, 0, [])
+        one = made(port, run("R")).id
+        records = port.records
+        answers: list[dict[str, object]] = [
+            {"content": "x" * 900, "endpoint": "http://a/v1"},
+            {"content": 'says "endpoint": "c"'},
+            {"content": "z", "endpoint": "http://b/v1"},
+            {"content": "z", "endpoint": "http://a/v1"},
+        ]
+        write(port, [call(str(n), one, answer=answer) for n, answer in enumerate(answers)])
+        write(port, [call("other", answer={"content": "", "endpoint": "http://a/v1"})])
+        found = records.spent_by_endpoint(one)
+        assert [(s.endpoint, s.spent.usage.calls) for s in found] == [
+            ("http://a/v1", 2),
+            ("http://b/v1", 1),
+        ]
+        assert found[0].spent.usage.cached_tokens == 6
+        assert sum(s.spent.usage.calls for s in records.spent_by_endpoint(None)) == 4
+
     def test_many_calls_are_read_by_their_keys_at_once(self, port: Port) -> None:
         record(port, 0, [])
         calls = [call(f"k{n}", answer={"content": "ü" * n}) for n in range(90)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,6 +26,7 @@ from tfgrpo.model.connection import (
 )
 from tfgrpo.model.embeddings import EmbeddingEndpoint
 from tfgrpo.model.endpoint import Endpoint, EndpointOptions
+from tfgrpo.model.fleet import FleetEndpoint, ListedEndpoint
 from tfgrpo.model.keys import OPENAI_ADDRESS, key_for, unsent_key
 from tfgrpo.model.prices import LOCAL
 from tfgrpo.model.prices import find as find_price
@@ -62,17 +63,21 @@ class CallLimits:
 class Endpoints:
     """The policy model and the reflection model, and the limits of asking them.
 
-    `embedding` is there where a model for embeddings is named.
+    `embedding` is there where a model for embeddings is named. The fleets are the endpoints that
+    serve a model where several are listed; `policy` and `reflection` are the first of them then.
     """
 
     policy: Endpoint
     reflection: Endpoint
     limits: CallLimits = CallLimits()
     embedding: EmbeddingEndpoint | None = None
+    policy_fleet: tuple[FleetEndpoint, ...] = ()
+    reflection_fleet: tuple[FleetEndpoint, ...] = ()
 
     async def close(self) -> None:
         """Closes the connections; the next request opens one anew."""
-        for endpoint in {id(e): e for e in (self.policy, self.reflection)}.values():
+        listed = [one.endpoint for one in (*self.policy_fleet, *self.reflection_fleet)]
+        for endpoint in {id(e): e for e in (self.policy, self.reflection, *listed)}.values():
             await endpoint.close()
         if self.embedding is not None:
             await self.embedding.close()
@@ -92,8 +97,10 @@ def open_endpoints(
     limits: CallLimits,
     environment: Mapping[str, str],
     on_download: Download | None = None,
+    listed: Sequence[ListedEndpoint] = (),
 ) -> Iterator[Endpoints]:
-    """Opens the endpoints that settings name, for as long as the block lasts.
+    """Opens the endpoints that settings name, for as long as the block lasts: the `listed` ones
+    where the model is asked at those.
 
     Keys are read from `environment`. Raises EndpointError or LocalModelError.
     """
@@ -111,23 +118,60 @@ def open_endpoints(
                 local[model] = stack.enter_context(server)
             return local[model]
 
+        def fleet(manner: Mapping[str, Any]) -> tuple[FleetEndpoint, ...]:
+            options = _options(manner, environment)
+            return _fleet(models.model, listed, limits.timeout, options, environment)
+
+        policy_fleet = reflection_fleet = fleet(models.manner()) if listed else ()
         policy_address = (models.model, models.base_url, models.api_key_env)
-        policy = endpoint(policy_address, models.manner())
+        if policy_fleet:
+            policy = policy_fleet[0].endpoint
+        else:
+            policy = endpoint(policy_address, models.manner())
         reflection = policy
         if models.reflects_apart:
-            reflection = endpoint(_reflection_address(models), models.manner(reflection=True))
+            manner = models.manner(reflection=True)
+            apart = not listed or models.reflection_base_url is not None
+            reflection_fleet = () if apart else fleet(manner)
+            if reflection_fleet:
+                reflection = reflection_fleet[0].endpoint
+            else:
+                reflection = endpoint(_reflection_address(models), manner)
         if local:
             limits = replace(limits, concurrency=min(limits.concurrency, SLOTS))
-        yield Endpoints(policy, reflection, limits, _embedding(models, limits, environment))
+        embedding = _embedding(models, limits, environment)
+        yield Endpoints(policy, reflection, limits, embedding, policy_fleet, reflection_fleet)
+
+
+def _fleet(
+    model: str,
+    listed: Sequence[ListedEndpoint],
+    timeout: float,
+    options: EndpointOptions,
+    environment: Mapping[str, str],
+) -> tuple[FleetEndpoint, ...]:
+    """Returns the endpoints that are listed, which go by what is found out of any of them: they
+    serve one model."""
+    fleet: list[FleetEndpoint] = []
+    for one in listed:
+        key = key_for(one.base_url, one.api_key_env, environment)
+        endpoint = Endpoint(model, one.base_url, key, timeout, options, served=one.model)
+        if fleet:
+            endpoint.adaptation = fleet[0].endpoint.adaptation
+        fleet.append(FleetEndpoint(endpoint, one.limit, one.weight, one.price))
+    return tuple(fleet)
 
 
 def named_models(
-    layers: Iterable[Mapping[str, Any]], environment: Mapping[str, str]
+    layers: Iterable[Mapping[str, Any]],
+    environment: Mapping[str, str],
+    listed: Sequence[ListedEndpoint] = (),
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Returns what settings leave to be found out of which models are asked where, as settings
     that win over `layers` (the first that has a value wins), and what to say of it.
 
-    An address that is given without a model of its own is asked which model it serves.
+    An address that is given without a model of its own is asked which model it serves, and so is
+    the first of the `listed` endpoints, which are asked where no address is given.
     `OPENAI_BASE_URL` becomes the address of models that have none. Raises ModelsUnknown where an
     address does not say, or serves several, and EndpointError for a key that is not there.
     """
@@ -153,6 +197,17 @@ def named_models(
         model = served(base_url, first("extra_headers")[1], first("api_key_env")[1])
         models["model"] = model
         notes.append(f"{base_url} serves one model, which is taken: {model}")
+    if listed and base_url is None:
+        if model is None:
+            model = listed[0].model or served(listed[0].base_url, None, listed[0].api_key_env)
+            models["model"] = model
+            notes.append(f"{listed[0].base_url} serves one model, which is taken: {model}")
+        if str(model).startswith(LOCAL):
+            notes.append(f"{model} is a local model: [[endpoints]] are not asked for it")
+        else:
+            models["endpoints"] = True
+    elif base_url is not None and first("endpoints")[1]:
+        models["endpoints"] = False
     is_local = model is None or str(model).startswith(LOCAL)
     reflection_url = first("reflection_base_url")[1]
     if is_local and reflection_url and first("reflection_model")[1] is None:
@@ -162,7 +217,7 @@ def named_models(
             f"{reflection_url} serves one model, which is taken for reflection: "
             f"{models['reflection_model']}"
         )
-    if address and base_url is None:
+    if address and base_url is None and not models.get("endpoints"):
         prefixes = [
             prefix
             for prefix in ("", "reflection_", "embedding_")
@@ -173,7 +228,8 @@ def named_models(
         notes += [f"{OPENAI_ADDRESS} is set: requests go to {address}"] if addresses else []
         models |= addresses
     endpoint = models.get("base_url", base_url)
-    if not is_local and first("api_key_env")[1] is None:
+    at_address = not is_local and not models.get("endpoints")
+    if at_address and first("api_key_env")[1] is None:
         notes += filter(None, [unsent_key(endpoint, environment)])
     provider = provider_at(endpoint)
     if not is_local and provider is not None and provider.id == "ollama":
@@ -221,12 +277,19 @@ async def check_model(
     return report, notes
 
 
-def check_endpoints(models: ModelSettings, environment: Mapping[str, str]) -> None:
+def check_endpoints(
+    models: ModelSettings,
+    environment: Mapping[str, str],
+    listed: Sequence[ListedEndpoint] = (),
+) -> None:
     """Raises what `open_endpoints` would raise for a missing key or an unknown local model."""
     from tfgrpo.local.registry import find
 
-    policy = (models.model, models.base_url, models.api_key_env)
-    for model, base_url, key_env in (policy, _reflection_address(models)):
+    addresses = [(models.model, models.base_url, models.api_key_env), _reflection_address(models)]
+    if listed:
+        addresses = [(models.model, one.base_url, one.api_key_env) for one in listed]
+        addresses += [_reflection_address(models)] if models.reflection_base_url else []
+    for model, base_url, key_env in addresses:
         if model.startswith(LOCAL):
             find(model[len(LOCAL) :])
         else:

@@ -12,7 +12,7 @@ import tomllib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from tfgrpo import domains
 from tfgrpo.data import datasets
 from tfgrpo.domains.base import Domain, DomainError
 from tfgrpo.domains.rubric import rubric_permissions
+from tfgrpo.model.fleet import EndpointsInvalid, ListedEndpoint, costliest, listed_endpoints
 from tfgrpo.model.prices import ModelPrices, model_prices
 from tfgrpo.settings import FILE, SettingsError, read_toml
 from tfgrpo.store.find import project_root
@@ -92,8 +93,51 @@ class Project:
         return dict(self.tables.get(name, {}))
 
     def prices(self, models: ModelSettings) -> ModelPrices:
-        """Returns what models cost, by [prices] and the catalogue. Raises PriceInvalid."""
-        return model_prices(models, self.table("prices"))
+        """Returns what models cost, by [prices] and the catalogue: at the dearest of several
+        endpoints. Raises PriceInvalid and EndpointsInvalid."""
+        prices = model_prices(models, self.table("prices"))
+        listed = self.endpoints(models)
+        if not listed:
+            return prices
+        highest = costliest(listed)
+        if models.reflection_base_url is not None:
+            return replace(prices, policy=highest)
+        return replace(prices, policy=highest, reflection=highest)
+
+    # endpoints:
+
+    def listed(self, layers: Iterable[Mapping[str, Any]] = ()) -> tuple[ListedEndpoint, ...]:
+        """Returns what [[endpoints]] lists, without prices of a model; nothing where one of some
+        `layers` of settings beside the file's own names another address. Raises EndpointsInvalid,
+        also where the file names one beside them."""
+        listed = listed_endpoints(self.table("endpoints"), self.table("prices"))
+        tables = [self.table(name) for name in ("model", "train", "eval")]
+        if listed and any(_address(table) for table in tables):
+            raise EndpointsInvalid(
+                f"{FILE} names a base_url and lists [[endpoints]]",
+                hint="make the base_url one of the [[endpoints]]",
+            )
+        return () if any(map(_address, layers)) else listed
+
+    def endpoints(self, models: ModelSettings) -> tuple[ListedEndpoint, ...]:
+        """Returns the endpoints that models are asked at, where they are asked at those that are
+        listed. Raises EndpointsInvalid where there are none, or one has another model alone."""
+        if not models.endpoints or models.base_url is not None:
+            return ()
+        tables, prices = self.table("endpoints"), self.table("prices")
+        listed = listed_endpoints(tables, prices, models.model)
+        if not listed:
+            raise EndpointsInvalid(
+                f"the model {models.model} is asked at [[endpoints]], and {FILE} lists none",
+                hint="list them there, or name an address: --base-url URL",
+            )
+        other = models.reflection_model not in (None, models.model)
+        if other and models.reflection_base_url is None:
+            raise EndpointsInvalid(
+                f"[[endpoints]] serve {models.model}, and not {models.reflection_model}",
+                hint="say where that is asked: reflection_base_url in [model]",
+            )
+        return listed
 
     # domains:
 
@@ -164,6 +208,11 @@ class Project:
         return {"tools": table} if table else {}
 
 
+def _address(layer: Mapping[str, Any]) -> object:
+    """Returns the address of models that a layer of settings names, if any."""
+    return layer.get("base_url") or layer.get("base-url")
+
+
 def open_project(
     root: Path,
     config: Path | str | None = None,
@@ -186,6 +235,10 @@ def open_project(
         name, colon, argument = str(table.get("domain", "")).partition(":")
         if colon and os.path.isfile(path.parent / argument):
             table["domain"] = f"{name}:{path.parent / argument}"
+    listed = [one for one in tables.get("endpoints", {}).values() if one.get("price") is not None]
+    own = {str(one["base_url"]): one["price"] for one in listed if "base_url" in one}
+    if own:  # what [prices] says of an address
+        tables["prices"] = {**tables.get("prices", {}), **own}
     return Project(root, tables, objects or {}, functions, path, raw)
 
 

@@ -21,6 +21,7 @@ from tfgrpo.domains.verifier import Verifier
 from tfgrpo.model.budget import Budget
 from tfgrpo.model.client import CallConditions, Calls, Meter
 from tfgrpo.model.embeddings import PATIENCE as EMBEDDING_PATIENCE
+from tfgrpo.model.fleet import ListedEndpoint
 from tfgrpo.model.prices import FREE, ModelPrices
 from tfgrpo.store.find import project_root
 from tfgrpo.store.journal import Journal
@@ -80,6 +81,7 @@ class Session:
             "reflection": (endpoints.reflection, prices.reflection),
             "embedding": (endpoints.embedding, prices.embedding),
         }[role]
+        fleet = {"policy": endpoints.policy_fleet, "reflection": endpoints.reflection_fleet}
         if endpoint is None:
             raise ValueError("no embedding model is named")
         patience = endpoints.limits.patience
@@ -103,6 +105,7 @@ class Session:
                 meter=self.meter,
                 budget=self.budget,
                 shared=self.shared,
+                fleet=fleet.get(role, ()),
             ),
         )
 
@@ -123,9 +126,10 @@ class Session:
 class SessionOptions:
     """How a session is opened beside its models: limits, money, tools, and who watches downloads.
 
-    `on_note` is told what is found out of an endpoint, in a line. `verifier_seconds` is what a
-    verdict may take, in one of `verifier_workers` processes. A journal that is `shared` with other
-    machines is waited for when it is away.
+    `on_note` is told what is found out of an endpoint, in a line. `endpoints` are those listed that
+    the model is asked at, where it is asked at such. `verifier_seconds` is what a verdict may take,
+    in one of `verifier_workers` processes. A journal that is `shared` with other machines is waited
+    for when it is away.
     """
 
     limits: CallLimits = field(default_factory=CallLimits)
@@ -137,6 +141,7 @@ class SessionOptions:
     verifier_seconds: float = 10.0
     verifier_workers: int = 2
     shared: bool = False
+    endpoints: Sequence[ListedEndpoint] = ()
 
 
 @asynccontextmanager
@@ -158,7 +163,7 @@ async def open_session(
         if options.on_download is not None:
             options.on_download(name, done, total)
 
-    opening = open_endpoints(models, options.limits, os.environ, on_download)
+    opening = open_endpoints(models, options.limits, os.environ, on_download, options.endpoints)
     entered = asyncio.ensure_future(asyncio.to_thread(opening.__enter__))
     try:
         endpoints = await asyncio.shield(entered)

@@ -35,6 +35,8 @@ from tfgrpo.tools.toolbox import ToolSettings
 
 FILE = "tfgrpo.toml"
 TABLES = ("model", "train", "eval", "prices", "tools")
+LISTED = "endpoints"
+"""An array of tables, [[endpoints]], which are told apart by their number."""
 Rollouts: TypeAlias = Literal["fixed", "adaptive", "branch"]
 ROLLOUTS: tuple[Rollouts, ...] = get_args(Rollouts)
 Mode: TypeAlias = Literal["prompt", "agent"]
@@ -208,7 +210,8 @@ class EvalSettings(Settings):
 
 
 def read_toml(path: Path) -> dict[str, dict[str, Any]]:
-    """Reads a settings file: a table for each of model, train, eval and prices.
+    """Reads a settings file: a table for each of model, train, eval and prices, and one of the
+    tables [[endpoints]] by their number, from 1.
 
     Raises SettingsError naming the file and what is wrong with it.
     """
@@ -220,11 +223,16 @@ def read_toml(path: Path) -> dict[str, dict[str, Any]]:
         raise SettingsError(f"{path}: {error}", hint="the file must be TOML") from None
     if isinstance(tables.get(SETTING), str):
         del tables[SETTING]  # who signs: read where that is needed, and no part of a run
+    listed = tables.get(LISTED)
+    if isinstance(listed, list) and all(isinstance(one, dict) for one in listed):
+        tables[LISTED] = {str(number): one for number, one in enumerate(listed, 1)}
+    elif listed is not None:
+        raise SettingsError(f"{path}: endpoints is a list of tables", hint="write [[endpoints]]")
     for name, table in tables.items():
-        if name not in TABLES or not isinstance(table, dict):
+        if name not in (*TABLES, LISTED) or not isinstance(table, dict):
             raise SettingsError(
                 f"{path}: there is no table [{name}]",
-                hint="settings go in " + ", ".join(f"[{t}]" for t in TABLES),
+                hint="settings go in " + ", ".join(f"[{t}]" for t in TABLES) + " and [[endpoints]]",
             )
     return tables
 

@@ -20,6 +20,7 @@ from tfgrpo.store.runs import (
     AttemptTail,
     Call,
     DaySpent,
+    EndpointSpent,
     Evaluation,
     RewardSum,
     RewardTail,
@@ -203,6 +204,22 @@ class PostgresRecords:
             self._since("journal", run, after),
         )
         return SpentTail(_place(rows, after), [_spent(row[1:]) for row in rows])
+
+    def spent_by_endpoint(self, run: int | None) -> list[EndpointSpent]:
+        where, values = _where(run=run)
+        condition = "answer like '%%\"endpoint\":%%'"
+        rows = self._port.rows(
+            rf"""
+            select endpoint #>> '{{}}', run, step, kind, model, {RETRIES}, count(*), {SUMS} from (
+                select *, {KIND} kind,
+                    replace(answer, '\u0000', '\u0001')::json -> 'endpoint' as endpoint
+                from @.journal {where} {"and" if where else "where"} {condition}
+            ) s where json_typeof(endpoint) = 'string'
+            group by endpoint #>> '{{}}', run, step, kind, model order by min(id)
+            """,
+            values,
+        )
+        return [EndpointSpent(row[0], _spent(row[1:])) for row in rows]
 
     def estimated(self, run: int | None) -> int:
         where, values = _where(run=run)

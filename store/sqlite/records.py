@@ -14,6 +14,7 @@ from tfgrpo.store.runs import (
     AttemptTail,
     Call,
     DaySpent,
+    EndpointSpent,
     Evaluation,
     RewardSum,
     RewardTail,
@@ -176,6 +177,19 @@ class SqliteRecords:
         )
         last = max((row[0] for row in rows), default=after)
         return SpentTail(last, [_spent(row[1:]) for row in rows])
+
+    def spent_by_endpoint(self, run: int | None) -> list[EndpointSpent]:
+        where, values = _where(run=run)
+        rows = self._plain_rows(
+            f"select json_extract(said, '$.endpoint') endpoint, run, step, {KIND} kind, model,"
+            f" sum(attempts - 1), count(*), {SUMS}"
+            f" from (select *, plain(answer) said from journal {where})"
+            " where said like '%\"endpoint\":%' and json_valid(said)"
+            " and json_type(said, '$.endpoint') = 'text'"
+            " group by endpoint, run, step, kind, model order by min(id)",
+            values,
+        )
+        return [EndpointSpent(row[0], _spent(row[1:])) for row in rows]
 
     def estimated(self, run: int | None) -> int:
         where, values = _where(run=run)

@@ -16,6 +16,7 @@ from tfgrpo.domains.verifier import check_golds, verifiable
 from tfgrpo.evaluation.evaluate import EvalProgress, EvalTask, evaluate
 from tfgrpo.evaluation.scores import Scores, read_scores
 from tfgrpo.model.budget import Budget, open_budget
+from tfgrpo.model.fleet import ListedEndpoint
 from tfgrpo.model.prices import ModelPrices
 from tfgrpo.notices import DownloadProgress, OnProgress, ScoresReady, WarningNotice, ignore
 from tfgrpo.project import Project
@@ -62,6 +63,7 @@ class EvalPlan:
     prices: ModelPrices
     budget: Budget | None
     warnings: tuple[str, ...]
+    endpoints: tuple[ListedEndpoint, ...] = ()
 
 
 def plan_evaluation(
@@ -102,7 +104,8 @@ def plan_evaluation(
         if not settings.skip_unverifiable:  # looked at above, as what is recorded hangs on it
             check_golds(dataset, name, domain)
         budget = open_budget(amount, prices)
-    return EvalPlan(tuple(versions), task, prices, budget, tuple(dict.fromkeys(warnings)))
+    listed, notices = project.endpoints(settings.models), tuple(dict.fromkeys(warnings))
+    return EvalPlan(tuple(versions), task, prices, budget, notices, listed)
 
 
 def eval_settings(
@@ -133,7 +136,7 @@ def eval_settings(
     given = dict(given)
     tools = project.tool_layer(given)
     layers = [given, tools, evaluation, trained, project.table("model"), {"data": ""}]
-    models, notes = named_models(layers, os.environ)
+    models, notes = named_models(layers, os.environ, project.listed(layers))
     settings = build(EvalSettings, models, *layers, find_domain=project.domain)
     tokens = None if "max_tokens" in named(*layers) else fitting_tokens(settings)
     fitted = settings if tokens is None else settings.model_copy(update={"max_tokens": tokens})
@@ -199,6 +202,7 @@ async def score(
             lambda text: on_progress(WarningNotice(text)),
             verifier_seconds=settings.verify_timeout,
             verifier_workers=settings.verify_workers,
+            endpoints=plan.endpoints,
         )
         async with open_session(store, settings.models, options) as session:
             progress = EvalProgress(0, on_change=None if on_progress is ignore else on_progress)

@@ -354,6 +354,7 @@ async def _score(
         on_note=lambda text: on_progress(WarningNotice(text)),
         verifier_seconds=settings.verify_timeout,
         verifier_workers=settings.verify_workers,
+        endpoints=missing[0].endpoints,
     )
     async with open_session(store, settings.models, options) as session:
         progress = EvalProgress(0, on_change=None if on_progress is ignore else on_progress)

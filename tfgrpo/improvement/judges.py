@@ -76,6 +76,7 @@ async def judge_calls(
         on_note=lambda text: on_progress(WarningNotice(text)),
         verifier_seconds=settings.verify_timeout,
         verifier_workers=settings.verify_workers,
+        endpoints=project.endpoints(settings.models),
     )
     with closing(open_traffic(traffic_path(store.path))) as traffic:
         unjudged = _unjudged(traffic, request)

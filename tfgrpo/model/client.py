@@ -25,12 +25,14 @@ from tfgrpo.model.endpoint import (
     Answer,
     CallFailed,
     Endpoint,
+    EndpointError,
     LimitRefused,
     Request,
     Transient,
     late,
     prompt_tokens,
 )
+from tfgrpo.model.fleet import Fleet, FleetEndpoint, Member
 from tfgrpo.model.lookup import Lookup
 from tfgrpo.model.prices import Price
 from tfgrpo.model.throttle import PATIENCE, TRIES, Throttle
@@ -55,7 +57,8 @@ GRACE = 5.0
 class Meter:
     """What calls have come to so far. `cost` is None once a price was unknown.
 
-    `estimated` counts the calls whose tokens the server did not tell.
+    `estimated` counts the calls whose tokens the server did not tell. `endpoints` are those that
+    share calls, where several serve a model.
     """
 
     calls: int = 0
@@ -71,6 +74,7 @@ class Meter:
     by_stage: dict[str, int] = field(default_factory=dict)
     cost_by_stage: dict[str, float] = field(default_factory=dict)
     trouble: str | None = None
+    endpoints: list[Member] = field(default_factory=list)
 
     def count(self, stage: str, answer: Answer, price: Price | None) -> None:
         """Adds one answer."""
@@ -112,7 +116,8 @@ class CallConditions:
     take, `tries` how often a failing request is sent at least, and `patience` the seconds without
     any answer after which the endpoint is given up. `meter` counts what is answered, at
     `price`, and `budget` bounds it. Where the journal is `shared`, another process may have
-    journalled an answer to the very same call first: that one is the call's then.
+    journalled an answer to the very same call first: that one is the call's then. `fleet` are the
+    endpoints that are asked where there are several, which `price` is the highest price of.
     """
 
     scope: str
@@ -125,6 +130,7 @@ class CallConditions:
     shared: bool = False
     tries: int = TRIES
     patience: float = PATIENCE
+    fleet: Sequence[FleetEndpoint] = ()
 
 
 @dataclass(slots=True)
@@ -142,6 +148,12 @@ class _Attempts:
     least: int = 0
     most: int | None = None
     wasted: list[Answer] = field(default_factory=list)
+    failed_at: Member | None = None
+
+    @property
+    def prompt(self) -> bytes:
+        """What calls of one problem under one library have in common."""
+        return repr(self.request.messages).encode()
 
 
 class _CutShort(Exception):
@@ -166,11 +178,10 @@ class Calls:
     def __init__(
         self, endpoint: Endpoint, journal: Journal, runs: Runs, conditions: CallConditions
     ) -> None:
-        self.endpoint = endpoint
         self.meter = conditions.meter
-        self.throttle = Throttle(
-            conditions.concurrency, tries=conditions.tries, patience=conditions.patience
-        )
+        self.fleet = _fleet(endpoint, conditions)
+        self.throttle = self.fleet.members[0].throttle
+        self.meter.endpoints += self.fleet.members if self.fleet.shared else ()
         self._journal = journal
         self._runs = runs
         self._scope = conditions.scope
@@ -183,6 +194,15 @@ class Calls:
         self._shared = conditions.shared
         self._under_way: dict[bytes, asyncio.Future[None]] = {}
         self._sent: set[asyncio.Task[Any]] = set()
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """The endpoint that is asked; the first of several, which serve the same model."""
+        return self.fleet.members[0].endpoint
+
+    @endpoint.setter
+    def endpoint(self, endpoint: Endpoint) -> None:
+        self.fleet.members[0].endpoint = endpoint
 
     async def ask(
         self, request: Request, *, call_path: CallPath = (), sample: int = 0
@@ -216,11 +236,11 @@ class Calls:
                 )
             self.endpoint.adaptation.restore(answer.sent)
             self.meter.replayed += 1
-            self.meter.count(request.stage, _paid(call, answer), self._price)
+            self.meter.count(request.stage, _paid(call, answer), self._price_of(answer))
         else:
             step = call_path[0] if call_path and isinstance(call_path[0], int) else None
             answer = await self._ask_until_answered(key, request, step)
-            self.meter.count(request.stage, answer, self._price)
+            self.meter.count(request.stage, answer, self._price_of(answer))
         return RecordedAnswer(answer, key.hex())
 
     async def recorded(self, keys: Sequence[str]) -> list[Call | None]:
@@ -231,7 +251,11 @@ class Calls:
     def count_replayed(self, stage: str, answer: Answer) -> None:
         """Counts an answer that was read from the journal by other ways than `ask`."""
         self.meter.replayed += 1
-        self.meter.count(stage, answer, self._price)
+        self.meter.count(stage, answer, self._price_of(answer))
+
+    def _price_of(self, answer: Answer) -> Price | None:
+        """Returns the price at the endpoint that gave an answer."""
+        return self.fleet.price(answer.endpoint, self._price)
 
     async def finish_in_flight(self, seconds: float = GRACE) -> None:
         """Gives calls that are under way a moment to be answered and journalled, then ends them.
@@ -267,28 +291,35 @@ class Calls:
             call.number += 1
             request = self._widened(call)
             urgent = call.request.stage not in PATIENT
-            entered = await self.throttle.enter(again=call.number > 1, urgent=urgent)
+            again, prompt = call.number > 1, call.prompt if self.fleet.shared else b""
+            place = await self.fleet.enter(
+                prompt,
+                again=again,
+                urgent=urgent,
+                avoid=call.failed_at,
+            )
             try:
                 reserved = await self._reserve(call, request)
             except BaseException:
-                self.throttle.leave()
+                self.fleet.leave(place[0])
                 raise
             try:  # whoever asks may be gone: the answer is kept
-                return await asyncio.shield(
-                    self._start(self._send(call, request, entered, reserved))
-                )
+                return await asyncio.shield(self._start(self._send(call, request, place, reserved)))
             except _CutShort:
                 pass  # the next try gets more
             except Transient as trouble:
                 late += trouble.kind == "late"
                 counted += trouble.kind != "limit"
+                throttle = place[0].throttle
                 if late >= LATE_TRIES:
                     raise CallFailed(str(trouble)) from None
                 answered = trouble.kind == "trouble" and trouble.paid is not None
-                if counted >= self.throttle.tries and (answered or self.throttle.healthy):
+                if counted >= throttle.tries and (answered or self.fleet.healthy):
                     raise CallFailed(f"gave up after {call.number} tries: {trouble}") from None
-                if trouble.after is None:
-                    await asyncio.sleep(self.throttle.pause(call.number))
+                if self.fleet.shared and trouble.kind in ("away", "limit"):
+                    call.failed_at = place[0]  # another may take it at once
+                elif trouble.after is None:
+                    await asyncio.sleep(throttle.pause(call.number))
                 elif trouble.kind != "limit":  # for which the gate is closed
                     await asyncio.sleep(min(trouble.after, self._patience))
 
@@ -320,20 +351,27 @@ class Calls:
             task.exception()  # whoever asked may be gone: nobody else will look at it
 
     async def _send(
-        self, call: _Attempts, widened: Request, entered: float, reserved: Reservation
+        self,
+        call: _Attempts,
+        widened: Request,
+        place: tuple[Member, float],
+        reserved: Reservation,
     ) -> Answer:
-        """Sends a request once and journals its answer."""
+        """Sends a request once, to the endpoint where its turn has come, and journals its
+        answer."""
+        member, entered = place
         self.meter.in_flight += 1
         cost = 0
         request = widened
         if reserved.max_tokens < request.max_tokens:
             request = replace(request, max_tokens=reserved.max_tokens)
         try:
-            answer = await self._ask_in_time(request)
+            answer = await self._ask_in_time(request, member)
             if self._budget:
-                cost = self._budget.cost(answer, self._price)
+                cost = self._budget.cost(answer, self._price_of(answer))
                 self._budget.learn(call.request, answer)
-            self.throttle.answered(entered)
+            member.throttle.answered(entered)
+            member.count(answer)
             self._look_for_cut(request, answer)
             if answer.truncated and request.max_tokens < widened.max_tokens:
                 call.least = 2 * request.max_tokens
@@ -347,19 +385,24 @@ class Calls:
                 raise
             call.most = max(call.request.max_tokens, widened.max_tokens // 2)
             raise _CutShort from None
+        except EndpointError as error:
+            trouble = self.fleet.left(member, error)  # raises it where there is no other
+            self.meter.retries += 1
+            self.meter.trouble = str(trouble)
+            raise trouble from None
         except Transient as trouble:
             self.meter.retries += 1
             self.meter.trouble = str(trouble)
-            self.throttle.troubled(entered, trouble)
+            self.fleet.troubled(member, entered, trouble)
             if trouble.paid is not None:
                 self._waste(call, trouble.paid)
                 if self._budget:  # a late answer may have been written to its end
-                    spent = self._budget.cost(trouble.paid, self._price)
+                    spent = self._budget.cost(trouble.paid, member.price)
                     cost = reserved.amount if trouble.kind == "late" else spent
             raise
         finally:
             self.meter.in_flight -= 1
-            self.throttle.leave()
+            self.fleet.leave(member)
             if self._budget:
                 self._budget.settle(reserved, cost)
         await self._journal.append(self._row(call, call.key, answer))
@@ -387,14 +430,15 @@ class Calls:
     def _waste(self, call: _Attempts, paid: Answer) -> None:
         """Takes note of what a try has cost that gave no answer."""
         call.wasted.append(paid)
-        self.meter.add(call.request.stage, paid, self._price)
+        self.meter.add(call.request.stage, paid, self._price_of(paid))
 
-    async def _ask_in_time(self, request: Request) -> Answer:
+    async def _ask_in_time(self, request: Request, member: Member) -> Answer:
         try:
             async with asyncio.timeout(self._timeout):
-                return await self.endpoint.ask(request)
+                answer = await member.endpoint.ask(request)
         except TimeoutError:
             raise late(request, self._timeout) from None
+        return replace(answer, endpoint=member.name) if member.name else answer
 
     def _row(self, call: _Attempts, key: bytes, answer: Answer) -> Call:
         """Returns a call as the journal keeps it: with the tokens of every try that was paid."""
@@ -415,3 +459,26 @@ class Calls:
             seconds=answer.seconds,
             time=time.time_ns() // 1000,
         )
+
+
+def _fleet(endpoint: Endpoint, conditions: CallConditions) -> Fleet:
+    """Returns the endpoints that calls go to: those that are listed, or the one there is."""
+    tries, patience = conditions.tries, conditions.patience
+    if not conditions.fleet:
+        throttle = Throttle(conditions.concurrency, tries=tries, patience=patience)
+        alone = [Member(endpoint, throttle, conditions.price)]
+        return Fleet(alone, patience=patience, concurrency=conditions.concurrency)
+    single = len(conditions.fleet) == 1
+    members = [
+        Member(
+            one.endpoint,
+            Throttle(
+                one.limit or conditions.concurrency, tries=tries, patience=patience, alone=single
+            ),
+            one.price,
+            one.name,
+            one.weight,
+        )
+        for one in conditions.fleet
+    ]
+    return Fleet(members, patience=patience, concurrency=conditions.concurrency)

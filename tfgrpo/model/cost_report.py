@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
 
-from tfgrpo.model.costs import Cost, Total, costs, daily_costs, group_by, total
+from tfgrpo.model.costs import (
+    Cost,
+    Total,
+    costs,
+    daily_costs,
+    endpoint_costs,
+    group_by,
+    total,
+)
 from tfgrpo.store.runs import Run
 from tfgrpo.store.store import Store
 
@@ -18,11 +26,12 @@ EVALUATIONS = "evaluations"
 @dataclass(frozen=True, slots=True)
 class CostReport:
     """What a run has cost, or everything in the store. `estimated` counts the calls whose tokens
-    the server did not tell."""
+    the server did not tell; `by_endpoint` has the sums of what each of several has answered."""
 
     run: Run | None
     costs: tuple[Cost, ...]
     estimated: int
+    by_endpoint: Mapping[str, Total] = field(default_factory=dict)
 
     @property
     def total(self) -> Total:
@@ -50,6 +59,10 @@ class CostReport:
         return {
             "calls": [_object(one) for one in self.costs],
             "total": _totals(self.total) | {"estimated_calls": self.estimated},
+            "endpoints": [
+                {"endpoint": name, **_totals(sums), "cached_share": cached_share(sums)}
+                for name, sums in self.by_endpoint.items()
+            ],
         }
 
 
@@ -59,7 +72,16 @@ def cost_report(
     """Returns what a run has cost, or everything in the store. `prices` is the settings file's
     [prices], `base_url` the address of models that no run names. Raises PriceInvalid."""
     calls = tuple(costs(store, prices, run, base_url))
-    return CostReport(run, calls, store.runs.estimated(run))
+    answered: dict[str, list[Cost]] = {}
+    for endpoint, cost in endpoint_costs(store, prices, run):
+        answered.setdefault(endpoint, []).append(cost)
+    sums = {endpoint: total(answered[endpoint]) for endpoint in sorted(answered)}
+    return CostReport(run, calls, store.runs.estimated(run), sums)
+
+
+def cached_share(sums: Total) -> float:
+    """Returns the share of prompts' tokens that a server had cached."""
+    return round(sums.usage.cached_tokens / max(1, sums.usage.prompt_tokens), 4)
 
 
 def cost_by_day(

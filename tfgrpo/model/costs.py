@@ -7,8 +7,8 @@ never guessed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from functools import reduce
 from typing import Any, TypeVar
@@ -71,7 +71,43 @@ def costs(
     names. Raises PriceInvalid.
     """
     pricing = Pricing(store, overrides, base_url)
-    return [pricing.cost(spent) for spent in store.runs.spent(run)]
+    by_kind = [pricing.cost(spent) for spent in store.runs.spent(run)]
+    runs = [run] if run is not None else store.runs.all()
+    if not any(one.config["models"].get("endpoints") for one in runs):
+        return by_kind
+    elsewhere: dict[tuple[Hashable, ...], list[Cost]] = {}
+    for _, one in endpoint_costs(store, overrides, run):
+        elsewhere.setdefault(_kind(one), []).append(one)
+    return [_as_answered(one, elsewhere.get(_kind(one), ()), pricing) for one in by_kind]
+
+
+def endpoint_costs(
+    store: Store, overrides: Mapping[str, Any], run: Run | None = None
+) -> list[tuple[str, Cost]]:
+    """Returns what the calls have cost that one of several endpoints has answered, with its
+    address. Reads every answer. Raises PriceInvalid."""
+    pricing = Pricing(store, overrides)
+    by_kind = store.runs.spent_by_endpoint(run)
+    return [(one.endpoint, pricing.cost(one.spent, one.endpoint)) for one in by_kind]
+
+
+def _kind(cost: Cost) -> tuple[Hashable, ...]:
+    return cost.run, cost.step, cost.stage, cost.model
+
+
+def _as_answered(cost: Cost, parts: Sequence[Cost], pricing: Pricing) -> Cost:
+    """Returns a cost with the prices of the endpoints that have answered its `parts`."""
+    if not parts:
+        return cost
+    dollars = [part.dollars for part in parts]
+    rest = Usage._make(
+        whole - sum(of_part)
+        for whole, *of_part in zip(cost.usage, *(part.usage for part in parts), strict=True)
+    )
+    if rest.calls:
+        dollars.append(pricing.dollars(cost.model, cost.run, rest))
+    known = [amount for amount in dollars if amount is not None]
+    return replace(cost, dollars=sum(known) if len(known) == len(dollars) else None)
 
 
 def daily_costs(
@@ -98,23 +134,34 @@ class Pricing:
         self._overrides, self._base_url = overrides, base_url
         self._by_model: dict[tuple[str, str | None], Price | None] = {}
 
-    def cost(self, spent: Spent) -> Cost:
-        """Returns what calls of one kind have cost. Raises PriceInvalid."""
+    def cost(self, spent: Spent, address: str | None = None) -> Cost:
+        """Returns what calls of one kind have cost, at that address if it is named. Raises
+        PriceInvalid."""
         of = self._runs[spent.run] if spent.run is not None else None
-        per, usage = self._price(spent.model, of), spent.usage
-        dollars = (
-            None
-            if per is None
-            else per.of(usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens)
-        )
-        name = of.name if of else None
+        per = self._price(spent.model, of) if address is None else self._at(spent.model, address)
+        name, usage = of.name if of else None, spent.usage
+        dollars = _dollars(per, usage)
         return Cost(name, spent.step, spent.stage, spent.model, spent.retries, usage, dollars)
+
+    def dollars(self, model: str, run: str | None, usage: Usage) -> float | None:
+        """Returns what a model's calls in a run have cost where nothing says who answered."""
+        of = next((one for one in self._runs.values() if one.name == run), None)
+        return _dollars(self._price(model, of), usage)
 
     def _price(self, model: str, of: Run | None) -> Price | None:
         address = addresses(of).get(model) if of else self._known.get(model, self._base_url)
+        return self._at(model, address)
+
+    def _at(self, model: str, address: str | None) -> Price | None:
         if (model, address) not in self._by_model:
             self._by_model[model, address] = prices.find(model, address, self._overrides)
         return self._by_model[model, address]
+
+
+def _dollars(per: Price | None, usage: Usage) -> float | None:
+    if per is None:
+        return None
+    return per.of(usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens)
 
 
 def addresses(run: Run) -> dict[str, str | None]:

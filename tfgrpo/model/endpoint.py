@@ -119,7 +119,7 @@ class Answer:
     `tool_calls` are as the API gave them; `uncertainty` is the mean entropy of the first
     tokens in nats, where it was asked for and is known. `estimated` says that the server told no
     usage, and tokens were counted here. `sent` is what the request was sent with beside what it
-    asks (`Adaptation.sent`).
+    asks (`Adaptation.sent`), `endpoint` the address that answered where there are several.
     """
 
     content: str
@@ -133,10 +133,11 @@ class Answer:
     uncertainty: float | None = None
     estimated: bool = False
     sent: Json = field(default_factory=dict, hash=False)
+    endpoint: str = ""
 
     def journal_fields(self) -> dict[str, object]:
         """Returns the answer as the journal keeps it: later fields where they say something."""
-        later = ("tool_calls", "uncertainty", "estimated", "sent")
+        later = ("tool_calls", "uncertainty", "estimated", "sent", "endpoint")
         fields = {name: getattr(self, name) for name in self.__slots__}
         return {name: value for name, value in fields.items() if value or name not in later}
 
@@ -170,7 +171,7 @@ class EndpointOptions:
 @dataclass(slots=True)
 class Endpoint:
     """A model at an address. `base_url` None means the client's own default. `watch` is told the
-    headers of every response."""
+    headers of every response, and `served` is what the model is called there if not `model`."""
 
     model: str
     base_url: str | None = None
@@ -178,6 +179,7 @@ class Endpoint:
     timeout: float = 1800.0
     options: EndpointOptions = EndpointOptions()
     watch: Callable[[Mapping[str, str]], object] | None = field(default=None, repr=False)
+    served: str | None = None
     adaptation: Adaptation = field(init=False, repr=False)
     _client: openai.AsyncOpenAI | None = field(default=None, repr=False)
     _path: ClassVar[str] = "/chat/completions"
@@ -338,7 +340,7 @@ class Endpoint:
             {"role": role, "content": text} for role, text in request.messages
         ]
         messages += map(dict, request.turns)
-        arguments: dict[str, Any] = {"model": self.model, "messages": messages}
+        arguments: dict[str, Any] = {"model": self.served or self.model, "messages": messages}
         limit = "max_completion_tokens" if "max_tokens" in refused else "max_tokens"
         most = self.adaptation.most
         arguments[limit] = min(request.max_tokens, most or request.max_tokens)
@@ -399,7 +401,7 @@ class Endpoint:
             )
         if status == 404:
             return EndpointError(
-                f"{self._address} has no model {self.model!r}: {text}",
+                f"{self._address} has no model {self.served or self.model!r}: {text}",
                 hint="check --model and --base-url (it usually ends in /v1)",
             )
         after = responses.wait_of(error.response.headers, text)

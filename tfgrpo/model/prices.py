@@ -60,22 +60,24 @@ def find(model: str, base_url: str | None, prices: Mapping[str, Any]) -> Price |
     """Returns what a model costs at an address: nothing if it is local, None if not known.
 
     `prices` is the settings file's table: `"name" = {prompt = 0.27, completion = 1.10, cached =
-    0.07}` in US dollars for a million tokens. `base_url` None means the client's own default.
+    0.07}` in US dollars for a million tokens; a name may be an address, for all that is served
+    there. `base_url` None means the client's own default.
     Raises PriceInvalid.
     """
     if model.startswith((LOCAL, TOOL)):
         return FREE
-    if model not in prices:
+    named = base_url if base_url in prices else model
+    if named not in prices:
         return _catalogue(model, base_url)
     try:
-        price = Price(**{name: float(value) for name, value in prices[model].items()})
+        price = Price(**{name: float(value) for name, value in prices[named].items()})
         amounts = (price.prompt, price.completion, price.cached or 0.0)
         if all(0 <= amount < inf for amount in amounts):
             return price
     except (TypeError, ValueError, AttributeError):
         pass
     raise PriceInvalid(
-        f"[prices] {model!r} cannot be read",
+        f"[prices] {named!r} cannot be read",
         hint='write "name" = {prompt = 0.27, completion = 1.10}',
     )
 

@@ -25,7 +25,7 @@ FROM_ENVIRONMENT = "env:"
 """What a header's value begins with that is the name of an environment variable."""
 MANNER = ("reasoning_effort", "max_completion_tokens", "extra_body", "extra_headers")
 """How a model is asked: each for attempts, and with `reflection_` before it for reflection."""
-LATER = (*MANNER, *(f"reflection_{name}" for name in MANNER))
+LATER = (*MANNER, *(f"reflection_{name}" for name in MANNER), "endpoints")
 """Settings that stand in a record only where they are set: older records have none of them."""
 SECRET_HEADER = re.compile(r"authorization|cookie|key|token|secret|password", re.IGNORECASE)
 HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
@@ -54,6 +54,9 @@ class ModelSettings(BaseModel):
     request of an attempt, and `max_completion_tokens` bounds an answer with the thinking before
     it. The settings of those names with `reflection_` before them are for reflection, which takes
     those of attempts where it has none of its own and is asked at the same address.
+
+    With `endpoints` the model is asked at the addresses that the settings file lists as
+    [[endpoints]], whichever those are: none of them is part of a record.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -75,6 +78,7 @@ class ModelSettings(BaseModel):
     reflection_max_completion_tokens: int | None = Field(default=None, ge=1)
     reflection_extra_body: dict[str, Any] | None = None
     reflection_extra_headers: dict[str, str] | None = None
+    endpoints: bool | None = None
 
     @property
     def reflects_apart(self) -> bool:

@@ -25,8 +25,12 @@ import math
 import random
 import time
 from collections import deque
+from typing import TYPE_CHECKING
 
 from tfgrpo.model.endpoint import EndpointError, Transient
+
+if TYPE_CHECKING:
+    from tfgrpo.model.fleet import Member
 
 TRIES = 8
 FIRST_TRIES = 4
@@ -45,10 +49,28 @@ CHANCE = 1e-4
 RESUMPTION = "every answer is saved; run the same command to resume, or with a longer --patience"
 
 
-class Throttle:
-    """The gate before one endpoint: at most `most` requests in flight, fewer when it says so."""
+LEFT = 1.0
+"""Seconds for which an endpoint is left at the least that would not serve at all."""
 
-    def __init__(self, most: int, *, tries: int = TRIES, patience: float = PATIENCE) -> None:
+
+class Turned(Exception):
+    """Who waited is to go to another endpoint: `to`, or whichever it would choose now."""
+
+    def __init__(self, to: Member | None) -> None:
+        super().__init__("turned away")
+        self.to = to
+
+
+class Throttle:
+    """The gate before one endpoint: at most `most` requests in flight, fewer when it says so.
+
+    One that is not `alone` never gives its endpoint up: there are others (`fleet.py`).
+    """
+
+    def __init__(
+        self, most: int, *, tries: int = TRIES, patience: float = PATIENCE, alone: bool = True
+    ) -> None:
+        self._alone = alone
         self.limit = float(most)
         self.in_flight = 0
         self.most = most
@@ -72,6 +94,44 @@ class Throttle:
     def given_up(self) -> bool:
         """Whether the endpoint was given up: nothing more is sent to it."""
         return self._dead is not None
+
+    @property
+    def waiting(self) -> int:
+        """How many wait for their turn."""
+        return len(self._queue) + len(self._urgent)
+
+    @property
+    def busy(self) -> int:
+        """How many are in flight or wait."""
+        return self.in_flight + self.waiting
+
+    @property
+    def ready(self) -> bool:
+        """Whether a request would go out at once, with nobody before it."""
+        return self._open() and not self.waiting
+
+    @property
+    def takes(self) -> bool:
+        """Whether to send an endpoint that is one of several more: where it answers and asks for
+        no pause, or to see with one request whether it answers again."""
+        if self._dead is not None or time.monotonic() < self._closed_until:
+            return False
+        return self.healthy or not self.busy
+
+    @property
+    def closed_until(self) -> float:
+        """The time before which nothing goes out."""
+        return self._closed_until
+
+    @property
+    def failing_since(self) -> float | None:
+        """Since when there was trouble and no answer; None where the last was an answer."""
+        return self._since
+
+    @property
+    def never_answered(self) -> bool:
+        """Whether enough rounds have passed without any answer ever."""
+        return not self._alive and self._rounds >= min(FIRST_TRIES, self._tries)
 
     @property
     def healthy(self) -> bool:
@@ -112,7 +172,7 @@ class Throttle:
             try:
                 await turn
             except asyncio.CancelledError:
-                if turn.done() and not turn.cancelled():
+                if turn.done() and not turn.cancelled() and turn.exception() is None:
                     self.leave()
                 raise
         else:
@@ -125,6 +185,29 @@ class Throttle:
     def leave(self) -> None:
         """Makes room for the next."""
         self.in_flight -= 1
+        self._admit()
+
+    def turn_away(self, count: int | None = None, to: Member | None = None) -> None:
+        """Has so many of those who wait (all) go elsewhere, the last to come first."""
+        left = self.waiting if count is None else count
+        for queue in (self._queue, self._urgent):
+            while queue and left > 0:
+                turn = queue.pop()
+                if not turn.done():
+                    turn.set_exception(Turned(to))
+                    left -= 1
+
+    def shut(self) -> None:
+        """Leaves an endpoint that would not serve at all, until it is tried again."""
+        now = time.monotonic()
+        self._since = now if self._since is None else self._since
+        self._before = self.limit if self._rounds == 0 else self._before
+        self._rounds, self._reacted, self.limit = self._rounds + 2, now, 1.0
+        self._close(now + self._pause(max(LEFT, (now - self._since) * SHARE)))
+
+    def give_up(self, reason: str) -> None:
+        """Sends nothing more to the endpoint: everybody gets an EndpointError."""
+        self._dead = self._dead or reason
         self._admit()
 
     def answered(self, entered: float) -> None:
@@ -188,8 +271,8 @@ class Throttle:
         self._closed_until = max(self._closed_until, until)
 
     def _die(self, reason: str) -> None:
-        self._dead = self._dead or reason
-        self._admit()
+        if self._alone:
+            self.give_up(reason)
 
     def _admit(self) -> None:
         while (self._urgent or self._queue) and (self._open() or self._dead is not None):

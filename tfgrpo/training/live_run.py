@@ -43,13 +43,18 @@ class RunStopped(TfgrpoError):
 @dataclass(frozen=True, slots=True)
 class EndpointHealth:
     """How an endpoint does: requests in flight, how many it is sent at most now (`limit`) and at
-    best (`most`), and whether it is `answering`, `failing` or `given up`."""
+    best (`most`), and whether it is `answering`, `failing` or `given up`. Of several that serve a
+    model it has the address, and what it has answered here: calls and tokens of their prompts."""
 
     model: str
     in_flight: int
     limit: int
     most: int
     state: str
+    address: str = ""
+    calls: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,12 +195,15 @@ def _health(calls: Sequence[Calls]) -> tuple[EndpointHealth, ...]:
     return tuple(
         EndpointHealth(
             one.endpoint.model,
-            one.throttle.in_flight,
-            int(one.throttle.limit),
-            one.throttle.most,
-            "given up"
-            if one.throttle.given_up
-            else ("answering" if one.throttle.healthy else "failing"),
+            member.throttle.in_flight,
+            int(member.throttle.limit),
+            member.throttle.most,
+            member.state,
+            member.name,
+            member.calls,
+            member.prompt_tokens,
+            member.cached_tokens,
         )
         for one in calls
+        for member in one.fleet.members
     )

@@ -140,6 +140,7 @@ async def run_to_end(
             verifier_seconds=settings.verify_timeout,
             verifier_workers=settings.verify_workers,
             shared=hand_out is not None,
+            endpoints=plan.endpoints,
         )
         async with open_session(store, settings.models, options) as session:
             training = Training(

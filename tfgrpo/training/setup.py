@@ -17,6 +17,7 @@ from tfgrpo.domains.lookup import with_data
 from tfgrpo.model import budget as budgets
 from tfgrpo.model import costs
 from tfgrpo.model.budget import Budget
+from tfgrpo.model.fleet import ListedEndpoint
 from tfgrpo.model.prices import ModelPrices
 from tfgrpo.project import PATHS, Project
 from tfgrpo.rollout.agent import sandbox_warnings
@@ -37,8 +38,9 @@ HOW_LONG = ("patience", "verify_timeout", "verify_workers")
 @dataclass(frozen=True, slots=True)
 class RunPlan:
     """What a run is to do. `settings` are as they go on record, but for `prompts`, which is a
-    folder as seen from here. `stem` is what a run without a name is called after, and `chosen`
-    says which settings were chosen to fit the data and the model."""
+    folder as seen from here. `stem` is what a run without a name is called after, `chosen`
+    says which settings were chosen to fit the data and the model, and `endpoints` are those listed
+    where it is asked at such."""
 
     settings: TrainSettings
     prompts: Path | None
@@ -48,6 +50,7 @@ class RunPlan:
     stem: str | None = None
     warnings: tuple[str, ...] = ()
     chosen: str = ""
+    endpoints: tuple[ListedEndpoint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +90,7 @@ def plan_run(store: Store, project: Project, given: Mapping[str, Any]) -> RunPla
     tools = project.tool_layer(given)
     layers = [given, train, project.table("model"), tools]
     domain = project.domain(next((x["domain"] for x in layers if x.get("domain")), None))
-    models, notes = named_models(layers, os.environ)
+    models, notes = named_models(layers, os.environ, project.listed(layers))
     settings = build(
         TrainSettings,
         models,
@@ -122,6 +125,7 @@ def plan_run(store: Store, project: Project, given: Mapping[str, Any]) -> RunPla
         stem,
         (*notes, *sandbox_warnings(settings), *warnings),
         chosen,
+        project.endpoints(settings.models),
     )
 
 
@@ -130,6 +134,8 @@ def plan_resumed(project: Project, run: Run) -> RunPlan:
     changed, NotTrusted where the record came with the store, and TfgrpoError."""
     settings = TrainSettings(**run.config)
     project.require_run(run.name, run.config)
+    if settings.models.endpoints:  # which are the settings file's, and not the record's
+        project.require_trust({})
     domain = project.domain(settings.domain)
     return RunPlan(
         settings,
@@ -138,6 +144,7 @@ def plan_resumed(project: Project, run: Run) -> RunPlan:
         reload_problems(project, run, settings, domain),
         project.prices(settings.models),
         warnings=tuple(sandbox_warnings(settings)),
+        endpoints=project.endpoints(settings.models),
     )
 
 
@@ -174,7 +181,7 @@ def ready_run(
     else:
         plan = plan_run(store, project, given)
         run_budget(store, project, choice.budget, plan.prices)
-        check_endpoints(plan.settings.models, os.environ)
+        check_endpoints(plan.settings.models, os.environ, plan.endpoints)
         if new_store is not None:
             check_name("branch", plan.settings.branch)
             check_name("run", choice.name or "run")

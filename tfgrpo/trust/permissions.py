@@ -45,6 +45,7 @@ HARMLESS = frozenset(
             "max_completion_tokens",
         ),
         *("reflection_reasoning_effort", "reflection_max_completion_tokens"),
+        "endpoints",  # whether [[endpoints]] are asked: each of those is judged where it is listed
         *("verify_workers", "verify_timeout"),
     )
 )
@@ -113,8 +114,11 @@ def of_file(
     path = path.resolve()
     model, tools = _names(tables.get("model", {})), tables.get("tools", {})
     needed: list[Permission] = []
+    if "base_url" not in given:
+        needed += _listed_endpoints(_table(tables.get("endpoints")))
+    listed = {"endpoints": bool(tables.get("endpoints"))}
     for name in ("train", "eval"):
-        values = model | _names(tables.get(name, {}))
+        values = model | _names(tables.get(name, {})) | listed
         for more in ({}, {"tools": tools}):
             needed += of_values(values | more, path.parent, known, given)
     return Permissions(path.parent, path.name, _distinct(needed), path)
@@ -209,6 +213,7 @@ def _endpoints(own: Mapping[str, Any], given: Collection[str]) -> Iterator[Permi
         url, key = named[0] or own.get("base_url"), named[1] or own.get("api_key_env")
         model = own.get(f"{role}model")
         at_openai = url is None and not {f"{role}base_url", "base_url"} & set(given)
+        at_openai &= role == "embedding_" or not own.get("endpoints")
         if at_openai and isinstance(model, str) and not model.startswith(LOCAL):
             hosted.append(plain(model))
         if named == (None, None):
@@ -228,6 +233,19 @@ def _endpoints(own: Mapping[str, Any], given: Collection[str]) -> Iterator[Permi
     if hosted:
         words = f"asks {', '.join(hosted)} at OpenAI (or $OPENAI_BASE_URL), which costs money"
         yield Permission("hosted", True, words)
+
+
+def _listed_endpoints(tables: Mapping[str, Any]) -> Iterator[Permission]:
+    """Yields the addresses of [[endpoints]], and the keys that are sent there."""
+    for number, table in tables.items():
+        own = _names(_table(table))
+        url, key = own.get("base_url"), own.get("api_key_env")
+        words = f"sends prompts to {plain(url)}, with the key in ${plain(key)}"
+        if key is None:
+            own_key = own_variable(url if isinstance(url, str) else None, {})
+            keys = " or ".join(f"${name}" for name in (ANY_HOST, own_key) if name)
+            words = f"sends prompts to {plain(url)}, with your {keys} if set"
+        yield Permission(f"endpoints.{number}", {"base_url": url, "api_key_env": key}, words)
 
 
 def _path(key: str, value: str, folder: Path) -> Iterator[Permission]:

@@ -90,12 +90,12 @@ class RunWork:
     def share(self, concurrency: int) -> None:
         """Has at most so many requests in flight from now on."""
         for calls in self.calls:
-            calls.throttle.resize(concurrency)
+            calls.fleet.resize(concurrency)
 
     @property
     def given_up(self) -> bool:
         """Whether an endpoint was given up: it has to be opened anew."""
-        return any(calls.throttle.given_up for calls in self.calls)
+        return any(calls.fleet.given_up for calls in self.calls)
 
     def _library(self, version: int) -> Library:
         if version not in self._libraries:
@@ -123,6 +123,7 @@ async def work_on(store: Store, project: Project, plan: WorkPlan) -> AsyncIterat
         verifier_seconds=settings.verify_timeout,
         verifier_workers=settings.verify_workers,
         shared=True,
+        endpoints=project.endpoints(settings.models),
     )
     async with open_session(store, settings.models, options) as session:
         policy, reflector = session.model_calls(run.uid, run)

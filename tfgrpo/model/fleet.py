@@ -1,0 +1,314 @@
+"""Several endpoints that serve one model: which of them a call goes to.
+
+**Choice.** Calls with the same prompt, which is what a library and a problem are rendered into, go
+to the same endpoint as long as it can take them, so that what it has cached of the prompt serves
+every attempt of a group: rendezvous hashing, in which each endpoint has its weight's share and
+one that leaves moves only its own calls (Thaler and Ravishankar 1998; weights: Schindelhauer and
+Schomaker 2005). Where the load of the first two by that order is far apart, it is the less loaded
+one, as in Ray Serve. A call that waits goes to an endpoint that has nothing left to do.
+
+**Outages.** Each endpoint has its own gate (`throttle.py`). One that has failed twice without an
+answer is left: what waits for it goes elsewhere, and it is tried again with one call at a time,
+after pauses that grow with its outage. Only when none of them answers for as long as one alone
+would be given is the run stopped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from tfgrpo.model.endpoint import Answer, Endpoint, EndpointError, Transient
+from tfgrpo.model.prices import Price, PriceInvalid
+from tfgrpo.model.prices import find as find_price
+from tfgrpo.model.throttle import Throttle, Turned
+from tfgrpo.store.errors import TfgrpoError
+
+FAR = 2.0
+"""The load of an endpoint is far from another's beyond so many times that one's, and `SLACK`."""
+SLACK = 0.25
+"""A share of the calls that an endpoint may have in flight."""
+FIELDS = ("base_url", "api_key_env", "limit", "weight", "price", "model")
+MOST_IN_FLIGHT = 10_000
+
+
+class EndpointsInvalid(TfgrpoError):
+    """What [[endpoints]] says cannot be used."""
+
+    exit_code = 2
+
+
+@dataclass(frozen=True, slots=True)
+class ListedEndpoint:
+    """One of [[endpoints]]: an address, the variable that has its key, the most requests in
+    flight (None: the run's `concurrency`), its share beside others, its price, and the model's
+    name there where that is another. Nothing of it is part of a run's record."""
+
+    base_url: str
+    api_key_env: str | None = None
+    limit: int | None = None
+    weight: float = 1.0
+    price: Price | None = None
+    model: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FleetEndpoint:
+    """An endpoint as it is opened, and what it is listed with. `price` None is not known."""
+
+    endpoint: Endpoint
+    limit: int | None = None
+    weight: float = 1.0
+    price: Price | None = None
+
+    @property
+    def name(self) -> str:
+        """Its address, by which it is told from others."""
+        return self.endpoint.base_url or ""
+
+
+def listed_endpoints(
+    tables: Mapping[str, Any], prices: Mapping[str, Any], model: str = ""
+) -> tuple[ListedEndpoint, ...]:
+    """Returns what the tables [[endpoints]] say, by their number.
+
+    Where one has no price of its own it is that of `model` there, by `prices` (the table) and the
+    catalogue. Raises EndpointsInvalid and PriceInvalid.
+    """
+    listed = []
+    for number, table in tables.items():
+        where = f"[[endpoints]] {number}"
+        try:
+            listed.append(_listed(where, dict(table), prices, model))
+        except (TypeError, ValueError) as error:
+            raise EndpointsInvalid(
+                f"{where}: {error}",
+                hint='write base_url = "https://…/v1" and, where needed, '
+                + ", ".join(name for name in FIELDS[1:]),
+            ) from None
+    addresses = [one.base_url for one in listed]
+    for address in addresses:
+        if addresses.count(address) > 1:
+            raise EndpointsInvalid(f"[[endpoints]] names {address} twice", hint="give it a weight")
+    return tuple(listed)
+
+
+def _listed(
+    where: str, table: dict[str, Any], prices: Mapping[str, Any], model: str
+) -> ListedEndpoint:
+    from tfgrpo.model.settings import ModelSettings
+
+    table = {str(name).replace("-", "_"): value for name, value in table.items()}
+    for name in table:
+        if name not in FIELDS:
+            raise ValueError(f"unknown setting {name!r}")
+    url, key, limit, weight, price, there = (table.get(name) for name in FIELDS)
+    if not isinstance(url, str):
+        raise ValueError("base_url is missing")
+    try:  # the very rules of the address of a model
+        checked = ModelSettings(model="m", base_url=url, api_key_env=key)
+    except ValueError as error:
+        reason = str(error).partition("Value error, ")[2].partition(" [type=")[0]
+        raise ValueError(reason or "base_url or api_key_env is no text") from None
+    whole = isinstance(limit, int) and not isinstance(limit, bool)
+    if limit is not None and not (whole and 1 <= limit <= MOST_IN_FLIGHT):
+        raise ValueError(f"limit is a number of requests, 1 to {MOST_IN_FLIGHT:,}")
+    share = 1.0 if weight is None else float(weight)
+    if isinstance(weight, bool) or not 0 < share < math.inf:
+        raise ValueError("weight is a number above 0")
+    if there is not None and not (isinstance(there, str) and there):
+        raise ValueError("model is a name")
+    assert checked.base_url is not None
+    named, prices = there or model, dict(prices)
+    if price is not None:
+        prices[checked.base_url] = price
+    try:
+        known = find_price(named, checked.base_url, prices)
+    except PriceInvalid:
+        if price is None:
+            raise
+        raise ValueError("price is written {prompt = 0.27, completion = 1.10}") from None
+    return ListedEndpoint(checked.base_url, key, limit, share, known, there)
+
+
+def costliest(listed: Sequence[ListedEndpoint]) -> Price | None:
+    """Returns a price that none of some endpoints exceeds; None where one is not known."""
+    prices = [one.price for one in listed if one.price is not None]
+    if not prices or len(prices) < len(listed):
+        return None
+    cached = [p.prompt if p.cached is None else p.cached for p in prices]
+    return Price(max(p.prompt for p in prices), max(p.completion for p in prices), max(cached))
+
+
+@dataclass(slots=True)
+class Member:
+    """An endpoint of a fleet at work: its gate, and what came of it here."""
+
+    endpoint: Endpoint
+    throttle: Throttle
+    price: Price | None
+    name: str = ""
+    weight: float = 1.0
+    calls: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+
+    @property
+    def load(self) -> float:
+        """What is in flight and waiting, as a share of what may be in flight."""
+        return self.throttle.busy / max(1.0, self.throttle.limit)
+
+    @property
+    def state(self) -> str:
+        """Whether it is `answering`, `failing` or `given up`."""
+        if self.throttle.given_up:
+            return "given up"
+        return "answering" if self.throttle.healthy else "failing"
+
+    @property
+    def cached_share(self) -> float:
+        """The share of its prompts' tokens that it had cached."""
+        return self.cached_tokens / max(1, self.prompt_tokens)
+
+    def count(self, answer: Answer) -> None:
+        """Adds an answer that it gave."""
+        self.calls += 1
+        self.prompt_tokens += answer.prompt_tokens
+        self.cached_tokens += answer.cached_tokens
+
+
+class Fleet:
+    """The endpoints that calls of one kind go to: one alone, or several."""
+
+    def __init__(self, members: Sequence[Member], *, patience: float, concurrency: int = 0) -> None:
+        """`concurrency` is what an endpoint without a limit of its own may have in flight."""
+        self.members = tuple(members)
+        self._limits = [member.throttle.most for member in members]
+        self._concurrency = concurrency
+        self._by_name = {member.name: member for member in members}
+        self._patience = patience
+
+    @property
+    def shared(self) -> bool:
+        """Whether there are several."""
+        return len(self.members) > 1
+
+    @property
+    def healthy(self) -> bool:
+        """Whether one of them at least answers."""
+        return any(member.throttle.healthy for member in self.members)
+
+    @property
+    def given_up(self) -> bool:
+        """Whether all of them are."""
+        return all(member.throttle.given_up for member in self.members)
+
+    def resize(self, concurrency: int) -> None:
+        """Has at most so many requests in flight at an endpoint without a limit of its own, and
+        the same share of its limit at any other."""
+        for member, limit in zip(self.members, self._limits, strict=True):
+            most = limit * concurrency // max(1, self._concurrency or limit)
+            member.throttle.resize(max(1, most))
+
+    def price(self, name: str, other: Price | None) -> Price | None:
+        """Returns the price of the endpoint of that name, `other` where there is none."""
+        member = self._by_name.get(name) if name else None
+        return other if member is None else member.price
+
+    async def enter(
+        self, prompt: bytes, *, again: bool, urgent: bool, avoid: Member | None = None
+    ) -> tuple[Member, float]:
+        """Waits for a turn; returns at which endpoint, and when it came.
+
+        `prompt` is what calls that belong together have in common; `avoid` has just failed. Who
+        enters has to `leave`. Raises EndpointError where all of them are given up.
+        """
+        member = self.choose(prompt, avoid)
+        while True:
+            try:
+                return member, await member.throttle.enter(again=again, urgent=urgent)
+            except Turned as turned:
+                member = turned.to or self.choose(prompt, member)
+
+    def leave(self, member: Member) -> None:
+        """Makes room for the next; one that waits elsewhere, where nobody waits here."""
+        member.throttle.leave()
+        if self.shared and member.throttle.ready and member.throttle.healthy:
+            longest = max(self.members, key=lambda one: one.throttle.waiting)
+            if longest is not member and longest.throttle.waiting:
+                longest.throttle.turn_away(1, member)
+
+    def troubled(self, member: Member, entered: float, trouble: Transient) -> None:
+        """Takes note of a request that failed; an endpoint that fails is left to others."""
+        member.throttle.troubled(entered, trouble)
+        if not self.shared or member.throttle.healthy:
+            return
+        if any(one.throttle.healthy for one in self.members):
+            member.throttle.turn_away()
+            return
+        since = max(one.throttle.failing_since or 0.0 for one in self.members)
+        waited = time.monotonic() - since
+        never = all(one.throttle.never_answered for one in self.members)
+        if never or waited >= self._patience:
+            reason = f"gave up {len(self.members)} endpoints without one answer: {trouble}"
+            for one in self.members:
+                one.throttle.give_up(reason)
+
+    def left(self, member: Member, error: EndpointError) -> Transient:
+        """Returns what is to be tried elsewhere after an endpoint would not serve at all: it is
+        left, and tried again later. Raises the error where there is no other."""
+        others = [one for one in self.members if one is not member]
+        if not any(one.throttle.healthy for one in others):
+            raise error
+        trouble = Transient(str(error), kind="away")
+        member.throttle.shut()
+        member.throttle.turn_away()
+        return trouble
+
+    def choose(self, prompt: bytes, avoid: Member | None = None) -> Member:
+        """Returns the endpoint for calls with that prompt, as things are."""
+        if not self.shared:
+            return self.members[0]
+        fit = [one for one in self.members if one.throttle.takes and one is not avoid]
+        fit = fit or [one for one in self.members if one.throttle.healthy and one is not avoid]
+        if not fit:
+            return min(self.members, key=lambda one: one.throttle.closed_until)
+        ranked = sorted(fit, key=lambda one: -_score(one, prompt))
+        first, second = ranked[0], ranked[min(1, len(ranked) - 1)]
+        near = first.load <= FAR * second.load + SLACK and not first.load >= 1 > second.load
+        return first if near else second
+
+
+def _score(member: Member, prompt: bytes) -> float:
+    """Returns the weighted rendezvous score: the highest of all has the call."""
+    drawn = hashlib.sha256(member.name.encode() + b"\0" + prompt).digest()[:7]
+    return -member.weight / math.log((int.from_bytes(drawn, "big") + 1) / (2**56 + 1))
+
+
+def short_name(address: str) -> str:
+    """Returns what an endpoint is called where there is little room: its host and port."""
+    return urlsplit(address).netloc or address
+
+
+def describe_endpoints(members: Sequence[Member]) -> str:
+    """Returns the endpoints that share calls in a line: what each has in flight, and what it had
+    cached of its prompts; nothing for one alone."""
+    by_name: dict[str, list[Member]] = {}
+    for member in members:
+        by_name.setdefault(member.name, []).append(member)
+    return "; ".join(f"{short_name(name)} {_describe(same)}" for name, same in by_name.items())
+
+
+def _describe(same: Sequence[Member]) -> str:
+    states = [member.state for member in same]
+    in_flight = sum(member.throttle.in_flight for member in same)
+    tokens = sum(member.prompt_tokens for member in same)
+    calls = f"{in_flight} in flight, {sum(member.calls for member in same):,} answered"
+    if tokens:
+        calls += f", {sum(member.cached_tokens for member in same) / tokens:.0%} cached"
+    return calls if "answering" in states else f"{states[0]}, {calls}"
