@@ -49,9 +49,9 @@ def plan_work(store: Store, project: Project, name: str, models: Mapping[str, An
     this machine's own. Raises NotTrusted where the record came with the store, and TfgrpoError."""
     run = store.runs.get(name)
     project.require_run(run.name, run.config)
+    settings = TrainSettings(**run.config)
     if settings.models.endpoints:  # which are this machine's own, and not the record's
         project.require_trust({})
-    settings = TrainSettings(**run.config)
     own = settings.models.model_copy(update=dict(models))
     return WorkPlan(
         run,
