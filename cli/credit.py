@@ -11,7 +11,7 @@ from tfgrpo.cli import text
 from tfgrpo.cli.context import REVISION, App, pass_app
 
 if TYPE_CHECKING:
-    from tfgrpo.training.credit import Credit, Credited
+    from tfgrpo.evaluation.credit import Credit, Credited
 
 UNCONFIRMED = 10
 """Steps without a confirmation from which on an experience is named."""
@@ -37,7 +37,7 @@ def credit(app: App, revision: str, by_kind: bool, as_json: bool) -> None:
       tfgrpo credit
       tfgrpo credit HEAD --json
     """
-    from tfgrpo.training.credit import credits, credits_by_kind, unconfirmed
+    from tfgrpo.evaluation.credit import credits, credits_by_kind, unconfirmed
 
     version = app.store.resolve(revision)
     if by_kind:

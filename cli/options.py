@@ -52,8 +52,9 @@ SHARED = (
     ),
     click.option(
         "--inject",
-        type=click.Choice(["all", "top-k"]),
-        help="Put the whole library in each prompt, or the most relevant experiences.  [all]",
+        type=click.Choice(["all", "top-k", "credited"]),
+        help="Put the whole library in each prompt, the most relevant experiences, or all but "
+        "those that harm problems of its kind.  [all]",
     ),
     click.option("--top-k", type=int, help="Experiences per prompt with --inject top-k.  [8]"),
     MODEL,

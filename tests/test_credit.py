@@ -15,8 +15,8 @@ from desk import Desk, made
 from scripted import ScriptedEndpoint, stage, teachable
 
 from tfgrpo.domains.verifier import Verifier
+from tfgrpo.evaluation.credit import Credited, Observation, credits, estimate_effects, left_out
 from tfgrpo.store import Operation, Store
-from tfgrpo.training.credit import Credited, Observation, credits, estimate_effects, left_out
 
 EFFECTS = {"helps": 0.3, "harms": -0.25, "idle": 0.0, "a little": 0.05, "idle too": 0.0}
 

@@ -16,9 +16,9 @@ from scripted import LESSON, ScriptedEndpoint, stage, teachable, write_problems
 from test_gate import BAD
 
 import tfgrpo
+from tfgrpo.evaluation.credit import Observation
 from tfgrpo.store.fsck import fsck
 from tfgrpo.store.records import Operation
-from tfgrpo.training.credit import Observation
 from tfgrpo.training.factorial import (
     _trial,
     can_be_factorial,

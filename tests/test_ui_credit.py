@@ -13,8 +13,8 @@ from test_credit import HARMS, HELPS, IDLE, swayed
 from ui_rig import Visitor, store_at
 
 import tfgrpo
+from tfgrpo.evaluation.credit import credits
 from tfgrpo.store import Operation, Store
-from tfgrpo.training.credit import credits
 from tfgrpo.training.credit_history import credit_history, credit_points
 
 

@@ -25,6 +25,7 @@ from pydantic import (
 
 from tfgrpo import domains
 from tfgrpo.author import SETTING
+from tfgrpo.data.problems import KIND
 from tfgrpo.domains.base import Domain
 from tfgrpo.model.prices import LOCAL
 from tfgrpo.model.settings import ModelSettings
@@ -45,7 +46,7 @@ Deciding: TypeAlias = Literal["lesson", "batch"]
 GateTrial: TypeAlias = Literal["bundle", "factorial"]
 Deployed: TypeAlias = Literal["best", "last"]
 GateRule: TypeAlias = Literal["one-se", "above-zero", "significant", "not-worse"]
-Inject: TypeAlias = Literal["all", "top-k"]
+Inject: TypeAlias = Literal["all", "top-k", "credited"]
 Preset: TypeAlias = Literal["fit", "paper"]
 TOP_K = 8
 SHORT_ANSWERS = {"choice": 96, "exact": 256, "json": 512}
@@ -107,8 +108,8 @@ class Settings(BaseModel):
 
     @property
     def injected(self) -> int | None:
-        """How many experiences a prompt gets: None for the whole library."""
-        return None if self.inject == "all" else self.top_k
+        """How many experiences a prompt gets: None where no number is set."""
+        return self.top_k if self.inject == "top-k" else None
 
 
 class TrainSettings(Settings):
@@ -163,8 +164,12 @@ class TrainSettings(Settings):
             raise ValueError("hints take the place of attempts: fewer than --group-size")
         if self.rollouts == "branch" and (self.mode != "agent" or self.hints or self.quorum < 1):
             raise ValueError("branching needs --mode agent, and neither hints nor a quorum")
-        if self.dropout and self.inject != "all":
-            raise ValueError("dropout needs --inject all: it tells what the whole library does")
+        if self.dropout and self.inject == "top-k":
+            raise ValueError("dropout needs --inject all or credited: it tells what the whole library does")
+        if self.inject == "credited" and not (KIND in self.fields or self.models.embedding_model):
+            raise ValueError(
+                "--inject credited needs kinds: --field kind=FIELD, or [model] embedding_model"
+            )
         if self.controller_sees_credit and not self.dropout:
             raise ValueError("--controller-sees-credit needs --dropout")
         if self.drop_harmful and (not self.dropout or self.reward == "majority"):

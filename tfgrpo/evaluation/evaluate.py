@@ -19,6 +19,7 @@ from tfgrpo.data.problems import Problem
 from tfgrpo.domains import math
 from tfgrpo.domains.base import Context, Domain, Sampling
 from tfgrpo.evaluation import statistics
+from tfgrpo.evaluation.omissions import Omissions, kind_of, left_out_for, omissions_json
 from tfgrpo.model.client import Meter
 from tfgrpo.model.endpoint import EndpointError
 from tfgrpo.model.gather import gather_all
@@ -120,11 +121,26 @@ class EvalTask:
     problems: tuple[Problem, ...]
     settings: EvalSettings
     domain: Domain
+    omissions: Omissions = field(default_factory=dict)
+    """With `--inject credited`: what is left out for problems of a kind."""
+    clusters: Mapping[str, str] = field(default_factory=dict)
+    """The kind of each text, where no field names it. It follows from the problems and the
+    embedding model, which are conditions."""
 
     @property
     def conditions(self) -> dict[str, Any]:
         """All that a score depends on beside the library."""
-        return conditions(self.problems, self.settings, self.domain)
+        terms = conditions(self.problems, self.settings, self.domain)
+        if self.settings.inject == "credited":
+            terms |= {"inject": "credited", "left_out": omissions_json(self.omissions)}
+            if self.settings.models.embedding_model is not None:
+                terms |= {"embedding_model": self.settings.models.embedding_model}
+        return terms
+
+    def shown(self, library: Library, problem: Problem) -> Library:
+        """Returns what of a library is in the prompt of a problem."""
+        harmful = left_out_for(library, kind_of(problem, self.clusters), self.omissions)
+        return relevant(library.less(harmful), problem.problem, self.settings.injected)
 
     @property
     def key(self) -> str:
@@ -214,7 +230,7 @@ async def _attempt_each(
     template = domain.template("rollout", prompts)
 
     async def attempt_once(library: Library, problem: Problem, sample: int) -> Rollout:
-        library = relevant(library, problem.problem, settings.injected)
+        library = task.shown(library, problem)
         context = Context(
             problem=problem,
             messages=domain.render(template, library, problem, settings.agent_objective),

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tfgrpo.connect import CallLimits, named_models
 from tfgrpo.data import leakage, problems
-from tfgrpo.data.problems import Problem
+from tfgrpo.data.problems import KIND, Problem
 from tfgrpo.data.readers import DatasetError
 from tfgrpo.domains.lookup import with_data
 from tfgrpo.domains.verifier import check_golds, verifiable
+from tfgrpo.evaluation.clusters import cluster
 from tfgrpo.evaluation.evaluate import EvalProgress, EvalTask, evaluate
+from tfgrpo.evaluation.omissions import Omissions, predict_harm
 from tfgrpo.evaluation.scores import Scores, read_scores
 from tfgrpo.model.budget import Budget, open_budget
 from tfgrpo.model.fleet import ListedEndpoint
@@ -64,6 +66,8 @@ class EvalPlan:
     budget: Budget | None
     warnings: tuple[str, ...]
     endpoints: tuple[ListedEndpoint, ...] = ()
+    learned: tuple[Problem, ...] = ()
+    """The problems that the versions' run learned from, where kinds are to be found by them."""
 
 
 def plan_evaluation(
@@ -94,7 +98,13 @@ def plan_evaluation(
     if settings.skip_unverifiable:
         dataset, skipped = verifiable(dataset, name, domain, warnings, skip=True)
         recorded["skipped"] = {"data": skipped} if skipped else {}
-    task = EvalTask(dataset, settings.model_copy(update=recorded), domain)
+    omissions: Omissions = {}
+    learned: tuple[Problem, ...] = ()
+    if settings.inject == "credited":
+        omissions = predict_harm(store, versions)
+        if settings.models.embedding_model and not any(KIND in one.meta for one in dataset):
+            learned = learned_from(store, project, trained or versions)
+    task = EvalTask(dataset, settings.model_copy(update=recorded), domain, omissions)
     for version in {v.number: v for v in trained or versions}.values():
         warnings += leak_warnings(store, project, version, dataset)
     missing = [v for v in versions if store.runs.evaluation(v.number, task.key) is None]
@@ -105,7 +115,7 @@ def plan_evaluation(
             check_golds(dataset, name, domain)
         budget = open_budget(amount, prices)
     listed, notices = project.endpoints(settings.models), tuple(dict.fromkeys(warnings))
-    return EvalPlan(tuple(versions), task, prices, budget, notices, listed)
+    return EvalPlan(tuple(versions), task, prices, budget, notices, listed, learned)
 
 
 def eval_settings(
@@ -177,6 +187,22 @@ def leak_warnings(
     return leakage.describe_leaks(training, dataset, data)
 
 
+def learned_from(
+    store: Store, project: Project, versions: Sequence[Version]
+) -> tuple[Problem, ...]:
+    """Returns the problems that the first of these versions that a run of this store made was
+    learned from. Raises DatasetError and NotTrusted."""
+    names = (run_of_history(store, version) for version in versions)
+    for run in (store.runs.find(name) for name in names if name is not None):
+        if run is not None:
+            project.require_run(run.name, run.config, ("domain", "data"))
+            settings = TrainSettings(**run.config)
+            domain, data = project.domain(settings.domain), project.open_data(settings.data)
+            found = domain.problems(data, settings.fields)
+            return problems.without(found, settings.skipped.get("data", ()))
+    return ()
+
+
 async def score(
     store: Store,
     plan: EvalPlan,
@@ -205,6 +231,8 @@ async def score(
             endpoints=plan.endpoints,
         )
         async with open_session(store, settings.models, options) as session:
+            if plan.learned:
+                task = replace(task, clusters=await cluster(session, plan.learned, task.problems))
             progress = EvalProgress(0, on_change=None if on_progress is ignore else on_progress)
             on_progress(progress)
             await evaluate(session, plan.versions, task, progress=progress)

@@ -4,7 +4,7 @@ A library is learned under one model. Under another, or under the same name a mo
 help less, and some of it hurt. The library and the empty one attempt the same problems under both,
 and what the library adds is compared by problem. What each experience adds is read off attempts
 that each leave out a random half of the library, the odd attempt of a pair what the even one has
-(`training/factorial.py`, `training/credit.py`).
+(`training/factorial.py`, `evaluation/credit.py`).
 
 Without another model the record is the other side: the scores, and what each experience added,
 when this was last asked; the attempts are made afresh.
@@ -20,6 +20,7 @@ from typing import Any, Literal, TypeAlias
 
 from tfgrpo.connect import CallLimits
 from tfgrpo.evaluation import statistics
+from tfgrpo.evaluation.credit import Credit, Observation, estimate_effects
 from tfgrpo.evaluation.evaluate import (
     EvalProgress,
     EvalTask,
@@ -39,7 +40,6 @@ from tfgrpo.settings import SettingsError
 from tfgrpo.store.decisions import decide, decisions
 from tfgrpo.store.records import Library, Operation, Version
 from tfgrpo.store.store import Store
-from tfgrpo.training.credit import Credit, Observation, estimate_effects
 from tfgrpo.training.factorial import left_out_of
 from tfgrpo.views import View, Viewed
 

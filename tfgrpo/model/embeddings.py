@@ -87,20 +87,31 @@ class Embeddings:
         """
         import numpy as np
 
-        try:
-            await self._learn_all(text, others)
-        except EndpointError as error:
-            if not self.calls.throttle.given_up:
-                raise
-            raise CallFailed(f"the embedding endpoint is given up: {error}") from None
+        await self._ready((text, *others))
         vectors = [self._known[one] for one in (text, *others)]
         if len({len(vector) for vector in vectors}) > 1:
             raise CallFailed("embeddings of different lengths cannot be compared")
         cosines = np.stack(vectors[1:]) @ vectors[0] if others else np.zeros(0)
         return [float(cosine) for cosine in cosines]
 
-    async def _learn_all(self, text: str, others: Sequence[str]) -> None:
-        await gather_all(map(self._learn, dict.fromkeys((text, *others))))
+    async def vectors(self, texts: Sequence[str]) -> Vectors:
+        """Returns the embedding of each text, a row each. Raises as `similarity` does."""
+        import numpy as np
+
+        await self._ready(texts)
+        vectors = [self._known[text] for text in texts]
+        if len({len(vector) for vector in vectors}) > 1:
+            raise CallFailed("embeddings of different lengths cannot be compared")
+        return np.stack(vectors)
+
+    async def _ready(self, texts: Sequence[str]) -> None:
+        """Has embeddings of texts; raises CallFailed where the endpoint was given up."""
+        try:
+            await gather_all(map(self._learn, dict.fromkeys(texts)))
+        except EndpointError as error:
+            if not self.calls.throttle.given_up:
+                raise
+            raise CallFailed(f"the embedding endpoint is given up: {error}") from None
 
     async def _learn(self, text: str) -> None:
         import numpy as np

@@ -16,8 +16,8 @@ from tfgrpo.store.store import Store
 from tfgrpo.store.traffic import experience_uses, traffic_path
 
 if TYPE_CHECKING:
+    from tfgrpo.evaluation.credit import Credit
     from tfgrpo.projections.histories import Histories
-    from tfgrpo.training.credit import Credit
 
 
 class KnownExperience(NamedTuple):
@@ -55,7 +55,7 @@ def credits_of(store: Store, version: Version) -> Mapping[str, Credit]:
     looked."""
     if not any(run.config.get("dropout") for run in store.runs.all()):
         return {}
-    from tfgrpo.training.credit import credits
+    from tfgrpo.evaluation.credit import credits
 
     return {one.experience.id: one.credit for one in credits(store, version) if one.credit}
 

@@ -12,15 +12,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from tfgrpo.store.records import Library, Version
-from tfgrpo.store.store import Store
-from tfgrpo.training.credit import (
+from tfgrpo.evaluation.credit import (
     Credit,
     RecordedObservation,
     estimates_upto,
     recorded_observations,
     unit,
 )
+from tfgrpo.store.records import Library, Version
+from tfgrpo.store.store import Store
 
 MOST = 16
 """Moments that are looked at; of a longer history as many, evenly spread, and the last."""

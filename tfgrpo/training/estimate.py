@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from statistics import fmean
 
+from tfgrpo.data.problems import KIND
 from tfgrpo.domains.base import QUOTED, Domain, answer_once, plan_answer_once
 from tfgrpo.model.prices import Price
 from tfgrpo.model.tokens import count
@@ -162,6 +163,7 @@ def estimate(
         upper = assumed.upper
         counter = TokenCounter(assumed, {**ANSWER, **_likely_answers(settings), **(lengths or {})})
         total = _Total(counter, plan)
+        total.add_clusters(plan)
         length = counter.answer("rollout", settings.max_tokens) if not upper else 0.0
         training, gating, comparing = (
             attempt_cost(counter, problems, plan, length)
@@ -411,6 +413,15 @@ class _Total:
             each = CREDIT if self._upper else CREDIT / 4
             notes += self._prompts["credit"] + self._experiences * each
         return notes
+
+    def add_clusters(self, plan: PlannedRun) -> None:
+        """Adds an embedding of each problem, where kinds are found by them."""
+        problems = (*plan.dataset, *plan.gate, *plan.heldout, *plan.sealed)
+        wanted = self._settings.inject == "credited" and self._settings.models.embedding_model
+        if wanted and not any(KIND in problem.meta for problem in plan.dataset):
+            texts = dict.fromkeys(problem.problem for problem in problems)
+            mean = sum(map(self._counter.text, texts)) / max(1, len(texts))
+            self._add("embedding", "embedding", PlannedUsage(1.0, mean + LABEL), len(texts))
 
     def _embed(self, lessons: float) -> None:
         """Adds embeddings: of each text once, the opening library's and those that come."""

@@ -11,11 +11,13 @@ is one experience's: what is done to it in a step stands or falls together.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from math import inf
 from statistics import fmean
 from typing import Literal, NamedTuple
 
 from tfgrpo.evaluation import evaluate
+from tfgrpo.evaluation.credit import Observation, estimate_effects
 from tfgrpo.evaluation.evaluate import EvalProgress, EvalTask
 from tfgrpo.evaluation.statistics import t_quantile
 from tfgrpo.session import Session
@@ -23,7 +25,6 @@ from tfgrpo.settings import GateRule
 from tfgrpo.store.canonical import digest
 from tfgrpo.store.records import Json, Library, Operation
 from tfgrpo.store.runs import Run
-from tfgrpo.training.credit import Observation, estimate_effects
 from tfgrpo.training.draft import Draft
 from tfgrpo.training.gate_rules import passes
 from tfgrpo.training.pruning import is_prune
@@ -117,7 +118,7 @@ async def try_changes(
     """
     changes = changed_experiences(operations)
     doubled = task.settings.model_copy(update={"samples": 2 * task.settings.samples})
-    task = EvalTask(task.problems, doubled, task.domain)
+    task = replace(task, settings=doubled)
     libraries: dict[frozenset[str], Library] = {}
     wanted: list[evaluate.Wanted] = []
     without: list[frozenset[str]] = []

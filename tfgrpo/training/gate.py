@@ -18,12 +18,13 @@ anything was learnt is not on trial: both sides have it, and it stays where the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 from tfgrpo.data import problems
 from tfgrpo.evaluation import evaluate, statistics
 from tfgrpo.evaluation.evaluate import EvalProgress, EvalTask
+from tfgrpo.evaluation.omissions import Omissions
 from tfgrpo.evaluation.statistics import Difference
 from tfgrpo.session import Session
 from tfgrpo.settings import GateRule, TrainSettings
@@ -88,6 +89,10 @@ class Gate:
     def __init__(self, session: Session, run: Run, task: EvalTask, settings: TrainSettings) -> None:
         self._session, self._run, self._task = session, run, task
         self._rule, self._is_factorial = settings.gate_rule, settings.gate_trial == "factorial"
+
+    def leave_out(self, omissions: Omissions) -> None:
+        """Has trials leave out of a prompt what is predicted to harm its problem's kind."""
+        self._task = replace(self._task, omissions=omissions)
 
     async def trial(
         self, library: Library, operations: Sequence[Operation]

@@ -20,6 +20,7 @@ from typing import Any, Protocol
 
 from tfgrpo.data.problems import KIND, Problem
 from tfgrpo.domains.base import Context, Domain, Sampling
+from tfgrpo.evaluation.credit import left_out
 from tfgrpo.model.client import CallPath, Calls
 from tfgrpo.model.endpoint import Answer, CallFailed
 from tfgrpo.model.gather import gather_all
@@ -36,7 +37,6 @@ from tfgrpo.store.records import Json, Library
 from tfgrpo.store.runs import RolloutRow, Run
 from tfgrpo.training import adaptive, strategies
 from tfgrpo.training.confirmation import TRIAL
-from tfgrpo.training.credit import left_out
 from tfgrpo.training.exemplars import of_other_problems
 from tfgrpo.training.progress import Progress
 from tfgrpo.training.reflection import Failure, Reflection
@@ -58,6 +58,8 @@ class Gathering:
     task: asyncio.Task[None] | None = None
     was_mixed: bool = False
     begin: asyncio.Event = field(default_factory=asyncio.Event)
+    omitted: frozenset[str] = frozenset()
+    """The ids of experiences that are predicted to harm problems of this kind."""
     failed: dict[int, str] = field(default_factory=dict)
     """Attempts that have failed elsewhere, and why: they are not made again."""
 
@@ -107,6 +109,7 @@ class GroupTask:
     The run by its uid, the step from 0, the problem by its id, the version whose library is in
     force, and the digest of the run's settings. `hints` is how many strategies a group without a
     success gets. With `most` a group that is there goes on, until it is mixed or has that many.
+    `without` are the ids of experiences that are predicted to harm the problem.
     """
 
     run: str
@@ -116,6 +119,7 @@ class GroupTask:
     settings: str
     hints: int = 0
     most: int = 0
+    without: tuple[str, ...] = ()
 
     @property
     def lock(self) -> str:
@@ -155,6 +159,7 @@ class GroupMaker:
         A request that cannot be answered gives a failed attempt. Raises EndpointError,
         BudgetReached and StoreError.
         """
+        gathering.omitted = frozenset(task.without)
         if task.most:
             while not _enough(gathering, task.most):
                 await self.attempt(task.step, gathering, len(gathering.rollouts), recorded)
@@ -268,7 +273,7 @@ class GroupMaker:
         if rollout is None:
             call_path = (step, problem.id)
             ids = [experience.id for experience in library]
-            absent = left_out(
+            absent = gathering.omitted ^ left_out(  # for what harms the coin is turned round
                 ids, self._settings.dropout, self._settings.seed, (*call_path, sample)
             )
             context = self._context(problem, library.less(absent), sample, call_path, hint)

@@ -259,7 +259,7 @@ class Learner:
     def _harmful(self, step: LearningStep, now: Draft, origin: StepOrigin) -> list[Operation]:
         """Returns the DELETEs of experiences that harm with confidence, as far as this step has
         left them as they were."""
-        from tfgrpo.training.credit import credits
+        from tfgrpo.evaluation.credit import credits
 
         before = Draft(step.library).texts
         return [
@@ -283,7 +283,7 @@ class Learner:
     def _notes(self, base: Version, step: int) -> Notes:
         credit: dict[str, str] = {}
         if self._settings.controller_sees_credit:
-            from tfgrpo.training.credit import credits
+            from tfgrpo.evaluation.credit import credits
 
             known = credits(self._store, base, upto=(self._run, step))
             credit = {one.experience.id: one.in_prompt for one in known if one.credit}

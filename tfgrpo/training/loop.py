@@ -132,7 +132,9 @@ class Training:
             how = EvalSettings.of_run(self.settings, "gate", self.settings.gate_samples)
             how = how.model_copy(update={"prompts": str(prompts) if prompts else None})
             held = data.gate[: self.settings.gate_problems]
-            self._gate = Gate(session, run, EvalTask(held, how, domain), self.settings)
+            self._gate = Gate(
+                session, run, EvalTask(held, how, domain, clusters=data.clusters), self.settings
+            )
         self._policy, self._reflector = session.model_calls(run.uid, run)
         self.calls, embeddings = [self._policy, self._reflector], None
         if session.endpoints.embedding is not None:
@@ -214,6 +216,8 @@ class Training:
         reflected = await self._learner.learn(LearningStep(step, batch, base, library, last))
         groups, comparisons, plan = reflected
         self._enter("gate")
+        if self._gate is not None:
+            self._gate.leave_out(self._collector.omissions)
         trial = await self._gate.trial(library, plan.operations) if self._gate else None
         for rollout in (r for group in groups for r in group.rollouts if r.outcome == "failed"):
             await self._collector.record(step, rollout, library)

@@ -16,6 +16,7 @@ from dataclasses import replace
 
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains.base import Domain
+from tfgrpo.evaluation.omissions import Omissions, kind_of, left_out_for, predict_harm
 from tfgrpo.model.endpoint import EndpointError
 from tfgrpo.model.gather import gather_all
 from tfgrpo.notices import NothingToLearn
@@ -46,6 +47,8 @@ class Collector:
         self._keep_going, self._on_progress = parts.keep_going, parts.on_progress
         self._looked = not first_look.applies(parts.settings)
         self._held: list[Gathering] = []
+        self.omissions: Omissions = {}
+        """What the step at work leaves out for problems of a kind."""
 
     def hand_out(self, makers: Callable[[Makers], Makers]) -> None:
         """Has groups made by others from now on, who may have them made here after all."""
@@ -75,6 +78,9 @@ class Collector:
         when the first attempts of the run leave nothing to learn.
         """
         settings, progress = self._settings, self._progress
+        if settings.inject == "credited":  # by what was known before the step, so also on resume
+            known = (self._run, step - 1)
+            self.omissions = predict_harm(self._store, [library.version], upto=known)
         rows = self._store.runs.rollouts(self._run, step)
         recorded = {(r.problem, r.sample): r for r in rows}
         wants_beliefs = settings.rollouts == "adaptive" or settings.hints > 0
@@ -121,7 +127,12 @@ class Collector:
 
     def _task(self, step: int, gathering: Gathering, hints: int = 0) -> GroupTask:
         run, version = self._run, gathering.library.version.number
-        return GroupTask(run.uid, step, gathering.problem.id, version, run.digest, hints)
+        without = tuple(sorted(self._harmful(gathering.problem, gathering.library)))
+        problem = gathering.problem.id
+        return GroupTask(run.uid, step, problem, version, run.digest, hints, without=without)
+
+    def _harmful(self, problem: Problem, library: Library) -> frozenset[str]:
+        return left_out_for(library, kind_of(problem), self.omissions)
 
     def _scored(self, group: Group) -> Group:
         return by_majority(group) if self._settings.reward == "majority" else group
@@ -144,6 +155,7 @@ class Collector:
         rows = self._store.runs.rollouts(self._run, step)
         recorded = {(r.problem, r.sample): r for r in rows}
         gathering = Gathering(group.problem, trial)
+        gathering.omitted = self._harmful(group.problem, library)
         for left in range(wanted.attempts, 0, -1):
             sample = CONFIRMING + (number + 1) * wanted.attempts - left
             await self._here.attempt(step, gathering, sample, recorded)

@@ -40,6 +40,8 @@ class RunProblems:
     gate: tuple[Problem, ...] = ()
     sealed: tuple[Problem, ...] = ()
     skipped: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    clusters: dict[str, str] = field(default_factory=dict)
+    """The kind of each text where no field names it."""
 
     def of(self, kind: str) -> tuple[Problem, ...]:
         """Returns the problems of a kind: train, heldout, gate or sealed."""

@@ -23,8 +23,8 @@ from tfgrpo.ui.visit import BadForm
 if TYPE_CHECKING:
     from starlette.responses import Response
 
+    from tfgrpo.evaluation.credit import Credit
     from tfgrpo.store.records import Version
-    from tfgrpo.training.credit import Credit
     from tfgrpo.ui.visit import Visit
 
 EVENTS = 100
