@@ -165,7 +165,9 @@ class TrainSettings(Settings):
         if self.rollouts == "branch" and (self.mode != "agent" or self.hints or self.quorum < 1):
             raise ValueError("branching needs --mode agent, and neither hints nor a quorum")
         if self.dropout and self.inject == "top-k":
-            raise ValueError("dropout needs --inject all or credited: it tells what the whole library does")
+            raise ValueError(
+                "dropout needs --inject all or credited: it tells what the whole library does"
+            )
         if self.inject == "credited" and not (KIND in self.fields or self.models.embedding_model):
             raise ValueError(
                 "--inject credited needs kinds: --field kind=FIELD, or [model] embedding_model"

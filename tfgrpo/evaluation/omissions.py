@@ -39,7 +39,7 @@ def predict_harm(
     With `upto`, a run at work and its step, that run counts too, up to that step. Kinds with
     nothing to leave out are not there.
     """
-    found: dict[str, frozenset[str]] = {}
+    harms: dict[str, frozenset[str]] = {}
     for version in versions:
         by_kind: dict[str, list[Observation]] = {}
         for one in recorded_observations(store, version, upto=upto):
@@ -51,8 +51,8 @@ def predict_harm(
             effects = estimate_effects(seen, level=ONE_ERROR)
             harmful = frozenset(one.experience for one in effects if one.high < 0)
             if harmful:
-                found[kind] = found.get(kind, frozenset()) | harmful
-    return found
+                harms[kind] = harms.get(kind, frozenset()) | harmful
+    return harms
 
 
 def kind_of(problem: Problem, clusters: Mapping[str, str] | None = None) -> str:

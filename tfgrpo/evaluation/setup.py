@@ -198,8 +198,8 @@ def learned_from(
             project.require_run(run.name, run.config, ("domain", "data"))
             settings = TrainSettings(**run.config)
             domain, data = project.domain(settings.domain), project.open_data(settings.data)
-            found = domain.problems(data, settings.fields)
-            return problems.without(found, settings.skipped.get("data", ()))
+            training = domain.problems(data, settings.fields)
+            return problems.without(training, settings.skipped.get("data", ()))
     return ()
 
 

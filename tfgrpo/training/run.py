@@ -147,11 +147,11 @@ async def run_to_end(
             endpoints=plan.endpoints,
         )
         async with open_session(store, settings.models, options) as session:
-            found = await _clustered(session, ready, on_progress)
+            problems = await _clustered(session, ready, on_progress)
             training = Training(
                 session,
                 run,
-                found,
+                problems,
                 domain=plan.domain,
                 prompts=plan.prompts,
                 on_progress=on_progress,
@@ -171,10 +171,10 @@ async def run_to_end(
                 async def work() -> None:
                     await training.run(finish=False)
                     if settings.gate and settings.deploy == "best":
-                        choosing = _choice_task(store, ready, found.clusters)
+                        choosing = _choice_task(store, ready, problems.clusters)
                         await choose_version(session, run, choosing, on_progress=tell)
                     for kind in _compared_kinds(settings):
-                        await _compare_at_end(session, ready, kind, tell, found.clusters)
+                        await _compare_at_end(session, ready, kind, tell, problems.clusters)
                     store.runs.note(run, "finished")
 
                 place = None if is_address(store.location) else Path(store.path)
