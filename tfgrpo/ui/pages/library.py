@@ -20,8 +20,8 @@ from tfgrpo.ui.visit import BadForm
 if TYPE_CHECKING:
     from starlette.responses import Response
 
+    from tfgrpo.evaluation.credit import Credit
     from tfgrpo.store.records import Experience, Library, Version
-    from tfgrpo.training.credit import Credit
     from tfgrpo.ui.visit import Visit
 
 ROWS = 50
