@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import compileall
 import json
 import os
 import shutil
@@ -52,6 +53,14 @@ LONGEST = (
     "test_gate.py",
 )
 """What is begun first, lest one of several processes is still at it when the others are done."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Compiles the product, once, where interpreters are told to keep nothing that they compile:
+    every process that tests start would compile it again."""
+    if sys.dont_write_bytecode and not hasattr(config, "workerinput"):
+        for folder in ("cli", "migrations", "store", "tfgrpo"):
+            compileall.compile_dir(ROOT / folder, quiet=2)
 
 
 @pytest.hookimpl(optionalhook=True)

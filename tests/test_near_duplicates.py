@@ -159,18 +159,19 @@ BAD = [
 def test_a_lesson_whose_embedding_fails_goes_on_by_its_words_and_that_is_on_record(
     tmp_path: Path, bad: Reply
 ) -> None:
-    asked, alive = threading.Event(), threading.Event()
+    asked, alive, again = threading.Event(), threading.Event(), threading.Event()
 
     def script(request: dict[str, Any]) -> str | Reply:
         """Two bad answers in a row would open the breaker; a good one comes between them."""
         if request.get("input") == "Carry the tens.":
-            if asked.is_set():
-                assert alive.wait(10)
+            if asked.is_set() and not again.is_set():
+                again.set()
+                assert alive.wait(60)
                 time.sleep(1)
             asked.set()
             return bad
         if stage(request) == "embedding":
-            assert asked.wait(10)
+            assert asked.wait(60)
             time.sleep(0.5)
             alive.set()
         return embedding(request)
