@@ -71,14 +71,18 @@ class Waiting:
 
 @asynccontextmanager
 async def handing_out(
-    address: QueueAddress, heartbeat: float = HEARTBEAT
+    address: QueueAddress, heartbeat: float = HEARTBEAT, patience: float = ALONE
 ) -> AsyncIterator[HandOut]:
-    """Yields what has a run's groups made by the workers at a queue. Raises StoreError."""
+    """Yields what has a run's groups made by the workers at a queue.
+
+    The driver tells every `heartbeat` seconds that it lives, and makes groups itself when nobody
+    was there for `patience` seconds. Raises StoreError.
+    """
     all_out: list[HandedOut] = []
     async with opened(address, "tfgrpo driver") as queue:
 
         def hand_out(parts: RunParts, here: Makers) -> Makers:
-            all_out.append(HandedOut(queue, parts, here, heartbeat))
+            all_out.append(HandedOut(queue, parts, here, (heartbeat, patience)))
             return all_out[-1]
 
         try:
@@ -102,9 +106,11 @@ async def run_with_workers(
 class HandedOut:
     """Has a run's groups made by workers, and by `here` where there are none."""
 
-    def __init__(self, queue: Queue, parts: RunParts, here: Makers, heartbeat: float) -> None:
+    def __init__(
+        self, queue: Queue, parts: RunParts, here: Makers, times: tuple[float, float]
+    ) -> None:
         self._queue, self._parts, self._here = queue, parts, here
-        self._heartbeat = heartbeat
+        self._heartbeat, self._patience = times
         self._store, self._run = parts.session.store, parts.run
         self._name = f"run-{parts.run.uid}"
         self._work = agreement.digests(parts.run, parts.domain, parts.prompts)
@@ -336,11 +342,12 @@ class HandedOut:
     def _is_alone(self, now: float) -> bool:
         if self._alone_since is None:
             self._alone_since = now
-        uid = self._run.uid
-        undecided = any(
-            one.alive and uid not in one.figures.get("refuses", {}) for one in self._crew
-        )
-        return now - self._alone_since > (UNDECIDED if undecided else ALONE)
+        uid, there = self._run.uid, [one for one in self._crew if one.alive]
+        patience = self._patience
+        if there:
+            refused = all(uid in one.figures.get("refuses", {}) for one in there)
+            patience = 0.0 if refused else max(UNDECIDED, patience)
+        return now - self._alone_since > patience
 
     async def _take_back(self) -> None:
         """Has groups made here: as many at a time as keep the models busy."""

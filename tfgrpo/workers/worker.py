@@ -146,6 +146,9 @@ class Worker:
                 await asyncio.wait(ending, timeout=self._options.heartbeat)
                 with suppress(StoreError):
                     await self._tell(queue, number)
+            for one in self._accepted.values():
+                if one.work is not None:
+                    self._gone.update(_counts(one.work))
             self._accepted.clear()
             with suppress(StoreError):
                 await self._tell(queue, number)

@@ -1,0 +1,222 @@
+"""A run in a shared store with workers: in one process, and as processes that can be killed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from conftest import worker_server
+from forked import Forked
+from postgres import Cluster
+from scripted import Numbered, Reply, write_problems
+
+from tfgrpo.notices import Notice
+from tfgrpo.project import open_project
+from tfgrpo.store import Store
+from tfgrpo.training.run import run_to_end
+from tfgrpo.training.setup import RunChoice, put_on_record, ready_run
+from tfgrpo.workers.driver import handing_out
+from tfgrpo.workers.queue import queue_address
+from tfgrpo.workers.worker import Worker, WorkerOptions
+
+UID = "5" * 32
+HEARTBEAT = 1.0
+WRITTEN = 0.05
+"""Seconds from the time that a call's row bears until it is on the disk, at most."""
+
+
+def prepare(folder: Path, file: str, base_url: str, **values: Any) -> None:
+    """Makes a store with a run called `run` whose uid makes libraries comparable."""
+    data = write_problems(folder / "problems.jsonl", 6)
+    given = {
+        "data": str(data),
+        "model": "scripted",
+        "base_url": base_url,
+        "concurrency": 8,
+        "epochs": 2,
+        "batch_size": 3,
+        "group_size": 3,
+        **values,
+    }
+    with Store.init(file, author="tests") as store:
+        ready = ready_run(store, open_project(folder), given, RunChoice("run"))
+        put_on_record(store, ready.run._replace(uid=UID))
+
+
+def outcome(file: str) -> Any:
+    """Returns what a run came to: its libraries to the byte, rewards, and the calls it paid for."""
+    with Store.open(file) as store:
+        run = store.runs.get("run")
+        assert store.runs.state(run) == "finished"
+        steps = sum(tag.startswith("run/step_") for tag in store.tags())
+        libraries = [
+            [(one.id, one.text) for one in store.library(f"run/step_{step}")]
+            for step in range(steps)
+        ]
+        rollouts = [(r.step, r.problem, r.sample, r.reward) for r in store.runs.rollouts(run)]
+        return libraries, rollouts, sum(spent.usage.calls for spent in store.runs.spent())
+
+
+def train(
+    folder: Path, file: str, count: int, *, roots: tuple[Path, ...] = (), patience: float = 120.0
+) -> tuple[list[Worker], list[Notice]]:
+    """Brings the run to its end with so many workers in this process; returns them, and what was
+    said. Without any for `patience` seconds the driver makes groups itself. `roots` are folders
+    of projects of their own."""
+    notices: list[Notice] = []
+
+    async def work() -> list[Worker]:
+        with ExitStack() as stack:
+            store = stack.enter_context(Store.open(file))
+            crew = [
+                Worker(
+                    stack.enter_context(Store.open(file)),
+                    open_project(roots[number] if roots else folder),
+                    WorkerOptions(slots=2, heartbeat=5.0),
+                    lambda text: None,
+                )
+                for number in range(count)
+            ]
+            project = open_project(folder)
+            ready = ready_run(store, project, {}, RunChoice(resume="run"))
+            async with asyncio.TaskGroup() as group:
+                for one in crew:
+                    group.create_task(one.run(queue_address(file)))
+                try:
+                    async with handing_out(queue_address(file), patience=patience) as hand_out:
+                        await run_to_end(
+                            store, project, ready, on_progress=notices.append, hand_out=hand_out
+                        )
+                finally:
+                    for one in crew:
+                        one.stop()
+            return crew
+
+    return asyncio.run(work()), notices
+
+
+class Timed(Numbered):
+    """A numbered script that knows when each request came, in seconds since 1970."""
+
+    def __init__(self, script: Callable[[dict[str, Any]], str | Reply]) -> None:
+        super().__init__(self._note)
+        self.times: dict[int, float] = {}
+        self._inner = script
+
+    def _note(self, request: dict[str, Any]) -> str | Reply:
+        number = next(n for n, one in enumerate(self.requests, 1) if one is request)
+        self.times[number] = time.time()
+        return self._inner(request)
+
+
+@dataclass
+class Disturbed:
+    """A run whose workers, driver and database are killed at random until there were enough kills,
+    and then comes to its end. `repeated` counts requests whose answer was in the journal when
+    they were sent again, and `kills` who was killed."""
+
+    folder: Path
+    cluster: Cluster
+    file: str
+    script: Timed
+    wanted: int
+    chance: random.Random
+    kills: Counter[str] = field(default_factory=Counter)
+    repeated: int = 0
+    sent_twice: int = 0
+    _running: set[str] = field(default_factory=set)
+
+    def run(self, workers: int = 2, seconds: float = 300.0) -> None:
+        """Kills and goes on until the run is finished. Raises AssertionError after `seconds`."""
+        until = time.monotonic() + seconds
+        (self.folder / ".tfgrpo").mkdir()  # which makes it the project of all of them
+        with ExitStack() as stack:
+            parts: dict[str, Forked] = {}
+            for name in ("driver", *(f"worker {n}" for n in range(workers))):
+                (self.folder / name).mkdir()
+                parts[name] = stack.enter_context(
+                    Forked(self.folder / name, worker_server().address)
+                )
+            stack.callback(self._end, parts)
+            for name in parts:
+                self._start(parts, name)
+            while True:
+                assert time.monotonic() < until, [part.said() for part in parts.values()]
+                if parts["driver"].ended():
+                    self._running.discard("driver")
+                    if parts["driver"].status() == 0:
+                        break
+                    time.sleep(0.2)
+                    self._start(parts, "driver")
+                for name, part in parts.items():
+                    if name != "driver" and part.ended():
+                        assert part.status() == 0, part.said()
+                        self._start(parts, name)
+                if self.kills.total() < self.wanted:
+                    self._wait(parts)
+                    self._kill(parts)
+                time.sleep(0.02)
+        self._count()
+
+    def _start(self, parts: dict[str, Forked], name: str) -> None:
+        verb = ["train", "--resume", "run", "--workers"]
+        if name != "driver":
+            verb = ["worker", "--slots", "2", "--heartbeat", str(HEARTBEAT), "--grace", "1"]
+        self._running.add(name)
+        parts[name].start("--store", self.file, *verb)
+
+    def _wait(self, parts: dict[str, Forked]) -> None:
+        """Waits for a random instant: after some calls, or after a while without any."""
+        wanted = len(self.script.requests) + self.chance.randrange(1, 12)
+        until = time.monotonic() + 6.0
+        while len(self.script.requests) < wanted and time.monotonic() < until:
+            if parts["driver"].ended():
+                return
+            time.sleep(0.002)
+        time.sleep(self.chance.random() * 0.05)
+
+    def _kill(self, parts: dict[str, Forked]) -> None:
+        name = self.chance.choice([*parts, "database"])
+        if name == "database":
+            self.cluster.stop("immediate")
+            time.sleep(0.1)
+            self.cluster.start()
+        elif parts[name].ended():
+            return
+        else:
+            parts[name].kill()
+            parts[name].status()
+            self._start(parts, name)
+        self.kills[name.partition(" ")[0]] += 1
+
+    def _end(self, parts: dict[str, Forked]) -> None:
+        for name in self._running:
+            parts[name].kill()
+            parts[name].status()
+
+    def _count(self) -> None:
+        """Counts requests that were made more than once: after their answer was journalled, which
+        must not be, and while it was not, which a kill may cost."""
+        with Store.open(self.file) as store:
+            run = store.runs.get("run")
+            stages = ("rollout", "summary", "comparison", "controller")
+            rows = [call for stage in stages for call in store.runs.calls(run, stage)]
+        journalled = {row.prompt_tokens: row.time / 1e6 for row in rows}
+        sent: dict[str, list[int]] = {}
+        for number, request in enumerate(self.script.requests, 1):
+            sent.setdefault(json.dumps(request, sort_keys=True), []).append(number)
+        for numbers in sent.values():
+            (first,) = [number for number in numbers if number in journalled]
+            for number in numbers:
+                if number != first:
+                    after = self.script.times[number] > journalled[first] + WRITTEN
+                    self.repeated += after
+                    self.sent_twice += not after

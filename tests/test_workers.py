@@ -1,0 +1,148 @@
+"""Workers: a run in a shared store comes to the same whoever makes its groups."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Cli, one_line_error
+from crew import Disturbed, Timed, outcome, prepare, train
+from postgres import Cluster
+from scripted import ScriptedEndpoint, restless
+
+from tfgrpo.model.throttle import Throttle
+from tfgrpo.store.errors import RowRefused, StoreError
+from tfgrpo.store.journal import Journal
+from tfgrpo.store.port_records import CallValues, RolloutValues
+from tfgrpo.store.runs import RolloutRow
+
+pytestmark = pytest.mark.postgres
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """What the run comes to in one process, with a store in a file."""
+    folder = tmp_path_factory.mktemp("alone")
+    file = str(folder / "store.db")
+    with ScriptedEndpoint(restless) as server:
+        prepare(folder, file, server.base_url)
+        alone_in(folder, file)
+    return outcome(file)
+
+
+def alone_in(folder: Path, file: str) -> None:
+    from tfgrpo.project import open_project
+    from tfgrpo.store import Store
+    from tfgrpo.training.run import run_to_end
+    from tfgrpo.training.setup import RunChoice, ready_run
+
+    with Store.open(file) as store:
+        project = open_project(folder)
+        ready = ready_run(store, project, {}, RunChoice(resume="run"))
+        asyncio.run(run_to_end(store, project, ready))
+
+
+def test_two_workers_make_the_run_that_one_process_makes(
+    tmp_path: Path, shared: str, alone: Any, cli: Cli
+) -> None:
+    with ScriptedEndpoint(restless) as server:
+        prepare(tmp_path, shared, server.base_url)
+        crew, _ = train(tmp_path, shared, 2)
+        rollouts = server.stages["rollout"]
+    assert outcome(shared) == alone
+    shown = json.loads(cli("--store", shared, "workers", "--json").stdout)
+    assert [one["state"] for one in shown["workers"]] == ["left", "left"]
+    assert sum(one["groups"] for one in shown["workers"]) == 12
+    assert sum(one["calls"] for one in shown["workers"]) == rollouts == 36
+    assert all(one["groups"] for one in shown["workers"])
+    assert shown["runs"] == []
+    assert {one.name for one in crew} == {one["name"] for one in shown["workers"]}
+
+
+def test_a_worker_with_other_prompts_refuses_and_says_which(tmp_path: Path, shared: str) -> None:
+    mine, other = tmp_path / "mine", tmp_path / "other"
+    for folder in (mine, other):
+        (folder / "prompts").mkdir(parents=True)
+    ours = Path(__file__).parent.parent / "tfgrpo" / "prompts" / "rollout.md"
+    (other / "prompts" / "rollout.md").write_text(ours.read_text() + "\nBe brief.\n")
+    with ScriptedEndpoint(restless) as server:
+        prepare(mine, shared, server.base_url, prompts=str(mine / "prompts"), epochs=1)
+        crew, notices = train(mine, shared, 1, roots=(other,))
+    refusal = "differs here: prompt rollout"
+    warnings = [str(notice) for notice in notices if "worker" in str(notice)]
+    assert f"warning: worker {crew[0].name} does not work for this run: {refusal}" in warnings
+    assert any("its groups are made here meanwhile" in text for text in warnings)
+    outcome(shared)  # which the driver came to alone
+
+
+def test_killed_workers_drivers_and_databases_cost_no_completed_call(
+    tmp_path: Path, shared: str, cluster: Cluster, alone: Any
+) -> None:
+    script = Timed(restless)
+    with ScriptedEndpoint(script, delay=0.05) as server:
+        prepare(tmp_path, shared, server.base_url)
+        disturbed = Disturbed(tmp_path, cluster, shared, script, 6, random.Random(5))
+        disturbed.run()
+    assert outcome(shared) == alone
+    assert disturbed.repeated == 0
+    print(disturbed.kills, f"{disturbed.sent_twice} in flight sent twice")
+
+
+def test_workers_of_a_store_in_a_file_are_refused(cli: Cli) -> None:
+    cli("init")
+    for verb in (["worker"], ["workers"], ["up"], ["train", "problems.jsonl", "--workers"]):
+        one_line_error(cli(*verb), "workers need a shared store", "docs/scale.md")
+
+
+class Away:
+    """A writer whose database is away for a while."""
+
+    def __init__(self, error: StoreError, times: int) -> None:
+        self.error, self.left = error, times
+        self.rows = 0
+
+    def append(self, calls: list[CallValues], rollouts: list[RolloutValues]) -> None:
+        if self.left:
+            self.left -= 1
+            raise self.error
+        self.rows += len(calls) + len(rollouts)
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_shared_journal_that_is_away_is_waited_for_and_a_refused_row_is_not() -> None:
+    row = RolloutRow(1, 0, "p", 0, 0, (), "answered", 1.0, {}, 0)
+
+    def write(writer: Away, patience: float) -> None:
+        journal = Journal(writer, patience=patience)
+        try:
+            asyncio.run(journal.rollout(row))
+        finally:
+            journal.close()
+
+    away = Away(StoreError("away"), 2)
+    write(away, 60.0)
+    assert away.rows == 1
+    with pytest.raises(StoreError, match="away"):
+        write(Away(StoreError("away"), 1), 0.0)
+    started = time.monotonic()
+    with pytest.raises(RowRefused):
+        write(Away(RowRefused("no"), 9), 60.0)
+    assert time.monotonic() - started < 30
+
+
+def test_a_throttle_shares_its_room_and_takes_it_back() -> None:
+    throttle = Throttle(8)
+    throttle.resize(2)
+    assert (throttle.most, throttle.limit) == (2, 2.0)
+    throttle.resize(8)
+    assert (throttle.most, throttle.limit) == (8, 8.0)
+    throttle.limit = 1.0  # a rate limit has halved it
+    throttle.resize(4)
+    assert (throttle.most, throttle.limit) == (4, 1.0)
