@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfgrpo.store import lock
+from tfgrpo.store.address import anchor
 from tfgrpo.store.errors import InvalidName, InvalidOperation, UnknownRevision
 from tfgrpo.store.records import Json
 from tfgrpo.store.revisions import check_name
@@ -384,15 +385,11 @@ class Runs:
 
     def lock_path(self, run: Run) -> Path:
         """Returns the file whose lock the run's process holds while it lives."""
-        from pathlib import Path
-
-        return Path(self._path).parent / "locks" / f"{run.uid}.lock"
+        return anchor(self._path).parent / "locks" / f"{run.uid}.lock"
 
     def starting_path(self, name: str) -> Path:
         """Returns the file whose lock is held while a run of that name is not on record yet."""
-        from pathlib import Path
-
-        return Path(self._path).parent / "locks" / f"starting-{name.encode().hex()[:120]}.lock"
+        return anchor(self._path).parent / "locks" / f"starting-{name.encode().hex()[:120]}.lock"
 
     # rollouts and calls:
 

@@ -65,6 +65,14 @@ def outcome(file: str) -> Any:
         return libraries, rollouts, sum(spent.usage.calls for spent in store.runs.spent())
 
 
+def train_alone(folder: Path, file: str) -> None:
+    """Brings the run to its end in this process alone."""
+    with Store.open(file) as store:
+        project = open_project(folder)
+        ready = ready_run(store, project, {}, RunChoice(resume="run"))
+        asyncio.run(run_to_end(store, project, ready))
+
+
 def train(
     folder: Path, file: str, count: int, *, roots: tuple[Path, ...] = (), patience: float = 120.0
 ) -> tuple[list[Worker], list[Notice]]:
@@ -119,9 +127,12 @@ class Timed(Numbered):
 
 @dataclass
 class Disturbed:
-    """A run whose workers, driver and database are killed at random until there were enough kills,
-    and then comes to its end. `repeated` counts requests whose answer was in the journal when
-    they were sent again, and `kills` who was killed."""
+    """A run whose workers, driver and database are killed in turn, in random order and at random
+    instants, until there were enough kills, and then comes to its end.
+
+    `repeated` counts requests whose answer was in the journal when they were sent again,
+    `sent_twice` those whose answer was not there yet, and `kills` who was killed.
+    """
 
     folder: Path
     cluster: Cluster
@@ -133,8 +144,9 @@ class Disturbed:
     repeated: int = 0
     sent_twice: int = 0
     _running: set[str] = field(default_factory=set)
+    _next: list[str] = field(default_factory=list)
 
-    def run(self, workers: int = 2, seconds: float = 300.0) -> None:
+    def run(self, workers: int = 2, seconds: float = 150.0) -> None:
         """Kills and goes on until the run is finished. Raises AssertionError after `seconds`."""
         until = time.monotonic() + seconds
         (self.folder / ".tfgrpo").mkdir()  # which makes it the project of all of them
@@ -184,7 +196,10 @@ class Disturbed:
         time.sleep(self.chance.random() * 0.05)
 
     def _kill(self, parts: dict[str, Forked]) -> None:
-        name = self.chance.choice([*parts, "database"])
+        if not self._next:
+            self._next = [*parts, "database"]
+            self.chance.shuffle(self._next)
+        name = self._next.pop()
         if name == "database":
             self.cluster.stop("immediate")
             time.sleep(0.1)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from conftest import Cli, one_line_error
-from crew import Disturbed, Timed, outcome, prepare, train
+from crew import Disturbed, Timed, outcome, prepare, train, train_alone
 from postgres import Cluster
 from scripted import ScriptedEndpoint, restless
 
@@ -31,20 +31,8 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Any:
     file = str(folder / "store.db")
     with ScriptedEndpoint(restless) as server:
         prepare(folder, file, server.base_url)
-        alone_in(folder, file)
+        train_alone(folder, file)
     return outcome(file)
-
-
-def alone_in(folder: Path, file: str) -> None:
-    from tfgrpo.project import open_project
-    from tfgrpo.store import Store
-    from tfgrpo.training.run import run_to_end
-    from tfgrpo.training.setup import RunChoice, ready_run
-
-    with Store.open(file) as store:
-        project = open_project(folder)
-        ready = ready_run(store, project, {}, RunChoice(resume="run"))
-        asyncio.run(run_to_end(store, project, ready))
 
 
 def test_two_workers_make_the_run_that_one_process_makes(
@@ -86,10 +74,11 @@ def test_killed_workers_drivers_and_databases_cost_no_completed_call(
     script = Timed(restless)
     with ScriptedEndpoint(script, delay=0.05) as server:
         prepare(tmp_path, shared, server.base_url)
-        disturbed = Disturbed(tmp_path, cluster, shared, script, 6, random.Random(5))
-        disturbed.run()
+        disturbed = Disturbed(tmp_path, cluster, shared, script, 3, random.Random(5))
+        disturbed.run(workers=1)
     assert outcome(shared) == alone
     assert disturbed.repeated == 0
+    assert set(disturbed.kills) == {"worker", "driver", "database"}
     print(disturbed.kills, f"{disturbed.sent_twice} in flight sent twice")
 
 

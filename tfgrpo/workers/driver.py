@@ -24,7 +24,7 @@ from tfgrpo.model.budget import BudgetReached
 from tfgrpo.model.endpoint import EndpointError
 from tfgrpo.notices import OnProgress, WarningNotice, ignore
 from tfgrpo.project import Project
-from tfgrpo.store.errors import StoreError, TfgrpoError
+from tfgrpo.store.errors import InvalidOperation, StoreError, TfgrpoError
 from tfgrpo.store.store import Store
 from tfgrpo.training.groups import Gathering, GroupTask, Makers, Recorded, RunParts
 from tfgrpo.training.run import HandOut, TrainResult, run_to_end
@@ -97,8 +97,14 @@ async def run_with_workers(
 ) -> TrainResult:
     """Does what is left of a run with the workers of its store; without any, in this process.
 
-    Raises InvalidOperation for a store that no other machine could share, and TfgrpoError.
+    Raises InvalidOperation for a store that no other machine could share and for a budget, which
+    would not bound what workers ask, and TfgrpoError.
     """
+    if ready.budget is not None:
+        raise InvalidOperation(
+            "a budget does not bound what workers ask",
+            hint="leave --budget out, or --workers; docs/scale.md says more",
+        )
     async with handing_out(queue_address(store.location)) as hand_out:
         return await run_to_end(store, project, ready, on_progress=on_progress, hand_out=hand_out)
 
