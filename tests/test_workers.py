@@ -85,7 +85,7 @@ def test_killed_workers_drivers_and_databases_cost_no_completed_call(
 def test_workers_of_a_store_in_a_file_are_refused(cli: Cli) -> None:
     cli("init")
     for verb in (["worker"], ["workers"], ["up"], ["train", "problems.jsonl", "--workers"]):
-        one_line_error(cli(*verb), "workers need a shared store", "docs/scale.md")
+        one_line_error(cli(*verb, ok=False), "workers need a shared store", "docs/scale.md")
 
 
 class Away:

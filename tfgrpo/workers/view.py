@@ -50,7 +50,7 @@ def read_crew(address: QueueAddress) -> Crew:
     import psycopg
     from psycopg.rows import dict_row
 
-    more = {} if address.password is None else {"password": address.password}
+    more: dict[str, Any] = {} if address.password is None else {"password": address.password}
     try:
         with psycopg.connect(address.conninfo, autocommit=True, **more) as connection:
             cursor = connection.cursor(row_factory=dict_row)
