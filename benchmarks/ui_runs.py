@@ -1,13 +1,17 @@
-"""What looking at runs costs: `python -m benchmarks.ui_runs`.
+"""What looking at runs costs: `python -m benchmarks.ui_runs`, on a machine that does nothing else.
 
 Three figures. How long the server takes for the page of 500 attempts, and for one group of them,
 each answer 4 kB. What share of a core a viewer of a live run takes, of the server's processor time
 while the run makes a call every few hundredths of a second. And what a viewer costs the training:
-its processor time with one beside it and without, by turns.
+its processor time with one beside it and without, in pairs of short runs, whose order alternates,
+with the 95 % interval of the mean of the pairs' ratios (Student's t on their logarithms).
+`--pairs N` makes so many. A first run, which warms the caches, counts for nothing.
 """
 
 from __future__ import annotations
 
+import argparse
+import math
 import os
 import re
 import statistics
@@ -27,6 +31,7 @@ from conftest import problems
 from scripted import Reply, ScriptedEndpoint, completion, restless
 from starlette.testclient import TestClient
 
+from tfgrpo.evaluation.statistics import t_quantile
 from tfgrpo.store import Operation, Store
 from tfgrpo.store.canonical import canonical
 from tfgrpo.ui.settings import UiSettings
@@ -34,21 +39,26 @@ from tfgrpo.ui.site import create_site
 
 ATTEMPTS_MS, VIEWER_SHARE, SLOWER = 300.0, 0.01, 0.02
 GROUPS, SIZE, ROUNDS = 100, 5, 7
-WATCHED = 12.0
+PAIRS, PROBLEMS, STALL = 12, 10, 0.25
 TICK = os.sysconf("SC_CLK_TCK")
 TRAIN = """
-import sys, tfgrpo
+import sys, time, math_verify, openai, tfgrpo, tfgrpo.training.loop
+began = time.process_time()
 tfgrpo.train_sync("p.jsonl", run=sys.argv[1], new=True, model="m", base_url=sys.argv[2],
-                  epochs=1, batch_size=20, group_size=5, concurrency=8)
+                  epochs=1, batch_size=10, group_size=5, concurrency=8)
+print(time.process_time() - began)
 """
 
 
 def main() -> int:
     """Prints the figures; returns 1 where one is over its bound."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.ui_runs")
+    parser.add_argument("--pairs", type=int, default=PAIRS, help="runs with a viewer and without")
+    pairs = max(2, parser.parse_args().pairs)
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         missed = pages(folder / "a")
-        missed |= live(folder / "b")
+        missed |= live(folder / "b", pairs)
     return int(missed)
 
 
@@ -103,65 +113,76 @@ def build(path: Path) -> None:
         writer.close()
 
 
-def live(folder: Path) -> bool:
-    """Prints what a viewer takes of a core, and what it costs the training."""
+def live(folder: Path, pairs: int) -> bool:
+    """Prints what a viewer takes of a core, and what it costs the training. Returns whether one of
+    them is certainly over its bound: with all of its interval, for what is measured in pairs."""
     folder.mkdir()
-    (folder / "p.jsonl").write_text(problems(range(2, 22)))
+    (folder / "p.jsonl").write_text(problems(range(2, 2 + PROBLEMS)))
     Store.init(folder / ".tfgrpo/store.db", author="benchmark").close()
 
     def script(request: dict[str, Any]) -> Reply:
-        return Reply(completion(restless(request), model=request["model"]), stall=0.25)
+        return Reply(completion(restless(request), model=request["model"]), stall=STALL)
 
     spent: dict[bool, list[float]] = {True: [], False: []}
     shares = []
     with ScriptedEndpoint(script) as server, pages_of(folder) as (pid, url):
-        for number in range(2):
-            for viewed in (True, False):
+        training(folder, server.base_url, "warm", (pid, url), True)
+        for number in range(pairs):
+            for viewed in (True, False) if number % 2 else (False, True):
                 name = f"run{number}{'v' if viewed else 'x'}"
                 seconds, share = training(folder, server.base_url, name, (pid, url), viewed)
                 spent[viewed].append(seconds)
                 shares += [share] if viewed else []
-    share, more = min(shares), min(spent[True]) / min(spent[False]) - 1
+    share = statistics.median(shares)
+    low, middle, high = ratio_interval(spent[True], spent[False])
     print(
         f"a viewer of a live run: {share:.2%} of a core ({', '.join(f'{s:.2%}' for s in shares)})"
     )
-    print(f"processor time of the training with a viewer: {more:+.1%} ({spent})")
-    return share > VIEWER_SHARE
+    print(
+        f"processor time of the training with a viewer: {middle:+.1%} [{low:+.1%}, {high:+.1%}], "
+        f"{pairs} pairs of about {statistics.median(spent[False]):.1f} s"
+    )
+    print(f"  with {spent[True]}, without {spent[False]}")
+    verdict = "within" if high <= SLOWER else "over" if low > SLOWER else "not known to be within"
+    print(f"  {verdict} {SLOWER:.0%}")
+    return share > VIEWER_SHARE or low > SLOWER
+
+
+def ratio_interval(with_: list[float], without: list[float]) -> tuple[float, float, float]:
+    """Returns how much more the first take than the second of each pair, with its 95 % interval:
+    low, mean, high."""
+    logs = [math.log(a / b) for a, b in zip(with_, without, strict=True)]
+    mean = statistics.fmean(logs)
+    reach = t_quantile(0.975, len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs))
+    return math.expm1(mean - reach), math.expm1(mean), math.expm1(mean + reach)
 
 
 def training(
     folder: Path, base_url: str, name: str, server: tuple[int, str], viewed: bool
 ) -> tuple[float, float]:
-    """Returns the processor seconds of a training, and the share of a core that the server took
-    meanwhile."""
+    """Returns the processor seconds that a training took of its process, without what importing
+    takes, and the share of a core that the server took meanwhile."""
     pid, url = server
     environment = {**os.environ, "TFGRPO_TRUST": str(folder)}
     child = subprocess.Popen(
-        [sys.executable, "-c", TRAIN, name, base_url], cwd=folder, env=environment
+        [sys.executable, "-c", TRAIN, name, base_url],
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     path = folder / ".tfgrpo/store.db"
     with Store.open(path) as store:
         while store.runs.find(name) is None:
             assert child.poll() is None
-            time.sleep(0.1)
+            time.sleep(0.02)
     if viewed:
         threading.Thread(target=view, args=(url, name), daemon=True).start()
-        time.sleep(2.0)  # the first look reads all, once
+        time.sleep(0.5)  # the first look reads all, once
     before, began = processor(pid), time.monotonic()
-    child.wait()
+    printed, _ = child.communicate()
     share = (processor(pid) - before) / (time.monotonic() - began)
-    return os_usage(child), share
-
-
-_used = [0.0]
-
-
-def os_usage(child: subprocess.Popen[bytes]) -> float:
-    """Returns the processor seconds of the child that has just ended."""
-    times = os.times()
-    total = times.children_user + times.children_system
-    used, _used[0] = total - _used[0], total
-    return round(used, 2)
+    return round(float(printed.split()[-1]), 3), share
 
 
 def processor(pid: int) -> float:

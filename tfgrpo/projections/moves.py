@@ -24,6 +24,15 @@ def moves_of(store: Store, version: Version) -> Sequence[Move]:
     return moves(store, store.version(version.parent), version)
 
 
+def change_counts(store: Store, version: Version) -> dict[str, int]:
+    """Returns how many events of each kind a version has, and under MOVE what it moved; kinds
+    without one are left out."""
+    counts: dict[str, int] = {**store.counts(version)}
+    if moved := len(moves_of(store, version)):
+        counts["MOVE"] = moved
+    return counts
+
+
 def left_in_place(version: Version) -> Sequence[str]:
     """Returns the experiences that both sides of a merge had moved, and that stayed with ours."""
     ids: Sequence[str] = version.meta.get("order_conflicts", ())

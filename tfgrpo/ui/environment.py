@@ -54,7 +54,7 @@ def environment(pages: Collection[str]) -> Environment:
     }
     templates.globals |= {
         "plural": wording.plural,
-        "signs": {"ADD": "+", "MODIFY": "~", "DELETE": "−", "KEEP": "="},
+        "signs": {"ADD": "+", "MODIFY": "~", "DELETE": "−", "KEEP": "=", "MOVE": "↕"},
         "whisker": whisker,
         "pages": frozenset(pages),
     }

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfgrpo.projections.layout import DrawnRow
+from tfgrpo.projections.moves import change_counts
 from tfgrpo.projections.versions import StandingNames, scores
 from tfgrpo.store import select
 from tfgrpo.store.records import OPS
@@ -19,7 +20,7 @@ from tfgrpo.ui.visit import BadForm
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-    from tfgrpo.store.records import Op, Version
+    from tfgrpo.store.records import Version
     from tfgrpo.ui.visit import Visit
 
 WINDOW = 100
@@ -35,7 +36,7 @@ class ShownVersion(NamedTuple):
 
     version: Version
     subject: str
-    counts: dict[Op, int]
+    counts: dict[str, int]
     names: list[str]
     scores: list[str]
     gate: str | None
@@ -78,7 +79,7 @@ def _shown(
     return ShownVersion(
         version,
         subject(visit.store, version),
-        visit.store.counts(version),
+        change_counts(visit.store, version),
         names[version.number],
         scores(visit.store, version),
         str(gate.get("verdict")) if isinstance(gate, dict) and gate.get("verdict") else None,

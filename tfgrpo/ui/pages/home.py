@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tfgrpo.improvement.proposals import list_proposals
 from tfgrpo.production.experiment import RUNNING, experiments
+from tfgrpo.projections.moves import change_counts
 from tfgrpo.projections.production import live_figures
 from tfgrpo.projections.versions import StandingNames
 from tfgrpo.store.protection import protected
@@ -17,7 +18,7 @@ from tfgrpo.ui.route import Route
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-    from tfgrpo.store.records import Op, Version
+    from tfgrpo.store.records import Version
     from tfgrpo.store.runs import Run
     from tfgrpo.ui.visit import Visit
 
@@ -41,7 +42,7 @@ class Recent(NamedTuple):
 
     version: Version
     subject: str
-    counts: dict[Op, int]
+    counts: dict[str, int]
     names: list[str]
 
 
@@ -69,7 +70,7 @@ def show(visit: Visit) -> Response:
         waiting=list_proposals(store, "open")[::-1],
         experiments=[one for one in experiments(store) if one.state == RUNNING],
         recent=[
-            Recent(one, subject(store, one), store.counts(one), names[one.number])
+            Recent(one, subject(store, one), change_counts(store, one), names[one.number])
             for one in store.port.versions_at(range(max(0, newest - VERSIONS + 1), newest + 1))
         ][::-1],
         versions=newest + 1,

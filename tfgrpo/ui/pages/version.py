@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from tfgrpo.projections.events import events_of
-from tfgrpo.projections.moves import left_in_place, moves_of
+from tfgrpo.projections.moves import change_counts, left_in_place, moves_of
 from tfgrpo.projections.versions import StandingNames, scores
 from tfgrpo.store.reorder import moves
 from tfgrpo.store.revisions import resolve_range
@@ -41,7 +41,7 @@ def show(visit: Visit) -> Response:
         version=version,
         subject=subject(store, version),
         names=StandingNames(store)[version.number],
-        counts=store.counts(version),
+        counts=change_counts(store, version),
         events=[(one, attempts_of(one)) for one in events[start : start + EVENTS]],
         found=len(events),
         start=start,
@@ -89,7 +89,7 @@ def diff(visit: Visit) -> Response:
         found=len(changes),
         start=start,
         changes_a_page=CHANGES,
-        counts=Counter(change.op for change in changes),
+        counts=Counter([*(change.op for change in changes), *("MOVE" for _ in moved)]),
         moves=shown_moves(store, after, moved),
         places=["HEAD", *store.branches(), *list(store.tags())[-200:]],
         branches=list(store.branches()),
