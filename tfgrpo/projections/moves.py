@@ -27,7 +27,7 @@ def moves_of(store: Store, version: Version) -> Sequence[Move]:
 def change_counts(store: Store, version: Version) -> dict[str, int]:
     """Returns how many events of each kind a version has, and under MOVE what it moved; kinds
     without one are left out."""
-    counts: dict[str, int] = {**store.counts(version)}
+    counts: dict[str, int] = dict(store.counts(version).items())
     if moved := len(moves_of(store, version)):
         counts["MOVE"] = moved
     return counts
