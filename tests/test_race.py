@@ -9,6 +9,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from click.testing import CliRunner
@@ -55,8 +56,8 @@ def test_a_call_costs_its_uncached_prompt_and_its_answer(tmp_path: Path) -> None
         )
         assert status == 200
         assert server.keys == ["Bearer secret"], "the key is the meter's"
-        told = json.load(urllib.request.urlopen(f"{meter.address}/a/spent"))
-        assert told["spent"] == pytest.approx(20 / 100 + 10 / 20)
+        totals = json.load(urllib.request.urlopen(f"{meter.address}/a/spent"))
+        assert totals["spent"] == pytest.approx(20 / 100 + 10 / 20)
         assert meter.ledger("b").spent == 0, "each name has a ledger of its own"
 
 
@@ -67,7 +68,7 @@ def test_a_spent_budget_ends_an_arm_and_outlives_the_meter(tmp_path: Path) -> No
                 url = f"{meter.url('a')}/chat/completions"
                 codes = [post(url, model="m", messages=[{"content": ""}])[0] for _ in range(2)]
                 assert codes == ([200, 200] if turn == 0 else [402, 402])
-                assert meter.ledger("a").told()["calls"] == 2
+                assert meter.ledger("a").totals()["calls"] == 2
         assert len(server.requests) == 2, "what is turned away is not asked"
     (tmp_path / "a.jsonl").open("a").write('{"prompt": 5')  # killed while it wrote
     assert Ledger(tmp_path / "a.jsonl", 1.5).spent == pytest.approx(2.0)
@@ -106,12 +107,13 @@ def test_speeds_are_measured_from_what_a_server_says(tmp_path: Path) -> None:
     def script(request: dict[str, Any]) -> Reply:
         body, words = completion("1"), len(request["messages"][0]["content"].split())
         body["usage"] = {"prompt_tokens": words, "completion_tokens": request["max_tokens"]}
-        return Reply(body, stall=words / 4000 + request["max_tokens"] / 1600)
+        return Reply(body)
 
     with ScriptedEndpoint(script) as server:
         found = measure(Upstream(server.base_url), "m", rounds=1)
-    assert 0 < found["prefill"] < 5000
-    assert 0 < found["decode"] < 2000
+    assert found["prefill"] > 0
+    assert found["decode"] > 0
+    assert found["model"] == "m"
     with ScriptedEndpoint(lambda request: "1") as server, pytest.raises(OSError, match="no more"):
         measure(Upstream(server.base_url), "m", rounds=1)
 
@@ -194,7 +196,8 @@ def test_cells_of_three_arms_end_in_a_table(tmp_path: Path, answers: dict[str, s
     assert "bills m tfgrpo seed 0: done" in race("list")
     race("table", "-o", str(output))
     assert "![" in output.read_text()
-    assert output.with_suffix(".svg").read_text().startswith("<svg")
+    figure = ElementTree.fromstring(output.with_suffix(".svg").read_text())
+    assert "tfgrpo" in [element.text for element in figure.iter()]
 
 
 def result(arm: str, seed: int, rewards: list[float]) -> dict[str, Any]:

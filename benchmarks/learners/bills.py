@@ -107,6 +107,6 @@ def draw(part: str, seed: int = 8) -> list[dict[str, Any]]:
         trade, thing = (dice.choice(example[which][words]) for which in ("TRADES", "THINGS"))
         texts, answer = kinds[name](trade, thing, dice)
         problem = dice.choice(texts)
-        found = {"id": f"{part}-{name}-{len(rows)}", "problem": problem, "answer": str(answer)}
-        rows.setdefault(problem, {**found, "kind": name})
+        values = {"id": f"{part}-{name}-{len(rows)}", "problem": problem, "answer": str(answer)}
+        rows.setdefault(problem, {**values, "kind": name})
     return list(rows.values())

@@ -92,9 +92,11 @@ def environment(arm: str, venvs: Path | None) -> str:
         click.echo(f"{arm}: installing {', '.join(needed)}", err=True)
         subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
         pip = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", *needed]
-        made = subprocess.run(pip, capture_output=True, text=True, check=False)
-        if made.returncode:
-            raise click.ClickException(f"{arm} does not install: {made.stderr.strip()[-LOG_TAIL:]}")
+        installation = subprocess.run(pip, capture_output=True, text=True, check=False)
+        if installation.returncode:
+            raise click.ClickException(
+                f"{arm} does not install: {installation.stderr.strip()[-LOG_TAIL:]}"
+            )
         done.write_text("\n".join(needed), encoding="utf-8")
     return str(python)
 
@@ -132,8 +134,8 @@ def run_cell(
     name = f"{arm}-seed{seed}"
     written = setting.file(task, name)
     if written.exists():
-        found: dict[str, Any] = json.loads(written.read_text(encoding="utf-8"))
-        return found
+        result: dict[str, Any] = json.loads(written.read_text(encoding="utf-8"))
+        return result
     with metered(setting) as meter:
         job = job_of(setting, task, meter, name, seed)
         job.folder.mkdir(parents=True, exist_ok=True)
@@ -158,7 +160,7 @@ def run_cell(
         "seed": seed,
         "model": setting.model,
         "budget": setting.budget,
-        "spent": ledger.told(),
+        "spent": ledger.totals(),
         "speeds": setting.speeds._asdict(),
         "ended": learned["ended"],
         "notes": learned["notes"],
@@ -208,12 +210,12 @@ def _apart(job: Job, meter: Meter, what: str) -> Job:
 
 def _chosen(job: Job, learned: dict[str, Any]) -> Prompt:
     """Returns the checkpoint that does best on the validation problems; of equals the first."""
-    kept = racing.Kept(job.folder / "choice.jsonl")
+    rows_file = racing.RowFile(job.folder / "choice.jsonl")
     candidates = learned["checkpoints"] or [learned["final"]]
-    for number in range(len(kept.rows), len(candidates)):
+    for number in range(len(rows_file.rows), len(candidates)):
         attempts = racing.attempt_all(job, candidates[number], job.validation, "choice")
-        kept.add(racing.mean(attempts))
-    scores = kept.rows[: len(candidates)]
+        rows_file.add(racing.mean(attempts))
+    scores = rows_file.rows[: len(candidates)]
     best: Prompt = candidates[scores.index(max(scores))]
     return best
 
@@ -224,18 +226,18 @@ def _tested(job: Job, prompt: Prompt, task: Task, samples: int) -> dict[str, Any
     The samples have the same seeds for every learner.
     """
     digest = f"{racing.seeded(prompt):x}"
-    kept = racing.Kept(job.folder / f"sealed-{digest}.jsonl")
+    rows_file = racing.RowFile(job.folder / f"sealed-{digest}.jsonl")
     from dataclasses import replace
 
     fixed = replace(job, seed=0)
-    for sample in range(len(kept.rows), samples):
+    for sample in range(len(rows_file.rows), samples):
         attempts = racing.attempt_all(fixed, prompt, task.sealed, f"sealed {sample}")
-        kept.add([[one.row["id"], one.reward, one.prompt_tokens] for one in attempts])
+        rows_file.add([[one.row["id"], one.reward, one.prompt_tokens] for one in attempts])
     rewards: dict[str, list[float]] = {}
-    for row in kept.rows[:samples]:
+    for row in rows_file.rows[:samples]:
         for problem, reward, _ in row:
             rewards.setdefault(problem, []).append(reward)
-    tokens = [tokens for row in kept.rows[:samples] for _, _, tokens in row]
+    tokens = [tokens for row in rows_file.rows[:samples] for _, _, tokens in row]
     means = {problem: fmean(values) for problem, values in rewards.items()}
     return {
         "mean": fmean(means.values()),
@@ -249,8 +251,8 @@ def headroom(setting: Setting, task: Task) -> dict[str, Any]:
     empty library, on the validation problems. What was asked before is not asked again."""
     written = setting.file(task, "headroom")
     if written.exists():
-        found: dict[str, Any] = json.loads(written.read_text(encoding="utf-8"))
-        return found
+        result: dict[str, Any] = json.loads(written.read_text(encoding="utf-8"))
+        return result
     with metered(setting) as meter:
         job = _apart(job_of(setting, task, meter, "headroom", 0), meter, "asked")
         job.folder.mkdir(parents=True, exist_ok=True)
@@ -304,7 +306,7 @@ def machine() -> str:
 
 def read_results(folder: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Returns the cells in a folder, and the headrooms."""
-    found: Sequence[dict[str, Any]] = [
+    results: Sequence[dict[str, Any]] = [
         json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))
     ]
-    return [one for one in found if "arm" in one], [one for one in found if "gain" in one]
+    return [one for one in results if "arm" in one], [one for one in results if "gain" in one]

@@ -25,7 +25,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, NamedTuple
 
-ASKED = ("content-type", "accept", "user-agent")
+FORWARDED = ("content-type", "accept", "user-agent")
 """The headers of a request that go on to the server."""
 ANSWER_SECONDS = 1800.0
 """What one answer may take."""
@@ -40,8 +40,8 @@ class Speeds(NamedTuple):
     @staticmethod
     def read(path: Path) -> Speeds:
         """Returns the speeds that `measure` wrote. Raises OSError, KeyError."""
-        found = json.loads(path.read_text(encoding="utf-8"))
-        return Speeds(float(found["prefill"]), float(found["decode"]))
+        values = json.loads(path.read_text(encoding="utf-8"))
+        return Speeds(float(values["prefill"]), float(values["decode"]))
 
     def seconds(self, used: Used) -> float:
         """Returns the compute-seconds of a call."""
@@ -57,12 +57,12 @@ class Used(NamedTuple):
     estimated: bool = False
 
 
-def read_usage(answer: dict[str, Any], asked: bytes, written: int) -> Used:
-    """Returns the tokens of an answer. `written` are the characters that it holds, `asked` the
-    request: where the server gives no usage, four characters are taken for a token."""
+def read_usage(answer: dict[str, Any], request: bytes, written: int) -> Used:
+    """Returns the tokens of an answer. `written` are the characters that it holds, `request` the
+    body: where the server gives no usage, four characters are taken for a token."""
     usage = answer.get("usage")
     if not isinstance(usage, dict) or not isinstance(usage.get("prompt_tokens"), int):
-        return Used(len(asked) // 4, 0, -(-written // 4), estimated=True)
+        return Used(len(request) // 4, 0, -(-written // 4), estimated=True)
     details = usage.get("prompt_tokens_details") or {}
     timings = answer.get("timings") or {}  # llama.cpp tells it there
     cached = details.get("cached_tokens") or timings.get("cache_n") or 0
@@ -109,8 +109,8 @@ class Ledger:
         with self._lock:
             self.refused += 1
 
-    def told(self) -> dict[str, Any]:
-        """Returns how far it is."""
+    def totals(self) -> dict[str, Any]:
+        """Returns what was spent, and the budget."""
         return {
             "spent": self.spent,
             "budget": self.budget,
@@ -214,7 +214,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         name, rest = self._split()
         if rest == "/spent":
-            self._reply(200, json.dumps(self.owner.ledger(name).told()).encode())
+            self._reply(200, json.dumps(self.owner.ledger(name).totals()).encode())
         else:
             self._forward(name, rest, b"")
 
@@ -253,7 +253,7 @@ class _Handler(BaseHTTPRequestHandler):
                 wanted = bool(options.get("include_usage"))
                 request["stream_options"] = {**options, "include_usage": True}
                 body = json.dumps(request).encode()
-        headers = {h: self.headers[h] for h in ASKED if self.headers[h] is not None}
+        headers = {h: self.headers[h] for h in FORWARDED if self.headers[h] is not None}
         if upstream.key is not None:
             headers["authorization"] = f"Bearer {upstream.key}"
         connection = upstream.connect()
@@ -272,8 +272,8 @@ class _Handler(BaseHTTPRequestHandler):
         finally:
             connection.close()
         if body and answer.status == 200:
-            found = _parsed(data) or {}
-            self._record(name, rest, read_usage(found, body, _written(found)))
+            reply = _parsed(data) or {}
+            self._record(name, rest, read_usage(reply, body, _written(reply)))
         self._reply(answer.status, data, kind)
 
     def _record(self, name: str, rest: str, used: Used) -> None:
@@ -290,11 +290,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         there, last, written = True, {}, 0
         for event in _events(answer):
-            found = _parsed(event)
-            if found is not None:
-                written += _written(found)
-                last = found if isinstance(found.get("usage"), dict) else last
-                if found.get("choices") == [] and not wanted:
+            piece = _parsed(event)
+            if piece is not None:
+                written += _written(piece)
+                last = piece if isinstance(piece.get("usage"), dict) else last
+                if piece.get("choices") == [] and not wanted:
                     continue  # the usage that this client did not ask for
             if there:
                 try:
@@ -324,10 +324,10 @@ def _parsed(event: bytes) -> dict[str, Any] | None:
     if not text.startswith(b"{"):
         return None
     try:
-        found: dict[str, Any] = json.loads(text)
+        reply: dict[str, Any] = json.loads(text)
     except ValueError:
         return None
-    return found
+    return reply
 
 
 def _written(answer: dict[str, Any]) -> int:
@@ -352,9 +352,9 @@ def measure(upstream: Upstream, model: str, *, rounds: int = 3) -> dict[str, Any
         words = [f"{(stamp + turn * 7919 + n * 104_729) % 99_991}" for n in range(400)]
         short = _timed(upstream, model, f"{words[0]} {words[1]}: say yes.", 1)
         long = _timed(upstream, model, f"{' '.join(words)}: say yes.", 1)
-        told = _timed(upstream, model, f"{words[2]}: count from 1 to 300, in words.", 160)
+        counting = _timed(upstream, model, f"{words[2]}: count from 1 to 300, in words.", 160)
         reading.append((long[0] - short[0]) / max(1e-6, long[2] - short[2]))
-        writing.append((told[1] - 1) / max(1e-6, told[2] - short[2]))
+        writing.append((counting[1] - 1) / max(1e-6, counting[2] - short[2]))
     if min(statistics.median(reading), statistics.median(writing)) <= 0:
         raise OSError(
             f"{upstream.base_url} says no more tokens of a long prompt than of a short one"

@@ -41,6 +41,8 @@ def served(model: str, base_url: str | None, key_env: str | None) -> Iterator[tu
     if not model.startswith(LOCAL):
         if base_url is None:
             raise click.UsageError("--base-url says where the model is, or --model local:NAME")
+        if key_env and key_env not in os.environ:
+            raise click.UsageError(f"{key_env} is not set")
         yield model, Upstream(base_url, os.environ[key_env] if key_env else None)
         return
     from tfgrpo.connect import CONTEXT, SLOTS, model_cache
@@ -84,7 +86,7 @@ def setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
         names = ("budget", "samples", "temperature", "max_tokens", "concurrency")
         numbers = {name: rest.pop(name) for name in names if name in rest}
         results.mkdir(parents=True, exist_ok=True)
-        found = find_task(task, data, limit)
+        problems = find_task(task, data, limit)
         with served(model, base_url, api_key_env) as (name, upstream):
             setting = Setting(
                 results,
@@ -94,7 +96,7 @@ def setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
                 **{"budget": 0.0, **numbers},
                 local=model.startswith(LOCAL),
             )
-            return command(setting, found, **rest)
+            return command(setting, problems, **rest)
 
     for option in (
         click.option("--concurrency", type=int, default=8, show_default=True),
@@ -126,9 +128,9 @@ def measure_command(
 ) -> None:
     """Measure how fast the server reads and writes, once, with nothing else going on."""
     with served(model, base_url, api_key_env) as (name, upstream):
-        found = {**measure(upstream, name), "machine": cells.machine()}
-    output.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    click.echo(f"reads {found['prefill']:g} and writes {found['decode']:g} tokens a second")
+        speeds = {**measure(upstream, name), "machine": cells.machine()}
+    output.write_text(json.dumps(speeds, indent=1) + "\n", encoding="utf-8")
+    click.echo(f"reads {speeds['prefill']:g} and writes {speeds['decode']:g} tokens a second")
 
 
 @main.command("meter")
@@ -157,10 +159,10 @@ def meter_command(
 @setting_options
 def headroom_command(setting: Setting, task: Any) -> None:
     """Measure whether there is anything to learn: rules by hand, and right examples."""
-    found = cells.headroom(setting, task)
-    means = ", ".join(f"{name} {mean:.3f}" for name, mean in found["means"].items())
-    said = "raced" if found["has_headroom"] else "without headroom, not raced"
-    click.echo(f"{task.name}: {means}: {found['gain']:+.3f}, {said}")
+    result = cells.headroom(setting, task)
+    means = ", ".join(f"{name} {mean:.3f}" for name, mean in result["means"].items())
+    verdict = "raced" if result["has_headroom"] else "without headroom, not raced"
+    click.echo(f"{task.name}: {means}: {result['gain']:+.3f}, {verdict}")
 
 
 @main.command("cell")
@@ -182,12 +184,12 @@ def cell_command(
         if not json.loads(measured.read_text())["has_headroom"]:
             click.echo(f"{task.name} is without headroom on {setting.model}, and not raced")
             return
-    found = cells.run_cell(setting, task, arm, seed, venvs)
-    spent = found["spent"]
+    result = cells.run_cell(setting, task, arm, seed, venvs)
+    spent = result["spent"]
     click.echo(
-        f"{task.name}, {arm}, seed {seed}: best {found['best']['mean']:.3f}, final "
-        f"{found['final']['mean']:.3f}; {spent['spent']:.1f} of {found['budget']:g} "
-        f"compute-seconds in {spent['calls']:,} calls; ended: {found['ended']}"
+        f"{task.name}, {arm}, seed {seed}: best {result['best']['mean']:.3f}, final "
+        f"{result['final']['mean']:.3f}; {spent['spent']:.1f} of {result['budget']:g} "
+        f"compute-seconds in {spent['calls']:,} calls; ended: {result['ended']}"
     )
 
 

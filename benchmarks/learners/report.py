@@ -37,7 +37,7 @@ def by_problem(cells: Sequence[Cell], which: str) -> dict[str, float]:
     for cell in cells:
         for problem, rewards in cell[which]["rewards"].items():
             values.setdefault(problem, []).append(fmean(rewards))
-    return {problem: fmean(found) for problem, found in values.items()}
+    return {problem: fmean(means) for problem, means in values.items()}
 
 
 def holm(p: Mapping[str, float]) -> dict[str, float]:
@@ -54,22 +54,22 @@ def lines_of(cells: Sequence[Cell], which: str = "best") -> list[Line]:
     by_arm = {arm: [c for c in cells if c["arm"] == arm] for arm in ORDER}
     empty = by_problem(by_arm["empty"], "best")
     gains: dict[str, list[float]] = {}
-    for arm, found in by_arm.items():
-        if arm != "empty" and found and empty:
-            means = by_problem(found, which)
+    for arm, runs in by_arm.items():
+        if arm != "empty" and runs and empty:
+            means = by_problem(runs, which)
             gains[arm] = [means[problem] - empty[problem] for problem in empty if problem in means]
     p = {arm: permutation(values) for arm, values in gains.items()}
     corrected = holm(p)
     return [
         Line(
             arm,
-            found,
+            runs,
             interval(gains[arm]) if arm in gains else None,
             p.get(arm),
             corrected.get(arm),
         )
-        for arm, found in by_arm.items()
-        if found
+        for arm, runs in by_arm.items()
+        if runs
     ]
 
 
@@ -92,8 +92,8 @@ def page(cells: Sequence[Cell], measured: Sequence[dict[str, Any]], *, figure: s
     if figure and cells:
         parts += [f"![Mean gain over the empty library]({figure})", ""]
     parts += _headrooms(measured)
-    for (task, model, _), found in sorted(groups_of(cells).items()):
-        parts += _task(task, model, found)
+    for (task, model, _), group in sorted(groups_of(cells).items()):
+        parts += _task(task, model, group)
     if not cells:
         parts += ["No cell is done yet.", ""]
     machines = sorted({one["machine"] for one in (*cells, *measured)})
@@ -119,12 +119,13 @@ def _task(task: str, model: str, cells: Sequence[Cell]) -> list[str]:
     first = cells[0]
     count, empty_cells = len(first["best"]["rewards"]), [c for c in cells if c["arm"] == "empty"]
     empty = fmean(c["best"]["mean"] for c in empty_cells) if empty_cells else None
+    budgets = " or ".join(f"{budget:g}" for budget in sorted({c["budget"] for c in cells}))
     parts = [
         f"## {task}, {model}",
         "",
         f"{count} sealed problems × {first['samples']} samples, temperature "
         f"{first['temperature']:g}, at most {first['max_tokens']} tokens an answer, "
-        f"{first['budget']:g} compute-seconds a run (reading {first['speeds']['prefill']:g} and "
+        f"{budgets} compute-seconds a run (reading {first['speeds']['prefill']:g} and "
         f"writing {first['speeds']['decode']:g} tokens a second).",
         "",
         "| arm | seeds | best by validation | gain over empty | p | Holm | final | runs below empty"
@@ -157,11 +158,11 @@ def _runs(lines: Sequence[Line], empty: float | None) -> list[str]:
                 for which in ("best", "final")
                 if empty is not None and line.arm != "empty" and cell[which]["mean"] < empty - 1e-9
             ]
-            said = f"below empty: {' and '.join(lost)}" if lost else ""
+            verdict = f"below empty: {' and '.join(lost)}" if lost else ""
             rows.append(
                 f"| {line.arm}, seed {cell['seed']} | {cell['best']['mean']:.3f} | "
                 f"{cell['final']['mean']:.3f} | {cell['chosen_by']} | "
-                f"{cell['spent']['spent']:.0f} | {cell['ended']} | {said} |"
+                f"{cell['spent']['spent']:.0f} of {cell['budget']:g} | {cell['ended']} | {verdict} |"
             )
     return rows
 
@@ -184,7 +185,7 @@ WIDTH, ROW, LEFT, RIGHT = 720, 26, 190, 40
 def figure(cells: Sequence[Cell]) -> str:
     """Returns the gains over the empty library with their intervals, and each run, as SVG."""
     groups = [
-        (task, model, lines_of(found)) for (task, model, _), found in groups_of(cells).items()
+        (task, model, lines_of(group)) for (task, model, _), group in groups_of(cells).items()
     ]
     groups = [(t, m, [line for line in lines if line.gain]) for t, m, lines in sorted(groups)]
     gains = [line.gain for _, _, lines in groups for line in lines if line.gain]

@@ -60,8 +60,8 @@ class Job:
 
 def read_job() -> Job:
     """Returns the job that the command line names."""
-    found = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    return Job(**{**found, "folder": Path(found["folder"])})
+    values = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    return Job(**{**values, "folder": Path(values["folder"])})
 
 
 class Answer(NamedTuple):
@@ -93,9 +93,9 @@ def ask(job: Job, messages: Sequence[dict[str, str]], **wanted: Any) -> Answer:
     for turn in range(TRIES):
         try:
             with urllib.request.urlopen(request, timeout=1800) as answer:
-                found = json.load(answer)
-                text = found["choices"][0]["message"]["content"] or ""
-                return Answer(text, int((found.get("usage") or {}).get("prompt_tokens") or 0))
+                reply = json.load(answer)
+                text = reply["choices"][0]["message"]["content"] or ""
+                return Answer(text, int((reply.get("usage") or {}).get("prompt_tokens") or 0))
         except urllib.error.HTTPError as error:
             if error.code == 402:
                 raise BudgetSpent from None
@@ -214,7 +214,7 @@ def right_examples(job: Job, prompt: Prompt, rows: Sequence[Row]) -> list[tuple[
     ]
 
 
-class Kept:
+class RowFile:
     """The answers of a job's attempts so far, in a file, so that a restart asks for none twice."""
 
     def __init__(self, path: Path) -> None:
@@ -250,14 +250,14 @@ def leave(
 ) -> None:
     """Leaves what was learned: the last prompt, and the best by the learner's own account. Where
     it has none (`best` is None) the race chooses among `checkpoints` on the validation problems."""
-    found = {
+    learned = {
         "final": final,
         "best": best,
         "checkpoints": list(checkpoints),
         "ended": ended,
         "notes": notes or {},
     }
-    write_text(job.folder / "learned.json", json.dumps(found, indent=1, ensure_ascii=False))
+    write_text(job.folder / "learned.json", json.dumps(learned, indent=1, ensure_ascii=False))
 
 
 def main(arm: Callable[[Job], None]) -> None:

@@ -14,8 +14,8 @@ from typing import Any
 from racing import (
     BudgetSpent,
     Job,
-    Kept,
     Prompt,
+    RowFile,
     answer_of,
     ask,
     is_right,
@@ -43,7 +43,7 @@ def learn(job: Job) -> None:
 
         def __init__(self) -> None:
             super().__init__(model=job.model)
-            self.asked, self.is_over, self.failed = 0, False, 0
+            self.calls, self.is_over, self.failed = 0, False, 0
 
         def complete(self, prompt: str, **kwargs: Any) -> LLMResponse:
             return LLMResponse(self._text([{"role": "user", "content": prompt}]))
@@ -57,20 +57,20 @@ def learn(job: Job) -> None:
                 try:
                     start, end = text.index("{"), text.rindex("}") + 1
                     return response_model.model_validate_json(text[start:end])
-                except ValueError as found:
-                    error = found
+                except ValueError as problem:
+                    error = problem
                     messages = [
                         messages[0],
                         {"role": "assistant", "content": text},
-                        {"role": "user", "content": f"That cannot be read: {str(found)[:300]}"},
+                        {"role": "user", "content": f"That cannot be read: {str(problem)[:300]}"},
                     ]
             self.failed += 1
             raise error
 
         def _text(self, messages: list[dict[str, str]], **wanted: Any) -> str:
-            self.asked += 1
+            self.calls += 1
             try:
-                seed = job.seed * 100_003 + self.asked
+                seed = job.seed * 100_003 + self.calls
                 return ask(job, messages, seed=seed, max_tokens=ROLE_TOKENS, **wanted).text
             except BudgetSpent:
                 self.is_over = True
@@ -82,13 +82,13 @@ def learn(job: Job) -> None:
         def evaluate(self, sample: Any, agent_output: Any) -> Any:
             given, gold = agent_output.final_answer, sample.ground_truth
             right = is_right(job.kind, gold, given)
-            said = (
+            verdict = (
                 f"Right: {gold}." if right else f"Wrong: {answer_of(job.kind, given)}, not {gold}."
             )
-            return EnvironmentResult(said, gold, {"correct": float(right)})
+            return EnvironmentResult(verdict, gold, {"correct": float(right)})
 
-    client, kept = Client(), Kept(job.folder / "playbooks.jsonl")
-    book = Skillbook.loads(json.dumps(kept.rows[-1][1])) if kept.rows else Skillbook()
+    client, books_file = Client(), RowFile(job.folder / "playbooks.jsonl")
+    book = Skillbook.loads(json.dumps(books_file.rows[-1][1])) if books_file.rows else Skillbook()
     learner = OfflineACE(
         skillbook=book,
         agent=Agent(client),
@@ -100,12 +100,12 @@ def learn(job: Job) -> None:
         Sample(row["problem"], context=job.seed_text, ground_truth=row["answer"])
         for row in job.train
     ] * EPOCHS
-    done = kept.rows[-1][0] if kept.rows else 0
+    done = books_file.rows[-1][0] if books_file.rows else 0
     while done < len(samples) and not client.is_over and job.spent < 1.0:
         learner.run(samples[done : done + EVERY], Judged())
         done += EVERY
-        kept.add([done, learner.skillbook.to_dict()])
-    books = [Skillbook.loads(json.dumps(row[1])) for row in kept.rows] or [learner.skillbook]
+        books_file.add([done, learner.skillbook.to_dict()])
+    books = [Skillbook.loads(json.dumps(row[1])) for row in books_file.rows] or [learner.skillbook]
     step = -(-len(books) // CHECKPOINTS)
     leave(
         job,

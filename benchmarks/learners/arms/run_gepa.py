@@ -30,16 +30,16 @@ class SystemText:
     propose_new_texts = None
 
     def __init__(self, job: Job) -> None:
-        self.job, self.asked, self.is_over = job, 0, False
+        self.job, self.turn, self.is_over = job, 0, False
 
     def evaluate(
         self, batch: list[Row], candidate: dict[str, str], capture_traces: bool = False
     ) -> EvaluationBatch[Attempt, str]:
         """Attempts a batch with a candidate's text."""
-        self.asked += 1
+        self.turn += 1
         try:
             prompt = prompt_of(candidate[TEXT])
-            attempts = attempt_all(self.job, prompt, batch, self.asked)
+            attempts = attempt_all(self.job, prompt, batch, self.turn)
         except BudgetSpent:
             self.is_over = True
             raise

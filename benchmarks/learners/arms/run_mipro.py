@@ -54,11 +54,11 @@ def optimise(job: Job) -> None:
 
         def forward(self, problem: str) -> Any:
             with dspy.context(adapter=adapter):
-                found = self.answer(problem=problem)
-            found.prompt = adapter.format(
+                prediction = self.answer(problem=problem)
+            prediction.prompt = adapter.format(
                 self.answer.signature, self.answer.demos, {"problem": PROBLEM}
             )
-            return found
+            return prediction
 
     def metric(example: Any, prediction: Any, trace: Any = None) -> bool:
         right = is_right(job.kind, example.answer, prediction.response or "")

@@ -12,7 +12,7 @@ import random
 from racing import (
     BudgetSpent,
     Job,
-    Kept,
+    RowFile,
     attempt_all,
     leave,
     main,
@@ -29,23 +29,23 @@ CANDIDATES = 24
 def random_search(job: Job) -> None:
     """Leaves the best of the sets that were tried, and the seed where none is better."""
     seed, ended = prompt_of(job.seed_text), "done"
-    kept, pool = Kept(job.folder / "tried.jsonl"), Kept(job.folder / "pool.jsonl")
+    tried, pool = RowFile(job.folder / "tried.jsonl"), RowFile(job.folder / "pool.jsonl")
     try:
         if not pool.rows:
             pool.add(right_examples(job, seed, job.train))
-        if not kept.rows:
-            kept.add([mean(attempt_all(job, seed, job.validation, "seed")), seed])
-        for number in range(len(kept.rows), CANDIDATES + 1):
+        if not tried.rows:
+            tried.add([mean(attempt_all(job, seed, job.validation, "seed")), seed])
+        for number in range(len(tried.rows), CANDIDATES + 1):
             dice = random.Random(f"{job.seed}/{number}")
             size = min(dice.choice(SIZES), len(pool.rows[0]))
             chosen = [tuple(pair) for pair in dice.sample(pool.rows[0], size)]
             prompt = with_examples(job.seed_text, chosen)
-            kept.add([mean(attempt_all(job, prompt, job.validation, number)), prompt])
+            tried.add([mean(attempt_all(job, prompt, job.validation, number)), prompt])
     except BudgetSpent:
         ended = "budget"
-    score, best = max(kept.rows, key=lambda row: row[0]) if kept.rows else (None, seed)
-    final = kept.rows[-1][1] if kept.rows else seed
-    leave(job, final, best, ended=ended, notes={"validation": score, "tried": len(kept.rows)})
+    score, best = max(tried.rows, key=lambda row: row[0]) if tried.rows else (None, seed)
+    final = tried.rows[-1][1] if tried.rows else seed
+    leave(job, final, best, ended=ended, notes={"validation": score, "tried": len(tried.rows)})
 
 
 if __name__ == "__main__":

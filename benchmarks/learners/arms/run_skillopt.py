@@ -61,8 +61,8 @@ def optimise(job: Job) -> None:
         """The race's problems."""
 
         def load_split_items(self, split_path: str) -> list[dict[str, Any]]:
-            found: list[dict[str, Any]] = json.loads((Path(split_path) / "items.json").read_text())
-            return found
+            items: list[dict[str, Any]] = json.loads((Path(split_path) / "items.json").read_text())
+            return items
 
     class Attempts(EnvAdapter):  # type: ignore[misc,unused-ignore]
         """The race's attempts and judge."""
@@ -73,7 +73,7 @@ def optimise(job: Job) -> None:
             self.failure_only = False
             self.minibatch_size = RECIPE["minibatch_size"]
             self.edit_budget = RECIPE["edit_budget"]
-            self.asked = 0
+            self.turn = 0
 
         def setup(self, cfg: dict[str, Any]) -> None:
             super().setup(cfg)
@@ -97,9 +97,9 @@ def optimise(job: Job) -> None:
         def rollout(
             self, env_manager: Any, skill_content: str, out_dir: str, **kwargs: Any
         ) -> list[dict[str, Any]]:
-            self.asked += 1
+            self.turn += 1
             prompt, results = prompt_of(skill_content), []
-            for one in attempt_all(job, prompt, env_manager, self.asked):
+            for one in attempt_all(job, prompt, env_manager, self.turn):
                 folder = Path(out_dir) / "predictions" / one.row["id"]
                 folder.mkdir(parents=True, exist_ok=True)
                 turns = [
