@@ -5,21 +5,32 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import re
+import signal
+import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
-from conftest import Cli, one_line_error
+import yaml
+from conftest import ROOT, Cli, environment, one_line_error
 from crew import Disturbed, Timed, outcome, prepare, train, train_alone
 from postgres import Cluster
 from scripted import ScriptedEndpoint, restless
 
+from tfgrpo.cli.main import tfgrpo
 from tfgrpo.model.throttle import Throttle
+from tfgrpo.store import Store
 from tfgrpo.store.errors import RowRefused, StoreError
 from tfgrpo.store.journal import Journal
 from tfgrpo.store.port_records import CallValues, RolloutValues
 from tfgrpo.store.runs import RolloutRow
+from tfgrpo.workers.local import COMMAND
+from tfgrpo.workers.queue import opened, queue_address
+from tfgrpo.workers.view import read_crew, state_of
 
 pytestmark = pytest.mark.postgres
 
@@ -80,6 +91,75 @@ def test_killed_workers_drivers_and_databases_cost_no_completed_call(
     assert disturbed.repeated == 0
     assert set(disturbed.kills) == {"worker", "driver", "database"}
     print(disturbed.kills, f"{disturbed.sent_twice} in flight sent twice")
+
+
+def test_who_may_train_a_library_may_work_at_its_queue(shared: str) -> None:
+    import psycopg
+
+    Store.init(shared, author="tests").close()
+    address = queue_address(shared)
+    library = address.schema.removesuffix("_queue")
+    with psycopg.connect(address.conninfo, autocommit=True) as connection:
+        for name, level in (("ann", "trainer"), ("bob", "reader")):
+            connection.execute(f"drop role if exists {name}".encode())
+            connection.execute(f"create role {name} login".encode())
+            row = f"insert into {library}.members values ('{name}', '{level}')"
+            connection.execute(row.encode())
+
+    async def crew(user: str) -> int:
+        conninfo = address.conninfo.replace("postgres@", f"{user}@")
+        async with opened(replace(address, conninfo=conninfo)) as queue:
+            return len(await queue.crew())
+
+    assert asyncio.run(crew("postgres")) == asyncio.run(crew("ann")) == 0
+    with pytest.raises(StoreError, match="may not use the queue"):
+        asyncio.run(crew("bob"))
+    with psycopg.connect(address.conninfo, autocommit=True) as connection:
+        connection.execute(f"drop schema {address.schema} cascade".encode())
+        connection.execute(f"delete from {library}.members where name in ('ann', 'bob')".encode())
+        connection.execute(b"drop role ann, bob")
+
+
+def test_up_keeps_workers_and_ends_them_with_it(shared: str, tmp_path: Path, cli: Cli) -> None:
+    Store.init(shared, author="tests").close()
+    command = [*COMMAND, "--store", shared, "up", "--workers", "2", "--heartbeat", "1"]
+    process = subprocess.Popen(command, cwd=tmp_path, env=environment())
+    try:
+        until = time.monotonic() + 120
+        while len(states(shared)) < 2:
+            assert process.poll() is None
+            assert time.monotonic() < until
+            time.sleep(0.2)
+        assert states(shared) == ["idle", "idle"]
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=60) == 0
+    finally:
+        process.kill()
+    assert states(shared) == ["left", "left"]
+
+
+def states(file: str) -> list[str]:
+    return [state_of(one) for one in read_crew(queue_address(file)).members]
+
+
+def test_every_command_of_the_page_is_one(cli: Cli) -> None:
+    """Slurm, Kubernetes, Ray and compose are not here: what they start is."""
+    page = (ROOT / "docs/scale.md").read_text()
+    for block in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL):
+        assert yaml.safe_load(block)
+    python = re.search(r"```python\n(.*?)```", page, re.DOTALL)
+    assert python is not None
+    compile(python[1], "workers.py", "exec")
+    lines = re.findall(
+        r"tfgrpo (worker|workers|up|train)\b((?: problems.jsonl| --?[\w-]+(?: \d+)?)*)", page
+    )
+    lines += [("worker", " --slots 64 --grace 45")]  # which the manifest has as a list
+    assert len({verb for verb, _ in lines}) == 4
+    for verb, given in set(lines):
+        command = tfgrpo.get_command(click.Context(tfgrpo), verb)
+        assert command is not None
+        parser = command.make_parser(click.Context(command))
+        parser.parse_args(given.replace("--resume", "--resume RUN").split())
 
 
 def test_workers_of_a_store_in_a_file_are_refused(cli: Cli) -> None:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from procrastinate import App
 
 TASK = "group"
+SUFFIX = "_queue"
+"""What the name of a library's schema ends with where its queue is."""
 HEARTBEAT = 5.0
 """Seconds between a worker's signs of life."""
 SILENT = 3.0
@@ -195,7 +197,7 @@ def queue_address(store: str) -> QueueAddress:
             hint="--store postgresql://USER@HOST/DATABASE; docs/scale.md says how to move there",
         )
     address = parse_address(store)
-    return QueueAddress(address.conninfo, f"{address.schema}_queue", password_of(address))
+    return QueueAddress(address.conninfo, address.schema + SUFFIX, password_of(address))
 
 
 @asynccontextmanager
@@ -240,22 +242,45 @@ async def _prepare(address: QueueAddress) -> None:
             address.conninfo, **_settings(address, "tfgrpo")
         )
         async with connection:
-            if await _is_there(connection, address.schema):
+            if await _is_there(connection, address.schema, "outcomes"):
                 return
             await connection.execute("select pg_advisory_xact_lock(%s)", (number,))
-            if await _is_there(connection, address.schema):
+            if await _is_there(connection, address.schema, "outcomes"):
                 return
             await connection.execute(sql.SQL("create schema if not exists {}").format(schema))
             await connection.execute(sql.SQL("set local search_path to {}").format(schema))
             await connection.execute(SchemaManager.get_schema().encode())
             await connection.execute(TABLES.encode())
+            await _let_members_in(connection, address.schema)
 
 
-async def _is_there(connection: Any, schema: str) -> bool:
+async def _let_members_in(connection: Any, schema: str) -> None:
+    """Lets those use a new queue who may train the library that it belongs to."""
+    from psycopg import sql
+
+    library = schema.removesuffix(SUFFIX)
+    if not await _is_there(connection, library, "members"):
+        return
+    cursor = await connection.execute(
+        sql.SQL(
+            "select m.name from {}.members m join pg_roles r on r.rolname = m.name"
+            " where m.level in ('trainer', 'owner') and m.name <> session_user"
+        ).format(sql.Identifier(library))
+    )
+    for (name,) in await cursor.fetchall():
+        for what in ("usage on", *(f"all on all {k} in" for k in ("tables", "sequences"))):
+            await connection.execute(
+                sql.SQL(f"grant {what} schema {{}} to {{}}").format(
+                    sql.Identifier(schema), sql.Identifier(name)
+                )
+            )
+
+
+async def _is_there(connection: Any, schema: str, table: str) -> bool:
     cursor = await connection.execute(
         "select 1 from pg_class c join pg_namespace n on n.oid = c.relnamespace"
-        " where n.nspname = %s and c.relname = 'outcomes'",
-        (schema,),
+        " where n.nspname = %s and c.relname = %s",
+        (schema, table),
     )
     return await cursor.fetchone() is not None
 
@@ -275,10 +300,16 @@ class _translating:
         import psycopg
         import psycopg_pool
         from procrastinate import exceptions
+        from psycopg import errors
 
         away = (psycopg.Error, psycopg_pool.PoolTimeout, exceptions.ConnectorException)
         if isinstance(error, away):
             cause = error.__cause__ or error
+            if isinstance(cause, (errors.UndefinedTable, errors.InsufficientPrivilege)):
+                raise StoreError(
+                    "this user of the database may not use the queue of workers",
+                    hint="ask an owner of the library for the level of a trainer",
+                ) from error
             reason = (str(cause).strip().splitlines() or ["no answer"])[0]
             raise StoreError(
                 f"the queue of workers cannot be reached: {reason}",
