@@ -1,0 +1,66 @@
+"""What a run costs as it grows: one command, a section for each question.
+
+    python -m benchmarks.scale [SECTION …] [--most N] [--write]
+
+Sections are `machine` (a step of a run that has 10,000 to 1,000,000 rollouts on record),
+`endpoints` (four of them, one slow and one dead, beside round-robin) and `http` (the client's
+connections at 128 in flight). With `--write` each replaces its part of `RESULTS-scale.md`.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import click
+
+from benchmarks import scale_endpoints, scale_http, scale_machine
+
+RESULTS = Path(__file__).parent / "RESULTS-scale.md"
+SECTIONS: dict[str, tuple[str, Callable[[int], Sequence[str]]]] = {
+    "machine": ("One machine", scale_machine.measure),
+    "endpoints": ("Endpoints", scale_endpoints.measure),
+    "http": ("HTTP's connections", scale_http.measure),
+}
+"""Section → its title, and what measures it, given the most rollouts: it returns lines."""
+HEAD = (
+    "# Scale\n\n`python -m benchmarks.scale --write`; what is measured is said in each section.\n"
+)
+
+
+@click.command()
+@click.argument("sections", nargs=-1, type=click.Choice(list(SECTIONS)))
+@click.option("--most", type=int, default=1_000_000, help="The most rollouts on record.")
+@click.option("--write", is_flag=True, help="Put the sections into RESULTS-scale.md.")
+def main(sections: tuple[str, ...], most: int, write: bool) -> None:
+    """Measures how a run grows."""
+    for name in sections or SECTIONS:
+        title, measure = SECTIONS[name]
+        load = os.getloadavg()[0]
+        lines = [
+            f"## {title}",
+            "",
+            f"{os.cpu_count()} cores ({platform.machine()}), load {load:.1f}, "
+            f"Python {platform.python_version()}: on a shared machine the ratios count.",
+            "",
+            *measure(most),
+        ]
+        click.echo("\n".join(lines))
+        if write:
+            put(title, "\n".join(lines))
+
+
+def put(title: str, section: str) -> None:
+    """Replaces a section of the page, or adds it at its end."""
+    page = RESULTS.read_text(encoding="utf-8") if RESULTS.exists() else ""
+    parts = re.split(r"(?m)^(?=## )", page or HEAD)
+    parts = [part for part in parts if not part.startswith(f"## {title}\n")]
+    page = "\n\n".join(part.strip() for part in [*parts, section])
+    RESULTS.write_text(page + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,189 @@
+"""A step of a run that has many rollouts on record already: time and memory of the step alone.
+
+The store is filled directly, with rollouts and their calls, in steps of 500. Then a process of its
+own opens the run as one that is resumed, reads what earlier steps tell (once a session), makes a
+step of adaptive groups against an instant endpoint, and reads what that step adds, which is what
+every later step pays. Beside it: reading all rollouts of the run, which each step did before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.scheduler import CONCURRENCY, instant, problems, warm
+
+SIZES = (10_000, 100_000, 1_000_000)
+STEP = 500
+PROBLEMS = 100
+SAMPLES = STEP // PROBLEMS
+
+
+def measure(most: int) -> list[str]:
+    """Measures every size up to `most` rollouts."""
+    rows = []
+    with tempfile.TemporaryDirectory(dir=Path(__file__).parent, prefix=".scale-") as folder:
+        for size in [size for size in SIZES if size <= most]:
+            path = Path(folder) / f"{size}.db"
+            fill(path, size)
+            with instant() as address:
+                step = child("step", path, address)
+            before = child("before", path, "")
+            rows.append((size, step, before))
+            path.unlink()
+    lines = [
+        "A step of 100 problems in adaptive groups, from 2 to 5 attempts at each, in a run that "
+        "has so many rollouts on record. *Resumed* is what is read once when the run goes on; "
+        "*reading* is what a later step reads of those before it; *all* is reading every rollout "
+        "of the run, as each step did before. CPU time, and memory of the process at its peak.",
+        "",
+        "| rollouts | a rollout | reading | resumed | memory | all, before | memory, before |",
+        "|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    for size, step, before in rows:
+        lines.append(
+            f"| {size:,} | {step['each'] * 1e3:.2f} ms | {step['reading'] * 1e3:.1f} ms | "
+            f"{step['resumed']:.2f} s | {step['megabytes']:.0f} MB | {before['seconds']:.2f} s | "
+            f"{before['megabytes']:.0f} MB |"
+        )
+    first, last = rows[0], rows[-1]
+    lines += [
+        "",
+        f"From {first[0]:,} to {last[0]:,} rollouts on record: time per rollout "
+        f"{last[1]['each'] / first[1]['each']:.2f} ×, memory "
+        f"{last[1]['megabytes'] / first[1]['megabytes']:.2f} ×; reading all of them, as before, "
+        f"{last[2]['seconds'] / first[2]['seconds']:.0f} × the time and "
+        f"{last[2]['megabytes'] / first[2]['megabytes']:.1f} × the memory.",
+    ]
+    return lines
+
+
+def child(what: str, path: Path, address: str) -> dict[str, float]:
+    """Runs a part of the measurement in a process of its own."""
+    command = [sys.executable, "-m", "benchmarks.scale_machine", what, str(path), address]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return dict(json.loads(done.stdout))
+
+
+def peak() -> float:
+    """Returns the most memory that this process has had, in MB."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) / 1024
+
+
+def settings() -> Any:
+    """Returns those of the run."""
+    from tfgrpo.settings import TrainSettings
+
+    return TrainSettings(
+        data="p.jsonl", epochs=1, batch_size=PROBLEMS, group_size=SAMPLES, rollouts="adaptive"
+    )
+
+
+def fill(path: Path, rollouts: int) -> None:
+    """Makes a store with a run of so many rollouts and their calls."""
+    from tfgrpo.store import Store
+    from tfgrpo.training.setup import begin
+
+    with Store.init(path) as store:
+        run, _ = begin(store, settings())
+        db = store.port.connection  # type: ignore[attr-defined]
+        answer = json.dumps({"content": "fine", "finish_reason": "stop"})
+        db.execute("insert into texts (digest, text) values (?, ?)", (b"t" * 32, "question"))
+        verdict = json.dumps({"answer": "1", "reason": "right", "response": "x" * 200})
+        numbers = "with recursive c(n) as (select 0 union all select n + 1 from c where n < ?)"
+        db.execute(
+            f"{numbers} insert into journal (key, run, stage, step, model, request, answer,"
+            " prompt_tokens, cached_tokens, completion_tokens, reasoning_tokens, attempts, seconds,"
+            f" time) select randomblob(32), ?, 'rollout', n / {STEP}, 'instant', 1, ?, 200, 0, 50,"
+            " 0, 1, 0.1, 1 from c",
+            (rollouts - 1, run.id, answer),
+        )
+        db.execute(
+            f"{numbers} insert into rollouts (run, step, problem, sample, version, calls, outcome,"
+            f" reward, verdict, time) select ?, n / {STEP}, 'p' || (n / {SAMPLES} % {PROBLEMS}),"
+            f" n % {SAMPLES}, 0, '[]', 'answered', n % 2 / 1.0, ?, 1 from c",
+            (rollouts - 1, run.id, verdict),
+        )
+        if db.in_transaction:
+            db.commit()
+
+
+def make_step(path: Path, address: str) -> dict[str, float]:
+    """Makes the next step of the run."""
+    from tfgrpo.connect import CallLimits, Endpoints
+    from tfgrpo.domains.verifier import Verifier
+    from tfgrpo.model.endpoint import Endpoint
+    from tfgrpo.session import Session
+    from tfgrpo.store import Store
+    from tfgrpo.store.journal import Journal
+    from tfgrpo.training.beliefs import Beliefs
+    from tfgrpo.training.loop import Training
+    from tfgrpo.training.run_problems import RunProblems
+
+    dataset = problems(PROBLEMS * SAMPLES)
+    with Store.open(path) as store, Verifier() as verifier:
+        run = store.runs.all()[-1]
+        row = store.port.row("select max(step) from rollouts")  # type: ignore[attr-defined]
+        step = int(row[0]) + 1
+        journal = Journal(store.port.writer())
+        endpoint = Endpoint("instant", address)
+        endpoints = Endpoints(endpoint, endpoint, CallLimits(CONCURRENCY))
+        training = Training(Session(store, journal, endpoints, verifier), run, RunProblems(dataset))
+        collector, names = training._collector, [problem.id for problem in dataset]
+        started = time.process_time()
+        collector._beliefs.before(step, names)
+        resumed = time.process_time() - started
+
+        async def session() -> float:
+            await warm(endpoint)
+            started = time.process_time()
+            await collector.groups(step, dataset, store.library("v0"))
+            spent = time.process_time() - started
+            await endpoints.close()
+            return spent
+
+        spent = asyncio.run(session())
+        started = time.process_time()
+        collector._beliefs.before(step + 1, names)
+        reading = time.process_time() - started
+        made = len(store.runs.rollouts(run, step))
+        assert Beliefs(store, run).before(step + 1, names[:3])
+        journal.close()
+    return {
+        "each": spent / made,
+        "resumed": resumed,
+        "reading": reading,
+        "megabytes": peak(),
+    }
+
+
+def read_all(path: Path) -> dict[str, float]:
+    """Reads every rollout of the run."""
+    from tfgrpo.store import Store
+
+    with Store.open(path) as store:
+        run = store.runs.all()[-1]
+        started = time.process_time()
+        assert store.runs.rollouts(run)
+        seconds = time.process_time() - started
+    megabytes = peak()
+    return {"seconds": seconds, "megabytes": megabytes}
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Runs one part; prints its figures as JSON."""
+    what, path, address = arguments
+    figures = make_step(Path(path), address) if what == "step" else read_all(Path(path))
+    print(json.dumps(figures))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
