@@ -193,15 +193,9 @@ def test_completion_offers_remotes_and_their_branches(at: In, tmp_path: Path) ->
 
 def test_serve_answers_what_the_format_page_says(at: In, tmp_path: Path) -> None:
     def serve(*requests: dict[str, object]) -> list[dict[str, object]]:
-        done = subprocess.run(
-            [TFGRPO, "serve"],
-            cwd=tmp_path,
-            env=environment(),
-            input="".join(json.dumps(r) + "\n" for r in requests),
-            capture_output=True,
-            text=True,
-            check=True,
-        )
+        said = "".join(json.dumps(r) + "\n" for r in requests)
+        done = run_command(["serve"], tmp_path, input=said)
+        assert done.returncode == 0, done.stderr
         return [json.loads(line) for line in done.stdout.splitlines()]
 
     hello = {"ask": "hello", "protocol": 1, "path": "team"}

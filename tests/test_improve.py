@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from conftest import TFGRPO, environment
+from conftest import TFGRPO, environment, run_command
 from scripted import LESSON, Reply, ScriptedEndpoint, stage, teachable
 from test_collected_problems import record
 
@@ -216,9 +216,7 @@ def test_a_second_one_beside_it_ends_at_once_with_a_code_of_its_own(
 ) -> None:
     with lock.held(store.path.parent / "locks/improve.lock") as taken:
         assert taken
-        done = subprocess.run(
-            [TFGRPO, "improve", "-q"], env=environment(), capture_output=True, text=True
-        )
+        done = run_command(["improve", "-q"], Path.cwd())
     assert done.returncode == 75
     assert "another improvement" in done.stderr
     assert done.stdout == ""

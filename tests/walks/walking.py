@@ -7,7 +7,6 @@ Every step is timed and told; nothing is asserted about time. A walk is a functi
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import tempfile
 import time
@@ -18,7 +17,7 @@ from typing import Any
 
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "providers")]
 
-from conftest import TFGRPO, environment  # noqa: E402
+from conftest import environment, run_command  # noqa: E402
 
 
 class Walk:
@@ -32,15 +31,7 @@ class Walk:
     def run(self, *arguments: str, code: int = 0) -> str:
         """Runs `tfgrpo`; returns what it printed, errors included. Fails for another exit code."""
         with self.step("tfgrpo " + " ".join(arguments)):
-            done = subprocess.run(
-                [TFGRPO, *arguments],
-                cwd=self.folder,
-                env=self.environment,
-                capture_output=True,
-                text=True,
-                timeout=240,
-                stdin=subprocess.DEVNULL,
-            )
+            done = run_command(arguments, self.folder, self.environment)
         said = done.stdout + done.stderr
         assert done.returncode == code, (arguments, done.returncode, said)
         return said
