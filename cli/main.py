@@ -78,6 +78,7 @@ COMMANDS = {
     "collect": ("collect", "turn calls that went wrong into problems"),
     "experiment": ("experiment", "two versions in production at once, compared"),
     "rollback": ("rollback", "move a branch back in an incident, on record"),
+    "store": ("members", "who may do what in a shared store"),
     "trust": ("trust", "allow what a folder's settings would run or send"),
     "serve": ("serve", "answer a fetch or push over standard input"),
     "model": ("model", "local models: list, get, serve, rm"),
@@ -111,7 +112,7 @@ SECTIONS = (
     ),
     ("Serve", ("proxy", "mcp", "watch", "traffic", "feedback", "experiment", "rollback")),
     ("Learn from it", ("collect", "improve", "proposals", "accept", "reject", "regress")),
-    ("Maintain", ("trust", "redact", "fsck", "model", "serve", "completion", "help")),
+    ("Maintain", ("trust", "store", "redact", "fsck", "model", "serve", "completion", "help")),
 )
 
 

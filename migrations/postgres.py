@@ -292,7 +292,71 @@ revoke all on function @.put_redacted(text, text[], text) from public;
 revoke all on function @.put_redacted_request(bytea, bytea, text) from public;
 """
 
-MIGRATIONS: tuple[str, ...] = (TABLES + TRIGGERS + REDACTION,)
+PROTECTION = """
+create function @.may_move(which text) returns boolean
+language sql stable security definer set search_path = pg_catalog, pg_temp as $$
+    select exists (
+        select 1 from @.members where name = session_user and level in ('reviewer', 'owner')
+    ) or not starts_with(which, 'protected/') and coalesce((
+        select version is null from @.reflog where name = 'protected/' || which
+        order by row desc limit 1
+    ), true);
+$$;
+
+alter table @.reflog enable row level security;
+create policy moves_are_read on @.reflog for select using (true);
+create policy moves_of_open_names on @.reflog for insert with check (@.may_move(name));
+"""
+
+MEMBERS = """
+create function @.set_member(
+    who text, what text, inserted text[], replaced text[], functions text[]
+) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+    place text;
+    one text;
+    columns text;
+begin
+    if not pg_has_role(session_user, current_user, 'MEMBER') and not exists (
+        select 1 from @.members where name = session_user and level = 'owner'
+    ) then
+        raise exception 'only an owner may say who is a member'
+            using errcode = 'insufficient_privilege';
+    end if;
+    if exists (
+        select 1 from unnest(replaced) r where r not in ('snapshots', 'remotes', 'members')
+    ) then
+        raise exception 'nobody may change what is recorded' using errcode = 'restrict_violation';
+    end if;
+    select nspname into place from pg_class c join pg_namespace n on n.oid = c.relnamespace
+        where c.oid = '@.members'::regclass;
+    execute format('revoke all on all tables in schema %I from %I', place, who);
+    execute format('revoke all on all functions in schema %I from %I', place, who);
+    execute format('revoke all on schema %I from %I', place, who);
+    delete from @.members where name = who;
+    if what is null then
+        return;
+    end if;
+    insert into @.members values (who, what);
+    execute format('grant usage on schema %I to %I', place, who);
+    execute format('grant select on all tables in schema %I to %I', place, who);
+    foreach one in array inserted loop
+        select string_agg(quote_ident(attname), ', ') into columns from pg_attribute
+            where attrelid = format('%I.%I', place, one)::regclass and attnum > 0
+            and not attisdropped and attidentity = '' and attname not in ('recorded_by', 'tx');
+        execute format('grant insert (%s) on %I.%I to %I', columns, place, one, who);
+    end loop;
+    foreach one in array replaced loop
+        execute format('grant delete, update on %I.%I to %I', place, one, who);
+    end loop;
+    foreach one in array functions loop
+        execute format('grant execute on function %I.%s to %I', place, one, who);
+    end loop;
+end $$;
+"""
+
+MIGRATIONS: tuple[str, ...] = (TABLES + TRIGGERS + REDACTION + PROTECTION + MEMBERS,)
 """Every change, in order: the first makes schema 1."""
 
 POSTGRES_SCHEMA = len(MIGRATIONS)

@@ -12,10 +12,19 @@ from tfgrpo.store.sqlite.port import SqlitePort
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tfgrpo.store.members import Members
     from tfgrpo.store.port import Port
     from tfgrpo.store.traffic import Traffic
 
-__all__ = ["discard", "is_store", "is_there", "memory_port", "open_port", "open_traffic"]
+__all__ = [
+    "discard",
+    "is_store",
+    "is_there",
+    "members_of",
+    "memory_port",
+    "open_port",
+    "open_traffic",
+]
 
 
 def open_port(path: Path | str, *, create: bool = False, watching: bool = False) -> Port:
@@ -38,6 +47,22 @@ def is_there(path: Path) -> bool:
     from tfgrpo.store.postgres.session import is_library
 
     return is_library(str(address))
+
+
+def members_of(port: Port) -> Members:
+    """Returns who may do what in a shared store. Raises InvalidOperation for a file."""
+    from tfgrpo.store.errors import InvalidOperation
+
+    if isinstance(port, SqlitePort):
+        raise InvalidOperation(
+            "a store in a file has no members",
+            hint="whoever may write the file may do everything; docs/scale.md has shared stores",
+        )
+    from tfgrpo.store.postgres.members import PostgresMembers
+    from tfgrpo.store.postgres.port import PostgresPort
+
+    assert isinstance(port, PostgresPort)
+    return PostgresMembers(port)
 
 
 def discard(path: Path) -> None:

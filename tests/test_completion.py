@@ -39,7 +39,7 @@ def test_every_verb_that_reads_has_json() -> None:
     changes = "init train checkout add modify delete keep move edit import switch reset undo redo"
     changes += " clone fetch pull push mirror feedback rollback"
     other = "export completion serve proxy help mcp ui up watch worker"  # servers, a format
-    groups = "bisect bundle experiment model remote"  # the subcommands that read have it
+    groups = "bisect bundle experiment model remote store"  # the subcommands that read have it
     bare = [
         name.removeprefix("tfgrpo ")
         for name, command in commands()

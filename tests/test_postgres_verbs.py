@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import subprocess
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from conftest import problems
-from postgres import Cluster
+from conftest import TFGRPO, environment, problems
+from postgres import Cluster, binaries
 from scripted import ScriptedEndpoint
 
 from tfgrpo.cli.main import COMMANDS, tfgrpo
@@ -171,3 +174,31 @@ def test_a_clone_into_a_database_that_fails_leaves_no_library(run: Shell, tmp_pa
     (tmp_path / "no.bundle").write_text("nothing")
     run("clone", "no.bundle", code=1)
     assert "there is no library" in str(run("log", code=1).exception)
+
+
+PAGE = Path(__file__).parent.parent / "docs" / "scale.md"
+
+
+def test_each_step_of_the_page_on_a_shared_database_runs(cluster: Cluster, tmp_path: Path) -> None:
+    section = PAGE.read_text().split("\n## A shared database\n")[1].split("\n## ")[0]
+    script = "\n".join(re.findall(r"^```sh\n(.*?)^```", section, re.S | re.M))
+    script = script.replace("ann@db.example/team?", f"ann@/team?host={cluster.folder}&")
+    assert "db.example" not in script
+    Store.init(tmp_path / "new.db").close()
+    (tmp_path / "old" / ".tfgrpo").mkdir(parents=True)
+    (tmp_path / "new.db").rename(tmp_path / "old" / ".tfgrpo" / "store.db")
+    programs = binaries()
+    done = subprocess.run(
+        ["sh", "-e", "-c", script],
+        cwd=tmp_path,
+        env=environment(
+            PATH=f"{TFGRPO.parent}:{programs}:{os.environ['PATH']}",
+            PGHOST=str(cluster.folder),
+            PGUSER="postgres",
+        ),
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "bob   trainer" in done.stdout

@@ -49,7 +49,7 @@ class StoreMachine(RuleBasedStateMachine):
         replay.SNAPSHOT_EVERY, replay.SHORT_RANGE = every, short
         room = MEMORY if MEMORY.is_dir() else None
         self.folder = Path(tempfile.mkdtemp(prefix="tfgrpo-machine-", dir=room))
-        self.path = self.folder / "store.db"
+        self.path = self.place()
         self.now = clock()
         Store.init(self.path, author="tester", now=self.now).close()
         self.stores = [self.opened(), self.opened()]
@@ -59,6 +59,14 @@ class StoreMachine(RuleBasedStateMachine):
         self.commit(0, [("ADD", 0, f"l{i} and r{i}") for i in range(4)], None)
         for name in ("web", "draft"):
             self.create_branch(name, 1)
+
+    def place(self) -> Path | str:
+        """Where the store is."""
+        return self.folder / "store.db"
+
+    def damage(self) -> list[str]:
+        """What is wrong with the storage that no check of a store finds."""
+        return broken(Path(self.path))
 
     def opened(self) -> Store:
         store = Store.open(self.path, author="tester", now=self.now)
@@ -374,7 +382,7 @@ class StoreMachine(RuleBasedStateMachine):
             return
         try:
             assert fsck(self.store).problems == ()
-            assert broken(self.path) == []
+            assert self.damage() == []
             self.store.port.drop_snapshots()
             replay.SNAPSHOT_EVERY = 10**9
             for number, known in enumerate(self.model.versions):

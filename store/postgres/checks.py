@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
+from tfgrpo.migrations.postgres import MIGRATIONS
 from tfgrpo.store.checks import Defect, attempt
 from tfgrpo.store.history import contains_row
 from tfgrpo.store.port import LANE_BITS
@@ -67,10 +69,6 @@ def _schema(port: PostgresPort) -> Iterator[Defect]:
 
 def _expected(port: PostgresPort) -> Iterator[str]:
     """Yields what the migrations make, read out of their scripts."""
-    import re
-
-    from tfgrpo.migrations.postgres import MIGRATIONS
-
     script = "".join(MIGRATIONS)
     for name in re.findall(r"create table @\.(\w+)", script):
         yield f"table {name}"
@@ -240,6 +238,8 @@ def rebuild(session: Session) -> None:
     )
     for (table,) in tables:
         session.execute(f'alter table @."{table}" enable trigger user')
+    for index in re.findall(r"create index \w+ [^;]+", "".join(MIGRATIONS)):
+        session.execute(index.replace("create index", "create index if not exists"))
     for (table,) in tables:
         session.execute(f'reindex table @."{table}"')
     for table in ("journal", "rollouts"):

@@ -78,9 +78,9 @@ class Session:
     def again(self, work: Callable[[psycopg.Connection[Any]], T]) -> T:
         """Returns what `work` does with the connection; once more with a new one where the old one
         turns out to be lost and nothing was begun. Raises StoreError."""
-        import psycopg
-
         connection = self.connection
+        import psycopg  # which is there, then
+
         try:
             return work(connection)
         except psycopg.OperationalError as error:
@@ -188,7 +188,11 @@ def connect(address: Address) -> psycopg.Connection[Any]:
         settings["password"] = password
     try:
         connection: psycopg.Connection[Any] = psycopg.connect(
-            address.conninfo, autocommit=True, client_encoding="UTF8", **settings
+            address.conninfo,
+            autocommit=True,
+            client_encoding="UTF8",
+            prepare_threshold=None,  # a pooler may give each transaction another server process
+            **settings,
         )
     except psycopg.Error as error:
         raise unreachable_error(error, address) from None

@@ -1,0 +1,380 @@
+"""What a shared database promises beside the port's contract: who may do what, what is told of
+errors, that nothing is lost by many writers or a crash, and that a move is known at once."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import psycopg
+import pytest
+from click.testing import CliRunner
+from port_rows import call, call_values, made, rollout, rollout_values, run
+from postgres import Cluster
+
+from tfgrpo.cli.main import tfgrpo
+from tfgrpo.domains.live_library import LiveLibrary
+from tfgrpo.store import Operation, Store, StoreError, TfgrpoError
+from tfgrpo.store.address import named_by, parse_address, with_password
+from tfgrpo.store.default import members_of
+from tfgrpo.store.fsck import fsck
+from tfgrpo.store.members import Level
+from tfgrpo.store.postgres.journal import PostgresWriter
+from tfgrpo.store.postgres.port import PostgresPort
+from tfgrpo.store.redact import Target, redact
+
+pytestmark = pytest.mark.postgres
+
+
+@pytest.fixture
+def store(shared: str) -> Iterator[Store]:
+    with Store.init(shared, author="ann") as made:
+        yield made
+
+
+def add(store: Store, text: str) -> None:
+    store.commit("main", [Operation("ADD", text=text)], message=text)
+
+
+def admin(cluster: Cluster, *statements: str) -> None:
+    where = cluster.address("main").partition("&")[0]
+    with psycopg.connect(where, autocommit=True) as connection:
+        for statement in statements:
+            connection.execute(statement.encode())
+
+
+# addresses:
+
+
+def test_a_password_is_taken_out_of_an_address_and_used_for_connecting_alone() -> None:
+    address = parse_address("postgres://ann:s3cr%40t@db:5433/team?library=support&sslmode=require")
+    assert address.text == "postgresql://ann@db:5433/team?sslmode=require&library=support"
+    assert address.conninfo == "postgresql://ann@db:5433/team?sslmode=require"
+    assert (address.schema, address.host, address.user) == ("tfgrpo_support", "db", "ann")
+    assert "s3cr" not in repr(address)
+    assert with_password(address.text).startswith("postgresql://ann:s3cr%40t@db:5433/")
+    assert named_by("postgresql://ann:other@db/team") == "postgresql://ann@db/team"
+    for wrong in ("postgresql:team", "postgresql://x:pw@h:port:2/db?library=A B", "postgres://h#x"):
+        with pytest.raises(Exception) as error:
+            parse_address(wrong)
+        assert "pw" not in str(error.value)
+
+
+def test_what_is_wrong_with_an_address_is_one_line_with_a_hint(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    wrong = {
+        "postgresql://ann:hunter2@127.0.0.1:9/team": ("cannot reach the database on 127.0.0.1",),
+        cluster.address("none", user="nobody_here"): ("does not exist",),
+        cluster.address("none"): ("there is no library none",),
+        "postgresql://ann:hunter2@h/db?library=No%20Such": ("a library's name",),
+    }
+    for address, words in wrong.items():
+        done = CliRunner().invoke(tfgrpo, ["log"], env={"TFGRPO_STORE": address})
+        assert isinstance(done.exception, TfgrpoError)
+        assert all(word in str(done.exception) for word in words)
+        assert len(str(done.exception).splitlines()) == 1
+        assert done.exception.hint
+        assert "hunter2" not in done.output + str(done.exception) + done.exception.hint
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_psycopg_the_extra_is_named(shared: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(StoreError, match="needs psycopg") as error:
+        Store.open(shared)
+    assert "tfgrpo[postgres]" in str(error.value.hint)
+
+
+# members:
+
+
+def test_each_level_may_do_its_own_and_nobody_changes_what_is_recorded(
+    cluster: Cluster, store: Store
+) -> None:
+    add(store, "Count both days.")
+    store.create_branch("prod")
+    store.move_names([("protected/heads/prod", 1, None)], "protect branch prod")
+    library = store.port.address.library  # type: ignore[attr-defined]
+    levels: tuple[Level, ...] = ("reader", "trainer", "reviewer", "owner")
+    admin(cluster, *(f'create role "{library}_{level}" login' for level in levels))
+    for level in levels:
+        members_of(store.port).grant(f"{library}_{level}", level)
+    assert len(members_of(store.port).all()) == 5
+
+    def may(level: str, work: str) -> bool:
+        with Store.open(cluster.address(library, user=f"{library}_{level}"), author="x") as own:
+            assert len(own.library()) >= 1
+            try:
+                if work == "commit":
+                    add(own, f"by {level}")
+                elif work == "run":
+                    made(own.port, run(level))
+                elif work == "protected":
+                    with own.forced():
+                        own.move_branch("prod", own.tip("main"))
+                elif work == "unprotect":
+                    own.move_names([("protected/heads/prod", None, None)], "unprotect")
+                    own.move_names([("protected/heads/prod", 1, None)], "protect")
+                elif work == "redact":
+                    text = next(iter(own.library("v1"))).text
+                    with own.forced():  # it is on a protected branch
+                        redact(own, Target(texts=(text,)), reason="private")
+                elif work == "grant":
+                    members_of(own.port).grant(f"{library}_reader", "reader")
+                else:
+                    own.port.session.execute(work)  # type: ignore[attr-defined]
+            except StoreError:
+                return False
+            return True
+
+    allowed = {
+        "commit": (False, True, True, True),
+        "run": (False, True, False, True),
+        "protected": (False, False, True, True),
+        "unprotect": (False, False, True, True),
+        "grant": (False, False, False, True),
+        "update @.versions set author = 'me'": (False,) * 4,
+        "delete from @.events": (False,) * 4,
+        "truncate @.reflog": (False,) * 4,
+        "insert into @.versions (number, recorded_by) values (99, 'me')": (False,) * 4,
+        "update @.journal set answer = ''": (False,) * 4,
+    }
+    for work, expected in allowed.items():
+        assert tuple(may(level, work) for level in levels) == expected, work
+    assert not may("trainer", "redact")
+    assert may("reviewer", "redact")
+    by = store.port.session.rows(  # type: ignore[attr-defined]
+        "select author, recorded_by from @.versions order by number"
+    )
+    assert ("x", f"{library}_trainer") in by
+    members_of(store.port).revoke(f"{library}_reader")
+    with pytest.raises(StoreError):
+        may("reader", "commit")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "update @.versions set author = 'me'",
+        "delete from @.versions",
+        "update @.events set text = null",
+        "delete from @.events",
+        "truncate @.events cascade",
+        "update @.reflog set version = 0",
+        "delete from @.lanes",
+        "update @.decisions set author = 'me'",
+        "select @.blank_event(1)",
+    ],
+)
+def test_even_the_schemas_own_role_cannot_change_what_is_recorded(
+    store: Store, statement: str
+) -> None:
+    add(store, "Count both days.")
+    before = [version.digest for version in store.log()]
+    with suppress(StoreError):
+        store.port.session.rows(statement + "")  # type: ignore[attr-defined]
+    assert [version.digest for version in store.log()] == before
+    assert [e.text for e in store.library()] == ["Count both days."]
+    assert fsck(store).problems == ()
+
+
+# many writers, crashes:
+
+
+def test_eight_writers_and_four_readers_lose_nothing(shared: str, store: Store) -> None:
+    errors: list[BaseException] = []
+    done = threading.Event()
+
+    def write(number: int) -> None:
+        try:
+            with Store.open(shared, author=f"w{number}") as own:
+                for i in range(6):
+                    add(own, f"{number}-{i}")
+        except BaseException as error:
+            errors.append(error)
+
+    def read() -> None:
+        try:
+            with Store.open(shared) as own:
+                while not done.is_set():
+                    with own.port.reading():
+                        version = own.head.version
+                        assert len(own.library(version)) == version.number
+                    time.sleep(0.01)
+        except BaseException as error:
+            errors.append(error)
+
+    writers = [threading.Thread(target=write, args=(n,)) for n in range(8)]
+    readers = [threading.Thread(target=read) for _ in range(4)]
+    for thread in [*writers, *readers]:
+        thread.start()
+    for thread in writers:
+        thread.join()
+    done.set()
+    for thread in readers:
+        thread.join()
+    assert errors == []
+    texts = {e.text for e in store.library()}
+    assert texts == {f"{n}-{i}" for n in range(8) for i in range(6)}
+    assert fsck(store).problems == ()
+
+
+def test_a_watcher_misses_no_row_of_writers_whose_commits_cross(shared: str, store: Store) -> None:
+    id = made(store.port, run("R")).id
+    records = store.port.records
+    slow = PostgresPort(shared)
+    with slow.transaction():  # an earlier transaction, which is committed later
+        query = "insert into @.rollouts (run, step, problem, sample, version, calls, outcome,"
+        query += (
+            " reward, verdict, time) values (%s, 0, 'slow', 0, 0, '[]', 'answered', 1, '{}', 1)"
+        )
+        slow.session.execute(query, (id,))
+        writer = store.port.writer()
+        writer.append([call_values(call("k", id))], [rollout_values(rollout(id))])
+        writer.close()
+        place, first = records.attempts_since(id, 0)
+        assert [one.problem for one in first] == []
+        assert records.spent_since(id, 0).spent[0].usage.calls == 1
+    _, then = records.attempts_since(id, place)
+    assert sorted(one.problem for one in then) == ["p", "slow"]
+    slow.close()
+
+
+def test_a_database_that_crashes_amid_commits_leaves_whole_versions(tmp_path: Path) -> None:
+    cluster = Cluster()
+    try:
+        address = cluster.address("main")
+        with Store.init(address, author="ann") as store:
+            id = made(store.port, run("R")).id
+            began = threading.Event()
+            recorded: list[int] = []
+
+            def journal() -> None:
+                writer = PostgresWriter(store.port.address)  # type: ignore[attr-defined]
+                for i in range(1000):
+                    writer.append([call_values(call(f"k{i}", id))], [])
+                    recorded.append(i)
+                    if i == 20:
+                        began.set()
+                    if stop.is_set():
+                        break
+                writer.close()
+
+            stop = threading.Event()
+            commits: list[str] = []
+
+            def commit() -> None:
+                with Store.open(address, author="bob") as own, suppress(StoreError):
+                    for i in range(1000):
+                        add(own, f"{i}")
+                        commits.append(f"{i}")
+
+            threads = [threading.Thread(target=journal), threading.Thread(target=commit)]
+            for thread in threads:
+                thread.start()
+            assert began.wait(60)
+            cluster.stop("immediate")
+            threads[1].join()
+            with pytest.raises(StoreError, match=r"cannot reach|was lost") as away:
+                store.library()
+            assert away.value.hint
+            cluster.start()
+            mark = len(recorded)
+            until = time.monotonic() + 60
+            while len(recorded) < mark + 5 and time.monotonic() < until:
+                time.sleep(0.05)
+            stop.set()
+            threads[0].join()
+            assert [e.text for e in store.library()][: len(commits)] == commits, "and it is back"
+            assert len(store.library()) - len(commits) in (0, 1)
+            assert store.runs.usage(store.runs.get("R"))["rollout"].calls == len(recorded)
+            add(store, "after")
+            assert {p.where for p in fsck(store).problems} == {"run R"}, "whose digest is made up"
+    finally:
+        cluster.close()
+
+
+# news:
+
+
+def test_a_move_is_known_elsewhere_within_a_tenth_of_a_second(shared: str, store: Store) -> None:
+    add(store, "0")
+    live = LiveLibrary(store=shared)
+    other = Store.open(shared, author="bob")
+    delays, numbers = [], [live.version.number]
+    for i in range(30):
+        add(other, f"n{i}")
+        committed = time.monotonic()
+        while live.version.number == numbers[-1] and time.monotonic() < committed + 5:
+            time.sleep(0.001)
+        delays.append(time.monotonic() - committed)
+        numbers.append(live.version.number)
+    other.close()
+    live.close()
+    assert numbers == sorted(numbers)
+    assert numbers[-1] == 31
+    assert sorted(delays)[-2] < 0.1, sorted(delays)[-5:]
+    print(f"median {sorted(delays)[15] * 1e3:.1f} ms, most {max(delays) * 1e3:.1f} ms")
+
+
+def test_a_watcher_of_a_database_that_was_away_goes_on(store: Store, shared: str) -> None:
+    port = PostgresPort(shared, watching=True)
+    before = port.changes()
+    store.port.session.rows(  # type: ignore[attr-defined]
+        "select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid()"
+        " and query like 'listen%%' or query like '%%@.decisions%%' and pid <> pg_backend_pid()"
+    )
+    add(store, "x")
+    until = time.monotonic() + 10
+    while port.changes() == before and time.monotonic() < until:
+        time.sleep(0.01)
+    assert port.changes() != before
+    assert port.last_version() == 1
+    port.close()
+
+
+def test_members_are_told_on_the_command_line(
+    cluster: Cluster, store: Store, shared: str, tmp_path: Path
+) -> None:
+    library = store.port.address.library  # type: ignore[attr-defined]
+    admin(cluster, f'create role "{library}_bob" login')
+    for arguments, words in (
+        (("grant", f"{library}_bob", "--as", "reviewer"), "is a reviewer now"),
+        (("members",), f"{library}_bob"),
+        (("members", "--json"), '"level": "reviewer"'),
+        (("revoke", f"{library}_bob"), "no member any more"),
+    ):
+        done = CliRunner().invoke(tfgrpo, ["--store", shared, "store", *arguments])
+        assert done.exit_code == 0, done.exception
+        assert words in done.output
+    done = CliRunner().invoke(
+        tfgrpo, ["--store", shared, "store", "grant", "no_one", "--as", "owner"]
+    )
+    assert "no user no_one" in str(done.exception)
+    Store.init(tmp_path / "s.db").close()
+    done = CliRunner().invoke(tfgrpo, ["--store", str(tmp_path / "s.db"), "store", "members"])
+    assert "has no members" in str(done.exception)
+
+
+def test_fsck_finds_what_a_superuser_did_and_repairs_what_is_derived(store: Store) -> None:
+    add(store, "Count both days.")
+    assert store.port.check_storage() == []
+    run_sql = store.port.session.execute  # type: ignore[attr-defined]
+    run_sql("alter table @.events disable trigger user")
+    run_sql("drop index @.events_experience")
+    derived = [defect.what for defect in store.port.check_storage()]
+    assert any("events_experience is missing" in what for what in derived)
+    assert any("of events is missing, disabled" in what for what in derived)
+    store.port.rebuild()
+    assert store.port.check_storage() == []
+    run_sql("alter table @.events disable trigger user")
+    run_sql("update @.events set text = 'Count none.'")
+    run_sql("alter table @.events enable trigger user")
+    assert [problem.where for problem in fsck(store).problems] == ["event 1"]
