@@ -14,6 +14,7 @@ from tfgrpo.author import default_author
 from tfgrpo.cli import checkout, combine, text
 from tfgrpo.cli.context import BRANCH, REF, REMOTE, App, force_option, pass_app
 from tfgrpo.store import merge as merges
+from tfgrpo.store.address import named_by
 from tfgrpo.store.errors import InvalidOperation, UnknownRevision
 from tfgrpo.store.find import project_root, store_path
 
@@ -68,7 +69,7 @@ def clone(app: App, location: str, folder: Path | None) -> None:
         head = store.head
         size = text.plural(len(store.library(head.version)), "experience")
         received = amount(done)
-        text.echo(f"cloned {received} into {path}")
+        text.echo(f"cloned {received} into {named_by(path)}")
         text.echo(f"on branch {head.branch}, at {head.version.name}, {size}")
 
 

@@ -186,7 +186,7 @@ def write_library(store: Store, format_: str = "json", output: str | None = None
     name = f"{SNAPSHOT}.{ENDINGS[format_]}"
     path = output or os.path.join(os.path.dirname(store.file), name)
     if output is None:  # beside a database there may be no folder yet
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        os.makedirs(os.path.dirname(path) or ".", mode=0o700, exist_ok=True)
     written = None
     while written != (at := store.head.version):  # another process may move it meanwhile
         interchange.save(store, path, at, format_)

@@ -136,7 +136,9 @@ def clone(
     """
     shared = is_address(named_by(path))
     if is_there(path) if shared else path.exists():
-        raise StoreError(f"there is already a store at {path}", hint="update it with `tfgrpo pull`")
+        raise StoreError(
+            f"there is already a store at {named_by(path)}", hint="update it with `tfgrpo pull`"
+        )
     if shared:
         return _clone_into_database(location, path, author, remote, ssh)
     new_folders = [folder for folder in path.parents if not folder.exists()]
