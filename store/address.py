@@ -127,7 +127,7 @@ def anchor(text: str | Path) -> Path:
 
     if not is_address(text):
         return Path(text)
-    address = parse_address(text)
+    address = parse_address(os.fspath(text))
     here = Path.cwd()
     root = next((at for at in (here, *here.parents) if (at / FOLDER).is_dir()), here)
     names = (address.library, address.database or "postgresql", address.host)
@@ -142,5 +142,5 @@ def named_by(path: Path | str) -> Path | str:
     """Returns what opens the store that a path or address names: an address without its password,
     which is also what a path that `anchor` gave stands for. Raises BadLocation."""
     if is_address(path):
-        return parse_address(str(path)).text
+        return parse_address(os.fspath(path)).text
     return _anchors.get(os.fspath(path), path) if _anchors else path
