@@ -119,7 +119,11 @@ def test_kinds_by_embedding_and_a_run_that_is_gone_on_with(tmp_path: Path, cli: 
                 server.script = script
             cli(*store, "train", "problems.jsonl", *how, *where)
             assert server.stages["embedding"] == 12, "each problem once"
-            return list(server.requests)
+            made = list(server.requests)
+            if cut is None:  # problems of an evaluation belong to the nearest cluster
+                cli(*store, "eval", "problems.jsonl", *where, "--samples", "1")
+                assert shares(server.requests[len(made) :]) == {"small": 0.0, "large": 1.0}
+            return made
 
     whole = asked("whole", None)
     attempts = [request for request in whole if stage(request) == "rollout"]

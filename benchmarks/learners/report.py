@@ -162,7 +162,8 @@ def _runs(lines: Sequence[Line], empty: float | None) -> list[str]:
             rows.append(
                 f"| {line.arm}, seed {cell['seed']} | {cell['best']['mean']:.3f} | "
                 f"{cell['final']['mean']:.3f} | {cell['chosen_by']} | "
-                f"{cell['spent']['spent']:.0f} of {cell['budget']:g} | {cell['ended']} | {verdict} |"
+                f"{cell['spent']['spent']:.0f} of {cell['budget']:g} | {cell['ended']} | "
+                f"{verdict} |"
             )
     return rows
 
