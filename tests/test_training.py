@@ -183,7 +183,7 @@ def test_attempts_without_a_verdict_never_count_as_0(make: Callable[..., Desk]) 
 
     desk = make(count=4, epochs=1, batch_size=4, group_size=2)
     desk.prepare()
-    with Verifier(workers=2, seconds=1.0) as quick, ScriptedEndpoint(script) as server:
+    with Verifier(workers=2, seconds=2.5) as quick, ScriptedEndpoint(script) as server:
         desk.verifier = quick
         training = desk.train(server)
     with Store.open(desk.path) as store:

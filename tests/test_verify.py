@@ -112,7 +112,7 @@ def test_the_event_loop_stays_responsive_while_judges_are_busy() -> None:
         ticking.cancel()
         return found
 
-    with Verifier(workers=2, seconds=1.0) as verifier:
+    with Verifier(workers=2, seconds=2.5) as verifier:
         found = asyncio.run(ask(verifier))
     assert [v.reward for v in found] == [None] * 2 + [1.0] * 50
     assert len(gaps) > 20
