@@ -11,7 +11,7 @@ import click
 from tfgrpo.cli import checkout, text
 from tfgrpo.cli.context import RANGE, REVISION, App, force_option, pass_app
 from tfgrpo.cli.events import event_lines, version_move_lines
-from tfgrpo.projections.moves import move_objects
+from tfgrpo.projections.moves import left_in_place, move_objects
 from tfgrpo.store import merge as merges
 from tfgrpo.store.errors import InvalidOperation, StaleVersion
 from tfgrpo.store.merge import Conflict, MergeConflict, Resolve
@@ -281,5 +281,6 @@ def _emit(
         "changes": [{"op": c.op, **c._asdict()} for c in changes],
         "moves": move_objects(moves(app.store, before, version)),
         "conflicts": [],
+        "order_conflicts": list(left_in_place(version)),
     }
     text.emit_json(fields | ({} if near is None else {"alike": near}))

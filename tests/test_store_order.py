@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from format_reader import Reader
 from store_helpers import clock
 
 from tfgrpo.editing import Place, commit_edit, move_experiences
+from tfgrpo.mirror.layout import Rendering
 from tfgrpo.rendering.edit import document
 from tfgrpo.store import InvalidOperation, Operation, StaleVersion, Store
 from tfgrpo.store import merge as merges
@@ -56,6 +58,10 @@ def test_an_order_is_in_force_until_another_is_and_new_experiences_come_last(sto
     store.commit("main", [Operation("ADD", IDS["G"], "rule G")], message="m")
     assert (order(store), store.tip("main").meta) == ("ABCDEFG", {})
     assert order(store, "v1") == "ABCDE"
+    mirror = Rendering(store)
+    for version in list(store.log("main"))[::-1]:
+        lines = re.findall(r"<!-- (\w{12}) -->", mirror.at(version))
+        assert "".join(NAMES[id] for id in lines) == order(store, version.name)
     assert fsck(store).problems == ()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from html import unescape
 from pathlib import Path
 
@@ -13,9 +14,14 @@ from test_credit import HARMS, HELPS, IDLE, swayed
 from ui_rig import Visitor, store_at
 
 import tfgrpo
-from tfgrpo.evaluation.credit import credits
+from tfgrpo.evaluation.credit import Credit, credits
+from tfgrpo.projections.library import credits_of
 from tfgrpo.store import Operation, Store
+from tfgrpo.store.records import Version
 from tfgrpo.training.credit_history import credit_history, credit_points
+from tfgrpo.ui import place
+from tfgrpo.ui.pages import library
+from tfgrpo.ui.stores import THREADS
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +91,33 @@ def test_other_words_start_anew_and_the_unknown_is_a_gap(folder: Path, tmp_path:
     page = visitor.get(f"/experience/{never}/credit?at=other")
     assert "Nothing is known of its effect" in page
     assert "<polyline" not in page
+
+
+def test_effects_are_worked_out_once_while_nobody_records_anything(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = folder / ".tfgrpo/store.db"
+    looks: list[int] = []
+
+    def counting(store: Store, version: Version) -> Mapping[str, Credit]:
+        looks.append(version.number)
+        return credits_of(store, version)
+
+    monkeypatch.setattr(library, "credits_of", counting)
+    visitor = Visitor(path)
+    for _ in range(3):
+        visitor.get("/library?at=main")
+    assert len(looks) == 1
+    monkeypatch.setattr(place, "REMEMBERED", 0.0)
+    visitor = Visitor(path)
+    for _ in range(2 * THREADS):
+        visitor.get("/library?at=main")
+    known = len(looks)
+    assert 1 < known <= 1 + THREADS, "once for each thread, which has a store of its own"
+    with Store.open(path, author="tests") as store:
+        store.create_tag("now", "main")
+    visitor.get("/library?at=main")
+    assert len(looks) == known + 1
 
 
 def test_without_dropout_no_page_speaks_of_an_effect_over_time(tmp_path: Path) -> None:
