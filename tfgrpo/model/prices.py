@@ -66,7 +66,7 @@ def find(model: str, base_url: str | None, prices: Mapping[str, Any]) -> Price |
     """
     if model.startswith((LOCAL, TOOL)):
         return FREE
-    named = base_url if base_url in prices else model
+    named = base_url if base_url is not None and base_url in prices else model
     if named not in prices:
         return _catalogue(model, base_url)
     try:
