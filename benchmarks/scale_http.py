@@ -18,7 +18,7 @@ from typing import Any
 
 from benchmarks.scheduler import CONCURRENCY, instant, warm
 
-CALLS = 1_500
+CALLS = 600
 TURNS = 3
 WAYS = {
     "today": "one pool of httpx",

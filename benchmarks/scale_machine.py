@@ -61,6 +61,9 @@ def measure(most: int) -> list[str]:
         f"{last[1]['megabytes'] / first[1]['megabytes']:.2f} ×; reading all of them, as before, "
         f"{last[2]['seconds'] / first[2]['seconds']:.0f} × the time and "
         f"{last[2]['megabytes'] / first[2]['megabytes']:.1f} × the memory.",
+        "",
+        "The memory that grows is what a resumed run reads once: a row for each problem in each "
+        "step. A run that was never interrupted adds one step's at a time.",
     ]
     return lines
 
