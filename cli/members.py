@@ -64,7 +64,7 @@ def grant(app: App, user: str, level: str) -> None:
     \b
     Examples:
       tfgrpo --store postgresql://ann@db/team store grant bob --as reviewer
-      tfgrpo --store postgresql://ann@db/team?library=support store grant eve --as reader
+      tfgrpo --store postgresql://ann@db/team store grant eve --as reader
     """
     from tfgrpo.store.default import members_of
 
