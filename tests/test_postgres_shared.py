@@ -89,7 +89,7 @@ def test_without_psycopg_the_extra_is_named(shared: str, monkeypatch: pytest.Mon
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(StoreError, match="needs psycopg") as error:
         Store.open(shared)
-    assert "tfgrpo[postgres]" in str(error.value.hint)
+    assert "psycopg" in str(error.value.hint)
 
 
 # members:

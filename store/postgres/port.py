@@ -44,6 +44,9 @@ EVENT_TYPES = "bigint text text text text text bigint bigint bytea bytea bigint"
 REF_COLUMNS = "row, batch, name, version, symbol, previous, previous_symbol, author, time, action"
 REF_TYPES = "bigint bigint text bigint text bigint text text bigint text"
 
+REMEMBERED = 20_000
+"""Versions that are remembered at most."""
+
 HEAD_QUERY = f"""
 select h.symbol, {OF_VERSION}
 from (select symbol, version from @.reflog where name = 'HEAD' order by row desc limit 1) h
@@ -63,6 +66,7 @@ class PostgresPort:
         self._changes = Changes(self.session)
         self._reading = False
         self._moved = False
+        self._versions: dict[int, Any] = {}
         try:
             prepare(self.session, create=create, watching=watching)
         except BaseException:
@@ -137,12 +141,19 @@ class PostgresPort:
         return -1 if number is None else int(number)
 
     def version(self, number: int) -> Version | None:
-        row = self.row(f"select {VERSION_COLUMNS} from @.versions where number = %s", (number,))
-        return None if row is None else _version(row)
+        return next(iter(self.versions_at([number])), None)
 
     def versions_at(self, numbers: Iterable[int]) -> list[Version]:
+        wanted = sorted(set(numbers))
         query = f"select {VERSION_COLUMNS} from @.versions where number = any(%s) order by number"
-        return list(map(_version, self.rows(query, (sorted(set(numbers)),))))
+        if self.session.in_transaction and not self._reading:  # some may yet be rolled back
+            return list(map(_version, self.rows(query, (wanted,))))
+        there = self._versions  # which never change, so a history is walked again for nothing
+        if len(there) > REMEMBERED:
+            there.clear()
+        if missing := [number for number in wanted if number not in there]:
+            there.update((row[0], row) for row in self.rows(query, (missing,)))
+        return [_version(there[number]) for number in wanted if number in there]
 
     def chain(self) -> Iterator[ChainLink]:
         query = f"select {VERSION_COLUMNS}, schema from @.versions order by number"

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from tfgrpo.store.errors import RowRefused, StoreError
-from tfgrpo.store.installed import upgrade_hint
+from tfgrpo.store.installed import install_hint, upgrade_hint
 
 if TYPE_CHECKING:
     import psycopg
@@ -176,7 +176,7 @@ def connect(address: Address) -> psycopg.Connection[Any]:
     except ImportError as error:
         raise StoreError(
             "a store in PostgreSQL needs psycopg, which is not installed",
-            hint='install it with `pip install "tfgrpo[postgres]"`',
+            hint=install_hint("postgres"),
         ) from error
     from tfgrpo.store.address import password_of
     from tfgrpo.store.postgres.texts import register
