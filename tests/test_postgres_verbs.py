@@ -127,6 +127,7 @@ def test_every_verb_works_on_a_shared_database(
     assert secret not in run("export", "HEAD", "--format", "md").output
     assert "no problems" in run("fsck").output
     run("fsck", "--repair")
+    run("store", "members")
     assert set(COMMANDS) - DRIVEN - ELSEWHERE == set()
 
 
