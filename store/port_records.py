@@ -6,6 +6,7 @@ Apart from `port.py` because a view of the library has no use for it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 if TYPE_CHECKING:
@@ -45,6 +46,14 @@ class Records(Protocol):
 
     def append_run(self, run: Run) -> None:
         """Records a run, whose own `id` is ignored. Only inside a transaction."""
+
+    def hold(self, name: str) -> AbstractContextManager[bool]:
+        """Holds a lock of that name over the whole store, for as long as this process lives, where
+        processes on other machines write to it; yields whether it was free. A store in a file
+        knows none but its own machine's, which are files: nothing is held, and it is free."""
+
+    def is_held(self, name: str) -> bool:
+        """Returns whether some process holds the lock of that name over the whole store."""
 
     def states(self, run: int) -> list[RunState]:
         """Returns a run's states, oldest first."""

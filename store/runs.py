@@ -8,7 +8,8 @@ a run's state is the last row of its states. Where they lie is the port's affair
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfgrpo.store import lock
@@ -252,7 +253,7 @@ class Runs:
 
         check_name("run", name)
         self._check_free(name)
-        if lock.is_held(self.starting_path(name)):
+        if self.is_held(self.starting_path(name)):
             raise InvalidOperation(
                 f"run {name} is running in another process, and has no answer yet",
                 hint="wait for its first answer, or choose another name with --run",
@@ -377,7 +378,7 @@ class Runs:
 
         A run whose process was killed is interrupted, whatever it said last.
         """
-        if lock.is_held(self.lock_path(run)):
+        if self.is_held(self.lock_path(run)):
             return "running"
         states = self.states(run)
         last = states[-1].state if states else "created"
@@ -390,6 +391,21 @@ class Runs:
     def starting_path(self, name: str) -> Path:
         """Returns the file whose lock is held while a run of that name is not on record yet."""
         return anchor(self._path).parent / "locks" / f"starting-{name.encode().hex()[:120]}.lock"
+
+    @contextmanager
+    def hold(self, path: Path) -> Iterator[bool]:
+        """Tries to take the lock that a run's file stands for, on this machine and wherever else
+        the store is written to; yields whether it was taken. Raises StoreError."""
+        with lock.held(path) as free:
+            if not free:
+                yield False
+                return
+            with self._records.hold(path.stem) as free_elsewhere:
+                yield free_elsewhere
+
+    def is_held(self, path: Path) -> bool:
+        """Returns whether a process holds that lock, here or elsewhere. Raises StoreError."""
+        return lock.is_held(path) or self._records.is_held(path.stem)
 
     # rollouts and calls:
 

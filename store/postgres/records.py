@@ -9,10 +9,12 @@ writer holds its table before it has a transaction's number, and both are seen i
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from tfgrpo.store.canonical import canonical
 from tfgrpo.store.decisions import Decision, DecisionFilter
+from tfgrpo.store.postgres.locks import hold, is_held
 from tfgrpo.store.records import Json
 from tfgrpo.store.row_checks import check_row, check_rows, parse_json
 from tfgrpo.store.runs import (
@@ -102,6 +104,12 @@ class PostgresRecords:
             " select coalesce(max(id), 0) + 1, %s,%s,%s,%s,%s,%s,%s,%s from @.runs",
             (*run[1:6], canonical(run.config).decode(), *run[7:]),
         )
+
+    def hold(self, name: str) -> AbstractContextManager[bool]:
+        return hold(self._port.address, name)
+
+    def is_held(self, name: str) -> bool:
+        return is_held(self._port.session, name)
 
     def states(self, run: int) -> list[RunState]:
         query = "select state, detail, time from @.run_states where run = %s order by row"

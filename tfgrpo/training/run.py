@@ -31,7 +31,6 @@ from tfgrpo.notices import (
 )
 from tfgrpo.session import Session, SessionOptions, ToolFunction, open_session
 from tfgrpo.settings import EvalSettings, TrainSettings
-from tfgrpo.store import lock
 from tfgrpo.store.address import is_address
 from tfgrpo.store.errors import InvalidOperation, StoreError
 from tfgrpo.store.records import Library, Version
@@ -198,7 +197,7 @@ def _at_work(store: Store, run: Run) -> Iterator[None]:
         runs.defer(run, record)
     with ExitStack() as stack:
         for path in paths:
-            if not stack.enter_context(lock.held(path)):
+            if not stack.enter_context(runs.hold(path)):
                 raise InvalidOperation(
                     f"run {run.name} is running in another process", hint="see `tfgrpo status`"
                 )

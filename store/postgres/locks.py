@@ -1,0 +1,57 @@
+"""Locks over a whole library, which a process on any machine holds for as long as it lives.
+
+A lock is PostgreSQL's own advisory one, in a transaction of a connection of its own that stays
+open: the database gives it back when the process or its machine is gone, and a connection pooler
+cannot leave it behind. The transaction has read nothing, so nothing has to wait for it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from tfgrpo.store.postgres.session import Session
+
+if TYPE_CHECKING:
+    from tfgrpo.store.address import Address
+
+GONE = 30
+"""Seconds after which the database asks a silent machine whether it is there; it does so four times
+at most."""
+
+
+@contextmanager
+def hold(address: Address, name: str) -> Iterator[bool]:
+    """Tries to take the lock of that name; yields whether it was free. Raises StoreError."""
+    session = Session(address)
+    try:
+        session.execute(
+            f"begin; set local idle_in_transaction_session_timeout = 0;"
+            f" set local tcp_keepalives_idle = {GONE};"
+            f" set local tcp_keepalives_interval = {GONE // 3};"
+            f" set local tcp_keepalives_count = 3"
+        )
+        (free,) = session.row(f"select pg_try_advisory_xact_lock({_key(session, name)})")
+        yield bool(free)
+    finally:
+        session.close()
+
+
+def is_held(session: Session, name: str) -> bool:
+    """Returns whether some process holds the lock of that name. Raises StoreError."""
+    key = _key(session, name) & (1 << 64) - 1
+    (there,) = session.row(
+        "select exists (select 1 from pg_locks l join pg_database d on d.oid = l.database"
+        " where d.datname = current_database() and l.locktype = 'advisory' and l.granted"
+        " and l.objsubid = 1 and l.classid::bigint = %s and l.objid::bigint = %s)",
+        (key >> 32, key & (1 << 32) - 1),
+    )
+    return bool(there)
+
+
+def _key(session: Session, name: str) -> int:
+    """Returns the number of a lock: PostgreSQL knows no names."""
+    text = f"{session.address.schema}/{name}".encode()
+    return int.from_bytes(hashlib.sha256(text).digest()[:8], "big", signed=True)
