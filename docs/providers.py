@@ -11,7 +11,7 @@ from tfgrpo.model.providers import PROVIDERS, markdown
 
 PAGE = Path(__file__).with_name("models.md")
 BEFORE = "### "
-AFTER = "## A local model"
+AFTER = "## Several endpoints"
 
 
 def written(page: str) -> str:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import pytest
 import workers
 from forked import CommandServer
+from hypothesis import HealthCheck, settings
 from scripted import ScriptedEndpoint
 
 from tfgrpo.domains.verifier import Verifier
@@ -39,6 +40,14 @@ OWN = os.pathsep.join((str(ROOT), tempfile.gettempdir()))
 os.environ["TFGRPO_TRUST"] = OWN
 os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="tfgrpo-state-")
 atexit.register(shutil.rmtree, os.environ["XDG_STATE_HOME"], ignore_errors=True)
+
+settings.register_profile(
+    "suite",
+    deadline=None,  # how long an example takes is the machine's affair, not the code's
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize="TFGRPO_SAME_EXAMPLES" in os.environ,
+)
+settings.load_profile("suite")
 
 if TYPE_CHECKING:
     from postgres import Cluster
