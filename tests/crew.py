@@ -23,7 +23,7 @@ from tfgrpo.project import open_project
 from tfgrpo.store import Store
 from tfgrpo.training.run import run_to_end
 from tfgrpo.training.setup import RunChoice, put_on_record, ready_run
-from tfgrpo.workers.driver import handing_out
+from tfgrpo.workers.driver import handing_out, with_shared_budget
 from tfgrpo.workers.queue import queue_address
 from tfgrpo.workers.worker import Worker, WorkerOptions
 
@@ -74,7 +74,13 @@ def train_alone(folder: Path, file: str) -> None:
 
 
 def train(
-    folder: Path, file: str, count: int, *, roots: tuple[Path, ...] = (), patience: float = 120.0
+    folder: Path,
+    file: str,
+    count: int,
+    *,
+    roots: tuple[Path, ...] = (),
+    patience: float = 120.0,
+    budget: str | None = None,
 ) -> tuple[list[Worker], list[Notice]]:
     """Brings the run to its end with so many workers in this process; returns them, and what was
     said. Without any for `patience` seconds the driver makes groups itself. `roots` are folders
@@ -94,7 +100,8 @@ def train(
                 for number in range(count)
             ]
             project = open_project(folder)
-            ready = ready_run(store, project, {}, RunChoice(resume="run"))
+            ready = ready_run(store, project, {}, RunChoice(resume="run", budget=budget))
+            ready = with_shared_budget(store, project, ready)
             async with asyncio.TaskGroup() as group:
                 for one in crew:
                     group.create_task(one.run(queue_address(file)))

@@ -22,11 +22,12 @@ pytestmark = pytest.mark.postgres
 DRIVEN: set[str] = set()
 ELSEWHERE = {
     *("ui", "proxy", "mcp", "watch", "model", "serve", "completion", "help", "verify"),
-    *("up", "worker", "workers"),
+    *("up", "worker", "workers", "store"),
     *("collect", "feedback", "improve", "regress", "accept", "reject"),
     *("clone", "fetch", "pull", "push"),
 }
-"""They serve until they are ended, have no store, stand on traffic's own file, or are below."""
+"""They serve until they are ended, have no store, stand on traffic's own file, are below, or
+in test_postgres_shared.py."""
 
 
 class Shell:

@@ -19,9 +19,10 @@ import yaml
 from conftest import ROOT, Cli, environment, one_line_error
 from crew import Disturbed, Timed, outcome, prepare, train, train_alone
 from postgres import Cluster
-from scripted import ScriptedEndpoint, restless
+from scripted import Reply, ScriptedEndpoint, completion, restless
 
 from tfgrpo.cli.main import tfgrpo
+from tfgrpo.model.budget import BudgetReached
 from tfgrpo.model.throttle import Throttle
 from tfgrpo.store import Store
 from tfgrpo.store.errors import RowRefused, StoreError
@@ -61,6 +62,33 @@ def test_two_workers_make_the_run_that_one_process_makes(
     assert all(one["groups"] for one in shown["workers"])
     assert shown["runs"] == []
     assert {one.name for one in crew} == {one["name"] for one in shown["workers"]}
+
+
+def test_a_budget_bounds_what_workers_and_the_driver_spend_together(
+    tmp_path: Path, shared: str, alone: Any
+) -> None:
+    def spent() -> int:
+        with Store.open(shared) as store:
+            rows = list(store.runs.spent())
+        return sum(one.usage.prompt_tokens + one.usage.completion_tokens for one in rows)
+
+    def costly(request: dict[str, Any]) -> Reply:
+        body = completion(restless(request), model=request["model"])
+        body["usage"] = {"prompt_tokens": 1_000, "completion_tokens": 500}
+        return Reply(body)
+
+    with ScriptedEndpoint(costly) as server:
+        prepare(tmp_path, shared, server.base_url)
+        with pytest.raises(ExceptionGroup) as raised:
+            train(tmp_path, shared, 2, budget="90ktok")
+        reached = "the budget of 90,000 tokens is reached"
+        assert raised.group_contains(BudgetReached, match=reached)
+        assert 45_000 < spent() <= 90_000
+        calls = len(server.requests)
+        train(tmp_path, shared, 2, budget="10Mtok")
+        assert len(server.requests) == 79, "nothing is paid for twice"
+        assert calls < 79
+    assert outcome(shared) == alone
 
 
 def test_a_worker_with_other_prompts_refuses_and_says_which(tmp_path: Path, shared: str) -> None:

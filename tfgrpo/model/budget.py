@@ -111,10 +111,13 @@ class Budget:
         """
         most = self.most(request, price)
         while (reservation := self._fitting(request, price, most, least)) is None:
+            before = self._spent, self._reserved
+            if await self._extend(most) or before != (self._spent, self._reserved):
+                continue
             if self._reserved <= 0:
                 raise BudgetReached(
-                    f"the budget of {self.format(self._limit)} is reached: "
-                    f"{self.format(self._spent)} spent, and the next {request.stage} call could "
+                    f"the budget of {self.format(round(self.limit * self._unit))} is reached: "
+                    f"{self._account()}, and the next {request.stage} call could "
                     f"cost {self.format(self._likely(request, price, least, most).amount)}",
                     hint="every answer is saved; run the same command with a larger --budget to "
                     "resume",
@@ -123,6 +126,14 @@ class Budget:
             await self._settled.wait()
         self._reserved += reservation.amount
         return reservation
+
+    def _account(self) -> str:
+        return f"{self.format(self._spent)} spent"
+
+    async def _extend(self, wanted: int) -> bool:
+        """Gets more to spend, for a call that could cost `wanted`; returns whether there was any.
+        A budget of one process has all there is."""
+        return False
 
     def settle(self, reserved: Reservation, cost: int) -> None:
         """Gives back what was reserved for a call, which has cost this."""

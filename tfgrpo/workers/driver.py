@@ -16,20 +16,23 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from tfgrpo.data.problems import Problem
+from tfgrpo.model import costs
 from tfgrpo.model.budget import BudgetReached
 from tfgrpo.model.endpoint import EndpointError
 from tfgrpo.notices import OnProgress, WarningNotice, ignore
 from tfgrpo.project import Project
-from tfgrpo.store.errors import InvalidOperation, StoreError, TfgrpoError
+from tfgrpo.store.errors import StoreError, TfgrpoError
 from tfgrpo.store.store import Store
 from tfgrpo.training.groups import Gathering, GroupTask, Makers, Recorded, RunParts
 from tfgrpo.training.run import HandOut, TrainResult, run_to_end
 from tfgrpo.training.setup import ReadyRun
 from tfgrpo.workers import agreement
+from tfgrpo.workers.lease import DRIVER, SharedBudget
 from tfgrpo.workers.queue import (
     ENDED,
     HEARTBEAT,
@@ -97,16 +100,21 @@ async def run_with_workers(
 ) -> TrainResult:
     """Does what is left of a run with the workers of its store; without any, in this process.
 
-    Raises InvalidOperation for a store that no other machine could share and for a budget, which
-    would not bound what workers ask, and TfgrpoError.
+    Raises InvalidOperation for a store that no other machine could share, and TfgrpoError.
     """
-    if ready.budget is not None:
-        raise InvalidOperation(
-            "a budget does not bound what workers ask",
-            hint="leave --budget out, or --workers; docs/scale.md says more",
-        )
+    ready = with_shared_budget(store, project, ready)
     async with handing_out(queue_address(store.location)) as hand_out:
         return await run_to_end(store, project, ready, on_progress=on_progress, hand_out=hand_out)
+
+
+def with_shared_budget(store: Store, project: Project, ready: ReadyRun) -> ReadyRun:
+    """Returns a run with its budget, where it has one, as one that workers lease parts of."""
+    budget = ready.budget
+    if budget is None:
+        return ready
+    prices = project.table("prices")
+    spent = partial(costs.spent, store, ready.run, prices, in_tokens=budget.in_tokens)
+    return replace(ready, budget=SharedBudget(budget, spent))
 
 
 class HandedOut:
@@ -130,6 +138,8 @@ class HandedOut:
         self._looked = 0.0
         self._here_now = 0
         self._watching: asyncio.Task[None] | None = None
+        budget = parts.session.budget
+        self._budget = budget if isinstance(budget, SharedBudget) else None
 
     async def make(self, task: GroupTask, gathering: Gathering, recorded: Recorded) -> None:
         """Fills a gathering with its task's attempts, made by whoever is there.
@@ -158,6 +168,8 @@ class HandedOut:
         with suppress(StoreError):
             await self._queue.execute("delete from offers where run = %(run)s", run=self._run.uid)
             await self._forget("todo")
+            if self._budget is not None:
+                await self._budget.give_back()
 
     # groups and their jobs:
 
@@ -200,6 +212,9 @@ class HandedOut:
                     if not begun:
                         self._store.runs.row_id(self._run)  # a worker looks it up
                         await self._forget("todo")  # of a driver that died
+                        if self._budget is not None:
+                            self._budget.join(self._queue, self._run.uid, DRIVER, self._heartbeat)
+                            await self._budget.share()
                         begun = True
                     ended = await self._look()
                     away = None
@@ -254,8 +269,11 @@ class HandedOut:
             queue=self._name,
             work=self._work,
             concurrency=self._parts.settings.concurrency,
+            budget=self._budget and self._budget.amount,
             seconds=self._heartbeat,
         )
+        if self._budget is not None:
+            await self._budget.look_after()
         before = {one.id for one in self._crew if one.alive}
         self._crew = await self._queue.crew()
         slowest = max([self._heartbeat, *(one.seconds for one in self._crew)])

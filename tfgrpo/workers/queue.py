@@ -2,9 +2,9 @@
 
 A job is a group, and nothing of a run depends on the queue: what a group came to is in the
 journal. Whoever loses the queue, or a job of it, has lost time and no answer. Beside
-Procrastinate's tables are three small ones: which runs have work to offer, who works, and how jobs
-ended that have left no whole group. Ages are told by the database's clock alone, so that a
-machine whose clock is wrong is no trouble.
+Procrastinate's tables are a few small ones: which runs have work to offer, who works, how jobs
+ended that have left no whole group, and who holds how much of a run's budget. Ages are told by the
+database's clock alone, so that a machine whose clock is wrong is no trouble.
 
 Procrastinate's own notices wake workers; a driver looks at its jobs, which is one query by their
 numbers. Workers and drivers connect by LISTEN, so a pooler of connections in between has to keep
@@ -44,8 +44,21 @@ create table offers (
     queue text not null,
     work jsonb not null,
     concurrency integer not null,
+    budget text,
     seconds double precision not null,
     beat timestamptz not null default now()
+);
+create table budgets (
+    run text primary key,
+    in_tokens boolean not null,
+    rest numeric not null
+);
+create table leases (
+    run text not null,
+    holder text not null,
+    amount numeric not null,
+    beat timestamptz not null default now(),
+    primary key (run, holder)
 );
 create table crew (
     id bigint generated always as identity primary key,
@@ -71,13 +84,13 @@ select id, name, slots, seconds, figures, ended is not null as ended,
  order by id
 """
 OFFERS = """
-select run, name, queue, work, concurrency from offers
+select run, name, queue, work, concurrency, budget from offers
  where beat > now() - seconds * %(silent)s * interval '1 second' order by run
 """
 OFFER = """
-insert into offers (run, name, queue, work, concurrency, seconds)
-values (%(run)s, %(name)s, %(queue)s, %(work)s, %(concurrency)s, %(seconds)s)
-on conflict (run) do update set work = excluded.work, beat = now(),
+insert into offers (run, name, queue, work, concurrency, budget, seconds)
+values (%(run)s, %(name)s, %(queue)s, %(work)s, %(concurrency)s, %(budget)s, %(seconds)s)
+on conflict (run) do update set work = excluded.work, beat = now(), budget = excluded.budget,
     concurrency = excluded.concurrency, seconds = excluded.seconds
 """
 STALLED = """
@@ -103,13 +116,15 @@ class QueueAddress:
 @dataclass(frozen=True, slots=True)
 class Offer:
     """A run that has groups to be made: its uid and name, the queue where they are, the digests of
-    what a worker has to have too, and how many requests all workers may have in flight."""
+    what a worker has to have too, how many requests all workers may have in flight, and what the
+    run may spend, as `--budget` has it."""
 
     run: str
     name: str
     queue: str
     work: dict[str, str]
     concurrency: int
+    budget: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from typing import Any
 from tfgrpo.connect import CallLimits
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains.base import Domain
+from tfgrpo.model.budget import Budget
 from tfgrpo.model.client import Calls, Meter
 from tfgrpo.project import Project
 from tfgrpo.rollout.agent import equipped
@@ -112,8 +113,10 @@ def _fields(task: GroupTask) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def work_on(store: Store, project: Project, plan: WorkPlan) -> AsyncIterator[RunWork]:
-    """Opens what a run's groups need, for as long as the block lasts.
+async def work_on(
+    store: Store, project: Project, plan: WorkPlan, budget: Budget | None = None
+) -> AsyncIterator[RunWork]:
+    """Opens what a run's groups need, for as long as the block lasts. `budget` bounds its calls.
 
     At its end calls that are in flight have a moment to be answered and journalled. Raises
     EndpointError, ToolError and StoreError.
@@ -122,6 +125,7 @@ async def work_on(store: Store, project: Project, plan: WorkPlan) -> AsyncIterat
     options = SessionOptions(
         CallLimits(settings.concurrency, settings.task_timeout, settings.patience),
         project.prices(settings.models),
+        budget,
         verifier_seconds=settings.verify_timeout,
         verifier_workers=settings.verify_workers,
         shared=True,

@@ -22,13 +22,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tfgrpo.data.problems import Problem
-from tfgrpo.model.budget import BudgetReached
+from tfgrpo.model.budget import BudgetReached, parse
 from tfgrpo.model.endpoint import EndpointError
 from tfgrpo.project import Project
 from tfgrpo.store.errors import StoreError, TfgrpoError
 from tfgrpo.store.store import Store
 from tfgrpo.training.groups import GroupTask
 from tfgrpo.workers import agreement
+from tfgrpo.workers.lease import SharedBudget
 from tfgrpo.workers.queue import (
     AT_ONCE,
     HEARTBEAT,
@@ -77,6 +78,7 @@ class _Accepted:
     offer: Offer
     task: asyncio.Task[None]
     work: RunWork | None = None
+    budget: SharedBudget | None = None
 
 
 class Worker:
@@ -99,6 +101,7 @@ class Worker:
         self._free = asyncio.Semaphore(options.slots)
         self._held: set[int] = set()
         self._last_note = ""
+        self._number = 0
         self._stopping = asyncio.Event()
 
     def stop(self) -> None:
@@ -127,12 +130,15 @@ class Worker:
             slots=self._options.slots,
             seconds=self._options.heartbeat,
         )
-        number = rows[0]["id"]
+        number = self._number = rows[0]["id"]
         try:
             while not self._stopping.is_set():
                 try:
                     await self._look(queue)
                     await self._tell(queue, number)
+                    for one in self._accepted.values():
+                        if one.budget is not None:
+                            await one.budget.give_back()
                 except StoreError as error:
                     self._note_once(str(error))
                 else:
@@ -172,7 +178,7 @@ class Worker:
         for uid, one in list(self._accepted.items()):
             if one.task.done():
                 self._forget(uid, one)
-            elif offers.get(uid) is None or offers[uid].work != one.offer.work:
+            elif offers.get(uid) is None or _terms(offers[uid]) != _terms(one.offer):
                 one.task.cancel()
             elif one.work is not None:
                 share = max(1, sum(member.works_for(uid) for member in crew))
@@ -223,8 +229,15 @@ class Worker:
         given up, and StoreError where the database is away."""
         options = self._options
         plan = plan_work(self._store, self._project, offer.name, options.models)
+        budget = None
         async with AsyncExitStack() as stack:
-            work = await stack.enter_async_context(work_on(self._store, self._project, plan))
+            if offer.budget is not None:
+                budget = SharedBudget(parse(offer.budget), leased=True)
+                budget.join(queue, offer.run, f"worker {self._number}", options.heartbeat)
+                stack.push_async_callback(_give_back, budget)
+                self._accepted[offer.run].budget = budget
+            opening = work_on(self._store, self._project, plan, budget)
+            work = await stack.enter_async_context(opening)
             self._accepted[offer.run].work = work
             jobs = asyncio.create_task(
                 queue.app.run_worker_async(
@@ -366,6 +379,16 @@ def _import_heavy() -> None:
     for name in ("openai.resources.chat.completions", "math_verify", "pebble"):
         importlib.import_module(name)
     agreement.code_digest()
+
+
+def _terms(offer: Offer) -> tuple[dict[str, str], str | None]:
+    """Returns what the work for a run is begun anew for, where it changes."""
+    return offer.work, offer.budget
+
+
+async def _give_back(budget: SharedBudget) -> None:
+    with suppress(StoreError):
+        await budget.give_back()
 
 
 def _counts(work: RunWork) -> dict[str, int]:

@@ -1,0 +1,147 @@
+"""A budget that a run's driver and workers share: each spends from what it has leased.
+
+What nobody has leased lies in a row beside the queue. Who runs short takes a slice of it, and gives
+back at every sign of life what no call has set aside, so that little lies idle. Where the row is
+empty while others hold leases, whoever needs more waits for what they give back; where nobody holds
+any, the budget is reached.
+
+A holder that dies keeps its lease until it is missed. What it had spent is in the journal by then,
+so the driver works the row out anew: the limit, less what the journal says was spent and what the
+living hold. Calls that were in flight at the death are in no journal and in no budget.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from tfgrpo.model.budget import Budget
+from tfgrpo.workers.queue import HEARTBEAT, SILENT, Queue
+
+DRIVER = "driver"
+SLICE = 16
+"""A lease is enough for so many calls at their costliest, where there is that much."""
+PAUSE = 0.2
+"""Seconds between two looks for what others give back."""
+SPREAD = """
+insert into budgets (run, in_tokens, rest) values (%(run)s, %(in_tokens)s, 0)
+on conflict (run) do update set in_tokens = excluded.in_tokens
+"""
+COUNT = """
+update budgets set rest = greatest(0, %(rest)s - (
+    select coalesce(sum(amount), 0) from leases where run = %(run)s))
+ where run = %(run)s
+"""
+MISS = """
+delete from leases where run = %(run)s and beat < now() - %(silent)s * interval '1 second'
+returning holder
+"""
+TAKE = """
+with pot as (select rest from budgets where run = %(run)s for update),
+part as (select least(rest, %(wanted)s) as amount from pot),
+pay as (update budgets set rest = rest - (select amount from part) where run = %(run)s),
+hold as (
+    insert into leases (run, holder, amount) select %(run)s, %(holder)s, amount from part
+    on conflict (run, holder) do update set amount = leases.amount + excluded.amount, beat = now())
+select amount::text from part
+"""
+IS_LEFT = """
+select rest > 0 or exists (
+    select 1 from leases where run = %(run)s and holder <> %(holder)s and amount > 0
+       and beat > now() - %(silent)s * interval '1 second') as is_left
+  from budgets where run = %(run)s
+"""
+"""Whether waiting may help. A statement of its own: the one above may have waited for another that
+took all there was, and would not see whose it is now."""
+GIVE = """
+with back as (update budgets set rest = rest + %(surplus)s where run = %(run)s)
+insert into leases (run, holder, amount) values (%(run)s, %(holder)s, %(held)s)
+on conflict (run, holder) do update set amount = excluded.amount, beat = now()
+"""
+
+
+class SharedBudget(Budget):
+    """A budget of which this process holds a lease; all of it until others share it.
+
+    `recount` returns what the run's journal says was spent, in dollars or tokens; it is the
+    driver's, who lays the budget out for others.
+    """
+
+    def __init__(
+        self, budget: Budget, recount: Callable[[], float] | None = None, *, leased: bool = False
+    ) -> None:
+        super().__init__(budget.limit, in_tokens=budget.in_tokens, spent=budget.spent)
+        self._limit = 0 if leased else self._limit
+        self._recount = recount
+        self._queue: Queue | None = None
+        self._run, self._holder, self._silent = "", "", 0.0
+        self._taking = asyncio.Lock()
+
+    @property
+    def amount(self) -> str:
+        """The whole budget, as `--budget` has it."""
+        return f"{self.limit:f}{'tok' if self.in_tokens else ''}"
+
+    def join(self, queue: Queue, run: str, holder: str, heartbeat: float = HEARTBEAT) -> None:
+        """Has leases of a run's budget taken from its row from now on."""
+        self._queue, self._run, self._holder = queue, run, holder
+        self._silent = SILENT * heartbeat
+
+    async def share(self) -> None:
+        """Lays out what is left of the whole budget for others. Raises StoreError."""
+        assert self._queue is not None
+        await self._queue.execute(SPREAD, run=self._run, in_tokens=self.in_tokens)
+        await self._queue.rows(MISS, run=self._run, silent=self._silent)
+        await self.give_back()
+        await self._count()
+
+    async def look_after(self) -> None:
+        """Gives back what is idle here, and takes back what the dead held. Raises StoreError."""
+        assert self._queue is not None
+        await self.give_back()
+        if await self._queue.rows(MISS, run=self._run, silent=self._silent):
+            await self._count()
+
+    async def _count(self) -> None:
+        assert self._queue is not None
+        assert self._recount is not None
+        rest = round((self.limit - self._recount()) * self._unit)
+        await self._queue.execute(COUNT, run=self._run, rest=rest)
+
+    async def give_back(self) -> None:
+        """Gives back what no call has set aside; also a sign of life. Raises StoreError."""
+        if self._queue is None:
+            return
+        async with self._taking:
+            surplus = max(0, self._limit - self._spent - self._reserved)
+            self._limit -= surplus
+            held = max(0, self._limit - self._spent)
+            names = {"run": self._run, "holder": self._holder}
+            try:
+                await self._queue.execute(GIVE, surplus=surplus, held=held, **names)
+            except BaseException:
+                self._limit += surplus
+                raise
+
+    async def _extend(self, wanted: int) -> bool:
+        """Leases more; returns whether there was any. Raises StoreError."""
+        if self._queue is None:
+            return False
+        names = {"run": self._run, "holder": self._holder}
+        before = self._limit
+        while True:
+            async with self._taking:
+                if self._limit > before:  # whoever was here first has taken enough for several
+                    return True
+                rows = await self._queue.rows(TAKE, wanted=SLICE * wanted, **names)
+                amount = int(rows[0]["amount"]) if rows else 0
+                self._limit += amount
+            if amount:
+                return True
+            rows = await self._queue.rows(IS_LEFT, silent=self._silent, **names)
+            if not rows or not rows[0]["is_left"]:
+                return False
+            await asyncio.sleep(PAUSE)
+
+    def _account(self) -> str:
+        return f"{super()._account()} here"
