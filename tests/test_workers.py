@@ -36,6 +36,12 @@ from tfgrpo.workers.view import read_crew, state_of
 pytestmark = pytest.mark.postgres
 
 
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Locks lie in the working folder's project, and all runs here have one uid."""
+    monkeypatch.chdir(tmp_path)
+
+
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """What the run comes to in one process, with a store in a file."""
@@ -127,9 +133,9 @@ def test_who_may_train_a_library_may_work_at_its_queue(shared: str) -> None:
     Store.init(shared, author="tests").close()
     address = queue_address(shared)
     library = address.schema.removesuffix("_queue")
+    trainer, reader = f"{library}_trainer", f"{library}_reader"  # roles are the whole cluster's
     with psycopg.connect(address.conninfo, autocommit=True) as connection:
-        for name, level in (("ann", "trainer"), ("bob", "reader")):
-            connection.execute(f"drop role if exists {name}".encode())
+        for name, level in ((trainer, "trainer"), (reader, "reader")):
             connection.execute(f"create role {name} login".encode())
             row = f"insert into {library}.members values ('{name}', '{level}')"
             connection.execute(row.encode())
@@ -139,13 +145,13 @@ def test_who_may_train_a_library_may_work_at_its_queue(shared: str) -> None:
         async with opened(replace(address, conninfo=conninfo)) as queue:
             return len(await queue.crew())
 
-    assert asyncio.run(crew("postgres")) == asyncio.run(crew("ann")) == 0
+    assert asyncio.run(crew("postgres")) == asyncio.run(crew(trainer)) == 0
     with pytest.raises(StoreError, match="may not use the queue"):
-        asyncio.run(crew("bob"))
+        asyncio.run(crew(reader))
     with psycopg.connect(address.conninfo, autocommit=True) as connection:
         connection.execute(f"drop schema {address.schema} cascade".encode())
-        connection.execute(f"delete from {library}.members where name in ('ann', 'bob')".encode())
-        connection.execute(b"drop role ann, bob")
+        connection.execute(f"delete from {library}.members where level <> 'owner'".encode())
+        connection.execute(f"drop role {trainer}, {reader}".encode())
 
 
 def test_up_keeps_workers_and_ends_them_with_it(shared: str, tmp_path: Path, cli: Cli) -> None:
