@@ -5,5 +5,5 @@ in `migrations.py` has run. It stands here, apart from them, so that opening an 
 costs one pragma and not the import of sqlite-utils.
 """
 
-SCHEMA = 4
+SCHEMA = 5
 APPLICATION_ID = 0x74666772  # "tfgr", in PRAGMA application_id: says whose file this is

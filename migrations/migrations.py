@@ -281,6 +281,18 @@ def m004_decisions(db: Database) -> None:
     db.execute("pragma user_version = 4")
 
 
+MERGES = """
+create index versions_merged on versions (position) where merged is not null;
+"""
+
+
+@migrations()
+def m005_merges(db: Database) -> None:
+    """What a history has of other branches, without reading all of its versions."""
+    run_script(db, MERGES)
+    db.execute("pragma user_version = 5")
+
+
 def run_script(db: Database, script: str) -> None:
     """Runs a script statement by statement: `executescript` would end the transaction."""
     statement = ""

@@ -37,6 +37,7 @@ create table @.versions (
     recorded_by text not null default session_user
 );
 create index versions_position on @.versions (position);
+create index versions_merged on @.versions (position) where merged is not null;
 
 create table @.events (
     row        bigint primary key,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
@@ -204,16 +204,42 @@ def row_ranges(port: Port, position: int) -> list[tuple[int, int]]:
 
 
 def whole_history(port: Port, version: Version) -> WholeHistory:
-    """Returns where the events of a history lie, second parents' included."""
+    """Returns where the events of a history lie, second parents' included.
+
+    Goes by lanes and merges: what has neither is one range, however long it is.
+    """
     ends: dict[int, int] = {}
     copied = []
-    for position, events, merges in port.ancestry(version.number):
-        lane = lane_of(position)
-        ends[lane] = max(position, ends.get(lane, 0))
-        if merges and events:
-            copied.append((position - events, position))
-    ranges = [(lane_start(lane), position) for lane, position in sorted(ends.items())]
-    return WholeHistory(ranges, sorted(copied))
+    left = [version.position]
+    while left:
+        for after, upto in lanes(port, left.pop()):
+            lane = lane_of(upto)
+            before = ends.get(lane, after or -1)
+            if upto <= before:
+                break
+            ends[lane] = upto
+            for merge in port.merges(before, upto):
+                if not merge.events:  # a place that other versions have too: whose is it?
+                    return _by_version(port, version)
+                copied.append((merge.position - merge.events, merge.position))
+                left.append(merge.merged)
+    return WholeHistory(_ranges(ends), sorted(copied))
+
+
+def _by_version(port: Port, version: Version) -> WholeHistory:
+    """The same version by version."""
+    ends: dict[int, int] = {}
+    copied = []
+    for one in ancestors(port, [version.number]):
+        lane = lane_of(one.position)
+        ends[lane] = max(one.position, ends.get(lane, 0))
+        if one.merged is not None and one.events:
+            copied.append((one.position - one.events, one.position))
+    return WholeHistory(_ranges(ends), sorted(copied))
+
+
+def _ranges(ends: Mapping[int, int]) -> list[tuple[int, int]]:
+    return [(lane_start(lane), position) for lane, position in sorted(ends.items())]
 
 
 def row_within(row: int, ranges: Sequence[tuple[int, int]]) -> bool:

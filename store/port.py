@@ -92,13 +92,13 @@ class ChainLink(NamedTuple):
     meta: str | None
 
 
-class Ancestor(NamedTuple):
-    """What the figures of a history need of a version: the row of its last event, how many it
-    has, and whether it has a second parent."""
+class Merge(NamedTuple):
+    """A version with a second parent: the row of its last event, how many it has, and the row of
+    the second parent's last."""
 
     position: int
     events: int
-    merges: bool
+    merged: int
 
 
 class Port(Protocol):
@@ -161,8 +161,8 @@ class Port(Protocol):
     def numbers_of_rows(self, rows: Iterable[int]) -> dict[int, int]:
         """Returns row → the number of the version that holds the event there."""
 
-    def ancestry(self, number: int) -> list[Ancestor]:
-        """Returns every version in the history of one, both parents followed, itself included."""
+    def merges(self, after: int, upto: int) -> list[Merge]:
+        """Returns the merges whose last event is in a range (after, upto] of rows, ascending."""
 
     def lane_tip(self, position: int) -> bool:
         """Returns whether nothing has been recorded in the lane after `position`."""

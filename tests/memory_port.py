@@ -16,16 +16,16 @@ from dataclasses import dataclass, field
 
 from memory_records import Kept, MemoryRecords, MemoryWriter, occurrences, replace
 
-from tfgrpo.store import Op, RefMove, StoreError, Version, history
+from tfgrpo.store import Op, RefMove, StoreError, Version
 from tfgrpo.store.canonical import canonical
 from tfgrpo.store.checks import Defect
 from tfgrpo.store.occurrences import Occurrence
 from tfgrpo.store.port import (
     VERSION_SCHEMA,
-    Ancestor,
     ChainLink,
     Deletion,
     EventRow,
+    Merge,
     Redaction,
     Shape,
     Step,
@@ -126,9 +126,14 @@ class MemoryPort:
     def numbers_of_rows(self, rows: Iterable[int]) -> dict[int, int]:
         return {row: self.version_of_row(row).number for row in rows}
 
-    def ancestry(self, number: int) -> list[Ancestor]:
-        versions = history.ancestors(self, [number])
-        return [Ancestor(v.position, v.events, v.merged is not None) for v in versions]
+    def merges(self, after: int, upto: int) -> list[Merge]:
+        versions = self._state.versions
+        merges = [
+            Merge(v.position, v.events, versions[v.merged].position)
+            for v in versions.values()
+            if v.merged is not None and after < v.position <= upto
+        ]
+        return sorted(merges)
 
     def lane_tip(self, position: int) -> bool:
         lane = lane_of(position)

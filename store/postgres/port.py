@@ -13,10 +13,10 @@ from tfgrpo.store.address import Address, parse_address
 from tfgrpo.store.errors import StoreError
 from tfgrpo.store.history import row_within
 from tfgrpo.store.port import (
-    Ancestor,
     ChainLink,
     Deletion,
     EventRow,
+    Merge,
     Redaction,
     Shape,
     Step,
@@ -52,6 +52,10 @@ select h.symbol, {OF_VERSION}
 from (select symbol, version from @.reflog where name = 'HEAD' order by row desc limit 1) h
 join @.versions v on v.number = case when h.symbol is null then h.version else
     (select version from @.reflog where name = h.symbol order by row desc limit 1) end
+"""
+MERGES = """
+select v.position, v.events, m.position from @.versions v join @.versions m on m.number = v.merged
+where v.merged is not null and v.position > %s and v.position <= %s order by v.position
 """
 
 
@@ -203,20 +207,8 @@ class PostgresPort:
                 raise _of_no_version(row)
         return numbers
 
-    def ancestry(self, number: int) -> list[Ancestor]:
-        rows = self.rows(
-            """
-            with recursive history (number) as (
-                values (%s::bigint)
-                union
-                select unnest(array[v.parent, v.merged])
-                from history join @.versions v using (number)
-            )
-            select position, events, merged is not null from history join @.versions using (number)
-            """,
-            (number,),
-        )
-        return [Ancestor(at, events, bool(merges)) for at, events, merges in rows]
+    def merges(self, after: int, upto: int) -> list[Merge]:
+        return [Merge._make(row) for row in self.rows(MERGES, (after, upto))]
 
     def lane_tip(self, position: int) -> bool:
         end = lane_start(lane_of(position) + 1)

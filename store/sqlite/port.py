@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from tfgrpo.store.errors import StoreError
 from tfgrpo.store.history import row_within
 from tfgrpo.store.port import (
-    Ancestor,
     ChainLink,
     Deletion,
     EventRow,
+    Merge,
     Redaction,
     Shape,
     Step,
@@ -211,23 +211,13 @@ class SqlitePort:
                 raise _of_no_version(row)
         return numbers
 
-    def ancestry(self, number: int) -> list[Ancestor]:
-        rows = self.rows(
-            """
-            with recursive history (number) as (
-                values (?)
-                union
-                select v.parent from history join versions v using (number)
-                    where v.parent is not null
-                union
-                select v.merged from history join versions v using (number)
-                    where v.merged is not null
-            )
-            select position, events, merged is not null from history join versions using (number)
-            """,
-            (number,),
+    def merges(self, after: int, upto: int) -> list[Merge]:
+        query = (
+            "select v.position, v.events, m.position from versions v join versions m"
+            " on m.number = v.merged where v.merged is not null and v.position > ?"
+            " and v.position <= ? order by v.position"
         )
-        return [Ancestor(at, events, bool(merges)) for at, events, merges in rows]
+        return [Merge._make(row) for row in self.rows(query, (after, upto))]
 
     def lane_tip(self, position: int) -> bool:
         end = lane_start(lane_of(position) + 1)
