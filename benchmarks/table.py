@@ -25,7 +25,8 @@ WHY = """## Why a goal is missed
 - **One durable version of one event.** Its pages are one of each tree that an event is in:
   `versions` and its indexes by digest and by position, `events` and its index by experience,
   `reflog` and its index by name. A bare file takes six pages less sooner by about a tenth of
-  the version's time (above): with every index given up the goal would hardly be met, and nothing found.
+  the version's time (above): with every index given up the goal would hardly be met, and nothing
+  found.
 - **Events in versions of 100 and more.** Bare inserts of the same rows, with nothing hashed, are
   over two of the three times (above); the seal, a SHA-256 of each text, and the version's digest
   are the rest.
