@@ -10,6 +10,7 @@ import signal
 import subprocess
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +23,14 @@ from postgres import Cluster
 from scripted import Reply, ScriptedEndpoint, completion, restless
 
 from tfgrpo.cli.main import tfgrpo
-from tfgrpo.model.budget import BudgetReached
+from tfgrpo.model.budget import Budget, BudgetReached
 from tfgrpo.model.throttle import Throttle
 from tfgrpo.store import Store
 from tfgrpo.store.errors import RowRefused, StoreError
 from tfgrpo.store.journal import Journal
 from tfgrpo.store.port_records import CallValues, RolloutValues
 from tfgrpo.store.runs import RolloutRow
+from tfgrpo.workers.lease import SharedBudget
 from tfgrpo.workers.local import COMMAND
 from tfgrpo.workers.queue import opened, queue_address
 from tfgrpo.workers.view import read_crew, state_of
@@ -80,21 +82,52 @@ def test_a_budget_bounds_what_workers_and_the_driver_spend_together(
 
     def costly(request: dict[str, Any]) -> Reply:
         body = completion(restless(request), model=request["model"])
-        body["usage"] = {"prompt_tokens": 1_000, "completion_tokens": 500}
+        written = min(500, request["max_tokens"])
+        body["usage"] = {"prompt_tokens": 100, "completion_tokens": written}
         return Reply(body)
 
     with ScriptedEndpoint(costly) as server:
         prepare(tmp_path, shared, server.base_url)
         with pytest.raises(ExceptionGroup) as raised:
-            train(tmp_path, shared, 2, budget="90ktok")
-        reached = "the budget of 90,000 tokens is reached"
+            train(tmp_path, shared, 2, budget="36ktok")
+        reached = "the budget of 36,000 tokens is reached"
         assert raised.group_contains(BudgetReached, match=reached)
-        assert 45_000 < spent() <= 90_000
+        assert 18_000 < spent() <= 36_000
         calls = len(server.requests)
         train(tmp_path, shared, 2, budget="10Mtok")
         assert len(server.requests) == 79, "nothing is paid for twice"
         assert calls < 79
     assert outcome(shared) == alone
+
+
+def test_a_holder_that_was_taken_for_dead_does_not_give_back_twice(shared: str) -> None:
+    Store.init(shared, author="tests").close()
+
+    async def rests() -> list[int]:
+        async with opened(queue_address(shared)) as queue:
+            rests: list[int] = []
+
+            async def look() -> None:
+                rests.append(int((await queue.rows("select rest from budgets"))[0]["rest"]))
+
+            driver = SharedBudget(Budget(1_000, in_tokens=True), lambda: 0.0)
+            worker = SharedBudget(Budget(1_000, in_tokens=True), leased=True)
+            driver.join(queue, "r", "driver")
+            worker.join(queue, "r", "worker 1")
+            await driver.share()
+            for again in (worker.give_back, partial(worker._extend, 10)):
+                assert await worker._extend(50)  # takes 800
+                await look()
+                await queue.execute("update leases set beat = now() - interval '1 hour'")
+                await driver.look_after()
+                await look()
+                await again()
+                await look()
+                await worker.give_back()
+                await look()
+            return rests
+
+    assert asyncio.run(rests()) == [200, 1_000, 1_000, 1_000, 200, 1_000, 840, 1_000]
 
 
 def test_a_worker_with_other_prompts_refuses_and_says_which(tmp_path: Path, shared: str) -> None:

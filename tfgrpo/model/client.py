@@ -134,6 +134,13 @@ class CallConditions:
 
 
 @dataclass(slots=True)
+class _Bill:
+    """What a try has cost, in the budget's unit."""
+
+    cost: int = 0
+
+
+@dataclass(slots=True)
 class _Attempts:
     """A call on its way: how often it was tried, and what tries have cost that gave no answer.
 
@@ -357,18 +364,38 @@ class Calls:
         place: tuple[Member, float],
         reserved: Reservation,
     ) -> Answer:
-        """Sends a request once, to the endpoint where its turn has come, and journals its
-        answer."""
+        """Sends a request once, to the endpoint where its turn has come, and journals its answer.
+
+        What it costs is settled when the journal has it: whoever shares the budget reads it there.
+        """
+        bill = _Bill()
+        try:
+            answer = await self._ask_member(call, widened, place, reserved, bill)
+            await self._journal.append(self._row(call, call.key, answer))
+        finally:
+            if self._budget:
+                self._budget.settle(reserved, bill.cost)
+        return self._first(call.key, answer) if self._shared else answer
+
+    async def _ask_member(
+        self,
+        call: _Attempts,
+        widened: Request,
+        place: tuple[Member, float],
+        reserved: Reservation,
+        bill: _Bill,
+    ) -> Answer:
+        """Returns what a member of the fleet answers; the bill has what it costs, whatever comes
+        of it."""
         member, entered = place
         self.meter.in_flight += 1
-        cost = 0
         request = widened
         if reserved.max_tokens < request.max_tokens:
             request = replace(request, max_tokens=reserved.max_tokens)
         try:
             answer = await self._ask_in_time(request, member)
             if self._budget:
-                cost = self._budget.cost(answer, self._price_of(answer))
+                bill.cost = self._budget.cost(answer, self._price_of(answer))
                 self._budget.learn(call.request, answer)
             member.throttle.answered(entered)
             member.count(answer)
@@ -398,15 +425,12 @@ class Calls:
                 self._waste(call, trouble.paid)
                 if self._budget:  # a late answer may have been written to its end
                     spent = self._budget.cost(trouble.paid, member.price)
-                    cost = reserved.amount if trouble.kind == "late" else spent
+                    bill.cost = reserved.amount if trouble.kind == "late" else spent
             raise
         finally:
             self.meter.in_flight -= 1
             self.fleet.leave(member)
-            if self._budget:
-                self._budget.settle(reserved, cost)
-        await self._journal.append(self._row(call, call.key, answer))
-        return self._first(call.key, answer) if self._shared else answer
+        return answer
 
     def _first(self, key: bytes, answer: Answer) -> Answer:
         """Returns a call's answer that was journalled first: this one, or another process's."""

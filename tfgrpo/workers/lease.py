@@ -7,7 +7,9 @@ any, the budget is reached.
 
 A holder that dies keeps its lease until it is missed. What it had spent is in the journal by then,
 so the driver works the row out anew: the limit, less what the journal says was spent and what the
-living hold. Calls that were in flight at the death are in no journal and in no budget.
+living hold. A holder that only was silent has no lease when it returns, and takes out of the row
+what its calls in flight may cost; others may have spent that by then. Calls that were in flight at
+a death are in no journal and in no budget.
 """
 
 from __future__ import annotations
@@ -27,24 +29,30 @@ SPREAD = """
 insert into budgets (run, in_tokens, rest) values (%(run)s, %(in_tokens)s, 0)
 on conflict (run) do update set in_tokens = excluded.in_tokens
 """
-COUNT = """
-update budgets set rest = greatest(0, %(rest)s - (
-    select coalesce(sum(amount), 0) from leases where run = %(run)s))
- where run = %(run)s
+LAID_OUT = """
+select (rest + (select coalesce(sum(amount), 0) from leases where run = %(run)s))::text as amount
+  from budgets where run = %(run)s
 """
+COUNT = "update budgets set rest = rest + %(more)s where run = %(run)s"
 MISS = """
 delete from leases where run = %(run)s and beat < now() - %(silent)s * interval '1 second'
 returning holder
 """
 TAKE = """
-with pot as (select rest from budgets where run = %(run)s for update),
-part as (select least(rest, %(wanted)s) as amount from pot),
-pay as (update budgets set rest = rest - (select amount from part) where run = %(run)s),
+with mine as (
+    select 1 from leases where run = %(run)s and holder = %(holder)s for update),
+pot as (
+    select rest from budgets where run = %(run)s and exists (select 1 from mine) for update),
+part as (select greatest(0, least(rest, %(wanted)s)) as amount from pot),
+pay as (
+    update budgets set rest = rest - (select amount from part)
+     where run = %(run)s and exists (select 1 from part)),
 hold as (
-    insert into leases (run, holder, amount) select %(run)s, %(holder)s, amount from part
-    on conflict (run, holder) do update set amount = leases.amount + excluded.amount, beat = now())
+    update leases set amount = amount + (select amount from part), beat = now()
+     where run = %(run)s and holder = %(holder)s and exists (select 1 from part))
 select amount::text from part
 """
+"""No row where the lease is gone: this holder was taken for dead."""
 IS_LEFT = """
 select rest > 0 or exists (
     select 1 from leases where run = %(run)s and holder <> %(holder)s and amount > 0
@@ -54,10 +62,19 @@ select rest > 0 or exists (
 """Whether waiting may help. A statement of its own: the one above may have waited for another that
 took all there was, and would not see whose it is now."""
 GIVE = """
-with back as (update budgets set rest = rest + %(surplus)s where run = %(run)s)
-insert into leases (run, holder, amount) values (%(run)s, %(holder)s, %(held)s)
-on conflict (run, holder) do update set amount = excluded.amount, beat = now()
+with mine as (
+    select amount from leases where run = %(run)s and holder = %(holder)s for update),
+hold as (
+    insert into leases (run, holder, amount) values (%(run)s, %(holder)s, %(held)s)
+    on conflict (run, holder) do update set amount = excluded.amount, beat = now())
+update budgets
+   set rest = rest + coalesce((select amount from mine), 0) - %(spent)s::numeric - %(held)s::numeric
+ where run = %(run)s
 """
+"""What a lease was, less what was spent of it and what is held on to, is others' again. Whoever was
+taken for dead has no lease to give back, and what it still holds is taken out anew. All from what
+the lease is now: a second time changes nothing, where nobody knows whether the first one came
+through."""
 
 
 class SharedBudget(Budget):
@@ -75,6 +92,7 @@ class SharedBudget(Budget):
         self._recount = recount
         self._queue: Queue | None = None
         self._run, self._holder, self._silent = "", "", 0.0
+        self._accounted = self._spent
         self._taking = asyncio.Lock()
 
     @property
@@ -103,25 +121,32 @@ class SharedBudget(Budget):
             await self._count()
 
     async def _count(self) -> None:
+        """Has what is laid out be what the journal leaves of the limit. What was spent meanwhile is
+        taken out twice rather than not at all: the journal is read last."""
         assert self._queue is not None
         assert self._recount is not None
-        rest = round((self.limit - self._recount()) * self._unit)
-        await self._queue.execute(COUNT, run=self._run, rest=rest)
+        rows = await self._queue.rows(LAID_OUT, run=self._run)
+        left = round((self.limit - self._recount()) * self._unit)
+        await self._queue.execute(COUNT, run=self._run, more=left - int(rows[0]["amount"]))
 
     async def give_back(self) -> None:
         """Gives back what no call has set aside; also a sign of life. Raises StoreError."""
-        if self._queue is None:
-            return
-        async with self._taking:
-            surplus = max(0, self._limit - self._spent - self._reserved)
-            self._limit -= surplus
-            held = max(0, self._limit - self._spent)
-            names = {"run": self._run, "holder": self._holder}
-            try:
-                await self._queue.execute(GIVE, surplus=surplus, held=held, **names)
-            except BaseException:
-                self._limit += surplus
-                raise
+        if self._queue is not None:
+            async with self._taking:
+                await self._give(self._queue)
+
+    async def _give(self, queue: Queue) -> None:
+        self._limit = min(self._limit, self._spent + self._reserved)
+        spent = self._spent
+        await queue.execute(
+            GIVE,
+            run=self._run,
+            holder=self._holder,
+            spent=spent - self._accounted,
+            held=max(0, self._limit - spent),
+        )
+        self._accounted = spent
+        self._limit = max(self._limit, spent)  # what calls took beyond it is taken out of the row
 
     async def _extend(self, wanted: int) -> bool:
         """Leases more; returns whether there was any. Raises StoreError."""
@@ -136,6 +161,8 @@ class SharedBudget(Budget):
                 rows = await self._queue.rows(TAKE, wanted=SLICE * wanted, **names)
                 amount = int(rows[0]["amount"]) if rows else 0
                 self._limit += amount
+                if not rows:
+                    await self._give(self._queue)
             if amount:
                 return True
             rows = await self._queue.rows(IS_LEFT, silent=self._silent, **names)
