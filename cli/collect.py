@@ -50,7 +50,9 @@ MOST = 10
     is_flag=True,
     help="Take failures without a corrected answer too, for a domain that needs none.",
 )
-@click.option("--no-system", is_flag=True, help="Leave the application's own system text out.")
+@click.option(
+    "--no-system", is_flag=True, help="Leave the application's own system text and examples out."
+)
 @click.option("--redact", default="", metavar="REGEX", help="What else to take out of texts.")
 @click.option(
     "-o",

@@ -44,7 +44,9 @@ GROUPS = {
     help="File that problems are collected in.  [collected.jsonl in the project]",
 )
 @click.option("--redact", default="", metavar="REGEX", help="What else to take out of texts.")
-@click.option("--no-system", is_flag=True, help="Leave the application's own system text out.")
+@click.option(
+    "--no-system", is_flag=True, help="Leave the application's own system text and examples out."
+)
 @click.option(
     "--least",
     type=click.IntRange(1),

@@ -224,6 +224,34 @@ def test_nothing_of_a_held_out_or_sealed_set_is_ever_collected(
         run()
 
 
+def test_examples_that_every_conversation_begins_with_are_the_applications_own(
+    store: Store, tmp_path: Path
+) -> None:
+    examples = [
+        {"role": "system", "content": "You work for the inn."},
+        {"role": "user", "content": f"What do 2 rooms cost, at 7 euros? {'Be brief. ' * 40}"},
+        {"role": "assistant", "content": "2 * 7 = 14"},
+    ]
+    asked = ["What is 5 op 6?", "What is 3 op 4?", "Where is the inn?"]
+
+    def call(number: int) -> None:
+        turns = {"messages": [*examples, *_turns(asked[number])]}
+        record(store, f"call-{number}", turns, correct="11")
+
+    for number in range(2):
+        call(number)
+    (row, _) = collect("--no-system", "--dry-run")["problems"]
+    assert [turn["role"] for turn in row["problem"]] == ["user", "assistant", "user"]
+    call(2)
+    held = json.dumps({"problem": asked[2], "answer": "1"})
+    (tmp_path / "held.jsonl").write_text(held)
+    found = collect("--no-system", "--heldout", "held.jsonl", "--dry-run")
+    assert [row["problem"] for row in found["problems"]] == asked[:2]
+    assert [row["problem"] for row in problems("--dry-run")] == [
+        [*examples, *_turns(text)] for text in asked
+    ]
+
+
 def test_what_a_run_was_judged_by_is_kept_out_too(store: Store, tmp_path: Path) -> None:
     rows = json.dumps({"problem": "What is 5 op 6?", "answer": "12"})
     (tmp_path / "old.jsonl").write_text(rows)

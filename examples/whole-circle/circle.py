@@ -36,7 +36,10 @@ OBJECTIVE = (
     "A small firm bills its work. Write the calculation, then the result as a whole number in "
     "\\boxed{}."
 )
-EXAMPLE = "Six cups fit in a box. How many boxes do 18 cups fill? 18 / 6 = 3. It is \\boxed{3}."
+EXAMPLE = [  # as in the prompts: with it, a small model writes one line
+    {"role": "user", "content": "Six cups fit in a box. How many boxes do 18 cups fill?"},
+    {"role": "assistant", "content": "18 / 6 = 3. The result is \\boxed{3}."},
+]
 SETTINGS = f"""
 [train]
 prompts = "prompts"
@@ -170,7 +173,8 @@ class Shop:
         """Asks as a customer who was never there before, and gives feedback on the answer."""
         self.customers += 1
         messages = [
-            {"role": "system", "content": f"{OBJECTIVE} {EXAMPLE}"},
+            {"role": "system", "content": OBJECTIVE},
+            *EXAMPLE,
             {"role": "user", "content": row["problem"]},
         ]
         body = {"model": self.model, "messages": messages, "temperature": 0.7, "max_tokens": 80}

@@ -40,6 +40,8 @@ from tfgrpo.training.run_problems import KINDS
 FILE = "collected.jsonl"
 """Where problems are collected unless another file is named, in the project's folder."""
 BAR = 0.5
+ALIKE = 3
+"""Different questions that begin with the same turns before those are the application's own."""
 SHOWN = 500
 """Characters of the answer that was given which go into a problem's provenance."""
 NO_TRUTH = "no corrected answer"
@@ -48,13 +50,15 @@ HELD = "in a held-out, gate or sealed set"
 GONE = "its answer holds what is redacted"
 
 Row: TypeAlias = dict[str, Any]
+Turns: TypeAlias = tuple[Message, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class CollectionRules:
     """What is collected: `below` is the bar for scores; `unanswered` takes questions without a
     ground truth too; `redact` is one more regular expression; `system` keeps the application's own
-    system text in the problem. Raises SettingsError for an expression that is none."""
+    text in the problem: the system text, and the turns that all its conversations begin with (its
+    examples). Raises SettingsError for an expression that is none."""
 
     below: float = BAR
     unanswered: bool = False
@@ -161,15 +165,16 @@ def collected(
         else:
             unread.append(one)
     candidates: list[tuple[Row, list[Exchange]]] = []
+    examples = shared_turns([group[0].messages for group in groups.values()])
     for group in groups.values():
-        row = _row(group, rules)
+        row = _row(group, rules, examples)
         if isinstance(row, str):
             left_out += [LeftOut(one.where, row) for one in group]
         else:
             candidates.append((row, group))
     rows = []
     problems = [_as_problem(row) for row, _ in candidates]
-    before, apart = (_alike(problems, others) for others in (known, held))
+    before, apart = (_alike(problems, others, examples) for others in (known, held))
     ids = {problem.id for problem in known}
     for (row, group), problem in zip(candidates, problems, strict=True):
         why = HELD if problem.id in apart else KNOWN if problem.id in before else None
@@ -187,7 +192,44 @@ def question(messages: Sequence[Message]) -> str:
     return json.dumps([[role, " ".join(text.casefold().split())] for role, text in messages])
 
 
-def _row(group: Sequence[Exchange], rules: CollectionRules) -> Row | str:
+def shared_turns(questions: Sequence[Sequence[Message]]) -> tuple[Turns, ...]:
+    """Returns the turns that all questions under one system text begin with, of each system text
+    that has them: the application's own, such as examples. Never with fewer than `ALIKE` questions,
+    and never a question's last turn."""
+    under: dict[Turns, list[Turns]] = {}
+    for messages in questions:
+        system = tuple(one for one in messages if one[0] == "system")
+        under.setdefault(system, []).append(_spoken(messages))
+    found = []
+    for spoken in under.values():
+        if len(spoken) < ALIKE:
+            continue
+        count = 0
+        for turns in zip(*(one[:-1] for one in spoken), strict=False):
+            if len(set(turns)) > 1:
+                break
+            count += 1
+        while count and any(one[count][0] != "user" for one in spoken):
+            count -= 1
+        if count:
+            found.append(spoken[0][:count])
+    return tuple(dict.fromkeys(found))
+
+
+def _spoken(messages: Sequence[Message]) -> Turns:
+    return tuple(one for one in messages if one[0] != "system")
+
+
+def _own_words(messages: Sequence[Message], examples: Sequence[Turns]) -> Turns:
+    """Returns a conversation without the application's own text."""
+    spoken = _spoken(messages)
+    for turns in examples:
+        if len(spoken) > len(turns) and spoken[: len(turns)] == turns:
+            return spoken[len(turns) :]
+    return spoken
+
+
+def _row(group: Sequence[Exchange], rules: CollectionRules, examples: Sequence[Turns]) -> Row | str:
     """Returns the problem that calls of one question come to, or why it is none."""
     because = list(_reasons(group, rules.below))
     if not because:
@@ -203,9 +245,8 @@ def _row(group: Sequence[Exchange], rules: CollectionRules) -> Row | str:
     if truth is not None and REDACTED in clean(truth):
         return GONE
     example = next((one for one in reversed(group) if _wrong(one, rules.below)), group[-1])
-    messages = [(role, clean(text)) for role, text in example.messages]
-    if not rules.system:
-        messages = [one for one in messages if one[0] != "system"]
+    kept = example.messages if rules.system else _own_words(example.messages, examples)
+    messages = [(role, clean(text)) for role, text in kept]
     alone = len(messages) == 1 and messages[0][0] == "user"
     turns = [{"role": role, "content": text} for role, text in messages]
     origin: dict[str, Any] = {**example.origin, "because": because}
@@ -267,17 +308,20 @@ def _as_problem(row: Row) -> Problem:
     return Problem(row["id"], "", row.get("answer", ""), messages)
 
 
-def _core(problem: Problem) -> Problem:
-    """Returns a problem as its words alone: without the system text, which many share."""
-    spoken = [text for role, text in problem.messages if role != "system"]
+def _core(problem: Problem, examples: Sequence[Turns]) -> Problem:
+    """Returns a problem as its words alone: without the application's text, which many share."""
+    spoken = [text for _, text in _own_words(problem.messages, examples)]
     return Problem(problem.id, "\n\n".join(spoken) or problem.problem, problem.answer)
 
 
-def _alike(problems: Sequence[Problem], others: Sequence[Problem]) -> set[str]:
+def _alike(
+    problems: Sequence[Problem], others: Sequence[Problem], examples: Sequence[Turns]
+) -> set[str]:
     """Returns the ids of the problems that are among others, exactly or nearly."""
     if not problems or not others:
         return set()
-    matches = leakage.leaks([_core(one) for one in others], [_core(one) for one in problems])
+    cores = ([_core(one, examples) for one in some] for some in (others, problems))
+    matches = leakage.leaks(*cores)
     return {leak.evaluation for leak in matches}
 
 
