@@ -200,7 +200,7 @@ def shared_turns(questions: Sequence[Sequence[Message]]) -> tuple[Turns, ...]:
     for messages in questions:
         system = tuple(one for one in messages if one[0] == "system")
         under.setdefault(system, []).append(_spoken(messages))
-    found = []
+    shared = []
     for spoken in under.values():
         if len(spoken) < ALIKE:
             continue
@@ -212,8 +212,8 @@ def shared_turns(questions: Sequence[Sequence[Message]]) -> tuple[Turns, ...]:
         while count and any(one[count][0] != "user" for one in spoken):
             count -= 1
         if count:
-            found.append(spoken[0][:count])
-    return tuple(dict.fromkeys(found))
+            shared.append(spoken[0][:count])
+    return tuple(dict.fromkeys(shared))
 
 
 def _spoken(messages: Sequence[Message]) -> Turns:
@@ -245,8 +245,8 @@ def _row(group: Sequence[Exchange], rules: CollectionRules, examples: Sequence[T
     if truth is not None and REDACTED in clean(truth):
         return GONE
     example = next((one for one in reversed(group) if _wrong(one, rules.below)), group[-1])
-    kept = example.messages if rules.system else _own_words(example.messages, examples)
-    messages = [(role, clean(text)) for role, text in kept]
+    whole = example.messages if rules.system else _own_words(example.messages, examples)
+    messages = [(role, clean(text)) for role, text in whole]
     alone = len(messages) == 1 and messages[0][0] == "user"
     turns = [{"role": role, "content": text} for role, text in messages]
     origin: dict[str, Any] = {**example.origin, "because": because}
