@@ -166,6 +166,27 @@ def test_words_are_kept_where_that_was_asked_for_less_what_a_pattern_finds(
     assert b"4111" not in bytes_beside(store)
 
 
+def test_an_answer_that_loses_a_long_number_is_still_one(
+    settings: ProxySettings, provider: Provider, store: Store
+) -> None:
+    said = {
+        "choices": [{"message": {"content": "35 euros, card 4111 1111 1111 1111"}}],
+        "timings": {"predicted_per_token_ms": 172.07780952380952},
+        "created_ms": 1795369690123,
+        "accounts": ["DE89 3704 0044 0532 0130 00", "DE89370400440532013000", "NO9386011117947"],
+    }
+    provider.answer = answer(json.dumps(said).encode())
+    with ProxyThread(replace(settings, record="content")) as proxy:
+        id = ask(proxy)
+    kept = json.loads(json.loads(run(store, "traffic", id, "--json"))["content"]["answer"])
+    assert kept == {
+        "choices": [{"message": {"content": "35 euros, card [redacted]"}}],
+        "timings": said["timings"],
+        "created_ms": "[redacted]",
+        "accounts": ["[redacted]"] * 3,
+    }
+
+
 def test_a_call_of_this_moment_is_waited_for(
     settings: ProxySettings, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
