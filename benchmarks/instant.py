@@ -31,12 +31,10 @@ def reasoning(tokens: int) -> str:
     return (WORDS * (tokens * 4 // len(WORDS) + 1))[: tokens * 4]
 
 
-class Server(asyncio.Protocol):
-    """One connection: requests in, answers out, one after the other."""
+class Connection(asyncio.Protocol):
+    """One connection: the bodies of its requests, one after the other."""
 
-    def __init__(self, head: bytes, tail: bytes, waits: list[float], shared: list[int]) -> None:
-        self._head, self._tail = head, tail
-        self._waits, self._count = waits, shared
+    def __init__(self) -> None:
         self._pending = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -55,22 +53,31 @@ class Server(asyncio.Protocol):
             self._answer(body)
 
     def _answer(self, body: bytes) -> None:
+        raise NotImplementedError
+
+    def send(self, answer: bytes) -> None:
+        """Sends an answer: the JSON of it."""
+        head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+        self._transport.write(head % len(answer) + answer)
+
+
+class Server(Connection):
+    """A connection whose requests are answered right."""
+
+    def __init__(self, head: bytes, tail: bytes, waits: list[float], shared: list[int]) -> None:
+        super().__init__()
+        self._head, self._tail = head, tail
+        self._waits, self._count = waits, shared
+
+    def _answer(self, body: bytes) -> None:
         found = QUESTION.findall(body)[-1]
         answer = b"%s%d%s" % (self._head, int(found[0]) + int(found[1]) + 1, self._tail)
-        whole = (
-            b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%s"
-            % (len(answer), answer)
-        )
         self._count[0] += 1
         if self._waits:
             wait = self._waits[(self._count[0] - 1) % len(self._waits)]
-            asyncio.get_running_loop().call_later(wait, self.send, whole)
+            asyncio.get_running_loop().call_later(wait, self.send, answer)
         else:
-            self.send(whole)
-
-    def send(self, whole: bytes) -> None:
-        """Sends an answer."""
-        self._transport.write(whole)
+            self.send(answer)
 
 
 def body(tokens: int) -> tuple[bytes, bytes]:

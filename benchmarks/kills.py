@@ -80,8 +80,8 @@ class Endpoint:
                 super().connection_made(transport)
                 self._sent = endpoint.sent
 
-            def send(self, whole: bytes) -> None:
-                super().send(whole)
+            def send(self, answer: bytes) -> None:
+                super().send(answer)
                 self._sent.append(time.monotonic())
 
         asyncio.set_event_loop(self._loop)

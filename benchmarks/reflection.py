@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
-from instant import BODY  # noqa: E402
+from instant import Connection  # noqa: E402
 
 RESULTS = HERE / "RESULTS-reflection.md"
 PROBLEMS, GROUP, AT_ONCE = 100, 5, 64
@@ -86,35 +86,22 @@ def answer(request: dict[str, Any], rules: int) -> str:
     return f"\\boxed{{{first + second + (1 if right else 0)}}}"
 
 
-class Slow(asyncio.Protocol):
+class Slow(Connection):
     """One connection: each request is answered after a second."""
 
     def __init__(self, rules: int, seconds: float) -> None:
-        self._rules, self._seconds, self._pending = rules, seconds, b""
+        super().__init__()
+        self._rules, self._seconds = rules, seconds
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-
-    def data_received(self, data: bytes) -> None:
-        self._pending += data
-        while True:
-            end = self._pending.find(b"\r\n\r\n")
-            length = BODY.search(self._pending[:end]) if end >= 0 else None
-            if length is None or len(self._pending) < end + 4 + int(length[1]):
-                return
-            body = self._pending[end + 4 : end + 4 + int(length[1])]
-            self._pending = self._pending[end + 4 + int(length[1]) :]
-            asyncio.get_running_loop().call_later(self._seconds, self._say, json.loads(body))
+    def _answer(self, body: bytes) -> None:
+        asyncio.get_running_loop().call_later(self._seconds, self._say, json.loads(body))
 
     def _say(self, request: dict[str, Any]) -> None:
         message = {"role": "assistant", "content": answer(request, self._rules)}
         usage = {"prompt_tokens": 500, "completion_tokens": 50, "total_tokens": 550}
         choice = {"index": 0, "finish_reason": "stop", "message": message}
         known = {"id": "c", "object": "chat.completion", "created": 0, "model": "slow"}
-        body = json.dumps({**known, "choices": [choice], "usage": usage}).encode()
-        head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: "
-        self._transport.write(f"{head}{len(body)}\r\n\r\n".encode() + body)
+        self.send(json.dumps({**known, "choices": [choice], "usage": usage}).encode())
 
 
 async def serve(rules: int, seconds: float) -> None:
