@@ -42,7 +42,8 @@ PATTERNS = (
     r"\b(?:sk|pk|rk|ghp|gho|xox[abp]|AKIA|AIza)[-_A-Za-z0-9]{12,}",
     r"\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*",
     r"\b\d(?:[ -]?\d){12,18}\b",
-    r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2}(?: ?[A-Z0-9]{3}|(?: ?[A-Z0-9]{4})+(?: ?[A-Z0-9]{1,3})?)\b",
+    r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2}"
+    r"(?: ?[A-Z0-9]{3}|(?: ?[A-Z0-9]{4})+(?: ?[A-Z0-9]{1,3})?)\b",
 )
 """What is taken out of words before they are kept: addresses of mail, keys, tokens, numbers of
 cards and of accounts."""
