@@ -60,6 +60,7 @@ MOST = 10
     type=click.Path(dir_okay=False, path_type=Path),
     help="File that is appended to.  [collected.jsonl in the project]",
 )
+@options.estimate
 @click.option("--dry-run", is_flag=True, help="Write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Output JSON: the problems and the rest.")
 @options.CONFIG
@@ -84,6 +85,8 @@ def collect(
     no_system: bool,
     redact: str,
     output: Path | None,
+    estimate: bool,
+    details: bool,
     dry_run: bool,
     as_json: bool,
     config: Path | None,
@@ -105,17 +108,23 @@ def collect(
       tfgrpo collect --judge rubric:style.toml --below 0.7
       tfgrpo collect traces.jsonl -o problems.jsonl
     """
-    from tfgrpo.cli import interrupts
-    from tfgrpo.improvement import collection, judges
+    from tfgrpo.cli import cost, interrupts
+    from tfgrpo.improvement import collection, estimates, judges
     from tfgrpo.store.time_spec import parse_time
     from tfgrpo.store.traffic import CallFilter
 
     which = CallFilter(parse_time(since, now=time.time_ns() // 1000), version, library, of_model)
     project = options.open_project(app, config)
+    if estimate and judge is None:
+        raise click.UsageError("--estimate needs --judge; collecting costs nothing")
     if judge is not None:
         named = {"model": model, "base_url": base_url, "api_key_env": api_key_env}
         given = {name: value for name, value in named.items() if value is not None}
         judging = judges.JudgeRequest(judge, which, given, budget)
+        if estimate:
+            planned = estimates.estimate_judging(app.store, project, judging)
+            cost.print_planned(planned, details=details, as_json=as_json)
+            return
         scored = interrupts.run(judges.judge_calls(app.store, project, judging))
         text.echo(f"{judge} scored {text.plural(scored, 'call')}", err=as_json)
         by, unanswered = by or judging.author, True

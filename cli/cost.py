@@ -14,6 +14,7 @@ from tfgrpo.cli.context import RUN, App, pass_app
 from tfgrpo.wording import money, span
 
 if TYPE_CHECKING:
+    from tfgrpo.improvement.estimates import Planned
     from tfgrpo.model.costs import Total
     from tfgrpo.store.runs import Run
     from tfgrpo.training.estimate import RunEstimate, StageEstimate
@@ -141,6 +142,25 @@ def print_estimate(
     from tfgrpo.training.run_estimate import estimate_run
 
     estimate = estimate_run(app.store, plan, run)
+    print_figures(estimate, plan.prices.known, details=details, as_json=as_json)
+
+
+def print_planned(planned: Planned, *, details: bool, as_json: bool) -> None:
+    """Prints what something else than a run would take, or that there is nothing to do."""
+    if planned.estimate is not None:
+        if not as_json:
+            text.echo(f"{text.shown(planned.about)}:")
+        print_figures(planned.estimate, planned.prices_known, details=details, as_json=as_json)
+    elif as_json:
+        text.emit_json({"nothing": planned.about})
+    else:
+        text.echo(text.shown(planned.about))
+
+
+def print_figures(
+    estimate: RunEstimate, prices_known: bool, *, details: bool, as_json: bool
+) -> None:
+    """Prints the figures of an estimate."""
     three = (
         ("expected", estimate.expected),
         ("at most", estimate.most),
@@ -173,7 +193,7 @@ def print_estimate(
     for missing in estimate.left_out:
         for line in text.wrap(text.words(f"not counted: {missing}"), indent=2):
             text.echo(line)
-    if not plan.prices.known:
+    if not prices_known:
         text.echo("a price is unknown: give it in tfgrpo.toml's [prices]")
 
 
@@ -183,7 +203,7 @@ def _sentence(estimate: RunEstimate, *, details: bool) -> str:
     expected, most = _sum(estimate.expected), _sum(estimate.most)
     steps = max(1, estimate.steps)
     sizes = (_round(expected.prompt_tokens / steps), _round(expected.completion_tokens / steps))
-    step = f"({sizes[0]:,} in, {sizes[1]:,} out a step)"
+    step = f"({sizes[0]:,} in, {sizes[1]:,} out{' a step' if estimate.steps else ''})"
     times = [span(seconds) for seconds in (estimate.seconds, estimate.most_seconds)]
     if expected.dollars is None or most.dollars is None:
         tokens = [_short(one.prompt_tokens + one.completion_tokens) for one in (expected, most)]

@@ -14,12 +14,14 @@ from tfgrpo.cli.grouped import GroupedCommand
 
 if TYPE_CHECKING:
     from tfgrpo.evaluation.scores import Scores
+    from tfgrpo.evaluation.setup import EvalPlan
     from tfgrpo.store.records import Version
 
 
 GROUPS = {
     "Evaluation": (
-        *("--library", "--against", "--samples", "--problems", "--budget", "--json", "--config"),
+        *("--library", "--against", "--samples", "--problems", "--budget", "--estimate"),
+        *("--details", "--json", "--config"),
     ),
     **options.SHARED_GROUPS,
 }
@@ -36,6 +38,7 @@ GROUPS = {
 @click.option(
     "--budget", help="Stop before spending more than this: 5.00 (US dollars) or 200000tok."
 )
+@options.estimate
 @click.option("--json", "as_json", is_flag=True, help="Output JSON.")
 @options.shared
 @pass_app
@@ -45,6 +48,8 @@ def eval_(
     data: str | None,
     library: str,
     against: str | None,
+    estimate: bool,
+    details: bool,
     as_json: bool,
     config: Path | None,
     **values: Any,
@@ -61,14 +66,38 @@ def eval_(
       tfgrpo eval heldout.jsonl --library HEAD --samples 4
       tfgrpo eval heldout.jsonl --library HEAD --against v0 --samples 4
     """
+    from tfgrpo.cli.cost import print_figures
     from tfgrpo.evaluation.scores import scores_object
+    from tfgrpo.training.attempts_estimate import estimate_evaluation
 
     revisions = [library] if against is None else [library, against]
     versions = [app.store.resolve(revision) for revision in revisions]
     given = {"data": data, **values}
+    if estimate:
+        plan = _planned(app, config, versions, given, versions[:1])
+        print_figures(
+            estimate_evaluation(app.store, plan),
+            plan.prices.known,
+            details=details,
+            as_json=as_json,
+        )
+        return
     scores = run_evaluation(app, config, versions, given, versions[:1], quiet=as_json)
     if as_json:
         text.emit_json(scores_object(scores))
+
+
+def _planned(
+    app: App,
+    config: Path | None,
+    versions: Sequence[Version],
+    given: dict[str, Any],
+    trained: Sequence[Version],
+) -> EvalPlan:
+    from tfgrpo.evaluation.setup import plan_evaluation
+
+    project = options.open_project(app, config)
+    return plan_evaluation(app.store, project, versions, options.read_flags(given), trained=trained)
 
 
 def run_evaluation(
@@ -82,11 +111,10 @@ def run_evaluation(
 ) -> Scores:
     """Scores versions, showing how it goes and, unless `quiet`, what came of it."""
     from tfgrpo.cli import interrupts, live
-    from tfgrpo.evaluation.setup import plan_evaluation, score
+    from tfgrpo.evaluation.setup import score
     from tfgrpo.notices import Notice, ScoresReady
 
-    project = options.open_project(app, config)
-    plan = plan_evaluation(app.store, project, versions, options.read_flags(given), trained=trained)
+    plan = _planned(app, config, versions, given, trained)
     with live.Reporter(app.store) as report:
 
         def show(notice: Notice) -> None:

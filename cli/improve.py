@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 GROUPS = {
     "Improve": (
         *("--target", "--least", "--heldout-samples", "--budget", "--accept-better", "--new"),
+        *("--estimate", "--details"),
         *("--force", "--quiet", "--json", "--config"),
     ),
     "Collect": ("--since", "--library", "--below", "--by", "--from", "--redact", "--no-system"),
@@ -68,6 +69,7 @@ GROUPS = {
     help="Accept the proposal at once if it is better on held-out problems.",
 )
 @click.option("--new", is_flag=True, help="Give up one that was cut off, and begin anew.")
+@options.estimate
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing unless there is a proposal.")
 @click.option("--json", "as_json", is_flag=True, help="Output JSON.")
 @force_option
@@ -82,6 +84,8 @@ def improve(
     budget: str | None,
     accept_better: bool,
     new: bool,
+    estimate: bool,
+    details: bool,
     quiet: bool,
     as_json: bool,
     config: Path | None,
@@ -104,7 +108,8 @@ def improve(
       tfgrpo improve --quiet
       tfgrpo improve --target support --since 1d --least 20
     """
-    from tfgrpo.cli import interrupts, live
+    from tfgrpo.cli import cost, interrupts, live
+    from tfgrpo.improvement import estimates
     from tfgrpo.improvement.collection import CollectionRules, CollectRequest
     from tfgrpo.improvement.improve import ImproveRequest
     from tfgrpo.improvement.improve import improve as improve_library
@@ -129,6 +134,10 @@ def improve(
         options.read_flags(values),
     )
     project = options.open_project(app, config)
+    if estimate:
+        planned = estimates.estimate_improvement(app.store, project, request)
+        cost.print_planned(planned, details=details, as_json=as_json)
+        return
     try:
         if quiet or as_json:
             done = interrupts.run(improve_library(app.store, project, request))

@@ -110,6 +110,16 @@ def shared_by_models(command: F) -> F:
     return command
 
 
+def estimate(command: F) -> F:
+    """Gives a command that asks models the flags `--estimate` and `--details`."""
+    command = click.option(
+        "--details", is_flag=True, help="With --estimate: calls, tokens and cost by stage."
+    )(command)
+    return click.option(
+        "--estimate", is_flag=True, help="Print the estimated calls and cost, then exit."
+    )(command)
+
+
 def open_project(app: App, config: Path | None) -> Project:
     """Returns the project of the store, or of this folder where there is none."""
     from tfgrpo import project

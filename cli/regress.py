@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 GROUPS = {
     "Regress": (
         *("--library", "--samples", "--problems", "--unused", "--propose", "--budget"),
-        *("--json", "--config"),
+        *("--estimate", "--details", "--json", "--config"),
     ),
     **options.SHARED_GROUPS,
 }
@@ -48,6 +48,7 @@ GROUPS = {
     help="Propose to delete what no longer helps from this branch.",
 )
 @click.option("--budget", help="Most to spend on each side: 5.00 (US dollars) or 200000tok.")
+@options.estimate
 @click.option("--json", "as_json", is_flag=True, help="Output JSON.")
 @options.shared
 @pass_app
@@ -61,6 +62,8 @@ def regress(
     unused: str | None,
     target: str | None,
     budget: str | None,
+    estimate: bool,
+    details: bool,
     as_json: bool,
     config: Path | None,
     **values: Any,
@@ -78,7 +81,8 @@ def regress(
       tfgrpo regress heldout.jsonl --model m --samples 2
       tfgrpo regress --unused 28d
     """
-    from tfgrpo.cli import interrupts, live
+    from tfgrpo.cli import cost, interrupts, live
+    from tfgrpo.improvement import estimates
     from tfgrpo.improvement.regression import RegressRequest, regression_object
     from tfgrpo.improvement.regression import regress as compare_sides
     from tfgrpo.notices import ignore
@@ -89,6 +93,10 @@ def regress(
     given = options.read_flags({**values, "budget": budget, "problems": problems})
     project = options.open_project(app, config)
     request = RegressRequest(library, data, samples, given, target)
+    if estimate:
+        planned = estimates.estimate_regression(app.store, project, request)
+        cost.print_planned(planned, details=details, as_json=as_json)
+        return
     with live.Reporter(app.store) as report:
         try:
             watching = ignore if as_json else report

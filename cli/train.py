@@ -213,8 +213,7 @@ GROUPS = {
     type=click.Choice(["fit", "paper"]),
     help="Defaults that fit the data and the model, or the paper's.  [fit]",
 )
-@click.option("--estimate", is_flag=True, help="Print the estimated calls and cost, then exit.")
-@click.option("--details", is_flag=True, help="With --estimate: calls, tokens and cost by stage.")
+@options.estimate
 @click.option("--json", "as_json", is_flag=True, help="With --estimate: output JSON.")
 @click.option(
     "--budget", help="Stop before spending more than this: 5.00 (US dollars) or 200000tok."

@@ -167,6 +167,9 @@ def test_a_rubric_scores_each_call_once_and_its_failures_are_taken(
 
     with ScriptedEndpoint(kind) as endpoint:
         judge = ("--judge", "rubric:style.toml", "--model", "m", "--base-url", endpoint.base_url)
+        planned = json.loads(run(*judge, "--estimate", "--json"))
+        assert [(one["stage"], one["calls"]) for one in planned["expected"]] == [("judge", 2)]
+        assert not endpoint.requests
         said = run(*judge, "--dry-run")
         assert "rubric:style.toml scored 2 calls" in said
         asked = len(endpoint.requests)

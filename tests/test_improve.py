@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -111,6 +112,30 @@ def read(store: Store, name: str) -> list[dict[str, Any]]:
     path = store.path.parent / "improvements" / name
     assert path.stat().st_mode & 0o077 == 0
     return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_an_estimate_says_what_an_improvement_takes_and_leaves_nothing(
+    store: Store, model: ScriptedEndpoint, tmp_path: Path
+) -> None:
+    wrong_calls(store, range(6))
+    assert json.loads(improve("--estimate", "--json").output) == {
+        "nothing": "nothing to do: 6 of 8 new problems"
+    }
+    wrong_calls(store, range(6, 30))
+    before = (tmp_path / ".tfgrpo/store.db").read_bytes()
+    planned = json.loads(improve("--estimate", "--json").output)
+    assert "30 new problems:" in improve("--estimate").output
+    assert "collected.jsonl" not in os.listdir(tmp_path)
+    assert (tmp_path / ".tfgrpo/store.db").read_bytes() == before
+    assert not model.requests
+    improve()
+    made = Counter(stage(request) for request in model.requests)
+    upper = {one["stage"]: one["calls"] for one in planned["upper"]}
+    assert made["rollout"] <= upper["rollout"] + upper["evaluation"]
+    assert upper["rollout"] == 12 * 3
+    assert upper["evaluation"] >= 2 * 9 * 1 + 2 * 9 * 4
+    for name in ("comparison", "controller"):
+        assert 0 < made[name] <= upper[name]
 
 
 def test_yesterdays_problems_are_not_paid_for_again_and_nothing_new_is_success(

@@ -78,6 +78,25 @@ def run(*arguments: str) -> str:
     return done.output
 
 
+def test_an_estimate_counts_the_attempts_of_both_sides_and_asks_nothing(
+    store: Store, models: Models
+) -> None:
+    before = store.path.read_bytes()
+    asked = ("heldout.jsonl", "--model", "new", "--propose", "prod", "--estimate")
+    planned = json.loads(run(*asked, "--json"))
+    # 20 problems × 4 samples: with the library, without, and with half of it, on two sides.
+    assert [(one["stage"], one["calls"]) for one in planned["upper"]] == [("evaluation", 480)]
+    assert "proposal of deletions" in planned["left_out"][0]
+    said = run(*asked, "--details")
+    assert "on old and new:" in said
+    assert "nothing has been spent" in said
+    assert store.path.read_bytes() == before
+    evaluate = ("eval", "heldout.jsonl", "--against", "v0", "--estimate", "--json")
+    done = CliRunner().invoke(tfgrpo, evaluate)
+    (stage,) = json.loads(done.output)["expected"]
+    assert stage["calls"] == 2 * 20 * 8
+
+
 def test_another_model_is_compared_and_what_stopped_helping_is_named(store: Store) -> None:
     found = json.loads(run("heldout.jsonl", "--model", "new", "--propose", "prod", "--json"))
     assert (found["then"]["model"], found["now"]["model"]) == ("old", "new")

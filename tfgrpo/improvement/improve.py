@@ -151,27 +151,35 @@ async def _improve(
             _forget_branch(store, one)
         begun = []
     if not begun:
-        rows = _new_rows(store, project, request, on_progress)
+        rows = new_rows(store, project, request, on_progress=on_progress)
         if len(rows) < max(1, request.least):
             return Improvement("nothing new", request.target, len(rows), request.least)
-        table = {**project.table("train"), **_given(request)}
+        table = {**project.table("train"), **settings_given(request)}
         named = {part: table.get(part) for part in ("gate", "heldout")}
-        begun = [rounds.begin(store, request.target, rows, _fields(project, request), named)]
+        begun = [rounds.begin(store, request.target, rows, fields_of(project, request), named)]
     return await _work(store, project, request, begun[0], functions, on_progress)
 
 
-def _new_rows(
-    store: Store, project: Project, request: ImproveRequest, on_progress: OnProgress
+def new_rows(
+    store: Store,
+    project: Project,
+    request: ImproveRequest,
+    *,
+    dry_run: bool = False,
+    on_progress: OnProgress = ignore,
 ) -> list[Row]:
-    """Returns the problems that no improvement was about, those on record by now among them."""
-    table = {**project.table("model"), **project.table("train"), **_given(request)}
+    """Returns the problems that no improvement was about, those on record by now among them, which
+    are collected unless this is a `dry_run`."""
+    table = {**project.table("model"), **project.table("train"), **settings_given(request)}
     unanswered = not project.domain(table.get("domain")).ground_truth
+    fresh: Sequence[Row] = ()
     if request.collect.files or Path(traffic_path(store.path)).exists():
         rules = replace(request.collect.rules, unanswered=unanswered)
-        collected = collect(store, project, replace(request.collect, rules=rules))
+        collected = collect(store, project, replace(request.collect, rules=rules), dry_run=dry_run)
         for text in collected.warnings:
             on_progress(WarningNotice(text))
-    rows = read_collected(output_path(project, request.collect))
+        fresh = collected.rows if dry_run else ()
+    rows = [*read_collected(output_path(project, request.collect)), *fresh]
     if not unanswered:
         rows = [row for row in rows if row.get("answer")]
     return rounds.unused(store, request.target, rows)
@@ -229,7 +237,7 @@ async def _train(
     """Trains on the branch of an improvement, or goes on, and returns what it comes to."""
     known = store.runs.find(one.name)
     given = {
-        **_given(request),
+        **settings_given(request),
         "data": project.open_data(one.parts.train),
         "branch": one.branch,
         "skip_unverifiable": True,  # one correction that is none must not stop the others
@@ -242,13 +250,13 @@ async def _train(
         budget=request.budget,
         keep_going=True,
     )
-    own = _own_project(project)
+    own = own_project(project)
     ready = await apart(store, lambda there: ready_run(there, own, given, choice))
     await run_to_end(store, project, ready, functions=functions, on_progress=on_progress)
     return final_version(store, ready.run)
 
 
-def _own_project(project: Project) -> Project:
+def own_project(project: Project) -> Project:
     """Returns the project without the sets that an improvement has its own of."""
     train = {
         name: value
@@ -258,12 +266,14 @@ def _own_project(project: Project) -> Project:
     return replace(project, tables={**project.tables, "train": train})
 
 
-def _given(request: ImproveRequest) -> dict[str, Any]:
+def settings_given(request: ImproveRequest) -> dict[str, Any]:
+    """Returns the settings of a training that a request names."""
     return {name: value for name, value in request.settings.items() if value is not None}
 
 
-def _fields(project: Project, request: ImproveRequest) -> dict[str, str]:
-    fields = _given(request).get("fields") or project.table("train").get("fields") or {}
+def fields_of(project: Project, request: ImproveRequest) -> dict[str, str]:
+    """Returns our names of fields → those that the project's data has."""
+    fields = settings_given(request).get("fields") or project.table("train").get("fields") or {}
     return {str(ours): str(theirs) for ours, theirs in fields.items()}
 
 
@@ -277,11 +287,11 @@ async def _effect(
 ) -> Effect | None:
     """Returns what a candidate does on the held-out problems: those that the settings name, or else
     the held-out parts of this improvement and the ones before it. None where there are none."""
-    table = {**project.table("train"), **_given(request)}
+    table = {**project.table("train"), **settings_given(request)}
     sets = [table["heldout"]] if table.get("heldout") else _parts(store, project, one)
     options = {
         "samples": request.samples,
-        "fields": _fields(project, request) or None,
+        "fields": fields_of(project, request) or None,
         "skip_unverifiable": True,
     }
 

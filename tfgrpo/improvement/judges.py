@@ -79,7 +79,7 @@ async def judge_calls(
         endpoints=project.endpoints(settings.models),
     )
     with closing(open_traffic(traffic_path(store.path))) as traffic:
-        unjudged = _unjudged(traffic, request)
+        unjudged = unjudged_calls(traffic, request)
         if not unjudged:
             return 0
         async with open_session(store, settings.models, options) as session:
@@ -88,7 +88,7 @@ async def judge_calls(
 
             async def verdict(one: Exchange) -> Verdict:
                 context = Context(
-                    problem=_problem(one),
+                    problem=judged_problem(one),
                     messages=one.messages,
                     calls=policy,
                     judge=reflection,
@@ -125,7 +125,8 @@ async def _judge_call(
     return verdict
 
 
-def _unjudged(traffic: Traffic, request: JudgeRequest) -> list[Exchange]:
+def unjudged_calls(traffic: Traffic, request: JudgeRequest) -> list[Exchange]:
+    """Returns the calls with words and an answer that a judge has given no score."""
     return [
         one
         for one in of_traffic(traffic, request.which, every=True)
@@ -135,7 +136,8 @@ def _unjudged(traffic: Traffic, request: JudgeRequest) -> list[Exchange]:
     ]
 
 
-def _problem(one: Exchange) -> Problem:
+def judged_problem(one: Exchange) -> Problem:
+    """Returns a call as the problem that a judge is told of."""
     text = "\n\n".join(f"{role}: {words}" for role, words in one.messages)
     alone = len(one.messages) == 1
     return Problem(one.id, one.messages[0][1] if alone else text, "", () if alone else one.messages)

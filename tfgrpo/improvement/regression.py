@@ -13,7 +13,7 @@ when this was last asked; the attempts are made afresh.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
@@ -149,6 +149,48 @@ class Regression(Viewed):
         return View(title, ("model", "without", "with", "adds"), rows, notes)
 
 
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """What is asked of a library on two sides. `elsewhere` says that the new side is another
+    model; else the old one is what is on record, where anything is (`known`)."""
+
+    version: Version
+    library: Library
+    old: EvalPlan
+    new: EvalPlan
+    elsewhere: bool
+    known: bool
+
+    @property
+    def measured(self) -> tuple[EvalPlan, ...]:
+        """The sides that are asked now."""
+        return (self.old, self.new) if self.elsewhere else (self.new,)
+
+
+def plan_sides(store: Store, project: Project, request: RegressRequest) -> Sides:
+    """Checks all that can be checked of a regression. Raises SettingsError for an empty library,
+    and TfgrpoError."""
+    version = store.resolve(request.revision)
+    library = store.library(version)
+    if not library.readable:
+        raise SettingsError(f"{version.name} has no experience", hint="nothing could regress")
+    versions = (version, store.version(0))
+
+    def planned(given: Mapping[str, Any]) -> EvalPlan:
+        options = {"data": request.data, "samples": request.samples, **given}
+        return plan_evaluation(store, project, versions, options)
+
+    old = new = planned({})
+    known = all(store.runs.evaluation(v.number, old.task.key) is not None for v in versions)
+    elsewhere = bool(request.settings.get("model") or request.settings.get("base_url"))
+    if elsewhere:
+        new = planned(request.settings)
+    elif known:
+        seed = _fresh_seed(store, versions, old.task)
+        new = planned({**request.settings, "seed": seed})
+    return Sides(version, library, old, new, elsewhere, known)
+
+
 async def regress(
     store: Store, project: Project, request: RegressRequest, *, on_progress: OnProgress = ignore
 ) -> Regression:
@@ -157,32 +199,17 @@ async def regress(
     Every answer is in the journal, so one that was cut off goes on. Raises SettingsError for an
     empty library, and TfgrpoError.
     """
-    version = store.resolve(request.revision)
-    library = store.library(version)
-    if not library.readable:
-        raise SettingsError(f"{version.name} has no experience", hint="nothing could regress")
-    versions = (version, store.version(0))
-
-    def planned(given: Mapping[str, Any]) -> Callable[[Store], EvalPlan]:
-        options = {"data": request.data, "samples": request.samples, **given}
-        return lambda there: plan_evaluation(there, project, versions, options)
-
-    old = await apart(store, planned({}))
-    known = all(store.runs.evaluation(v.number, old.task.key) is not None for v in versions)
-    elsewhere = bool(request.settings.get("model") or request.settings.get("base_url"))
+    sides = await apart(store, lambda there: plan_sides(there, project, request))
+    version, library, versions = sides.version, sides.library, sides.old.versions
+    old, new = sides.old, sides.new
     then: Side | None = None
     before: Mapping[str, Credit] = {}
-    if elsewhere:
-        new = await apart(store, planned(request.settings))
+    if sides.elsewhere:
         before = await _measured(store, old, library, on_progress)
         then = _side(store, versions, old.task)
-    elif known:
-        seed = _fresh_seed(store, versions, old.task)
-        new = await apart(store, planned({**request.settings, "seed": seed}))
+    elif sides.known:
         before = _recorded(store, version, old.task)
         then = _side(store, versions, old.task)
-    else:
-        new = old
     now = await _measured(store, new, library, on_progress)
     _record(store, version, new.task, now)
     side = _side(store, versions, new.task)

@@ -100,12 +100,12 @@ def begin(
     names = {one.subject for one in decisions(store, kind=IMPROVEMENT)}
     name = f"improve-{len(names) + 1}"
     base = store.tip(target)
-    split = _split(rows, [part for part in ("heldout", "gate") if not named.get(part)])
+    dealt = split(rows, [part for part in ("heldout", "gate") if not named.get(part)])
     root = project_root(store.path)
     folder = Path(store.path).parent / FOLDER / name
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     paths: dict[str, str | None] = {"gate": None, "heldout": None}
-    for part, portion in split.items():
+    for part, portion in dealt.items():
         path = folder / f"{part}.jsonl"
         write_rows(path, [_mapped(row, fields) for row in portion])
         paths[part] = str(path.resolve().relative_to(root.resolve())) if portion else None
@@ -139,7 +139,7 @@ def base_of(store: Store, one: Round) -> Version:
     return store.resolve(one.base)
 
 
-def _split(rows: Sequence[Row], parts: Sequence[str]) -> dict[str, list[Row]]:
+def split(rows: Sequence[Row], parts: Sequence[str]) -> dict[str, list[Row]]:
     """Deals rows into the parts and `train`, by digest: in an order that says nothing of them.
 
     What is nearly the same as a problem to learn from is learned from too.

@@ -191,10 +191,10 @@ def estimate(
 def _likely_answers(settings: TrainSettings) -> dict[str, float]:
     """Returns what answers likely have, where the settings say so."""
     planned = {"controller": PLAN_ANSWER} if settings.controller == "batch" else {}
-    return {**_attempt_answer(settings), **planned}
+    return {**attempt_answer(settings), **planned}
 
 
-def _attempt_answer(settings: TrainSettings) -> dict[str, float]:
+def attempt_answer(settings: TrainSettings) -> dict[str, float]:
     """Returns what an attempt's answer likely has, going by its kind and its limit."""
     if settings.mode == "agent":
         return {"rollout": AGENT_ANSWER}
@@ -215,6 +215,27 @@ def _left_out(domain: Domain, settings: TrainSettings) -> list[str]:
     if settings.mode == "agent" and settings.tools.mcp:
         reasons.append("what MCP servers say of their tools is known once they are asked")
     return reasons
+
+
+def stage_estimates(
+    sums: Mapping[tuple[str, Model], PlannedUsage], prices: Mapping[Model, Price | None]
+) -> tuple[StageEstimate, ...]:
+    """Returns what calls by stage and model come to, in the order of `STAGES`."""
+    order = {stage: number for number, stage in enumerate(STAGES)}
+    names = sorted({stage for stage, _ in sums}, key=lambda s: (order.get(s, -1), s))
+    stages = []
+    for name in names:
+        parts = {model: u for (stage, model), u in sums.items() if stage == name}
+        usage = sum(parts.values(), PlannedUsage())
+        costs = [
+            None if price is None else price.of(u.prompt, 0, u.completion)
+            for price, u in ((prices[model], u) for model, u in parts.items())
+        ]
+        dollars = None if None in costs else sum(cost for cost in costs if cost is not None)
+        if usage.calls:
+            sizes = (usage.calls, usage.prompt, usage.completion)
+            stages.append(StageEstimate(name, *sizes, dollars))
+    return tuple(stages)
 
 
 class _Total:
@@ -484,21 +505,7 @@ class _Total:
 
     def stages(self, prices: Mapping[Model, Price | None]) -> tuple[StageEstimate, ...]:
         """Returns what the stages come to, in the order of `STAGES`."""
-        known = {stage: number for number, stage in enumerate(STAGES)}
-        names = sorted({stage for stage, _ in self._sums}, key=lambda s: (known.get(s, -1), s))
-        stages = []
-        for name in names:
-            parts = {model: u for (stage, model), u in self._sums.items() if stage == name}
-            usage = sum(parts.values(), PlannedUsage())
-            costs = [
-                None if price is None else price.of(u.prompt, 0, u.completion)
-                for price, u in ((prices[model], u) for model, u in parts.items())
-            ]
-            dollars = None if None in costs else sum(cost for cost in costs if cost is not None)
-            if usage.calls:
-                sizes = (usage.calls, usage.prompt, usage.completion)
-                stages.append(StageEstimate(name, *sizes, dollars))
-        return tuple(stages)
+        return stage_estimates(self._sums, prices)
 
     def _add(self, stage: str, model: Model, usage: PlannedUsage, number: float) -> None:
         key = (stage, model)

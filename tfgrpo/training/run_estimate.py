@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from tfgrpo.connect import SLOTS
 from tfgrpo.model.prices import LOCAL, Price
+from tfgrpo.model.settings import ModelSettings
 from tfgrpo.store.runs import Run, Spent
 from tfgrpo.store.store import Store
 from tfgrpo.training.attempt_cost import Model, PlannedRun
@@ -32,6 +33,18 @@ ONE_STEP, MORE_STEPS = 2.0, 1.5
 step, and after more."""
 
 
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """What says how many calls are made at once: the models, the requests in flight at most, the
+    groups of a step with their attempts, and the lessons that are decided about together."""
+
+    models: ModelSettings
+    concurrency: int
+    groups: int
+    group_size: int = 1
+    decisions: int = 1
+
+
 def estimate_run(store: Store, plan: RunPlan, run: Run | None = None) -> RunEstimate:
     """Returns the calls, tokens, dollars and seconds of a run: expected, at most in most runs, and
     in the worst case. Of a `run` that has made a step it is what is left, going by its steps so
@@ -40,9 +53,15 @@ def estimate_run(store: Store, plan: RunPlan, run: Run | None = None) -> RunEsti
     done = len(versions_of(store, run)) if run is not None else 0
     if run is not None and done:
         estimate = _rest(estimate, store.runs.spent(run), done, plan)
-    times = [
-        _seconds(estimate, stages, store, plan) for stages in (estimate.expected, estimate.most)
-    ]
+    settings = plan.settings
+    pace = Pace(
+        settings.models,
+        settings.concurrency,
+        min(settings.batch_size, len(plan.problems.train)),
+        settings.group_size,
+        max(1, settings.lessons_ahead // ROUNDS),
+    )
+    times = [seconds_of(stages, store, pace) for stages in (estimate.expected, estimate.most)]
     return replace(estimate, seconds=times[0], most_seconds=times[1])
 
 
@@ -149,14 +168,11 @@ def _less(one: StageEstimate, other: StageEstimate) -> StageEstimate:
     )
 
 
-def _seconds(
-    estimate: RunEstimate, stages: Sequence[StageEstimate], store: Store, plan: RunPlan
-) -> float:
+def seconds_of(stages: Sequence[StageEstimate], store: Store, pace: Pace) -> float:
     """Returns how long the calls of these stages take, as many at once as may be."""
-    settings, seen = plan.settings, _seconds_a_token(store, plan)
-    local = settings.models.model.startswith(LOCAL)
-    at_once = min(settings.concurrency, SLOTS) if local else settings.concurrency
-    groups = min(settings.batch_size, len(plan.problems.train))
+    seen = _seconds_a_token(store, pace.models)
+    local = pace.models.model.startswith(LOCAL)
+    at_once = min(pace.concurrency, SLOTS) if local else pace.concurrency
     total = 0.0
     for one in stages:
         if one.stage == "embedding":
@@ -169,18 +185,17 @@ def _seconds(
             taken = work * at_once
         else:
             taken = one.calls * HOSTED_LATENCY + one.completion_tokens / HOSTED_SPEED
-        wide = groups if one.stage == "comparison" else groups * settings.group_size
+        wide = pace.groups if one.stage == "comparison" else pace.groups * pace.group_size
         if one.stage == "controller":
-            wide = max(1, settings.lessons_ahead // ROUNDS)
+            wide = pace.decisions
         alone = one.stage in ONE_AFTER_ANOTHER
         total += taken / (1 if alone and not local else min(at_once, wide))
     return total
 
 
-def _seconds_a_token(store: Store, plan: RunPlan) -> Mapping[str, float]:
+def _seconds_a_token(store: Store, models: ModelSettings) -> Mapping[str, float]:
     """Returns stage → seconds for each token of its answers, as this store has seen them from the
     run's models."""
-    models = plan.settings.models
     named = {models.model, models.reflection_model}
     sums: dict[str, tuple[float, int]] = {}
     for spent in store.runs.spent():
