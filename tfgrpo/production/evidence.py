@@ -49,7 +49,7 @@ class Measured(NamedTuple):
         if not self.size:
             return "–"
         if metric == "errors":
-            return f"{100 * -self.mean:.1f}%"
+            return f"{abs(100 * self.mean):.1f}%"
         if metric == "latency":
             return f"{math.exp(-self.mean) / 1000:.0f} ms"
         if metric == "tokens":
@@ -92,7 +92,7 @@ class Compared(NamedTuple):
             ]
         elif self.metric == "errors":
             figures = [
-                None if x is None else f"{-100 * x:+.1f}" for x in (bounds[0], bounds[2], bounds[1])
+                None if x is None else f"{-100 * x + 0.0:+.1f}" for x in (bounds[0], bounds[2], bounds[1])
             ]
         else:
             figures = [None if x is None else f"{x:+.3f}" for x in bounds]
