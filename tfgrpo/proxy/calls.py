@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from tfgrpo.proxy.choice import Chosen
-    from tfgrpo.proxy.message import Headers, Request
+    from tfgrpo.proxy.message import Request
     from tfgrpo.proxy.placement import Members
 
 BEGINNING = 4 << 10
@@ -41,7 +41,7 @@ class Call:
     __slots__ = (
         *("began", "chosen", "ended", "error", "first", "id", "model", "path"),
         *("request", "sent", "status", "streamed", "subject", "time"),
-        *("_beginning", "_ending", "_packing", "_whole", "asked", "counted"),
+        *("_beginning", "_ending", "packing", "_whole", "asked", "counted"),
     )
 
     def __init__(self, id: str, time: int, request: Request) -> None:
@@ -57,7 +57,7 @@ class Call:
         self.streamed = False
         self.status = 0
         self.error: str | None = None
-        self._packing = b""
+        self.packing = b""
         self._beginning = b""
         self._ending = bytearray()
         self._whole: bytearray | None = None
@@ -77,12 +77,6 @@ class Call:
         self.streamed = "stream" in members and members["stream"].value is True
         self.subject = subject
 
-    def heard(self, headers: Headers) -> None:
-        """Takes from an answer's head how its body is packed."""
-        for name, value in headers:
-            if len(name) == 16 and name.lower() == b"content-encoding":
-                self._packing = value.lower()
-
     def tap(self, data: bytes) -> None:
         """Takes a copy of the ends of an answer; no more of it than that."""
         if self._whole is not None and len(self._whole) < RECORDED:
@@ -91,12 +85,12 @@ class Call:
             self._beginning += data[:BEGINNING]
         ending = self._ending
         ending += data
-        most = PACKED if self._packing else ENDING
-        if len(ending) > 2 * most and not self._packing:
+        most = PACKED if self.packing else ENDING
+        if len(ending) > 2 * most and not self.packing:
             del ending[:-most]
-        elif len(ending) > most and self._packing:
+        elif len(ending) > most and self.packing:
             ending.clear()
-            self._packing = b"too long"
+            self.packing = b"too long"
 
     @property
     def added(self) -> float:
@@ -119,12 +113,12 @@ class Call:
         What a pattern is to take out may be split between the events of a stream.
         """
         content = bytes(self._whole or b"")
-        if self._packing in (b"gzip", b"deflate"):
+        if self.packing in (b"gzip", b"deflate"):
             try:
                 content = zlib.decompressobj(wbits=47).decompress(content, RECORDED)
             except zlib.error:
                 return b""
-        elif self._packing:
+        elif self.packing:
             return b""
         return (
             streamed_text(content) if content.startswith((b"data:", b"event:", b":")) else content
@@ -135,13 +129,13 @@ class Call:
         if not self._beginning:
             return Tokens()
         beginning, ending = self._beginning, bytes(self._ending)
-        if self._packing in (b"gzip", b"deflate"):
+        if self.packing in (b"gzip", b"deflate"):
             try:
                 ending = zlib.decompressobj(wbits=47).decompress(ending)
             except zlib.error:
                 return Tokens()
             beginning = ending[:BEGINNING]
-        elif self._packing:
+        elif self.packing:
             return Tokens()
         total: dict[str, Any] = {}
         for piece in (ending,) if ending.startswith(beginning) else (beginning, ending):
@@ -190,13 +184,16 @@ def _tokens(usage: dict[str, Any]) -> Tokens:
         details = usage.get(key)
         if isinstance(details, dict) and isinstance(details.get("cached_tokens"), int):
             cached = details["cached_tokens"]
-    prompt, answered = usage.get("prompt_tokens"), usage.get("completion_tokens")
-    if not isinstance(prompt, int):
-        prompt = usage.get("input_tokens")
-    if not isinstance(answered, int):
-        answered = usage.get("output_tokens")
     return Tokens(
-        prompt if isinstance(prompt, int) else None,
+        _first_number(usage, "prompt_tokens", "input_tokens"),
         cached if isinstance(cached, int) else None,
-        answered if isinstance(answered, int) else None,
+        _first_number(usage, "completion_tokens", "output_tokens"),
     )
+
+
+def _first_number(usage: dict[str, Any], *keys: str) -> int | None:
+    for key in keys:
+        number = usage.get(key)
+        if isinstance(number, int):
+            return number
+    return None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, cast
 import httptools
 
 from tfgrpo.proxy.exchange import Exchange
+from tfgrpo.proxy.heads import KnownHead
 from tfgrpo.proxy.message import BadRequest, Headers, Request, error_body, own_answer
 from tfgrpo.proxy.own import OwnExchange
 from tfgrpo.proxy.placement import place_of
@@ -40,6 +41,10 @@ class ClientConnection(asyncio.Protocol):
         self._body_bytes = 0
         self._streamed: Exchange | None = None
         self._closing = False
+        self._known: KnownHead | None = None
+        self._head = b""
+        self._missing = 0
+        self._held = False
 
     # asyncio:
 
@@ -55,6 +60,18 @@ class ClientConnection(asyncio.Protocol):
         if self._closing:
             return
         self.touched = monotonic()
+        if self._missing:
+            data = self._more(data)
+            if not data:
+                return
+        elif self.exchange is None and not self.arriving:
+            begun = None if self._known is None else self._known.again(data)
+            if begun is None:
+                self._head = data
+            else:
+                data = self._again(*begun, data)
+                if not data:
+                    return
         if self._request is None:
             self._head_bytes += len(data)
         try:
@@ -68,6 +85,40 @@ class ClientConnection(asyncio.Protocol):
         else:
             if self._request is None and self._head_bytes > self.proxy.settings.limits.head:
                 self._refuse(431, "the head of the request is too long")
+
+    def _again(self, request: Request, at: int, data: bytes) -> bytes:
+        """Takes a request whose head is known, and the beginning of its body; returns what follows
+        it, for the parser."""
+        assert request.length is not None
+        if request.length > self.proxy.settings.limits.body:
+            return data
+        end = at + request.length
+        if len(data) == end:
+            self._begin(request, data[at:])
+            return b""
+        self._head_bytes = 0
+        if len(data) > end:
+            self._begin(request, data[at:end])
+            return data[end:]
+        self.arriving = True
+        self._request = request
+        self._body = [data[at:]]
+        self._missing = end - len(data)
+        return b""
+
+    def _more(self, data: bytes) -> bytes:
+        """Takes more of the body of a request whose head is known; returns what follows it."""
+        rest = data[self._missing :]
+        self._body.append(data[: self._missing] if rest else data)
+        self._missing -= min(self._missing, len(data))
+        if not self._missing:
+            request, self._request = self._request, None
+            self.arriving = False
+            body, self._body = b"".join(self._body), []
+            self._head_bytes = 0
+            assert request is not None
+            self._begin(request, body)
+        return rest
 
     def connection_lost(self, error: Exception | None) -> None:
         self.proxy.connections.discard(self)
@@ -133,6 +184,7 @@ class ClientConnection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         request, self._request = self._request, None
         self.arriving = False
+        head, self._head = self._head, b""
         assert request is not None
         if self._streamed is not None:
             streamed, self._streamed = self._streamed, None
@@ -140,6 +192,8 @@ class ClientConnection(asyncio.Protocol):
             return
         body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
         self._body = []
+        if head:
+            self._known = KnownHead.of(head, request) or self._known
         if self.exchange is not None:
             self._waiting.append((request, body))
             self.hold(True)
@@ -161,8 +215,9 @@ class ClientConnection(asyncio.Protocol):
 
     def hold(self, paused: bool) -> None:
         """Takes no more from the client for the moment, or does so again."""
-        if self.transport is None or self.transport.is_closing():
+        if paused == self._held or self.transport is None or self.transport.is_closing():
             return
+        self._held = paused
         if paused:
             self.transport.pause_reading()
         else:

@@ -14,13 +14,13 @@ from tfgrpo.proxy.calls import Call
 from tfgrpo.proxy.choice import Chosen, UnknownLibrary
 from tfgrpo.proxy.kinds import Asking, Undecided
 from tfgrpo.proxy.message import (
+    AnswerHeaders,
     BadRequest,
     Framing,
     Headers,
     Request,
     answer_head,
     error_body,
-    header_name,
     own_answer,
     request_head,
 )
@@ -80,10 +80,12 @@ class Exchange:
                 )
                 self._wire = head
             else:
-                body = self._placed(body)
-                length = len(body) if request.has_body or body else None
-                self._wire = request_head(request, upstream.prefix, upstream.authority, length)
-                self._body = body
+                self._body = body = self._placed(body)
+                if request.known is not None:
+                    self._wire = request.known.wire(upstream, len(body))
+                else:
+                    length = len(body) if request.has_body or body else None
+                    self._wire = request_head(request, upstream.prefix, upstream.authority, length)
         except BadRequest as refusal:
             self._refuse(refusal.status, str(refusal))
             return
@@ -216,10 +218,9 @@ class Exchange:
         """The head of the answer is here: it goes on, with what it was answered under."""
         request, call = self.request, self.call
         call.status, call.first = status, perf_counter()
-        call.heard(headers)
-        names = {header_name(name).lower for name, _ in headers}
-        bodiless = status in (204, 304) or request.method == b"HEAD"
-        sized = bodiless or (b"content-length" in names and b"transfer-encoding" not in names)
+        going = AnswerHeaders(headers)
+        call.packing = going.packing
+        sized = going.sized or status in (204, 304) or request.method == b"HEAD"
         chunked = not sized and request.modern
         if not sized and not chunked:
             request.keep_alive = False
@@ -232,7 +233,7 @@ class Exchange:
                 more.append(b"X-Tfgrpo-Arm: " + chosen.arm.encode())
             if chosen.trouble:
                 more.append(b"X-Tfgrpo-Stale: the store cannot be read; this library goes on")
-        self._out.append(answer_head(status, reason, headers, more, framing))
+        self._out.append(answer_head(status, reason, going, more, framing))
 
     def body(self, data: bytes) -> None:
         self.call.tap(data)

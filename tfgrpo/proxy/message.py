@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from http import HTTPStatus
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    from tfgrpo.proxy.heads import KnownHead
 
 Headers: TypeAlias = list[tuple[bytes, bytes]]
 HOP = frozenset(
@@ -22,6 +25,16 @@ OURS = b"x-tfgrpo-"
 
 FORWARD, DROP, HOST, LENGTH = range(4)
 """What becomes of a header on its way: it goes on, it does not, it is written anew."""
+PLAIN, HOPS, CONNECTION, CODING, SIZE, PACKING = range(6)
+"""What a header of an answer is: one to go on, one of the connection (the one that names others,
+and the one for chunks, apart), the body's length, how the body is packed."""
+_PARTS = {
+    **dict.fromkeys(HOP, HOPS),
+    b"connection": CONNECTION,
+    b"transfer-encoding": CODING,
+    b"content-length": SIZE,
+    b"content-encoding": PACKING,
+}
 _SINGLE = frozenset({b"host", b"content-length", b"authorization", b"x-api-key", b"content-type"})
 MOST_NAMES = 1000
 """Names of headers that are remembered: there are few, and each comes with every request."""
@@ -30,7 +43,7 @@ MOST_NAMES = 1000
 class HeaderName:
     """What there is to know of a header by its name."""
 
-    __slots__ = ("fate", "lower", "single")
+    __slots__ = ("fate", "lower", "part", "single")
 
     def __init__(self, name: bytes) -> None:
         self.lower = lower = name.lower()
@@ -42,6 +55,7 @@ class HeaderName:
             self.fate = HOST
         elif lower == b"content-length":
             self.fate = LENGTH
+        self.part = _PARTS.get(lower, PLAIN)
 
 
 _names: dict[bytes, HeaderName] = {}
@@ -69,9 +83,11 @@ class Request:
     """The head of a request: the target and the headers as they came, in order."""
 
     __slots__ = (
-        *("began", "chunked", "has_body", "headers", "index", "keep_alive", "length", "method"),
-        *("modern", "path", "target"),
+        *("began", "chunked", "has_body", "headers", "index", "keep_alive", "known", "length"),
+        *("method", "modern", "path", "target"),
     )
+    known: KnownHead | None
+    """The head, where it is one that was parsed before."""
 
     def __init__(
         self, method: bytes, target: bytes, headers: Headers, *, modern: bool, keep_alive: bool
@@ -83,6 +99,7 @@ class Request:
         """Whether the client speaks HTTP/1.1, and so takes chunks."""
         self.keep_alive = keep_alive
         self.began = 0.0
+        self.known = None
         self.index: dict[bytes, bytes] = {}
         index = self.index
         names = _names
@@ -104,16 +121,27 @@ class Request:
         self.has_body = self.chunked or bool(self.length)
         """Whether a body follows."""
 
+    def with_length(self, length: int, known: KnownHead | None) -> Request:
+        """Returns a request with this head, but for the length of its body."""
+        other = Request.__new__(Request)
+        other.method, other.target, other.path = self.method, self.target, self.path
+        other.headers, other.index = self.headers, self.index
+        other.modern, other.keep_alive = self.modern, self.keep_alive
+        other.chunked, other.has_body = False, True
+        other.length, other.known = length, known
+        return other
 
-def request_head(
-    request: Request, prefix: str, authority: str, length: int | None, *, chunked: bool = False
-) -> bytes:
-    """Returns the head of a request as it goes on: all of the caller's headers, but for those
-    that are about the connection or for the proxy."""
+
+def head_around(
+    request: Request, prefix: str, authority: str, *, chunked: bool = False
+) -> tuple[bytes, bytes]:
+    """Returns the head of a request as it goes on, what stands before the digits of the body's
+    length and what stands behind them: all of the caller's headers, but for those that are about
+    the connection or for the proxy. Without a length, what stands before is empty."""
     index = request.index
     dropped = _named_by(index.get(b"connection"))
     pieces = [request.method, b" ", prefix.encode(), request.target, b" HTTP/1.1\r\n"]
-    sized = length is None
+    before = b""
     for name, value in request.headers:
         known = _names.get(name) or header_name(name)
         fate = known.fate
@@ -124,17 +152,30 @@ def request_head(
             value = authority.encode()
         elif fate == DROP or chunked:
             continue
-        elif length is not None:
-            value, sized = b"%d" % length, True
+        else:
+            before = b"".join((*pieces, name, b": "))
+            pieces = [b"\r\n"]
+            continue
         pieces += (name, b": ", value, b"\r\n")
-    if not sized:
-        pieces.append(b"Content-Length: %d\r\n" % (length or 0))
     if chunked:
         pieces.append(b"Transfer-Encoding: chunked\r\n")
     if b"host" not in index:
         pieces.append(b"Host: %b\r\n" % authority.encode())
     pieces.append(b"\r\n")
-    return b"".join(pieces)
+    return before, b"".join(pieces)
+
+
+def request_head(
+    request: Request, prefix: str, authority: str, length: int | None, *, chunked: bool = False
+) -> bytes:
+    """Returns the head of a request as it goes on, with a body of that length, or, with None, with
+    the length that it came with, if any."""
+    before, after = head_around(request, prefix, authority, chunked=chunked)
+    if before:
+        return b"%b%d%b" % (before, request.length if length is None else length, after)
+    if length is not None:
+        return b"%bContent-Length: %d\r\n\r\n" % (after[:-2], length)
+    return after
 
 
 class Framing(NamedTuple):
@@ -144,26 +185,49 @@ class Framing(NamedTuple):
     closing: bool
 
 
+class AnswerHeaders:
+    """The headers of an answer as they go to the client, and what they say of its body."""
+
+    __slots__ = ("lines", "packing", "sized")
+
+    def __init__(self, headers: Headers) -> None:
+        self.packing = b""
+        """How the body is packed, in small letters."""
+        dropped: frozenset[bytes] = frozenset()
+        sized = chunked = False
+        self.lines = lines = []
+        for name, value in headers:
+            part = (_names.get(name) or header_name(name)).part
+            if part == PLAIN:
+                lines.append(b"%b: %b" % (name, value))
+                continue
+            if part == SIZE:
+                sized = True
+            elif part == PACKING:
+                self.packing = value.lower()
+            else:
+                chunked = chunked or part == CODING
+                if part == CONNECTION and not dropped:
+                    dropped = _named_by(value)
+                continue
+            lines.append(b"%b: %b" % (name, value))
+        if dropped:
+            self.lines = [x for x in lines if x.partition(b":")[0].lower() not in dropped]
+        self.sized = sized and not chunked
+        """Whether they say how long the body is."""
+
+
 def answer_head(
-    status: int, reason: bytes, headers: Headers, more: Iterable[bytes], framing: Framing
+    status: int, reason: bytes, headers: AnswerHeaders, more: Iterable[bytes], framing: Framing
 ) -> bytes:
     """Returns the head of an answer as it goes to the client, `more` lines added at its end."""
-    dropped: frozenset[bytes] = frozenset()
-    lines = [b"HTTP/1.1 %d %b" % (status, reason)]
-    for name, value in headers:
-        lower = (_names.get(name) or header_name(name)).lower
-        if lower == b"connection" and not dropped:
-            dropped = _named_by(value)
-        if lower not in HOP:
-            lines.append(b"%b: %b" % (name, value))
-    if dropped:
-        lines = [line for line in lines if line.partition(b":")[0].lower() not in dropped]
-    lines += more
+    lines = [b"HTTP/1.1 %d %b" % (status, reason), *headers.lines, *more]
     if framing.chunked:
         lines.append(b"Transfer-Encoding: chunked")
     if framing.closing:
         lines.append(b"Connection: close")
-    return b"\r\n".join(lines) + b"\r\n\r\n"
+    lines.append(b"\r\n")
+    return b"\r\n".join(lines)
 
 
 def own_answer(

@@ -44,20 +44,24 @@ class Labels:
 def sums_of(calls: Iterable[CallRecord], labels: Labels) -> Sums:
     """Returns what a batch of calls adds."""
     sums: Sums = defaultdict(float)
+    groups: dict[tuple[str | None, str | None, str | None, str, int], list[CallRecord]] = {}
+    for call in calls:
+        group = (call.library, call.version, call.model, call.route, call.status)
+        groups.setdefault(group, []).append(call)
     counts: Counter[tuple[str, str, str, str, str]] = Counter()
     tokens: Counter[tuple[str, str, str, str]] = Counter()
     seconds: dict[tuple[str, str, str], list[float]] = defaultdict(list)
-    for call in calls:
-        library = labels.value("library", call.library)
-        version = labels.value("version", call.version)
-        model = labels.value("model", call.model)
-        route = call.route if place_of(b"POST", call.route) else "other"
-        counts[library, version, model, labels.value("route", route), str(call.status)] += 1
-        tokens[library, version, model, "input"] += call.prompt_tokens or 0
-        tokens[library, version, model, "cached"] += call.cached_tokens or 0
-        tokens[library, version, model, "output"] += call.completion_tokens or 0
-        seconds[names.CALL_SECONDS, library, version].append(call.latency / 1e6)
-        seconds[names.ADDED_SECONDS, library, version].append(call.added / 1e6)
+    for (*named, path, status), alike in groups.items():
+        library = labels.value("library", named[0])
+        version = labels.value("version", named[1])
+        model = labels.value("model", named[2])
+        route = labels.value("route", path if place_of(b"POST", path) else "other")
+        counts[library, version, model, route, str(status)] += len(alike)
+        tokens[library, version, model, "input"] += sum(x.prompt_tokens or 0 for x in alike)
+        tokens[library, version, model, "cached"] += sum(x.cached_tokens or 0 for x in alike)
+        tokens[library, version, model, "output"] += sum(x.completion_tokens or 0 for x in alike)
+        seconds[names.CALL_SECONDS, library, version] += [x.latency / 1e6 for x in alike]
+        seconds[names.ADDED_SECONDS, library, version] += [x.added / 1e6 for x in alike]
     for values, number in counts.items():
         pairs = zip(("library", "version", "model", "route", "status"), values, strict=True)
         sums[names.CALLS, _key(dict(pairs))] = number

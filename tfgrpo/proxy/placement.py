@@ -157,7 +157,10 @@ def opening(members: Members) -> str:
 def subject(members: Members) -> str | None:
     """Returns whom a request is for, a conversation or a user, as far as its body says."""
     for key in ("conversation", "safety_identifier", "user"):
-        value = members[key].value if key in members else None
+        member = members.get(key)
+        if member is None:
+            continue
+        value = member.value
         if isinstance(value, dict):
             value = value.get("id")
         if isinstance(value, str) and value:

@@ -150,7 +150,8 @@ class Recorder:
             if not calls:
                 return
             contents = [self._words(call) for call in calls] if self._content else []
-            rows = [self._row(call) for call in calls]
+            callers: dict[bytes, bytes] = {}  # for this batch: no key is kept for longer
+            rows = [self._row(call, callers) for call in calls]
             traffic.add(rows, [c for c in contents if c], sums_of(rows, self._labels))
             del self._waiting[: len(calls)]
         if self.telemetry is not None:
@@ -162,20 +163,27 @@ class Recorder:
         if self.telemetry is not None and unsent:
             self.telemetry.send_calls(unsent)
 
-    def _row(self, call: Call) -> CallRecord:
+    def _row(self, call: Call, callers: dict[bytes, bytes]) -> CallRecord:
         chosen, tokens = call.chosen, call.tokens()
-        ids = None if chosen is None else chosen.experiences
-        first = call.first_byte
+        name = version = digest = ids = arm = None
+        if chosen is not None:
+            name, version, digest, ids = chosen[:4]
+            arm = chosen.arm
+        first, subject = call.first_byte, call.subject
+        key = sent_key(call.request.index)
+        caller = callers.get(key) if key else None
+        if key and caller is None:
+            caller = callers[key] = keyed(self.secret, key)
         return CallRecord(
             call.id,
             call.time,
             self.worker,
-            None if chosen is None else chosen.name,
-            None if chosen is None else chosen.version,
-            None if chosen is None else chosen.digest,
+            name,
+            version,
+            digest,
             None if ids is None else json.dumps(ids),
-            keyed(self.secret, call.subject.encode()).hex() if call.subject else None,
-            None if chosen is None else chosen.arm,
+            keyed(self.secret, subject.encode()).hex() if subject else None,
+            arm,
             call.model,
             call.path,
             call.status,
@@ -185,7 +193,7 @@ class Recorder:
             None if first is None else round(first * 1e6),
             round(call.added * 1e6),
             int(bool(chosen and chosen.trouble)),
-            caller(self.secret, call.request.index),
+            caller,
             call.error,
         )
 
@@ -233,9 +241,14 @@ def _is_json(text: str) -> bool:
     return True
 
 
+def sent_key(index: Mapping[bytes, bytes]) -> bytes | None:
+    """Returns the key in a request's headers; None where there is none."""
+    return index.get(b"authorization") or index.get(b"x-api-key") or index.get(b"api-key")
+
+
 def caller(secret: bytes, index: Mapping[bytes, bytes]) -> bytes | None:
     """Returns the digest of the key in a request's headers; None where there is none."""
-    key = index.get(b"authorization") or index.get(b"x-api-key") or index.get(b"api-key")
+    key = sent_key(index)
     return keyed(secret, key) if key else None
 
 

@@ -44,6 +44,9 @@ class Upstream:
     authority: str
     prefix: str
 
+    def __hash__(self) -> int:
+        return hash(self.authority)  # which is asked for in every request
+
     def __str__(self) -> str:
         return f"{'https' if self.tls else 'http'}://{self.authority}{self.prefix}"
 

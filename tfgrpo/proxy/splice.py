@@ -23,7 +23,9 @@ _space = re.compile(r"[ \t\n\r]*").match
 _plain_key = re.compile(r'"([^"\\\x00-\x1f]*)"[ \t\n\r]*:[ \t\n\r]*').match
 """A key without escapes and its colon, in one step."""
 _colon = re.compile(r"[ \t\n\r]*:[ \t\n\r]*").match
-_after = re.compile(r"[ \t\n\r]*([,}])[ \t\n\r]*").match
+_after = re.compile(r"[ \t\n\r]*,[ \t\n\r]*").match
+_next = re.compile(r'[ \t\n\r]*(?:,[ \t\n\r]*"([^"\\\x00-\x1f]*)"[ \t\n\r]*:[ \t\n\r]*|\})').match
+"""What usually follows a member, in one step: the next plain key and its colon, or the end."""
 
 
 class NotJson(ValueError):
@@ -111,10 +113,10 @@ def _members(text: str, start: int, keys: Collection[str]) -> tuple[dict[str, Va
     at = skip(text, start + 1)
     if text[at] == "}":
         return members, at + 1
+    match = _plain_key(text, at)
     while True:
-        plain = _plain_key(text, at)
-        if plain is not None:
-            key, start = plain[1], plain.end()
+        if match is not None:
+            key, start = match[1], match.end()
         else:
             key, start = _escaped_key(text, at)
         value, end = _scan(text, start)
@@ -122,12 +124,14 @@ def _members(text: str, start: int, keys: Collection[str]) -> tuple[dict[str, Va
             if key in members:
                 raise RepeatedKey(key)
             members[key] = _value(Value, (value, start, end))
-        after = _after(text, end)
-        if after is None:
-            raise NotJson("a comma is missing")
-        if after[1] == "}":
-            return members, after.end(1)
-        at = after.end()
+        match = _next(text, end)
+        if match is None:
+            after = _after(text, end)
+            if after is None:
+                raise NotJson("a comma is missing")
+            at = after.end()
+        elif match[1] is None:
+            return members, match.end()
 
 
 def _escaped_key(text: str, at: int) -> tuple[str, int]:

@@ -65,13 +65,13 @@ class UpstreamConnection(asyncio.Protocol):
         self.asker: Asker | None = None
         self.idle_since = 0.0
         self._used = 0
+        self._parser = httptools.HttpResponseParser(self)
 
     def ask(self, asker: Asker, head: bytes, body: bytes, *, headless: bool = False) -> None:
         """Sends a request, or the beginning of one. `headless`: no body follows the answer."""
         assert self.transport is not None
         self.asker = asker
         self.headless = headless
-        self._parser = httptools.HttpResponseParser(self)
         self._headers: Headers = []
         self._reason = b""
         self._done = self._informal = self._sized = self._lasting = self.begun = False
