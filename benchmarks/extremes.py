@@ -155,17 +155,17 @@ def _append(store: Store, port: SqlitePort, versions: int) -> None:
             lanes += 1
             port.connection.execute("insert into lanes values (?, ?)", (lanes, base))
             base = lane_start(lanes)
-        (placed,), changes = place(port, base, live, [(op, id)])
+        ((placed, _, replaces, birth),), changes = place(port, base, live, [(op, id)])
         salt = dice.randbytes(16) if text else None
         event = EventRow(
-            placed.row,
+            placed,
             op,
             id,
             text,
             None,
             None,
-            placed.replaces,
-            placed.birth,
+            replaces,
+            birth,
             seal(salt, text, None) if salt else None,
             salt,
             EVENT_SCHEMA,
@@ -186,7 +186,7 @@ def _append(store: Store, port: SqlitePort, versions: int) -> None:
             version_digest(content),
             tip.number,
             merged.number if merged else None,
-            placed.row,
+            placed,
             1,
             "extreme",
             time,

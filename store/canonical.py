@@ -30,6 +30,9 @@ _json = json.JSONEncoder(
     ensure_ascii=False, separators=(",", ":"), sort_keys=True, allow_nan=False
 ).encode
 
+_null, _in_quotes = "null", '"%s"'
+_ESCAPED = bytes(range(0x20)) + b'"\\'
+
 EventContent = tuple[str, str, str | None, str | None, int]
 """What one event gives to its version's digest: op, experience, seal (hex), evidence, schema."""
 
@@ -49,10 +52,17 @@ def digest(value: object) -> bytes:
 
 def seal(salt: bytes, text: str | None, reason: str | None) -> bytes:
     """Returns the salted digest (32 bytes) under which an event's content enters the chain."""
-    # canonical([text, reason]), in a fifth of the time: it is done for every event.
-    quoted_text = "null" if text is None else encode_basestring(text)
-    quoted_reason = "null" if reason is None else encode_basestring(reason)
-    return hashlib.sha256(salt + f"[{quoted_text},{quoted_reason}]".encode()).digest()
+    # canonical([text, reason]), in a tenth of the time: it is done for every event. Most texts
+    # have nothing that is escaped, and to see that takes a quarter of what the encoder takes.
+    plain = b"" if text is None else text.encode()
+    if len(plain.translate(None, _ESCAPED)) < len(plain):
+        quoted = encode_basestring(text).encode()
+    else:
+        quoted = b"null" if text is None else b'"' + plain + b'"'
+    if reason is None:
+        return hashlib.sha256(salt + b"[" + quoted + b",null]").digest()
+    reasoned = encode_basestring(reason).encode()
+    return hashlib.sha256(salt + b"[" + quoted + b"," + reasoned + b"]").digest()
 
 
 class VersionContent(NamedTuple):
@@ -74,17 +84,18 @@ class VersionContent(NamedTuple):
 def version_digest(content: VersionContent) -> bytes:
     """Returns the digest of a version (32 bytes)."""
     schema, parents, author, time, message, meta, events = content
-    digests = [parent.hex() for parent in parents]
-    head = _json(["tfgrpo.version", schema, digests, author, time, message, meta])
-    quote = encode_basestring  # what `canonical` makes of the events, in half of the time
+    quote = encode_basestring  # what `canonical` makes of all this, in a third of the time
+    digests = ",".join([f'"{parent.hex()}"' for parent in parents])
+    head = f'"tfgrpo.version",{schema},[{digests}],{quote(author)},{time},{quote(message)}'
     fields = ",".join(
         [
-            f"[{quote(op)},{quote(experience)},{'null' if seal is None else quote(seal)},"
-            f"{'null' if evidence is None else quote(evidence)},{event_schema}]"
+            f"[{quote(op)},{quote(experience)},{_null if seal is None else _in_quotes % seal},"
+            f"{_null if evidence is None else quote(evidence)},{event_schema}]"
             for op, experience, seal, evidence, event_schema in events
         ]
     )
-    return hashlib.sha256(f"{head[:-1]},[{fields}]]".encode()).digest()
+    stored = "null" if meta is None else quote(meta)
+    return hashlib.sha256(f"[{head},{stored},[{fields}]]".encode()).digest()
 
 
 def encode_id(number: int) -> str:

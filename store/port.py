@@ -101,6 +101,24 @@ class Merge(NamedTuple):
     merged: int
 
 
+class BranchTip(NamedTuple):
+    """Where a name stands, with all that an append to it has to know of the store.
+
+    `version` is the number of `tip`, and `symbol` that of the name's last move. `last_version` and
+    `last_move` are the highest number and row that there are. `ends_lane` is whether nothing has
+    been recorded in its lane after the tip.
+    """
+
+    name: str
+    tip: Version
+    version: int
+    symbol: str | None
+    last_version: int
+    last_move: int
+    ends_lane: bool
+    is_protected: bool
+
+
 class Port(Protocol):
     """Append versions, read events and versions, append to and read the ref log."""
 
@@ -256,13 +274,20 @@ class Port(Protocol):
     def standing(self, name: str) -> Version | None:
         """Returns the version that a name stands at now."""
 
+    def branch_tip(self, name: str) -> BranchTip | None:
+        """Returns where a name stands, and what an append to it has to know; None where it stands
+        nowhere."""
+
     def ref_log(self, name: str | None) -> Iterator[RefMove]:
         """Yields the moves of a name (None: of all names), newest first."""
 
-    def append_refs(self, moves: Sequence[RefMove], batch: int | None = None) -> int:
+    def append_refs(
+        self, moves: Sequence[RefMove], batch: int | None = None, *, after: int | None = None
+    ) -> int:
         """Records moves, whose own `row` and `batch` are ignored. Only inside a transaction.
 
-        They join `batch`, or are one of their own; returns it.
+        They join `batch`, or are one of their own; returns it. `after` is `last_move`, where the
+        caller has just asked for it.
         """
 
     # redaction:

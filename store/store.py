@@ -23,7 +23,7 @@ from tfgrpo.store.address import anchor, is_address, named_by
 from tfgrpo.store.default import open_port
 from tfgrpo.store.errors import InvalidName, StaleVersion, StoreError, UnknownRevision
 from tfgrpo.store.find import find_file
-from tfgrpo.store.port import VERSION_SCHEMA, EventRow, Port
+from tfgrpo.store.port import BranchTip, EventRow, Port
 from tfgrpo.store.records import (
     REDACTED,
     Change,
@@ -477,12 +477,20 @@ class Store:
         moves: Sequence[tuple[str, int | None, str | None]],
         action: str,
         author: str | None = None,
+        at: BranchTip | None = None,
     ) -> None:
+        """Moves names; of that of `at`, and of where moves end, nothing is asked again."""
         now = self.now()
         rows = []
         for name, version, symbol in moves:
-            was = self.port.ref(name)
-            if not self._forced and was is not None and was.version not in (None, version):
+            known = at is not None and name == at.name
+            was = at if known else self.port.ref(name)
+            if (
+                not self._forced
+                and was is not None
+                and was.version not in (None, version)
+                and not (known and at is not None and not at.is_protected)
+            ):
                 protection.check(self.port, name)
             rows.append(
                 RefMove(
@@ -498,12 +506,13 @@ class Store:
                     action=action,
                 )
             )
+        after = None if at is None else at.last_move
         if self._operation is None:
-            self.port.append_refs(rows)
+            self.port.append_refs(rows, after=after)
         else:
             action, batch = self._operation
             named = [row._replace(action=action) for row in rows]
-            self._operation = (action, self.port.append_refs(named, batch))
+            self._operation = (action, self.port.append_refs(named, batch, after=after))
 
     # appending:
 
@@ -521,70 +530,40 @@ class Store:
         a branch that has moved on from `expected`, or changed what is to change since `onto`,
         StaleVersion; then nothing is recorded.
         """
-        from tfgrpo.store.append import event_rows
+        from tfgrpo.store.append import event_rows, new_version
         from tfgrpo.store.order import with_order
-        from tfgrpo.store.tip_state import grown, tip_state_at, with_lane
+        from tfgrpo.store.tip_state import grown, in_new_lane, tip_state_at
 
         operations = list(operations)
         for tag in (tags := details.get("tags", ())):
             check_name("tag", tag)
         with self.port.transaction():
-            tip = self.tip(branch)
+            at = self.port.branch_tip(BRANCH + branch)
+            if at is None:
+                self.tip(branch)  # which says what is wrong
+                raise damage_error(f"{branch} stands at a version that is missing")
+            tip = at.tip
             self._check_tip(branch, tip, details.get("expected"))
             self._check_untouched(branch, tip, details.get("onto"), operations)
             known, self._tip_state = self._tip_state, None  # until the transaction holds
             _, replayed = self._replayed.get(tip.digest, (0, None))
             shapes = replayed.shapes if replayed and replayed.library.version == tip else None
             state = tip_state_at(self.port, tip, known, shapes)
-            if operations:
-                state = with_lane(self.port, state)
+            if operations and not at.ends_lane:
+                state = in_new_lane(self.port, state)
             rows, changes = event_rows(self.port, state.position, state.live, operations)
-            position = rows[-1].row if rows else state.position
+            details["author"] = details.get("author") or self.author
             details["meta"] = with_order(self.port, tip, state.live, changes, details)
-            version = self._version(tip, position, rows, message, details)
+            version = new_version(at, rows, message, details, self.now())
             self.port.append_version(version, rows)
             state = grown(self.port, state, version, rows, changes)
             names = (BRANCH + branch, *(TAG + tag for tag in tags))
             moves = [(name, version.number, None) for name in names]
-            self._move(moves, f"commit: {message}", version.author)
+            self._move(moves, f"commit: {message}", version.author, at)
             if (also := details.get("also")) is not None:
                 also(version)
         self._tip_state = state
         return version
-
-    def _version(
-        self,
-        tip: Version,
-        position: int,
-        rows: Sequence[EventRow],
-        message: str,
-        details: CommitDetails,
-    ) -> Version:
-        from tfgrpo.store.append import event_contents
-        from tfgrpo.store.canonical import VersionContent, canonical, version_digest
-
-        merged, meta = details.get("merged"), details.get("meta")
-        content = VersionContent(
-            schema=VERSION_SCHEMA,
-            parents=[tip.digest] + ([merged.digest] if merged else []),
-            author=details.get("author") or self.author,
-            time=self.now(),
-            message=message,
-            meta=canonical(meta).decode() if meta else None,
-            events=event_contents(rows),
-        )
-        return Version(
-            number=self.port.last_version() + 1,
-            digest=version_digest(content),
-            parent=tip.number,
-            merged=merged.number if merged else None,
-            position=position,
-            events=len(rows),
-            author=content.author,
-            time=content.time,
-            message=message,
-            meta=meta or {},
-        )
 
 
 def event_of(row: EventRow, version: int) -> Event:

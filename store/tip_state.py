@@ -50,8 +50,11 @@ def tip_state_at(
 def with_lane(port: Port, state: TipState) -> TipState:
     """Returns a state that may grow: itself, or, where its lane has gone on, a copy of it at the
     beginning of a new lane. Only inside a transaction."""
-    if port.lane_tip(state.position):
-        return state
+    return state if port.lane_tip(state.position) else in_new_lane(port, state)
+
+
+def in_new_lane(port: Port, state: TipState) -> TipState:
+    """Returns a copy of a state, at the beginning of a new lane. Only inside a transaction."""
     position = lane_start(port.open_lane(state.position))
     return TipState(state.version, position, dict(state.live), state.cost + replay.HOP)
 

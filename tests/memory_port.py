@@ -22,6 +22,7 @@ from tfgrpo.store.checks import Defect
 from tfgrpo.store.occurrences import Occurrence
 from tfgrpo.store.port import (
     VERSION_SCHEMA,
+    BranchTip,
     ChainLink,
     Deletion,
     EventRow,
@@ -277,8 +278,26 @@ class MemoryPort:
     def ref_log(self, name: str | None) -> Iterator[RefMove]:
         return (m for m in reversed(self._state.refs) if name in (None, m.name))
 
-    def append_refs(self, moves: Sequence[RefMove], batch: int | None = None) -> int:
+    def branch_tip(self, name: str) -> BranchTip | None:
+        tip, move, guard = self.standing(name), self.ref(name), self.ref(f"protected/{name}")
+        if tip is None or move is None:
+            return None
+        return BranchTip(
+            name,
+            tip,
+            tip.number,
+            move.symbol,
+            self.last_version(),
+            self.last_move(),
+            self.lane_tip(tip.position),
+            guard is not None and guard.version is not None,
+        )
+
+    def append_refs(
+        self, moves: Sequence[RefMove], batch: int | None = None, *, after: int | None = None
+    ) -> int:
         refs = self._written.refs
+        assert after in (None, len(refs))
         first = len(refs) + 1
         batch = batch or first
         refs += [m._replace(row=first + i, batch=batch) for i, m in enumerate(moves)]

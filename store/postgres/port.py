@@ -13,6 +13,7 @@ from tfgrpo.store.address import Address, parse_address
 from tfgrpo.store.errors import StoreError
 from tfgrpo.store.history import row_within
 from tfgrpo.store.port import (
+    BranchTip,
     ChainLink,
     Deletion,
     EventRow,
@@ -52,6 +53,16 @@ select h.symbol, {OF_VERSION}
 from (select symbol, version from @.reflog where name = 'HEAD' order by row desc limit 1) h
 join @.versions v on v.number = case when h.symbol is null then h.version else
     (select version from @.reflog where name = h.symbol order by row desc limit 1) end
+"""
+TIP_QUERY = f"""
+select {OF_VERSION}, r.symbol, (select max(number) from @.versions),
+    (select max(row) from @.reflog), not exists (
+        select from @.events where row > v.position and row < ((v.position >> 40) + 1) << 40
+    ), (
+        select version from @.reflog where name = 'protected/' || r.name order by row desc limit 1
+    ) is not null
+from (select name, version, symbol from @.reflog where name = %s order by row desc limit 1) r
+join @.versions v on v.number = r.version
 """
 MERGES = """
 select v.position, v.events, m.position from @.versions v join @.versions m on m.number = v.merged
@@ -410,6 +421,13 @@ class PostgresPort:
         )
         return None if row is None else _version(row)
 
+    def branch_tip(self, name: str) -> BranchTip | None:
+        row = self.row(TIP_QUERY, (name,))
+        if row is None:
+            return None
+        tip = _version(row[:10])
+        return BranchTip(name, tip, tip.number, *row[10:])
+
     def ref_log(self, name: str | None) -> Iterator[RefMove]:
         where = "row < %s" if name is None else "row < %s and name = %s"
         query = f"select {REF_COLUMNS} from @.reflog where {where} order by row desc limit 1000"
@@ -418,9 +436,11 @@ class PostgresPort:
             yield from _moves(rows)
             before = rows[-1][0]
 
-    def append_refs(self, moves: Sequence[RefMove], batch: int | None = None) -> int:
+    def append_refs(
+        self, moves: Sequence[RefMove], batch: int | None = None, *, after: int | None = None
+    ) -> int:
         self._moved = True
-        first = self.last_move() + 1
+        first = (self.last_move() if after is None else after) + 1
         batch = batch or first
         rows = [(first + i, batch, *move[2:]) for i, move in enumerate(moves)]
         self.insert("reflog", REF_COLUMNS, REF_TYPES, rows)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from tfgrpo.store.errors import StoreError
 from tfgrpo.store.history import row_within
 from tfgrpo.store.port import (
+    BranchTip,
     ChainLink,
     Deletion,
     EventRow,
@@ -29,6 +30,7 @@ from tfgrpo.store.port import (
 from tfgrpo.store.records import OPS, Op, RefMove, Version
 from tfgrpo.store.row_checks import check_row, check_rows, damage_error, parse_json
 from tfgrpo.store.sqlite import file
+from tfgrpo.store.sqlite.appending import INSERT_EVENT, TIP_QUERY, event_values, tip_of
 from tfgrpo.store.sqlite.file import FAILURES, connect, translated, writing
 from tfgrpo.store.sqlite.wal_index import HEADER, header_of
 from tfgrpo.store.sqlite.writer_queue import WriterQueue
@@ -242,7 +244,8 @@ class SqlitePort:
             f"insert into versions ({VERSION_COLUMNS}, schema) values (?,?,?,?,?,?,?,?,?,?,1)",
             (*version[:9], _dumps(version.meta)),
         )
-        self.connection.executemany("insert into events values (?,?,?,?,?,?,?,?,?,?,?)", events)
+        if events:
+            self.connection.executemany(INSERT_EVENT, event_values(events))
 
     def steps(self, after: int, upto: int) -> Iterable[Step]:
         rows = self.rows(
@@ -426,6 +429,10 @@ class SqlitePort:
         )
         return None if row is None else _version(row)
 
+    def branch_tip(self, name: str) -> BranchTip | None:
+        row = self.row(TIP_QUERY, (name,))
+        return None if row is None else tip_of(name, _version(row[:10]), row[10:])
+
     def ref_log(self, name: str | None) -> Iterator[RefMove]:
         where, values = ("", ()) if name is None else ("where name = ?", (name,))
         query = f"select {REF_COLUMNS} from reflog {where} order by row desc"
@@ -433,8 +440,10 @@ class SqlitePort:
             for row in rows:
                 yield from _moves([row])
 
-    def append_refs(self, moves: Sequence[RefMove], batch: int | None = None) -> int:
-        first = self.last_move() + 1
+    def append_refs(
+        self, moves: Sequence[RefMove], batch: int | None = None, *, after: int | None = None
+    ) -> int:
+        first = (self.last_move() if after is None else after) + 1
         batch = batch or first
         self.connection.executemany(
             f"insert into reflog ({REF_COLUMNS}) values (?,?,?,?,?,?,?,?,?,?)",

@@ -135,19 +135,19 @@ class Receiver:
             raise _refused(packed, f"cannot apply: {error}") from error
         rows = [
             EventRow(
-                row=placement.row,
+                row=row,
                 op=event.op,
                 experience=event.experience,
                 text=event.text,
                 reason=event.reason,
                 evidence=event.evidence,
-                replaces=placement.replaces,
-                birth=placement.birth,
+                replaces=replaces,
+                birth=birth,
                 seal=event.seal,
                 salt=event.salt,
                 schema=event.schema,
             )
-            for placement, event in zip(placements, packed.events, strict=True)
+            for (row, _, replaces, birth), event in zip(placements, packed.events, strict=True)
         ]
         return rows, changes
 
