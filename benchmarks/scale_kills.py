@@ -1,6 +1,6 @@
 """Kills: workers, the driver and the database, at random instants, and what that costs.
 
-    python -m benchmarks.scale_kills --kills 500
+    python -m benchmarks.scale kills [--kills 500] [--write]
 
 Runs in a shared store, with two workers, are disturbed until there were enough kills: SIGKILL for
 a worker or the driver, `pg_ctl stop -m immediate` for the database. Each run has to end in the
@@ -11,69 +11,94 @@ were in flight when somebody died. PostgreSQL is started here, as a throw-away c
 
 from __future__ import annotations
 
-import argparse
 import os
 import random
 import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
+
 ROOT = Path(__file__).resolve().parent.parent
-PER_RUN = 8
+PER_RUN = 60
 """Kills in one run at most: then it is let come to its end, and compared."""
+WORKERS = 2
+HEARTBEAT = 0.5
+PACE = (6, 2.0)
+"""Calls, and seconds without one, between two kills at most."""
+PROBLEMS = 18
+RUN = {"epochs": 4, "batch_size": 9}
+"""What the runs have beside what those of the tests have: some 900 calls."""
 
 
-def main() -> None:
-    """Kills until there were enough, and prints a line for each run and what all came to."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--kills", type=int, default=500)
-    parser.add_argument("--seed", type=int, default=1)
-    wanted = parser.parse_args()
+def measure(kills: int) -> list[str]:
+    """Kills until there were enough; returns what all came to. A line for each run is printed."""
     sys.path.insert(0, str(ROOT / "tests"))
     os.environ["TFGRPO_TRUST"] = tempfile.gettempdir()
-    from crew import Disturbed, Timed, outcome, prepare, train_alone
+    started, rows = time.monotonic(), []
+    for row in disturbed_runs(kills):
+        rows.append(row)
+        seconds = time.monotonic() - started
+        total = sum(one["kills"].total() for one in rows)
+        click.echo(f"run {len(rows)}: {total} kills, {seconds:.0f} s; {row}", err=True)
+    killed: Counter[str] = sum((row["kills"] for row in rows), Counter())
+    calls, repeated = sum(r["calls"] for r in rows), sum(r["repeated"] for r in rows)
+    twice = sum(r["sent_twice"] for r in rows)
+    alike = sum(r["alike"] for r in rows)
+    return [
+        f"{WORKERS} workers, a driver and a database, killed at random instants: `SIGKILL`, and "
+        "`pg_ctl stop -m immediate` for the database. *Alike* is a run that ends in the library "
+        "(to the byte, after each step), the rewards and the number of paid calls of one process "
+        "that nobody disturbed.",
+        "",
+        "| kills | of a worker | of the driver | of the database | runs | alike | requests | "
+        "completed calls paid for again | in flight at a kill, sent again |",
+        "|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
+        f"| {killed.total()} | {killed['worker']} | {killed['driver']} | {killed['database']} | "
+        f"{len(rows)} | {alike} | {calls:,} | {repeated} | {twice} |",
+        "",
+        f"{time.monotonic() - started:,.0f} s, a heartbeat of {HEARTBEAT} s, answers after 50 ms; "
+        f"a kill costs {twice / max(1, killed.total()):.2f} calls that were in flight.",
+    ]
+
+
+def disturbed_runs(wanted: int) -> Iterator[dict]:
+    """Yields what each run came to, until there were enough kills."""
+    from crew import Disturbed, Timed, forks, outcome, prepare, train_alone
     from postgres import Cluster
     from scripted import ScriptedEndpoint, restless
 
-    chance = random.Random(wanted.seed)
-    kills: Counter[str] = Counter()
-    repeated = sent_twice = calls = runs = 0
-    started = time.monotonic()
+    chance, done, runs = random.Random(1), 0, 0
     cluster = Cluster()
     try:
-        with tempfile.TemporaryDirectory() as parent:
+        with tempfile.TemporaryDirectory() as parent, forks(Path(parent), WORKERS) as parts:
             with ScriptedEndpoint(restless) as server:
                 folder = Path(parent) / "alone"
                 folder.mkdir()
                 file = str(folder / "store.db")
-                prepare(folder, file, server.base_url)
+                prepare(folder, file, server.base_url, problems=PROBLEMS, **RUN)
                 train_alone(folder, file)
             reference = outcome(file)
-            while kills.total() < wanted.kills:
+            while done < wanted:
                 runs += 1
                 folder = Path(parent) / f"run-{runs}"
                 folder.mkdir()
                 script, file = Timed(restless), cluster.address(f"k{runs}")
-                left = min(PER_RUN, wanted.kills - kills.total())
+                left = min(PER_RUN, wanted - done)
                 with ScriptedEndpoint(script, delay=0.05) as server:
-                    prepare(folder, file, server.base_url)
-                    disturbed = Disturbed(folder, cluster, file, script, left, chance)
-                    disturbed.run(seconds=1200.0)
-                assert outcome(file) == reference, f"run {runs} ended differently"
-                kills += disturbed.kills
-                repeated += disturbed.repeated
-                sent_twice += disturbed.sent_twice
-                calls += len(script.requests)
-                print(f"run {runs}: {kills.total()} kills, {time.monotonic() - started:.0f} s")
+                    prepare(folder, file, server.base_url, problems=PROBLEMS, **RUN)
+                    run = Disturbed(folder, cluster, file, script, left, chance, HEARTBEAT, PACE)
+                    run.run(parts, seconds=1800.0)
+                done += run.kills.total()
+                yield {
+                    "kills": run.kills,
+                    "calls": len(script.requests),
+                    "repeated": run.repeated,
+                    "sent_twice": run.sent_twice,
+                    "alike": outcome(file) == reference,
+                }
     finally:
         cluster.close()
-    killed = ", ".join(f"{count} of a {name}" for name, count in sorted(kills.items()))
-    print(f"{runs} runs, {kills.total()} kills ({killed}), {calls:,} calls: all ended alike")
-    print(f"completed calls paid for again: {repeated}; calls in flight sent again: {sent_twice}")
-    sys.exit(repeated > 0)
-
-
-if __name__ == "__main__":
-    main()

@@ -34,9 +34,13 @@ def missing() -> str:
 
 
 class Cluster:
-    """A running server; `user` is its superuser, whom no password is asked of on the socket."""
+    """A running server; `user` is its superuser, whom no password is asked of on the socket.
 
-    def __init__(self) -> None:
+    One that is `durable` writes as a server that is in use does: what a benchmark wants.
+    """
+
+    def __init__(self, *, durable: bool = False) -> None:
+        self._durable = durable
         programs = binaries()
         assert programs is not None
         self._programs = programs
@@ -81,16 +85,24 @@ class Cluster:
     def start(self, *, port: int = 5432, listen: str = "") -> None:
         """Starts the server and waits until it answers; `listen` is an address beside the
         socket."""
-        options = (
-            f"-k {self.folder} -p {port} -c listen_addresses='{listen}' -c fsync=off"
-            " -c full_page_writes=off -c shared_buffers=32MB -c max_connections=60"
-            " -c autovacuum=off"
-        )
+        options = f"-k {self.folder} -p {port} -c listen_addresses='{listen}'"
+        if self._durable:
+            options += " -c shared_buffers=128MB -c max_connections=200"
+        else:
+            options += (
+                " -c fsync=off -c full_page_writes=off -c shared_buffers=32MB"
+                " -c max_connections=60 -c autovacuum=off"
+            )
         self._run("pg_ctl", "-D", str(self._data), "-w", "-o", options, "start")
 
     def stop(self, mode: str = "immediate") -> None:
         """Stops the server: `immediate` is as a crash."""
         self._run("pg_ctl", "-D", str(self._data), "-w", "-m", mode, "stop")
+
+    @property
+    def pid(self) -> int:
+        """The process that all others of the server descend from."""
+        return int((self._data / "postmaster.pid").read_text().split()[0])
 
     def close(self) -> None:
         """Stops the server and removes all of it."""

@@ -18,7 +18,7 @@ import click
 import pytest
 import yaml
 from conftest import ROOT, Cli, environment, one_line_error
-from crew import Disturbed, Timed, outcome, prepare, train, train_alone
+from crew import Disturbed, Timed, forks, outcome, prepare, train, train_alone
 from postgres import Cluster
 from scripted import Reply, ScriptedEndpoint, completion, restless
 
@@ -150,10 +150,10 @@ def test_killed_workers_drivers_and_databases_cost_no_completed_call(
     tmp_path: Path, shared: str, cluster: Cluster, alone: Any
 ) -> None:
     script = Timed(restless)
-    with ScriptedEndpoint(script, delay=0.05) as server:
+    with ScriptedEndpoint(script, delay=0.05) as server, forks(tmp_path, workers=1) as parts:
         prepare(tmp_path, shared, server.base_url)
         disturbed = Disturbed(tmp_path, cluster, shared, script, 3, random.Random(5))
-        disturbed.run(workers=1)
+        disturbed.run(parts)
     assert outcome(shared) == alone
     assert disturbed.repeated == 0
     assert set(disturbed.kills) == {"worker", "driver", "database"}

@@ -276,7 +276,7 @@ class HandedOut:
             await self._budget.look_after()
         before = {one.id for one in self._crew if one.alive}
         self._crew = await self._queue.crew()
-        slowest = max([self._heartbeat, *(one.seconds for one in self._crew)])
+        slowest = max((one.seconds for one in self._crew), default=self._heartbeat)
         await self._queue.retry_stalled(self._name, SILENT * slowest)
         await self._retry_unseen(SILENT * slowest)
         self._parts.progress.workers = _at_work(

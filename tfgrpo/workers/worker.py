@@ -239,6 +239,8 @@ class Worker:
             opening = work_on(self._store, self._project, plan, budget)
             work = await stack.enter_async_context(opening)
             self._accepted[offer.run].work = work
+            with suppress(StoreError):  # the driver counts on this worker from now on
+                await self._tell(queue, self._number)
             jobs = asyncio.create_task(
                 queue.app.run_worker_async(
                     queues=[offer.queue],
