@@ -20,16 +20,26 @@ from typing import NamedTuple
 
 import click
 
-from benchmarks import scale_endpoints, scale_http, scale_kills, scale_machine, scale_workers
+from benchmarks import (
+    scale_endpoints,
+    scale_file,
+    scale_http,
+    scale_kills,
+    scale_machine,
+    scale_queue,
+    scale_workers,
+)
 
 RESULTS = Path(__file__).parent / "RESULTS-scale.md"
 
 
 class Wanted(NamedTuple):
-    """How much is measured: the most rollouts on record, and how many kills."""
+    """How much is measured: the most rollouts on record, how many kills, and the folder of an
+    older checkout."""
 
     most: int
     kills: int
+    older: str
 
 
 SECTIONS: dict[str, tuple[str, Callable[[Wanted], Sequence[str]]]] = {
@@ -37,6 +47,11 @@ SECTIONS: dict[str, tuple[str, Callable[[Wanted], Sequence[str]]]] = {
     "endpoints": ("Endpoints", lambda wanted: scale_endpoints.measure(wanted.most)),
     "http": ("HTTP's connections", lambda wanted: scale_http.measure(wanted.most)),
     "workers": ("Workers", lambda wanted: scale_workers.measure()),
+    "queue": ("The queue", lambda wanted: scale_queue.measure()),
+    "file": (
+        "A store in a file, before and after",
+        lambda wanted: scale_file.measure(wanted.older),
+    ),
     "kills": ("Kills", lambda wanted: scale_kills.measure(wanted.kills)),
 }
 """Section → its title, and what measures it: it returns lines."""
@@ -49,8 +64,9 @@ HEAD = (
 @click.argument("sections", nargs=-1, type=click.Choice(list(SECTIONS)))
 @click.option("--most", type=int, default=1_000_000, help="The most rollouts on record.")
 @click.option("--kills", type=int, default=500, help="How many there are to be.")
+@click.option("--older", default="", help="An older checkout, with an environment .venv in it.")
 @click.option("--write", is_flag=True, help="Put the sections into RESULTS-scale.md.")
-def main(sections: tuple[str, ...], most: int, kills: int, write: bool) -> None:
+def main(sections: tuple[str, ...], most: int, kills: int, older: str, write: bool) -> None:
     """Measures how a run grows."""
     for name in sections or SECTIONS:
         title, measure = SECTIONS[name]
@@ -61,7 +77,7 @@ def main(sections: tuple[str, ...], most: int, kills: int, write: bool) -> None:
             f"{os.cpu_count()} cores ({platform.machine()}), load {load:.1f}, "
             f"Python {platform.python_version()}: on a shared machine the ratios count.",
             "",
-            *measure(Wanted(most, kills)),
+            *measure(Wanted(most, kills, older)),
         ]
         click.echo("\n".join(lines))
         if write:

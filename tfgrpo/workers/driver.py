@@ -38,6 +38,7 @@ from tfgrpo.workers.queue import (
     HEARTBEAT,
     OFFER,
     SILENT,
+    STATES,
     TASK,
     CrewMember,
     Queue,
@@ -53,6 +54,8 @@ ALONE, UNDECIDED = 3.0, 20.0
 not said yet whether they work for the run."""
 SOON, LATE = 0.03, 0.4
 """Seconds between two looks at the jobs: while some end, and while none does."""
+JOBS_A_SECOND = 10_000
+"""Jobs whose states are read in a second, to see which nobody works on any more."""
 AWAY = 120.0
 """Seconds for which a database that is away is waited for."""
 
@@ -135,7 +138,7 @@ class HandedOut:
         self._begun: set[int] = set()
         self._notes: set[str] = set()
         self._alone_since: float | None = None
-        self._looked = 0.0
+        self._looked = self._checked = 0.0
         self._here_now = 0
         self._watching: asyncio.Task[None] | None = None
         budget = parts.session.budget
@@ -245,6 +248,9 @@ class HandedOut:
         if now - self._looked > min(1.0, self._heartbeat):
             self._looked = now
             await self._look_around()
+        if now - self._checked > max(1.0, len(self._jobs) / JOBS_A_SECOND):
+            self._checked = now
+            await self._check_jobs()
         ended = await self._take_ended()
         slots = self.slots
         if slots:
@@ -262,13 +268,14 @@ class HandedOut:
 
     async def _look_around(self) -> None:
         """Says that there is work, sees who is there, and gives the jobs of the dead to others."""
+        at_work = sum(one.works_for(self._run.uid) for one in self._crew)
         await self._queue.execute(
             OFFER,
             run=self._run.uid,
             name=self._run.name,
             queue=self._name,
             work=self._work,
-            concurrency=self._parts.settings.concurrency,
+            concurrency=-(-self._parts.settings.concurrency // max(1, at_work)),
             budget=self._budget and self._budget.amount,
             seconds=self._heartbeat,
         )
@@ -334,32 +341,35 @@ class HandedOut:
         self._jobs[job] = waiting
 
     async def _take_ended(self) -> bool:
-        self._begun.clear()
         if not self._jobs:
             return False
-        rows = await self._queue.rows(ENDED, jobs=list(self._jobs))
-        there = {row["id"]: row for row in rows}
-        over: list[int] = []
-        self._begun = {job for job, row in there.items() if row["status"] == "doing"}
-        for job, waiting in list(self._jobs.items()):
-            row = there.get(job)
-            if row is not None and row["status"] in ("todo", "doing"):
-                continue
-            del self._jobs[job]
-            over.append(job)
-            if waiting.done.done():
-                continue
-            if row is not None and row["outcome"] is not None:
-                waiting.done.set_result(row["outcome"])
-            else:  # it has ended without a word: once more
-                self._waiting.append(waiting)
-        if over:
+        rows = await self._queue.rows(ENDED, queue=self._name)
+        for row in rows:
+            self._settle(row["id"], row["outcome"])
+        if rows:
             await self._queue.execute(
                 "delete from procrastinate_jobs where id = any(%(jobs)s)"
                 " and status not in ('todo', 'doing')",
-                jobs=over,
+                jobs=[row["id"] for row in rows],
             )
-        return bool(over)
+        return bool(rows)
+
+    def _settle(self, job: int, outcome: dict[str, Any] | None) -> None:
+        """Tells who waits for a job how it has ended; without a word it is queued once more."""
+        waiting = self._jobs.pop(job, None)
+        if waiting is None or waiting.done.done():
+            return
+        if outcome is None:
+            self._waiting.append(waiting)
+        else:
+            waiting.done.set_result(outcome)
+
+    async def _check_jobs(self) -> None:
+        """Sees which jobs somebody has begun with, and queues those anew that are gone."""
+        rows = await self._queue.rows(STATES, queue=self._name)
+        self._begun = {row["id"] for row in rows if row["begun"] and row["id"] in self._jobs}
+        for job in self._jobs.keys() - {row["id"] for row in rows}:
+            self._settle(job, None)
 
     # where nobody is there:
 

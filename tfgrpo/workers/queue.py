@@ -75,6 +75,8 @@ create table outcomes (
     job bigint primary key references procrastinate_jobs (id) on delete cascade,
     outcome jsonb not null
 );
+create index jobs_ended on procrastinate_jobs (queue_name)
+    where status in ('succeeded', 'failed', 'cancelled', 'aborted');
 """
 CREW = """
 select id, name, slots, seconds, figures, ended is not null as ended,
@@ -100,8 +102,13 @@ select j.id from procrastinate_jobs j left join procrastinate_workers w on w.id 
    and (w.id is null or w.last_heartbeat < now() - %(seconds)s * interval '1 second')
 """
 ENDED = """
-select j.id, j.status::text as status, o.outcome
-  from procrastinate_jobs j left join outcomes o on o.job = j.id where j.id = any(%(jobs)s)
+select j.id, coalesce(o.outcome, case when j.status = 'succeeded' then '{}'::jsonb end) as outcome
+  from procrastinate_jobs j left join outcomes o on o.job = j.id
+ where j.queue_name = %(queue)s and j.status in ('succeeded', 'failed', 'cancelled', 'aborted')
+"""
+"""Few, whatever is queued: a driver takes them away as they end."""
+STATES = """
+select id, status = 'doing' as begun from procrastinate_jobs where queue_name = %(queue)s
 """
 
 
@@ -117,7 +124,7 @@ class QueueAddress:
 @dataclass(frozen=True, slots=True)
 class Offer:
     """A run that has groups to be made: its uid and name, the queue where they are, the digests of
-    what a worker has to have too, how many requests all workers may have in flight, and what the
+    what a worker has to have too, how many requests each worker may have in flight, and what the
     run may spend, as `--budget` has it."""
 
     run: str
@@ -182,6 +189,14 @@ class Queue:
     async def crew(self) -> list[CrewMember]:
         """Returns the workers of the last hour, oldest first."""
         return [CrewMember(**row) for row in await self.rows(CREW)]
+
+    async def tell(self, worker: int, figures: dict[str, Any]) -> None:
+        """Has a worker give a sign of life, with what it does."""
+        await self.execute(
+            "update crew set beat = now(), figures = %(figures)s where id = %(id)s",
+            id=worker,
+            figures=figures,
+        )
 
     async def offers(self) -> list[Offer]:
         """Returns the runs that have work now."""

@@ -53,6 +53,8 @@ PAUSE = 5.0
 RATE_SECONDS = 60.0
 """The seconds that a worker's rate is counted over."""
 PARENT_SECONDS = 0.5
+AHEAD = 8
+"""The slots for which one job is taken ahead."""
 
 
 class HandBack(Exception):
@@ -69,6 +71,12 @@ class WorkerOptions:
     heartbeat: float = HEARTBEAT
     grace: float = 30.0
     models: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def ahead(self) -> int:
+        """Jobs that are taken before there is a slot for them, so that a slot that becomes free
+        waits for no database; few, as another worker may have slots for them."""
+        return -(-self.slots // AHEAD)
 
 
 @dataclass(eq=False, slots=True)
@@ -104,9 +112,15 @@ class Worker:
         self._number = 0
         self._stopping = asyncio.Event()
 
+    @property
+    def _pause(self) -> float:
+        return min(PAUSE, self._options.heartbeat)
+
     def stop(self) -> None:
         """Ends the work: no further group is begun, and those that are have `grace` seconds."""
         self._stopping.set()
+        for _ in range(self._options.ahead):  # who waits for a slot goes back to the queue
+            self._free.release()
 
     async def run(self, address: QueueAddress) -> None:
         """Works until it is stopped. A database that is away is waited for."""
@@ -119,8 +133,8 @@ class Worker:
                     self._register_task(queue.app)
                     await self._serve(queue)
             except StoreError as error:
-                self._on_note(f"{error}; tried again in {PAUSE:.0f} s")
-                await self._sleep(PAUSE)
+                self._on_note(f"{error}; tried again in {self._pause:.0f} s")
+                await self._sleep(self._pause)
 
     async def _serve(self, queue: Queue) -> None:
         rows = await queue.rows(
@@ -174,15 +188,13 @@ class Worker:
     async def _look(self, queue: Queue) -> None:
         """Begins with runs that have work, and ends with those that have none any more."""
         offers = {offer.run: offer for offer in await queue.offers()}
-        crew = await queue.crew()
         for uid, one in list(self._accepted.items()):
             if one.task.done():
                 self._forget(uid, one)
             elif offers.get(uid) is None or _terms(offers[uid]) != _terms(one.offer):
                 one.task.cancel()
             elif one.work is not None:
-                share = max(1, sum(member.works_for(uid) for member in crew))
-                one.work.share(-(-one.offer.concurrency // share))
+                one.work.share(offers[uid].concurrency)
         self._refused = {uid: refused for uid, refused in self._refused.items() if uid in offers}
         for uid, offer in offers.items():
             known = self._refused.get(uid)
@@ -221,8 +233,8 @@ class Worker:
             return
         if not isinstance(error, TfgrpoError):
             raise error
-        self._until[uid] = time.monotonic() + PAUSE
-        self._on_note(f"run {one.offer.name}: {error}; tried again in {PAUSE:.0f} s")
+        self._until[uid] = time.monotonic() + self._pause
+        self._on_note(f"run {one.offer.name}: {error}; tried again in {self._pause:.0f} s")
 
     async def _work_for(self, queue: Queue, offer: Offer) -> None:
         """Takes a run's jobs until it is cancelled. Raises EndpointError where an endpoint is
@@ -245,7 +257,7 @@ class Worker:
                 queue.app.run_worker_async(
                     queues=[offer.queue],
                     name=self.name,
-                    concurrency=options.slots,
+                    concurrency=options.slots + options.ahead,
                     fetch_job_polling_interval=min(1.0, options.heartbeat),
                     abort_job_polling_interval=30.0,
                     update_heartbeat_interval=options.heartbeat,
@@ -291,8 +303,11 @@ class Worker:
                 accepted = self._accepted.get(group.run)
                 if accepted is None or accepted.work is None or accepted.work.given_up:
                     raise HandBack
+                if self._stopping.is_set() or accepted.task.cancelling():
+                    raise HandBack
                 self._doing[job] = (accepted.offer.name, group)
                 outcome = await self._outcome(accepted.work, group, _problem(problem))
+            if any(outcome.values()) or context.job.attempts:  # else all is in the journal
                 await queue.execute(
                     "insert into outcomes (job, outcome) values (%(job)s, %(outcome)s)"
                     " on conflict (job) do update set outcome = excluded.outcome",
@@ -342,11 +357,7 @@ class Worker:
     # what it tells of itself:
 
     async def _tell(self, queue: Queue, number: int) -> None:
-        await queue.execute(
-            "update crew set beat = now(), figures = %(figures)s where id = %(id)s",
-            id=number,
-            figures=self._figures(),
-        )
+        await queue.tell(number, self._figures())
 
     def _figures(self) -> dict[str, Any]:
         counts, in_flight, trouble = Counter(self._gone), 0, None
