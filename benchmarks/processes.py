@@ -56,8 +56,9 @@ class Sessions:
         """The process from which judges are forked."""
         return self._server._process.pid
 
-    def start(self, folder: Path, *arguments: str) -> Session:
-        """Starts `tfgrpo` with those arguments in a folder, which is made."""
+    def start(self, folder: Path, *arguments: str, clock: float = 0.0) -> Session:
+        """Starts `tfgrpo` with those arguments in a folder, which is made. Its wall clock is off
+        by `clock` seconds."""
         from tfgrpo.cli.main import main
 
         folder.mkdir(parents=True, exist_ok=True)
@@ -69,6 +70,7 @@ class Sessions:
             for target, source in ((0, null), (1, out), (2, out)):
                 os.dup2(source, target)
             sys.argv = ["tfgrpo", *arguments]
+            _shift(clock)
             _run(main)
         session = Session(pid, folder)
         self._running.append(session)
@@ -93,6 +95,13 @@ class Sessions:
             session.status()
         self._running = []
         self._server.__exit__()
+
+
+def _shift(seconds: float) -> None:
+    """Has this process's clock be off by so much."""
+    right, right_ns = time.time, time.time_ns
+    time.time = lambda: right() + seconds
+    time.time_ns = lambda: right_ns() + int(seconds * 1e9)
 
 
 def _run(main: Callable[[], None]) -> NoReturn:
@@ -148,6 +157,16 @@ def cpu(*roots: int) -> float:
     """Returns the seconds of processor time that trees of processes have had, with those of theirs
     that have ended and were waited for."""
     return sum(sum(map(int, _stat(one)[11:15])) for one in tree(*roots) if _stat(one)) / TICKS
+
+
+def waited(*roots: int) -> float:
+    """Returns the seconds that the processes of trees were ready to run while others ran."""
+    total = 0.0
+    for one in tree(*roots):
+        for task in Path(f"/proc/{one}/task").glob("*/schedstat"):
+            with suppress(OSError):
+                total += int(task.read_text().split()[1]) / 1e9
+    return total
 
 
 def memory(pid: int) -> float:

@@ -26,6 +26,7 @@ from benchmarks import (
     scale_http,
     scale_kills,
     scale_machine,
+    scale_network,
     scale_queue,
     scale_workers,
 )
@@ -52,6 +53,7 @@ SECTIONS: dict[str, tuple[str, Callable[[Wanted], Sequence[str]]]] = {
         "A store in a file, before and after",
         lambda wanted: scale_file.measure(wanted.older),
     ),
+    "network": ("The network, the clock and a pooler", lambda wanted: scale_network.measure()),
     "kills": ("Kills", lambda wanted: scale_kills.measure(wanted.kills)),
 }
 """Section → its title, and what measures it: it returns lines."""

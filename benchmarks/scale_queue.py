@@ -75,6 +75,8 @@ async def a_group(queue: Any, worker: int, name: str, store: Any, run: Any, numb
     """Does what a group takes: the driver queues it, a worker makes it, the driver recalls it."""
     from dataclasses import asdict
 
+    from procrastinate import jobs
+
     from tfgrpo.data.problems import Problem
     from tfgrpo.store.runs import Call, RolloutRow
     from tfgrpo.training.groups import GroupTask
@@ -102,7 +104,9 @@ async def a_group(queue: Any, worker: int, name: str, store: Any, run: Any, numb
         await WRITER["journal"].rollout(
             RolloutRow(row, 0, problem.id, sample, 0, (key.hex(),), "answered", 1.0, verdict, now)
         )
-    await queue.app.job_manager.finish_job_by_id_async(job.id, status="succeeded", delete_job=False)
+    await queue.app.job_manager.finish_job_by_id_async(
+        job.id, status=jobs.Status.SUCCEEDED, delete_job=False
+    )
     store.runs.rollouts(run, 0, problem.id)
     store.runs.calls_by_key(keys)
     await queue.execute("delete from procrastinate_jobs where id = any(%(jobs)s)", jobs=[job.id])
@@ -123,19 +127,19 @@ def measure() -> list[str]:
     cluster = Cluster(durable=True)
     try:
         with tempfile.TemporaryDirectory() as folder:
-            return asyncio.run(_measure(cluster, Path(folder)))
+            store = cluster.address("queue")
+            (Path(folder) / ".tfgrpo").mkdir()
+            begin(Path(folder), store, 2, 4, "http://127.0.0.1:9/v1")
+            return asyncio.run(_measure(cluster, store))
     finally:
         cluster.close()
 
 
-async def _measure(cluster: Any, folder: Path) -> list[str]:
+async def _measure(cluster: Any, store: str) -> list[str]:
     from tfgrpo.store import Store
     from tfgrpo.store.journal import Journal
     from tfgrpo.workers.queue import ENDED, STATES, opened, queue_address
 
-    store = cluster.address("queue")
-    (folder / ".tfgrpo").mkdir()
-    begin(folder, store, 2, 4, "http://127.0.0.1:9/v1")
     address = queue_address(store)
     lines = [
         f"A simulated crew: real jobs and rows, groups of {GROUP} attempts whose answers come from "

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.processes import Sessions, cpu, memory, sessions, wait_until
+from benchmarks.processes import Sessions, cpu, memory, sessions, wait_until, waited
 from benchmarks.scheduler import instant
 
 CREWS = (1, 2, 4, 8)
@@ -36,6 +36,7 @@ class Made(NamedTuple):
     seconds: float
     steady: float
     cpu: dict[str, float]
+    waited: float
     driver_memory: float
     worker_memory: float
 
@@ -87,12 +88,14 @@ class Bench:
         )
         wait_until(lambda: answers(store) > 0, 120.0, driver.said)
         parts["driver"] = lambda: cpu(driver.pid)
-        before = {name: of() for name, of in parts.items()}
+        roots = (driver.pid, database, *(one.pid for one in crew))
+        before, waits = {name: of() for name, of in parts.items()}, [waited(*roots)] * 2
         most, after = (0.0, 0.0), dict(before)
         until = time.monotonic() + 600.0
         while not driver.ended():
             assert time.monotonic() < until, driver.said()
             after = {name: of() for name, of in parts.items()}
+            waits[1] = max(waits[1], waited(*roots))
             of_worker = max((memory(one.pid) for one in crew), default=0.0)
             most = (max(most[0], memory(driver.pid)), max(most[1], of_worker))
             time.sleep(0.2)
@@ -102,7 +105,7 @@ class Bench:
         seconds, steady, made = window(store)
         assert made == groups * GROUP, made
         spent = {name: after[name] - before[name] for name in parts}
-        return Made(groups, seconds, steady, spent, *most)
+        return Made(groups, seconds, steady, spent, waits[1] - waits[0], *most)
 
 
 @contextmanager
@@ -202,8 +205,8 @@ def measure() -> list[str]:
         "tenth of the answers. Processor time of all workers, the driver and the database.",
         "",
         "| workers | slots | groups/s | of the ideal | in the middle | CPU a group | of it workers "
-        "| driver | database | judges | share of a core |",
-        "|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
+        "| driver | database | judges | share of a core | waited for the core |",
+        "|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for count, made in {0: alone, **slow}.items():
         slots = max(1, count) * SLOTS
@@ -212,7 +215,8 @@ def measure() -> list[str]:
         share = sum(made.cpu.values()) / made.seconds
         lines.append(
             f"| {count or 'none: one process'} | {slots} | {made.groups / made.seconds:.2f} | "
-            f"{whole:.1%} | {ideal:.1%}{missed} | {_parts(made)} | {share:.0%} |"
+            f"{whole:.1%} | {ideal:.1%}{missed} | {_parts(made)} | {share:.0%} | "
+            f"{made.waited / made.groups * 1e3:.0f} ms |"
         )
     more = slow[1].steady / alone.steady - 1
     missed = "" if more <= OVERHEAD else " **missed**"

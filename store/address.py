@@ -19,6 +19,14 @@ if TYPE_CHECKING:
 
 SCHEMES = ("postgresql:", "postgres:")
 DEFAULT_LIBRARY = "main"
+LIVENESS = {
+    "keepalives_idle": 15,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
+"""What libpq is told unless an address says otherwise: a connection over which nothing came through
+for half a minute is lost, where it would be waited for for a quarter of an hour or more."""
 _anchors: dict[str, str] = {}
 """Path that stands for a database here → its address without a password."""
 _passwords: dict[str, str] = {}

@@ -7,7 +7,7 @@ import json
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,11 +16,13 @@ from typing import Any
 from conftest import worker_server
 from forked import Forked
 from postgres import Cluster
+from relay import Relay
 from scripted import Numbered, Reply, write_problems
 
 from tfgrpo.notices import Notice
 from tfgrpo.project import open_project
 from tfgrpo.store import Store
+from tfgrpo.store.address import parse_address
 from tfgrpo.training.run import run_to_end
 from tfgrpo.training.setup import RunChoice, put_on_record, ready_run
 from tfgrpo.workers.driver import handing_out, with_shared_budget
@@ -29,6 +31,8 @@ from tfgrpo.workers.worker import Worker, WorkerOptions
 
 UID = "5" * 32
 HEARTBEAT = 1.0
+CUT = 4.5
+"""Heartbeats for which workers are cut off: they are missed, and come back."""
 WRITTEN = 0.05
 """Seconds from the time that a call's row bears until it is on the disk, at most."""
 
@@ -149,7 +153,8 @@ class Disturbed:
     """A run whose workers, driver and database are killed in turn, in random order and at random
     instants, until there were enough kills, and then comes to its end.
 
-    `pace` is how many calls, and without any how many seconds, there are between two kills at most.
+    With a `relay` between the workers and the database they are cut off as well, in turn. `pace` is
+    how many calls, and without any how many seconds, there are between two kills at most.
     `repeated` counts requests whose answer was in the journal when they were sent again,
     `sent_twice` those whose answer was not there yet, and `kills` who was killed.
     """
@@ -162,6 +167,8 @@ class Disturbed:
     chance: random.Random
     heartbeat: float = HEARTBEAT
     pace: tuple[int, float] = (12, 6.0)
+    relay: Relay | None = None
+    cuts: list[tuple[float, float]] = field(default_factory=list)
     kills: Counter[str] = field(default_factory=Counter)
     repeated: int = 0
     sent_twice: int = 0
@@ -198,11 +205,12 @@ class Disturbed:
         self._count()
 
     def _start(self, parts: Mapping[str, Forked], name: str) -> None:
-        verb = ["train", "--resume", "run", "--workers"]
+        verb, file = ["train", "--resume", "run", "--workers"], self.file
         if name != "driver":
+            file = self.relay.address(parse_address(file).library) if self.relay else file
             verb = ["worker", "--slots", "2", "--heartbeat", str(self.heartbeat), "--grace", "1"]
         self._running.add(name)
-        parts[name].start("--store", self.file, *verb)
+        parts[name].start("--store", file, *verb)
 
     def _wait(self, parts: Mapping[str, Forked]) -> None:
         """Waits for a random instant: after some calls, or after a while without any."""
@@ -216,10 +224,15 @@ class Disturbed:
 
     def _kill(self, parts: Mapping[str, Forked]) -> None:
         if not self._next:
-            self._next = [*parts, "database"]
+            self._next = [*parts, "database", *(["network"] if self.relay else [])]
             self.chance.shuffle(self._next)
         name = self._next.pop()
-        if name == "database":
+        if name == "network":
+            assert self.relay is not None
+            begin = time.time()
+            self.relay.cut(CUT * self.heartbeat, drop=self.chance.random() < 0.5)
+            self.cuts.append((begin, time.time()))
+        elif name == "database":
             self.cluster.stop("immediate")
             time.sleep(0.1)
             self.cluster.start()
@@ -239,18 +252,32 @@ class Disturbed:
     def _count(self) -> None:
         """Counts requests that were made more than once: after their answer was journalled, which
         must not be, and while it was not, which a kill may cost."""
-        with Store.open(self.file) as store:
-            run = store.runs.get("run")
-            stages = ("rollout", "summary", "comparison", "controller")
-            rows = [call for stage in stages for call in store.runs.calls(run, stage)]
-        journalled = {row.prompt_tokens: row.time / 1e6 for row in rows}
-        sent: dict[str, list[int]] = {}
-        for number, request in enumerate(self.script.requests, 1):
-            sent.setdefault(json.dumps(request, sort_keys=True), []).append(number)
-        for numbers in sent.values():
-            (first,) = [number for number in numbers if number in journalled]
-            for number in numbers:
-                if number != first:
-                    after = self.script.times[number] > journalled[first] + WRITTEN
-                    self.repeated += after
-                    self.sent_twice += not after
+        self.repeated, self.sent_twice = sent_again(self.file, self.script, self.cuts)
+
+
+def sent_again(
+    file: str, script: Timed, cuts: Sequence[tuple[float, float]] = ()
+) -> tuple[int, int]:
+    """Returns how many requests were made once more after their answer was in the journal, and how
+    many before it was. An answer that came during one of `cuts` got there after it."""
+
+    def journalled_at(answered: float) -> float:
+        return max([answered, *(end for begin, end in cuts if begin <= answered <= end)])
+
+    with Store.open(file) as store:
+        run = store.runs.get("run")
+        stages = ("rollout", "summary", "comparison", "controller")
+        rows = [call for stage in stages for call in store.runs.calls(run, stage)]
+    journalled = {row.prompt_tokens: journalled_at(row.time / 1e6) for row in rows}
+    sent: dict[str, list[int]] = {}
+    for number, request in enumerate(script.requests, 1):
+        sent.setdefault(json.dumps(request, sort_keys=True), []).append(number)
+    repeated = twice = 0
+    for numbers in sent.values():
+        (first,) = [number for number in numbers if number in journalled]
+        for number in numbers:
+            if number != first:
+                after = script.times[number] > journalled[first] + WRITTEN
+                repeated += after
+                twice += not after
+    return repeated, twice

@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import time
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,13 +20,16 @@ import pytest
 import yaml
 from conftest import ROOT, Cli, environment, one_line_error
 from crew import Disturbed, Timed, forks, outcome, prepare, train, train_alone
+from pooler import Pooler, program
 from postgres import Cluster
-from scripted import Reply, ScriptedEndpoint, completion, restless
+from relay import Relay
+from scripted import Reply, ScriptedEndpoint, completion, restless, write_problems
 
 from tfgrpo.cli.main import tfgrpo
 from tfgrpo.model.budget import Budget, BudgetReached
 from tfgrpo.model.throttle import Throttle
 from tfgrpo.store import Store
+from tfgrpo.store.address import parse_address
 from tfgrpo.store.errors import RowRefused, StoreError
 from tfgrpo.store.journal import Journal
 from tfgrpo.store.port_records import CallValues, RolloutValues
@@ -146,18 +150,39 @@ def test_a_worker_with_other_prompts_refuses_and_says_which(tmp_path: Path, shar
     outcome(shared)  # which the driver came to alone
 
 
+@pytest.mark.skipif(program() is None, reason="pgbouncer is not installed")
+def test_a_run_by_way_of_pgbouncer_is_the_same(
+    tmp_path: Path, shared: str, cluster: Cluster, alone: Any
+) -> None:
+    with ScriptedEndpoint(restless) as server, Pooler(cluster.folder) as pooler:
+        prepare(tmp_path, shared, server.base_url)
+        train(tmp_path, pooler.address(parse_address(shared).library), 1)
+    assert outcome(shared) == alone
+
+
 def test_killed_workers_drivers_and_databases_cost_no_completed_call(
     tmp_path: Path, shared: str, cluster: Cluster, alone: Any
 ) -> None:
     script = Timed(restless)
-    with ScriptedEndpoint(script, delay=0.05) as server, forks(tmp_path, workers=1) as parts:
+    with ExitStack() as stack:
+        parts = stack.enter_context(forks(tmp_path, workers=1))
+        server = stack.enter_context(ScriptedEndpoint(script, delay=0.05))
+        relay = stack.enter_context(Relay(cluster.folder))
         prepare(tmp_path, shared, server.base_url)
-        disturbed = Disturbed(tmp_path, cluster, shared, script, 3, random.Random(5))
+        disturbed = Disturbed(tmp_path, cluster, shared, script, 4, random.Random(5), relay=relay)
         disturbed.run(parts)
     assert outcome(shared) == alone
     assert disturbed.repeated == 0
-    assert set(disturbed.kills) == {"worker", "driver", "database"}
+    assert set(disturbed.kills) == {"worker", "driver", "database", "network"}
     print(disturbed.kills, f"{disturbed.sent_twice} in flight sent twice")
+
+
+def test_workers_and_drivers_ask_no_wall_clock() -> None:
+    """So that a machine whose clock is wrong is no trouble: `benchmarks.scale network` runs some
+    that are an hour off."""
+    for path in (ROOT / "tfgrpo" / "workers").glob("*.py"):
+        asks = re.search(r"time\.time\(|time_ns\(|\.now\(|utcnow|localtime", path.read_text())
+        assert asks is None, path.name
 
 
 def test_who_may_train_a_library_may_work_at_its_queue(shared: str) -> None:
@@ -187,22 +212,34 @@ def test_who_may_train_a_library_may_work_at_its_queue(shared: str) -> None:
         connection.execute(f"drop role {trainer}, {reader}".encode())
 
 
-def test_up_keeps_workers_and_ends_them_with_it(shared: str, tmp_path: Path, cli: Cli) -> None:
-    Store.init(shared, author="tests").close()
-    command = [*COMMAND, "--store", shared, "up", "--workers", "2", "--heartbeat", "1"]
+def test_the_pages_steps_from_an_empty_database_to_three_workers(
+    shared: str, tmp_path: Path, cli: Cli
+) -> None:
+    """`init`, `up --workers`, `train --workers` and `workers`, as docs/scale.md has them."""
+    cli("--store", shared, "init")
+    command = [*COMMAND, "--store", shared, "up", "--workers", "3", "--heartbeat", "1"]
     process = subprocess.Popen(command, cwd=tmp_path, env=environment())
     try:
         until = time.monotonic() + 120
-        while len(states(shared)) < 2:
+        while len(states(shared)) < 3:
             assert process.poll() is None
             assert time.monotonic() < until
             time.sleep(0.2)
-        assert states(shared) == ["idle", "idle"]
+        assert states(shared) == ["idle"] * 3
+        write_problems(tmp_path / "problems.jsonl", 6)
+        with ScriptedEndpoint(restless) as server:
+            given = {"base-url": server.base_url, "model": "scripted", "epochs": 1, "seed": 1}
+            given |= {"batch-size": 3, "group-size": 3}
+            options = [text for name, value in given.items() for text in (f"--{name}", str(value))]
+            train = ["train", "problems.jsonl", "--workers", *options]
+            cli("--store", shared, *train, timeout=240)
+        shown = json.loads(cli("--store", shared, "workers", "--json").stdout)
+        assert sum(one["groups"] for one in shown["workers"]) == 6
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=60) == 0
     finally:
         process.kill()
-    assert states(shared) == ["left", "left"]
+    assert states(shared) == ["left"] * 3
 
 
 def states(file: str) -> list[str]:

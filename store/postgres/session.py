@@ -178,10 +178,14 @@ def connect(address: Address) -> psycopg.Connection[Any]:
             "a store in PostgreSQL needs psycopg, which is not installed",
             hint=install_hint("postgres"),
         ) from error
-    from tfgrpo.store.address import password_of
+    from tfgrpo.store.address import LIVENESS, password_of
     from tfgrpo.store.postgres.texts import register
 
-    settings: dict[str, Any] = {"connect_timeout": CONNECT_SECONDS, "application_name": "tfgrpo"}
+    settings: dict[str, Any] = {
+        "connect_timeout": CONNECT_SECONDS,
+        "application_name": "tfgrpo",
+        **LIVENESS,
+    }
     named = address.conninfo.partition("?")[2]
     settings = {k: v for k, v in settings.items() if f"{k}=" not in named}
     if (password := password_of(address)) is not None:

@@ -239,16 +239,21 @@ async def opened(address: QueueAddress, name: str = "tfgrpo") -> AsyncIterator[Q
     """
     from procrastinate import App, PsycopgConnector
 
+    async def configure(connection: AsyncConnection[Any]) -> None:
+        # not as options of the connection, which poolers refuse; each statement is a transaction,
+        # which takes half of the round trips
+        await connection.set_autocommit(True)
+        await connection.execute("select set_config('search_path', %s, false)", (address.schema,))
+
     await _prepare(address)
-    settings = _settings(address, name) | {"options": f"-c search_path={address.schema}"}
     connector = PsycopgConnector(
         conninfo=address.conninfo,
-        kwargs=settings,
+        kwargs=_settings(address, name),
         min_size=1,
         max_size=CONNECTIONS,
         timeout=CONNECT_SECONDS,
         reconnect_timeout=CONNECT_SECONDS,
-        configure=_commit_each,
+        configure=configure,
     )
     app = App(connector=connector)
     with _translating():
@@ -257,11 +262,6 @@ async def opened(address: QueueAddress, name: str = "tfgrpo") -> AsyncIterator[Q
         yield Queue(app)
     finally:
         await app.close_async()
-
-
-async def _commit_each(connection: AsyncConnection[Any]) -> None:
-    """Has each statement be a transaction, which all are here: half of the round trips."""
-    await connection.set_autocommit(True)
 
 
 async def _prepare(address: QueueAddress) -> None:
@@ -323,7 +323,15 @@ async def _is_there(connection: Any, schema: str, table: str) -> bool:
 
 
 def _settings(address: QueueAddress, name: str) -> dict[str, Any]:
-    settings: dict[str, Any] = {"application_name": name, "connect_timeout": int(CONNECT_SECONDS)}
+    from tfgrpo.store.address import LIVENESS
+
+    settings: dict[str, Any] = {
+        "application_name": name,
+        "connect_timeout": int(CONNECT_SECONDS),
+        **LIVENESS,
+    }
+    named = address.conninfo.partition("?")[2]
+    settings = {name: value for name, value in settings.items() if f"{name}=" not in named}
     return settings if address.password is None else {**settings, "password": address.password}
 
 
