@@ -7,11 +7,13 @@ import json
 import random
 import re
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.figures import Figure, times
 from tfgrpo.store import Store
 from tfgrpo.store.journal import Journal
+from tfgrpo.store.port_records import CallValues, JournalWriter, RolloutValues
 from tfgrpo.store.runs import Call, RolloutRow
 
 ANSWERS = 256
@@ -20,6 +22,23 @@ AT_ONCE = 32
 IO = Path("/proc/self/io")
 PAGES = Path(__file__).parent.parent / "docs"
 GOAL = 1.2
+
+
+class CountingWriter:
+    """A writer that counts its commits: how many rows share one depends on the disk."""
+
+    def __init__(self, writer: JournalWriter) -> None:
+        self._writer = writer
+        self.commits = 0
+
+    def append(self, calls: Sequence[CallValues], rollouts: Sequence[RolloutValues]) -> None:
+        """Writes rows in one transaction."""
+        self.commits += 1
+        self._writer.append(calls, rollouts)
+
+    def close(self) -> None:
+        """Closes the writer."""
+        self._writer.close()
 
 
 def measure(folder: Path) -> list[Figure]:
@@ -32,7 +51,8 @@ def measure(folder: Path) -> list[Figure]:
     with Store.init(folder / "written.db", author="benchmark") as store:
         run = store.runs.create("run", "uid", "main", 0, {}, "benchmark")
         before = _written()
-        size = asyncio.run(_journal(store, run.id, sentences))
+        writer = CountingWriter(store.port.writer())
+        size = asyncio.run(_journal(writer, run.id, sentences))
         store.port.connection.execute("pragma wal_checkpoint(truncate)")  # type: ignore[attr-defined]
     sent = _written() - before
     if not sent:
@@ -40,7 +60,8 @@ def measure(folder: Path) -> list[Figure]:
     ratio = sent / size
     sample = _answer(0, sentences).encode()
     left = len(zlib.compress(sample)) / len(sample)
-    beside = f"{size / 1e6:.1f} MB of requests and answers: {times(ratio)}; zlib leaves {left:.0%}"
+    beside = f"{size / 1e6:.1f} MB of requests and answers: {times(ratio)}"
+    beside += f" in {writer.commits} commits; zlib leaves {left:.0%}"
     return [Figure(what, f"{sent / 1e6:.1f} MB", beside, f"≤ {GOAL}×", ratio <= GOAL)]
 
 
@@ -53,8 +74,8 @@ def _written() -> int:
     return int(fields["write_bytes"])
 
 
-async def _journal(store: Store, run: int, sentences: list[str]) -> int:
-    journal = Journal(store.port.writer())
+async def _journal(writer: JournalWriter, run: int, sentences: list[str]) -> int:
+    journal = Journal(writer)
     limit = asyncio.Semaphore(AT_ONCE)
     size = 0
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from port_rows import move, record, version
+from port_rows import event, move, record, version
 
-from tfgrpo.store.port import Port
+from tfgrpo.store.port import BranchTip, Port
 
 
 class NamesContract:
@@ -73,6 +73,32 @@ class NamesContract:
         assert port.standing("heads/main") == version(1, 0, 0)
         assert port.standing("tags/a") is None
         assert port.standing("heads/mai") is None
+
+    def test_a_branch_s_tip_has_all_that_an_append_has_to_know(self, port: Port) -> None:
+        assert port.branch_tip("heads/main") is None
+        record(port, 0, [])
+        record(port, 1, [event(1)])
+        record(port, 2, [], position=1)
+        with port.transaction():
+            port.append_refs([move("heads/main", 0), move("heads/b", 1), move("tags/t", None)])
+        main, other = port.branch_tip("heads/main"), port.branch_tip("heads/b")
+        assert main == BranchTip("heads/main", version(0, 0, 0), 0, None, 2, 3, False, False)
+        assert other == BranchTip("heads/b", version(1, 1, 1), 1, None, 2, 3, True, False)
+        assert port.branch_tip("tags/t") is None
+        guard = move("protected/heads/b", 1)
+        with port.transaction():
+            port.append_refs([guard], after=port.last_move())
+            assert port.append_refs([move("HEAD", 2, symbol="heads/b")], after=4) == 5
+        other, head = port.branch_tip("heads/b"), port.branch_tip("HEAD")
+        assert other is not None
+        assert (other.is_protected, other.last_move) == (True, 5)
+        assert head is not None
+        assert (head.version, head.symbol) == (2, "heads/b")
+        with port.transaction():
+            port.append_refs([guard._replace(version=None)])
+        other = port.branch_tip("heads/b")
+        assert other is not None
+        assert not other.is_protected
 
     def test_head_is_at_the_version_of_the_branch_it_follows_or_its_own(self, port: Port) -> None:
         assert port.head() is None
