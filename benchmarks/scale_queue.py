@@ -146,8 +146,8 @@ async def _measure(cluster: Any, store: str) -> list[str]:
         "nowhere, each answer and each attempt a commit of its own. For one group; *client* is "
         "what worker and driver spend on asking the database.",
         "",
-        "| jobs queued beside | database CPU | client CPU | commits | log written | a look for "
-        "what has ended | a check of all jobs |",
+        "| jobs queued beside | database CPU | client CPU | transactions | log written | a look "
+        "for what has ended | a check of all jobs |",
         "|---:|---:|---:|---:|---:|---:|---:|",
     ]
     async with opened(address) as queue:
@@ -267,7 +267,7 @@ def _model(cost: Cost, listener: float, signs: Cost) -> list[str]:
         f"{DEPTHS[-1]:,} queued jobs: the database's share is (groups/s × (a group + {MACHINES:,} "
         "that listen) + workers × signs of life), the driver's is groups/s × its recall.",
         "",
-        "| a group takes | groups/s | commits/s | cores of the database | log written |",
+        "| a group takes | groups/s | transactions/s | cores of the database | log written |",
         "|---:|---:|---:|---:|---:|",
     ]
     fixed = MACHINES * signs.database / 1e3
@@ -278,4 +278,13 @@ def _model(cost: Cost, listener: float, signs: Cost) -> list[str]:
             f"| {seconds} s | {rate:,.0f} | {rate * cost.commits:,.0f} | {cores:,.1f} | "
             f"{rate * cost.log / 2**20:,.1f} MB/s |"
         )
-    return lines
+    each = cost.database + MACHINES * listener
+    return [
+        *lines,
+        "",
+        f"So a core of this machine carries {1e3 / each:.0f} groups/s ({GROUP * 1e3 / each:.0f} "
+        f"attempts/s) of {MACHINES:,} machines, {MACHINES * listener / each:.0%} of it for telling "
+        f"{MACHINES:,} listeners of each job, and {1e3 / cost.database:.0f} groups/s of a few. Not "
+        "in it: how far a server with many cores is from so many times one, and connections, "
+        f"of which {MACHINES:,} workers hold up to {7 * MACHINES:,}.",
+    ]

@@ -20,10 +20,13 @@ from benchmarks.processes import Sessions, cpu, memory, sessions, wait_until, wa
 from benchmarks.scheduler import instant
 
 CREWS = (1, 2, 4, 8)
-SLOTS, GROUP = 2, 2
-ROUNDS = 12
-"""How often each slot is filled."""
-AT_ONCE = 120
+SLOTS, GROUP, IN_FLIGHT = 2, 2, 2
+"""Groups that a worker makes at a time, attempts in each, and its share of `--concurrency`: it has
+a group more than that takes, so that what follows an answer (the journal, a verdict) holds up
+no request."""
+ROUNDS = 20
+"""How often each place for a request is filled."""
+AT_ONCE = 100
 """Groups of a run whose answers come at once."""
 UTILISATION, OVERHEAD = 0.90, 0.10
 
@@ -192,29 +195,32 @@ def measure() -> list[str]:
     """Makes all runs; returns the tables."""
     with bench() as place:
         with instant("--median", "1.0", "--sigma", "0") as url:
-            place.run(SLOTS * 2, 1, SLOTS * GROUP, url)  # the first of everything
-            alone = place.run(SLOTS * ROUNDS, 0, SLOTS * GROUP, url)
-            slow = {n: place.run(n * SLOTS * ROUNDS, n, n * SLOTS * GROUP, url) for n in CREWS}
+            place.run(SLOTS * 2, 1, IN_FLIGHT, url)  # the first of everything
+            groups = IN_FLIGHT * ROUNDS // GROUP
+            alone = place.run(groups, 0, IN_FLIGHT, url)
+            slow = {n: place.run(n * groups, n, n * IN_FLIGHT, url) for n in CREWS}
         with instant() as url:
             fast_alone = place.run(AT_ONCE, 0, SLOTS * GROUP, url)
             fast = {n: place.run(AT_ONCE, n, n * SLOTS * GROUP, url) for n in CREWS}
     lines = [
-        f"`tfgrpo worker --slots {SLOTS}`, groups of {GROUP} attempts, answers after 1 s; every "
-        f"slot is filled {ROUNDS} times. *Ideal* is slots × time / latency: of a whole run, from "
-        "its first request to its last answer, and of its middle, without the first and the last "
-        "tenth of the answers. Processor time of all workers, the driver and the database.",
+        f"`tfgrpo worker --slots {SLOTS}`, groups of {GROUP} attempts, `--concurrency` of "
+        f"{IN_FLIGHT} for each worker, answers after 1 s; every place for a request is filled "
+        f"{ROUNDS} times. *Ideal* is places × time / latency: of a whole run, from its first "
+        "request to its last answer, and of its middle, without the first and the last tenth of "
+        "the answers. Processor time of all workers, the driver and the database; *waited* is how "
+        "long they were ready to run while others on this machine ran.",
         "",
-        "| workers | slots | groups/s | of the ideal | in the middle | CPU a group | of it workers "
-        "| driver | database | judges | share of a core | waited for the core |",
+        "| workers | in flight | groups/s | of the ideal | in the middle | CPU a group | of it "
+        "workers | driver | database | judges | share of a core | waited |",
         "|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for count, made in {0: alone, **slow}.items():
-        slots = max(1, count) * SLOTS
-        whole, ideal = made.groups / slots / made.seconds, 1 / slots / made.steady
+        places = max(1, count) * IN_FLIGHT / GROUP
+        whole, ideal = made.groups / places / made.seconds, 1 / places / made.steady
         missed = "" if ideal >= UTILISATION or not count else " **missed**"
-        share = sum(made.cpu.values()) / made.seconds
+        share, rate = sum(made.cpu.values()) / made.seconds, made.groups / made.seconds
         lines.append(
-            f"| {count or 'none: one process'} | {slots} | {made.groups / made.seconds:.2f} | "
+            f"| {count or 'none: one process'} | {max(1, count) * IN_FLIGHT} | {rate:.2f} | "
             f"{whole:.1%} | {ideal:.1%}{missed} | {_parts(made)} | {share:.0%} | "
             f"{made.waited / made.groups * 1e3:.0f} ms |"
         )

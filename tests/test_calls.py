@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripted import Numbered, Reply, ScriptedEndpoint, completion, opened_calls
 
-from tfgrpo.model.client import Calls, Meter, RecordedAnswer
+from tfgrpo.model.client import CallConditions, Calls, Meter, RecordedAnswer
 from tfgrpo.model.endpoint import Answer, CallFailed, EndpointError, Request
 from tfgrpo.model.prices import FREE, Price
 from tfgrpo.model.throttle import FIRST_TRIES
@@ -55,6 +55,40 @@ def test_an_answer_from_the_journal_is_not_asked_for_again(tmp_path: Path) -> No
         assert [r.answer.content for r in found[0]] == ["A", "B"]
         assert len(server.requests) == 2
         assert calls.meter.replayed == 2
+
+
+def test_a_call_that_waited_is_not_sent_where_another_process_has_its_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by a worker that was cut off from the database, whose group was made elsewhere."""
+    monkeypatch.setattr("tfgrpo.model.client.STALE", 0.0)
+    begun, go_on = threading.Event(), threading.Event()
+
+    def script(asked: dict[str, Any]) -> str:
+        if asked["messages"][-1]["content"] == "first":
+            begun.set()
+            assert go_on.wait(60)
+        return "fine"
+
+    with (
+        ScriptedEndpoint(script) as server,
+        opened_calls(tmp_path, server.base_url, shared=True, concurrency=1) as calls,
+    ):
+        other = Calls(
+            calls.endpoint, calls._journal, calls._runs, CallConditions("tests", shared=True)
+        )
+
+        async def elsewhere() -> RecordedAnswer:
+            await asyncio.to_thread(begun.wait, 60)
+            answer = await other.ask(request("second"))
+            go_on.set()
+            return answer
+
+        asking = (calls.ask(request("first")), calls.ask(request("second")), elsewhere())
+        _, late, soon = together(calls, *asking)
+        assert late == soon
+        assert len(server.requests) == 2
+        assert calls.meter.replayed == 1
 
 
 def test_calls_that_begin_together_are_looked_up_in_one_query(

@@ -49,6 +49,9 @@ PATIENT = frozenset({"rollout", "next action", "persona", "evaluation"})
 another, while each answer of the reflection model is waited for by the next."""
 LATE_TRIES = 2
 """A request without an answer in time is made once more; a second one would end alike."""
+STALE = 2.0
+"""Seconds after which a shared journal is looked into once more before a request goes out: another
+process may have the answer by now."""
 GRACE = 5.0
 """Seconds that calls in flight are given when a run stops: their answers are paid for."""
 
@@ -156,11 +159,20 @@ class _Attempts:
     most: int | None = None
     wasted: list[Answer] = field(default_factory=list)
     failed_at: Member | None = None
+    looked: float = field(default_factory=time.monotonic)
 
     @property
     def prompt(self) -> bytes:
         """What calls of one problem under one library have in common."""
         return repr(self.request.messages).encode()
+
+
+class _AnsweredElsewhere(Exception):
+    """Another process has journalled an answer to a call that has not been sent yet."""
+
+    def __init__(self, call: Call) -> None:
+        super().__init__("answered elsewhere")
+        self.call = call
 
 
 class _CutShort(Exception):
@@ -234,6 +246,14 @@ class Calls:
         self, key: bytes, request: Request, call_path: CallPath
     ) -> RecordedAnswer:
         [call] = await self._lookup.find([key])
+        if call is None:
+            step = call_path[0] if call_path and isinstance(call_path[0], int) else None
+            try:
+                answer = await self._ask_until_answered(key, request, step)
+            except _AnsweredElsewhere as elsewhere:
+                call = elsewhere.call
+            else:
+                self.meter.count(request.stage, answer, self._price_of(answer))
         if call is not None:
             answer = Answer(**call.answer)
             if answer.finish_reason == "redacted":
@@ -244,10 +264,6 @@ class Calls:
             self.endpoint.adaptation.restore(answer.sent)
             self.meter.replayed += 1
             self.meter.count(request.stage, _paid(call, answer), self._price_of(answer))
-        else:
-            step = call_path[0] if call_path and isinstance(call_path[0], int) else None
-            answer = await self._ask_until_answered(key, request, step)
-            self.meter.count(request.stage, answer, self._price_of(answer))
         return RecordedAnswer(answer, key.hex())
 
     async def recorded(self, keys: Sequence[str]) -> list[Call | None]:
@@ -330,6 +346,15 @@ class Calls:
                 elif trouble.kind != "limit":  # for which the gate is closed
                     await asyncio.sleep(min(trouble.after, self._patience))
 
+    def _look_again(self, call: _Attempts) -> None:
+        """Looks whether another process has made a call that has waited for long: its turn was
+        late, or this process was cut off. Raises _AnsweredElsewhere."""
+        if self._shared and time.monotonic() - call.looked > STALE:
+            there = self._runs.call(call.key)
+            call.looked = time.monotonic()
+            if there is not None:
+                raise _AnsweredElsewhere(there)
+
     def _widened(self, call: _Attempts) -> Request:
         """Returns a call's request as it is sent: with room for the thinking that its model is
         known to need, within what fits."""
@@ -340,10 +365,18 @@ class Calls:
         return request if tokens == request.max_tokens else replace(request, max_tokens=tokens)
 
     async def _reserve(self, call: _Attempts, request: Request) -> Reservation:
-        """Sets aside what a call could cost. Raises BudgetReached."""
+        """Sets aside what a call could cost. Raises BudgetReached, and _AnsweredElsewhere where it
+        need not be made any more."""
         if self._budget is None:
+            self._look_again(call)
             return Reservation(0, request.max_tokens)
-        return await self._budget.reserve(request, self._price, least=call.least)
+        reserved = await self._budget.reserve(request, self._price, least=call.least)
+        try:
+            self._look_again(call)
+        except BaseException:
+            self._budget.settle(reserved, 0)
+            raise
+        return reserved
 
     def _start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Starts what goes on when whoever asked is gone."""

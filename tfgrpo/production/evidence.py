@@ -92,7 +92,8 @@ class Compared(NamedTuple):
             ]
         elif self.metric == "errors":
             figures = [
-                None if x is None else f"{-100 * x + 0.0:+.1f}" for x in (bounds[0], bounds[2], bounds[1])
+                None if x is None else f"{-100 * x + 0.0:+.1f}"
+                for x in (bounds[0], bounds[2], bounds[1])
             ]
         else:
             figures = [None if x is None else f"{x:+.3f}" for x in bounds]
