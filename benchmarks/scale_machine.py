@@ -62,8 +62,8 @@ def measure(most: int) -> list[str]:
         f"{last[2]['seconds'] / first[2]['seconds']:.0f} × the time and "
         f"{last[2]['megabytes'] / first[2]['megabytes']:.1f} × the memory.",
         "",
-        "The memory that grows is what a resumed run reads once: a row for each problem in each "
-        "step. A run that was never interrupted adds one step's at a time.",
+        "A resumed run reads what earlier steps tell one step after the other, and holds what one "
+        "that was never interrupted does: a count for each problem.",
     ]
     return lines
 

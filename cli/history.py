@@ -51,6 +51,7 @@ def blame(app: App, revision: str, as_json: bool) -> None:
       tfgrpo blame v1 --json
     """
     from tfgrpo.projections.library import effect_object, known_experiences
+    from tfgrpo.projections.versions import recorder_object
 
     store = app.store
     known = known_experiences(store, store.resolve(revision))
@@ -62,6 +63,7 @@ def blame(app: App, revision: str, as_json: bool) -> None:
                     "text": b.experience.text,
                     "version": b.version.name,
                     "author": b.version.author,
+                    **recorder_object(store, b.version),
                     "time": b.version.when.isoformat(),
                     "keeps": b.keeps,
                     "evidence": b.event.evidence,

@@ -16,7 +16,7 @@ from tfgrpo.cli.counted import CountedCommand
 from tfgrpo.cli.events import event_lines, version_move_lines
 from tfgrpo.projections.events import event_object
 from tfgrpo.projections.moves import move_objects, moves_of
-from tfgrpo.projections.versions import StandingNames, scores, version_object
+from tfgrpo.projections.versions import StandingNames, scores, signed, version_object
 from tfgrpo.store import select
 from tfgrpo.store.records import OPS, Event, Op, Version
 from tfgrpo.store.store import Store
@@ -215,7 +215,7 @@ def heading(store: Store, version: Version, names: StandingNames) -> list[str]:
     first += text.counts(store.counts(version), len(moves_of(store, version)))
     lines = text.wrap(first, indent=2)
     if version.parent is not None:
-        who = f"{text.when(version.time)} ({text.age(version.time)}) by {version.author}"
+        who = f"{text.when(version.time)} ({text.age(version.time)}) by {signed(store, version)}"
         lines += text.wrap(text.words(who, dim=True), first="  ", indent=2)
     lines += text.wrap(text.words(subject(store, version)), first="  ", indent=2)
     for line in scores(store, version):

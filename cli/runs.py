@@ -107,7 +107,7 @@ def _lines(store: Store, record: RunRecord) -> Iterator[str]:
         ]
         yield from text.table(rows, header=("stage", "calls", "tokens in", "tokens out"))
     for state in record.states:
-        detail = f": {state.detail}" if state.detail else ""
+        detail = f": {state.words}" if state.detail else ""
         yield text.style(f"{text.when(state.time)} {state.state}{detail}", dim=True)
 
 

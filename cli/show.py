@@ -11,7 +11,7 @@ from tfgrpo.cli.context import WHAT, App, pass_app
 from tfgrpo.cli.events import event_lines, version_move_lines
 from tfgrpo.projections.events import ShownEvent, event_object, events_of, life_of
 from tfgrpo.projections.moves import move_objects, moves_of
-from tfgrpo.projections.versions import StandingNames, version_object
+from tfgrpo.projections.versions import StandingNames, signed, version_object
 from tfgrpo.store.errors import UnknownRevision
 from tfgrpo.store.records import Library, Version
 from tfgrpo.store.store import Store
@@ -115,7 +115,8 @@ def _life(store: Store, experience: str, life: Iterable[ShownEvent]) -> Iterator
             [
                 text.Word(version.name, fg="yellow"),
                 *text.words(
-                    f"{text.when(version.time)} ({text.age(version.time)}) by {version.author}",
+                    f"{text.when(version.time)} ({text.age(version.time)})"
+                    f" by {signed(store, version)}",
                     dim=True,
                 ),
             ],

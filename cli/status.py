@@ -88,7 +88,7 @@ def status(app: App, as_json: bool) -> None:
         if state == "running":
             continue
         if states and states[-1].detail:
-            text.echo(f"  {states[-1].detail}")
+            text.echo(f"  {states[-1].words}")
         text.echo(f"  resume it with `tfgrpo train --resume {run.name}`")
 
 

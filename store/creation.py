@@ -31,18 +31,18 @@ def init(path: Path | str, opened: Callable[[Port], Store]) -> Store:
     if not is_address(path) and not os.path.lexists(path):
         _create(path, opened)
     store = opened(open_port(path, create=True))
-    _begin(store)  # of an empty file that somebody else made
+    begin(store)  # of an empty file that somebody else made
     return store
 
 
 def in_memory(path: Path | str, opened: Callable[[Port], Store]) -> Store:
     """Returns what `init` makes, in memory alone."""
     store = opened(memory_port(path))
-    _begin(store)
+    begin(store)
     return store
 
 
-def _begin(store: Store) -> None:
+def begin(store: Store) -> None:
     """Records the first version and its names, unless they are there."""
     if store.port.last_version() >= 0:
         return

@@ -3,9 +3,12 @@ PostgreSQL for a store that is named by the address of a database."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from tfgrpo.store.address import is_address, named_by
+from tfgrpo.store.errors import StoreError
 from tfgrpo.store.sqlite.file import is_store, memory_connection
 from tfgrpo.store.sqlite.port import SqlitePort
 
@@ -17,13 +20,14 @@ if TYPE_CHECKING:
     from tfgrpo.store.traffic import Traffic
 
 __all__ = [
-    "discard",
     "is_store",
     "is_there",
     "members_of",
     "memory_port",
+    "new_library",
     "open_port",
     "open_traffic",
+    "there_already",
 ]
 
 
@@ -65,11 +69,28 @@ def members_of(port: Port) -> Members:
     return PostgresMembers(port)
 
 
-def discard(path: Path) -> None:
-    """Takes away a library of a database that was just made and came to nothing."""
-    from tfgrpo.store.postgres.session import drop_library
+@contextmanager
+def new_library(address: str) -> Iterator[Port]:
+    """Yields the port over a library of a database that is made by one transaction, which ends
+    with this: until then nobody sees it, and it is there whole or not at all, whatever kills its
+    maker. Raises StoreError where there is one already."""
+    from tfgrpo.store.address import parse_address
+    from tfgrpo.store.postgres.port import PostgresPort
+    from tfgrpo.store.postgres.session import Session, is_made
 
-    drop_library(str(named_by(path)))
+    session = Session(parse_address(address))
+    try:
+        with session.writing():
+            if is_made(session):
+                raise there_already(address)
+            yield PostgresPort(session.address, create=True, session=session)
+    finally:
+        session.close()
+
+
+def there_already(place: Path | str) -> StoreError:
+    """Returns the error for a clone to where there is a store."""
+    return StoreError(f"there is already a store at {place}", hint="update it with `tfgrpo pull`")
 
 
 def memory_port(path: Path | str) -> Port:

@@ -164,6 +164,10 @@ class Port(Protocol):
     def version_meta(self, number: int) -> str | None:
         """Returns a version's meta as it is stored: what its digest covers."""
 
+    def recorder(self, number: int) -> str | None:
+        """Returns the user by whom a version was recorded, where the storage itself says so: a
+        database does, of who was connected; a file says nothing."""
+
     def versions_by_digest(self, prefix: str, limit: int) -> list[Version]:
         """Returns versions whose digest in hex begins with `prefix`."""
 

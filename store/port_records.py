@@ -5,7 +5,7 @@ Apart from `port.py` because a view of the library has no use for it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
         DaySpent,
         EndpointSpent,
         Evaluation,
-        RewardTail,
+        RewardRow,
+        RewardSum,
         RolloutRow,
         Run,
         RunState,
@@ -75,13 +76,21 @@ class Records(Protocol):
     def calls_by_key(self, keys: Sequence[bytes]) -> list[Call]:
         """Returns the journalled calls of those of these keys that are there, in any order."""
 
-    def reward_sums(self, run: int, after: int, samples: int) -> RewardTail:
-        """Returns what a run's attempts that were recorded after that place were rewarded with,
-        by step and problem; places ascend. Reads nothing of what is before.
+    def reward_sums(self, run: int, after: int, samples: int) -> Iterator[RewardSum]:
+        """Yields what a run's attempts that were recorded after that place were rewarded with,
+        by step and problem, steps ascending; places ascend. Reads nothing of what is before.
 
         Counted are attempts with a reward whose sample is below `samples` and whose verdict has
-        no `hint`; a step and problem without one may be left out.
+        no `hint`; a step and problem without one is there with none.
         """
+
+    def reward_steps(self, run: int, samples: int, upto: int | None) -> list[tuple[int, int]]:
+        """Returns the pairs of step (up to one) and version of a run's attempts with a reward
+        whose sample is below `samples`, ascending."""
+
+    def rewards(self, run: int, samples: int, upto: int | None, name: str) -> Iterator[RewardRow]:
+        """Yields a run's attempts that `reward_sums` counts, by step (up to one), problem and
+        sample. `kind` is the text that a verdict has under `name`, a word; "" for none."""
 
     def calls(self, run: int, stage: str, step: int | None) -> list[Call]:
         """Returns a run's calls of that stage (in that step), oldest first."""

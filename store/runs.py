@@ -10,13 +10,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from tfgrpo.store import lock
 from tfgrpo.store.address import anchor
+from tfgrpo.store.canonical import canonical
 from tfgrpo.store.errors import InvalidName, InvalidOperation, UnknownRevision
 from tfgrpo.store.records import Json
 from tfgrpo.store.revisions import check_name
+from tfgrpo.store.row_checks import parse_json
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
 
 
 REMOVED = "removed"
+QUORUM = "quorum"
+WORKING = ("started", "resumed", "unsealed", QUORUM)
+"""The states that a run is in while it is at work."""
 
 
 class Run(NamedTuple):
@@ -47,12 +52,21 @@ class Run(NamedTuple):
 
 
 class RunState(NamedTuple):
-    """started, resumed, unsealed, interrupted, failed, removed or finished, with what there is to
-    say. A run that is removed is hidden until it goes on."""
+    """started, resumed, unsealed, quorum, interrupted, failed, removed or finished, with what there
+    is to say: for a quorum, which attempts were out when a step went on without them. A run that
+    is removed is hidden until it goes on."""
 
     state: str
     detail: str | None
     time: int
+
+    @property
+    def words(self) -> str:
+        """What there is to say, for people."""
+        if self.state != QUORUM:
+            return self.detail or ""
+        detail = parse_json(self.detail, "a state of a run")
+        return f"step {detail['step'] + 1} went on without {len(detail['out'])} attempts"
 
 
 class Call(NamedTuple):
@@ -198,10 +212,16 @@ class AttemptTail(NamedTuple):
     attempts: list[AttemptMark]
 
 
+AttemptKey: TypeAlias = tuple[int, str, int]
+"""Which attempt of a run: its step (from 0), its problem and its sample."""
+
+
 class RewardSum(NamedTuple):
     """The rewards of the attempts at one problem in one step: how many are `above` one half, and
-    how many there are. `version` is the newest that they ran under."""
+    how many there are. `version` is the newest that they ran under; `last` is the place of the
+    newest, and the highest of all is from where on to ask next time."""
 
+    last: int
     step: int
     problem: str
     version: int
@@ -209,12 +229,17 @@ class RewardSum(NamedTuple):
     rewards: int
 
 
-class RewardTail(NamedTuple):
-    """What the attempts that were recorded after a place were rewarded with. `last` is the place
-    of the newest, from which on to ask next time."""
+class RewardRow(NamedTuple):
+    """An attempt with its reward, the ids that its prompt went without (JSON, None without any),
+    and what its verdict has under some other name ("" for nothing)."""
 
-    last: int
-    sums: list[RewardSum]
+    step: int
+    problem: str
+    sample: int
+    version: int
+    reward: float
+    without: str | None
+    kind: str
 
 
 class Runs:
@@ -369,6 +394,22 @@ class Runs:
             now = time.time_ns() // 1000
             self._records.append_state(row, RunState(state, detail, now))
 
+    def note_out(self, run: Run, step: int, out: Iterable[AttemptKey]) -> None:
+        """Records which attempts are out while a step (from 0) goes on without them, on which all
+        that follows in the step is based."""
+        detail = {"step": step, "out": sorted(map(list, out))}
+        self.note(run, QUORUM, canonical(detail).decode())
+
+    def out(self, run: Run, step: int) -> frozenset[AttemptKey]:
+        """Returns the attempts that a step went on without; none where it waited for all, or did
+        not go on yet."""
+        for state in reversed(self.states(run)):
+            if state.state == QUORUM:
+                detail = parse_json(state.detail, f"a state of run {run.name}")
+                if detail.get("step") == step:
+                    return frozenset((n, problem, sample) for n, problem, sample in detail["out"])
+        return frozenset()
+
     def states(self, run: Run) -> list[RunState]:
         """Returns a run's states, oldest first."""
         return self._records.states(self._known_id(run))
@@ -382,7 +423,7 @@ class Runs:
             return "running"
         states = self.states(run)
         last = states[-1].state if states else "created"
-        return "interrupted" if last in ("started", "resumed", "unsealed") else last
+        return "interrupted" if last in WORKING else last
 
     def lock_path(self, run: Run) -> Path:
         """Returns the file whose lock the run's process holds while it lives."""
@@ -425,11 +466,21 @@ class Runs:
         hundreds of them."""
         return {call.key: call for call in self._records.calls_by_key(list(dict.fromkeys(keys)))}
 
-    def reward_sums(self, run: Run, after: int, samples: int) -> RewardTail:
-        """Returns the rewards of a run's attempts that were recorded after that place, added up
-        by step and problem: of those without a strategy whose sample is below `samples`. At the
-        price of what is new."""
+    def reward_sums(self, run: Run, after: int, samples: int) -> Iterator[RewardSum]:
+        """Yields the rewards of a run's attempts that were recorded after that place, added up
+        by step and problem, steps ascending: of those without a strategy whose sample is below
+        `samples`. At the price of what is new; while one state is read, none is held in memory."""
         return self._records.reward_sums(self._known_id(run), after, samples)
+
+    def reward_steps(self, run: Run, samples: int, upto: int | None) -> list[tuple[int, int]]:
+        """Returns the steps (up to one) with rewards of attempts whose sample is below `samples`,
+        ascending, each with the version that they ran under: with each, where they are several."""
+        return self._records.reward_steps(self._known_id(run), samples, upto)
+
+    def rewards(self, run: Run, samples: int, upto: int | None, name: str) -> Iterator[RewardRow]:
+        """Yields the attempts that `reward_sums` adds up, by step (up to one), problem and sample,
+        with what their verdicts have under a name. While one state is read, none is held."""
+        return self._records.rewards(self._known_id(run), samples, upto, name)
 
     def usage(self, run: Run, *, step: int | None = None) -> dict[str, Usage]:
         """Returns calls and tokens by stage."""

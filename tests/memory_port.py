@@ -208,6 +208,9 @@ class MemoryPort:
         assert number in self._state.versions
         return VERSION_SCHEMA
 
+    def recorder(self, number: int) -> str | None:
+        return None
+
     def version_meta(self, number: int) -> str | None:
         meta = self._state.versions[number].meta
         return canonical(meta).decode() if meta else None

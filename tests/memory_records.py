@@ -22,8 +22,8 @@ from tfgrpo.store.runs import (
     DaySpent,
     EndpointSpent,
     Evaluation,
+    RewardRow,
     RewardSum,
-    RewardTail,
     RolloutRow,
     Run,
     RunState,
@@ -102,23 +102,37 @@ class MemoryRecords:
     def calls_by_key(self, keys: Sequence[bytes]) -> list[Call]:
         return [self._kept.calls[key] for key in keys if key in self._kept.calls]
 
-    def reward_sums(self, run: int, after: int, samples: int) -> RewardTail:
+    def reward_sums(self, run: int, after: int, samples: int) -> Iterator[RewardSum]:
         rows = list(enumerate(self._kept.rollouts.values(), 1))[after:]
-        rows = [(number, row) for number, row in rows if row.run == run]
-        found: dict[tuple[int, str], list[RolloutRow]] = {}
-        for _, row in rows:
-            if row.reward is not None and row.sample < samples and "hint" not in row.verdict:
-                found.setdefault((row.step, row.problem), []).append(row)
-        sums = [
-            RewardSum(
-                *of,
-                max(r.version for r in made),
-                sum(r.reward is not None and r.reward > 0.5 for r in made),
-                len(made),
-            )
-            for of, made in found.items()
-        ]
-        return RewardTail(max([after, *(number for number, _ in rows)]), sums)
+        found: dict[tuple[int, str], list[tuple[int, RolloutRow]]] = {}
+        for number, row in rows:
+            if row.run == run:
+                found.setdefault((row.step, row.problem), []).append((number, row))
+        for of, made in sorted(found.items()):
+            plain = [
+                row.reward
+                for _, row in made
+                if row.reward is not None and row.sample < samples and "hint" not in row.verdict
+            ]
+            newest = max(row.version for _, row in made)
+            above = sum(reward > 0.5 for reward in plain)
+            yield RewardSum(max(made)[0], *of, newest, above, len(plain))
+
+    def reward_steps(self, run: int, samples: int, upto: int | None) -> list[tuple[int, int]]:
+        rows = [r for r in self._rewarded(run, samples) if upto is None or r.step <= upto]
+        return sorted({(row.step, row.version) for row in rows})
+
+    def rewards(self, run: int, samples: int, upto: int | None, name: str) -> Iterator[RewardRow]:
+        rows = sorted(self._rewarded(run, samples), key=lambda row: row[1:4])
+        for row in rows:
+            if "hint" not in row.verdict and (upto is None or row.step <= upto):
+                without = row.verdict.get("without")
+                rest = None if without is None else json.dumps(without), row.verdict.get(name, "")
+                yield RewardRow(*row[1:5], row.reward or 0.0, *rest)
+
+    def _rewarded(self, run: int, samples: int) -> list[RolloutRow]:
+        rows = self._kept.rollouts.values()
+        return [r for r in rows if r.run == run and r.reward is not None and r.sample < samples]
 
     def calls(self, run: int, stage: str, step: int | None) -> list[Call]:
         made = self._kept.calls.values()

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import threading
 import time
@@ -339,7 +340,12 @@ class RecordsContract:
         record(port, 0, [])
         one, two = made(port, run("R")).id, made(port, run("S")).id
         records = port.records
-        assert records.reward_sums(one, 0, 100) == (0, [])
+
+        def sums(after: int) -> list[tuple[int, str, int, int, int]]:
+            with port.reading():
+                return [one[1:] for one in records.reward_sums(one, after, 100)]
+
+        assert sums(0) == []
         plain = [rollout(one, n, reward=reward) for n, reward in enumerate((1.0, 0.0, 0.5, 0.6))]
         hint = {"hint": None, "answer": "1"}
         said = {"answer": 'a "hint": here', "details": {"hint": 1}}
@@ -351,18 +357,43 @@ class RecordsContract:
             rollout(two, 7),
         ]
         write(port, [], [*plain, *others])
-        place, sums = records.reward_sums(one, 0, 100)
-        assert sums == [(0, "p", 0, 3, 5)]
-        assert records.reward_sums(one, place, 100) == (place, [])
+        assert sums(0) == [(0, "p", 0, 3, 5)]
+        place = max(found.last for found in records.reward_sums(one, 0, 100))
+        assert sums(place) == []
         write(port, [], [rollout(one, 8, step=1), rollout(one, 9, problem="q", reward=0.0)])
-        later, sums = records.reward_sums(one, place, 100)
-        assert later > place
-        assert sorted(sums) == [(0, "q", 0, 0, 1), (1, "p", 0, 1, 1)]
-        assert sorted(records.reward_sums(one, 0, 100).sums) == [
-            (0, "p", 0, 3, 5),
-            (0, "q", 0, 0, 1),
-            (1, "p", 0, 1, 1),
+        assert all(found.last > place for found in records.reward_sums(one, place, 100))
+        assert sums(place) == [(0, "q", 0, 0, 1), (1, "p", 0, 1, 1)]
+        assert sorted(sums(0)) == [(0, "p", 0, 3, 5), (0, "q", 0, 0, 1), (1, "p", 0, 1, 1)]
+        write(port, [], [rollout(one, 10, step=2, reward=None)])
+        assert sums(place)[-1] == (2, "p", 0, 0, 0), "where to go on is known without a reward"
+
+    def test_rewards_are_read_one_by_one_with_what_prompts_went_without(self, port: Port) -> None:
+        record(port, 0, [])
+        one, two = made(port, run("R")).id, made(port, run("S")).id
+        records = port.records
+        odd = {"kind": 'a "kind": ü', "without": ["x", "ü"], "answer": '"without":'}
+        rows = [
+            rollout(one, 0, problem="q", step=1, verdict=odd),
+            rollout(one, 1, step=1, verdict={"answer": '"kind": "without":'}),
+            rollout(one, 0, reward=0.25, verdict={"without": []}),
+            rollout(one, 1, reward=None),
+            rollout(one, 100),
+            rollout(one, 2, verdict={"hint": "h"}),
+            rollout(two, 0, step=3),
         ]
+        write(port, [], rows)
+        with port.reading():
+            found = list(records.rewards(one, 100, None, "kind"))
+            early = list(records.rewards(one, 100, 0, ""))
+        assert [(*row[:5], row.kind) for row in found] == [
+            (0, "p", 0, 0, 0.25, ""),
+            (1, "p", 1, 0, 1.0, ""),
+            (1, "q", 0, 0, 1.0, odd["kind"]),
+        ]
+        assert [json.loads(row.without or "null") for row in found] == [[], None, ["x", "ü"]]
+        assert [row.reward for row in early] == [0.25]
+        assert records.reward_steps(one, 100, None) == [(0, 0), (1, 0)]
+        assert records.reward_steps(one, 100, 0) == [(0, 0)]
 
     def test_calls_of_a_stage_are_read_with_their_texts_in_order(self, port: Port) -> None:
         record(port, 0, [])

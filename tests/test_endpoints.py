@@ -8,6 +8,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +126,50 @@ def test_one_that_dies_is_left_at_once_and_tried_again(tmp_path: Path) -> None:
                 assert calls.fleet.members[0].throttle.healthy, "it was tried again"
 
             asyncio.run(living())
+
+
+def test_one_that_takes_requests_and_never_answers_is_left_while_another_answers(
+    tmp_path: Path,
+) -> None:
+    hung, slow = threading.Event(), threading.Event()
+
+    def silent(_: dict[str, Any]) -> str:
+        if hung.is_set():
+            slow.wait(60)
+        return "fine"
+
+    with ScriptedEndpoint(silent) as one, ScriptedEndpoint(lambda _: "fine") as two:
+        listed = [replace(each, silence=0.4) for each in fleet([one, two], limit=4)]
+        with opened_calls(tmp_path, one.base_url, fleet=listed) as calls:
+
+            async def session() -> None:
+                assert one.base_url in await asked(calls, *(f"a{n}" for n in range(16)))
+                hung.set()
+                names = await asked(calls, *(f"b{n}" for n in range(40)))
+                assert set(names) == {two.base_url}, "what it held went elsewhere"
+                assert not calls.fleet.members[0].throttle.healthy
+                hung.clear()
+                slow.set()
+                for n in range(200):
+                    await asyncio.sleep(0.02)
+                    if one.base_url in await asked(calls, f"c{n}", f"d{n}"):
+                        break
+                assert calls.fleet.members[0].throttle.healthy, "it was tried again"
+
+            asyncio.run(session())
+            assert calls.meter.retries
+
+
+def test_nobody_is_left_for_being_slow_where_all_are(tmp_path: Path) -> None:
+    def slow(_: dict[str, Any]) -> Reply:
+        return Reply(completion("fine", model="scripted"), stall=0.6)
+
+    with ScriptedEndpoint(slow) as one, ScriptedEndpoint(slow) as two:
+        listed = [replace(each, silence=0.1) for each in fleet([one, two], limit=8)]
+        with opened_calls(tmp_path, one.base_url, fleet=listed) as calls:
+            asyncio.run(asked(calls, *(f"a{n}" for n in range(8))))
+            assert calls.meter.retries == 0
+            assert len(one.requests) + len(two.requests) == 8
 
 
 def test_one_that_refuses_the_key_is_left_to_others(tmp_path: Path) -> None:

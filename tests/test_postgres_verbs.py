@@ -6,6 +6,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from scripted import ScriptedEndpoint
 
 from tfgrpo.cli.main import COMMANDS, tfgrpo
 from tfgrpo.store import Operation, Store
+from tfgrpo.ui.export import page_alone
 
 pytestmark = pytest.mark.postgres
 
@@ -176,6 +178,57 @@ def test_a_clone_into_a_database_that_fails_leaves_no_library(run: Shell, tmp_pa
     (tmp_path / "no.bundle").write_text("nothing")
     run("clone", "no.bundle", code=1)
     assert "there is no library" in str(run("log", code=1).exception)
+
+
+CLONE = """
+import sys, time
+from tfgrpo.cli.main import main
+from tfgrpo.store.transfer import sync
+def landed(*arguments, land=sync._land):
+    done = land(*arguments)
+    print("ready", flush=True)
+    time.sleep(60)
+    return done
+sync._land = landed
+main()
+"""
+
+
+def test_a_clone_into_a_database_that_is_killed_leaves_no_library(
+    run: Shell, tmp_path: Path, cluster: Cluster
+) -> None:
+    here = Shell(str(tmp_path / "own.db"))
+    here("init")
+    here("add", "Count both days.")
+    command = [sys.executable, "-c", CLONE, "--store", run.store, "clone", here.store]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=tmp_path) as killed:
+        assert killed.stdout is not None
+        assert killed.stdout.readline() == b"ready\n", "everything has arrived"
+        killed.kill()
+    assert "there is no library" in str(run("log", code=1).exception)
+    run("clone", here.store)
+    assert digests(run.store) == digests(here.store)
+
+
+def test_who_was_connected_is_shown_where_the_author_has_another_name(
+    run: Shell, cluster: Cluster
+) -> None:
+    run("init")
+    run("add", "Count both days.")
+    with Store.open(run.store) as store:
+        user = store.port.recorder(1)
+        assert user
+        store.commit("main", [Operation("ADD", text="Round up.")], message="m", author=user)
+        page = page_alone(store.path, "/version/v1", author="x")
+    for output in (run("log", "v1", "-n", "1").output, run("show", "v1").output, page):
+        assert f"by tester, recorded by {user}" in " ".join(output.split())
+    assert "recorded by" not in run("log", "-n", "1").output, "as its author is the same"
+    for said in (
+        json.loads(run("log", "--json", "v1", "-n", "1").output),
+        json.loads(run("show", "v1", "--json").output),
+        json.loads(run("blame", "v1", "--json").output)[0],
+    ):
+        assert (said["author"], said["recorded_by"]) == ("tester", user)
 
 
 PAGE = Path(__file__).parent.parent / "docs" / "scale.md"

@@ -158,7 +158,7 @@ def _fleet(
         endpoint = Endpoint(model, one.base_url, key, timeout, options, served=one.model)
         if fleet:
             endpoint.adaptation = fleet[0].endpoint.adaptation
-        fleet.append(FleetEndpoint(endpoint, one.limit, one.weight, one.price))
+        fleet.append(FleetEndpoint(endpoint, one.limit, one.weight, one.price, one.silence))
     return tuple(fleet)
 
 

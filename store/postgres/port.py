@@ -74,10 +74,15 @@ class PostgresPort:
     """The port over one library of a database. One instance belongs to one thread at a time."""
 
     def __init__(
-        self, address: Address | str, *, create: bool = False, watching: bool = False
+        self,
+        address: Address | str,
+        *,
+        create: bool = False,
+        watching: bool = False,
+        session: Session | None = None,
     ) -> None:
         self.address = parse_address(address) if isinstance(address, str) else address
-        self.session = Session(self.address)
+        self.session = session or Session(self.address)
         self._changes = Changes(self.session)
         self._reading = False
         self._moved = False
@@ -182,6 +187,10 @@ class PostgresPort:
     def version_meta(self, number: int) -> str | None:
         (meta,) = self.row("select meta from @.versions where number = %s", (number,))
         return None if meta is None else str(meta)
+
+    def recorder(self, number: int) -> str | None:
+        row = self.row("select recorded_by from @.versions where number = %s", (number,))
+        return None if row is None else str(row[0])
 
     def versions_by_digest(self, prefix: str, limit: int) -> list[Version]:
         low = bytes.fromhex(prefix + "0" * (len(prefix) % 2))

@@ -8,7 +8,7 @@ writer holds its table before it has a transaction's number, and both are seen i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +24,8 @@ from tfgrpo.store.runs import (
     DaySpent,
     EndpointSpent,
     Evaluation,
+    RewardRow,
     RewardSum,
-    RewardTail,
     RolloutRow,
     Run,
     RunState,
@@ -55,6 +55,8 @@ SUMS = ", ".join(
         "sum(seconds)",
     ]
 )
+LAST_STEP = 1 << 31
+"""Beyond every step."""
 DAY = 86_400_000_000
 """Microseconds of a day."""
 KIND = "case when step is null and stage <> 'embedding' then 'evaluation' else stage end"
@@ -141,17 +143,48 @@ class PostgresRecords:
         attempts = [AttemptMark._make(row[1:]) for row in checked]
         return AttemptTail(_place(rows, after), attempts)
 
-    def reward_sums(self, run: int, after: int, samples: int) -> RewardTail:
-        rows = self._port.rows(
+    def reward_sums(self, run: int, after: int, samples: int) -> Iterator[RewardSum]:
+        rows = self._port.session.stream(
             "select max(least(tx, %(open)s - 1)), step, problem, max(version),"
             " count(*) filter (where plain and reward > 0.5), count(*) filter (where plain)"
-            f" from (select tx, step, problem, version, reward, {PLAIN} plain"
-            f" from @.rollouts where run = %(run)s and {SINCE}) r group by step, problem",
+            f" from (select tx, step, problem, version, reward, {PLAIN} plain from @.rollouts"
+            f" where run = %(run)s and {SINCE}) r group by step, problem order by step",
             self._since("rollouts", run, after) | {"samples": samples},
         )
-        checked = check_rows(rows, "iisiii", "rollouts")
-        sums = [RewardSum._make(row[1:]) for row in checked if row[5]]
-        return RewardTail(_place(rows, after), sums)
+        for row in rows:
+            yield RewardSum._make(check_row(row, "iisiii", "rollouts"))
+
+    def reward_steps(self, run: int, samples: int, upto: int | None) -> list[tuple[int, int]]:
+        rows = self._port.rows(
+            "select step, version from @.rollouts where run = %s and step <= %s and sample < %s"
+            " and reward is not null group by step, version order by step, version",
+            (run, LAST_STEP if upto is None else upto, samples),
+        )
+        return [(step, version) for step, version in check_rows(rows, "ii", "rollouts")]
+
+    def rewards(self, run: int, samples: int, upto: int | None, name: str) -> Iterator[RewardRow]:
+        rows = self._port.session.stream(
+            f"""
+            select step, problem, sample, version, reward, case when without then
+                replace(verdict, '\\u0000', '\\u0001')::json ->> 'without' end,
+                case when named then
+                    replace(verdict, '\\u0000', '\\u0001')::json ->> %(name)s end
+            from (
+                select *, position('"without":' in verdict) > 0 as without,
+                    %(name)s <> '' and position('"' || %(name)s || '":' in verdict) > 0 as named
+                from @.rollouts where run = %(run)s and step <= %(upto)s and {PLAIN}
+            ) r order by step, problem, sample
+            """,
+            {
+                "name": name,
+                "run": run,
+                "upto": LAST_STEP if upto is None else upto,
+                "samples": samples,
+            },
+        )
+        for row in rows:
+            check_row(row, "isiirSS", "rollouts")
+            yield RewardRow._make((*row[:6], row[6] or ""))
 
     def _since(self, table: str, run: int, after: int) -> dict[str, int]:
         """Returns what SINCE asks for. The place that follows is below `open`, so nothing that

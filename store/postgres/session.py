@@ -42,6 +42,7 @@ class Session:
         self.opened = 0
         self._connection: psycopg.Connection[Any] | None = None
         self._queries: dict[str, bytes] = {}
+        self._streams = 0
 
     @property
     def connection(self) -> psycopg.Connection[Any]:
@@ -113,7 +114,9 @@ class Session:
         from psycopg import ServerCursor
 
         if self.in_transaction:
-            with self.translating(), ServerCursor(self.connection, "tfgrpo_rows") as cursor:
+            self._streams += 1  # one may be read while another is
+            name = f"tfgrpo_rows_{self._streams}"
+            with self.translating(), ServerCursor(self.connection, name) as cursor:
                 cursor.itersize = 1000
                 yield from cursor.execute(self.sql(query), values)
         else:
@@ -155,14 +158,19 @@ class Session:
             with suppress(Exception):  # a connection that is lost has ended it already
                 connection.execute("rollback")
 
-    def writing(self, commit: Callable[[], str] = lambda: "commit") -> Any:
-        """A transaction that writes, when it is this writer's turn."""
+    @contextmanager
+    def writing(self, commit: Callable[[], str] = lambda: "commit") -> Iterator[None]:
+        """A transaction that writes, when it is this writer's turn; joins one that is open."""
+        if self.in_transaction:
+            yield
+            return
         begin = (
             f"begin; set local lock_timeout = '{WAIT}';"
             f" set local idle_in_transaction_session_timeout = '{IDLE}';"
             f" select pg_advisory_xact_lock({self.lock})"
         )
-        return self.begun(begin, commit)
+        with self.begun(begin, commit):
+            yield
 
     def reading(self) -> Any:
         """A transaction that sees one state."""
@@ -312,20 +320,14 @@ def is_library(text: str) -> bool:
 
     session = Session(parse_address(text))
     try:
-        return _schema_number(session) is not None
+        return is_made(session)
     finally:
         session.close()
 
 
-def drop_library(text: str) -> None:
-    """Removes a library from the database of its address, with all that is in it."""
-    from tfgrpo.store.address import parse_address
-
-    session = Session(parse_address(text))
-    try:
-        session.execute(f"drop schema if exists {session.quoted} cascade")
-    finally:
-        session.close()
+def is_made(session: Session) -> bool:
+    """Returns whether a session's library is in its database."""
+    return _schema_number(session) is not None
 
 
 def _schema_number(session: Session) -> int | None:

@@ -178,6 +178,9 @@ class SqlitePort:
         (meta,) = self.row("select meta from versions where number = ?", (number,))
         return None if meta is None else str(meta)
 
+    def recorder(self, number: int) -> str | None:
+        return None  # a file knows nobody
+
     def versions_by_digest(self, prefix: str, limit: int) -> list[Version]:
         low = bytes.fromhex(prefix + "0" * (len(prefix) % 2))
         rows = self.rows(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +17,8 @@ from tfgrpo.store.runs import (
     DaySpent,
     EndpointSpent,
     Evaluation,
+    RewardRow,
     RewardSum,
-    RewardTail,
     RolloutRow,
     Run,
     RunState,
@@ -44,6 +44,8 @@ SUMS = ", ".join(
 )
 DAY = 86_400_000_000
 """Microseconds of a day."""
+LAST_STEP = 1 << 62
+"""Beyond every step."""
 KEYS = (256, 64, 16, 4, 1)
 """Keys that a query asks for: few sizes, so that each is prepared once."""
 PLAIN = (
@@ -123,18 +125,42 @@ class SqliteRecords:
             start += size
         return calls
 
-    def reward_sums(self, run: int, after: int, samples: int) -> RewardTail:
+    def reward_sums(self, run: int, after: int, samples: int) -> Iterator[RewardSum]:
         # As in `attempts_since`: what is before is not read. All of a run is found by its index.
         of_run = "+run = ?" if after else "run = ?"
-        rows = self._port.rows(
+        rows = self._port.stream(
             "select max(id), step, problem, max(version), sum(plain and reward > 0.5),"
             f" sum(plain) from (select id, step, problem, version, reward, {PLAIN} plain"
-            f" from rollouts where {of_run} and id > ?) group by step, problem",
+            f" from rollouts where {of_run} and id > ?) group by step, problem order by step",
             (samples, run, after),
         )
-        checked = check_rows(rows, "iisiii", "rollouts")
-        sums = [RewardSum._make(row[1:]) for row in checked if row[5]]
-        return RewardTail(max((row[0] for row in rows), default=after), sums)
+        for row in rows:
+            yield RewardSum._make(check_row(row, "iisiii", "rollouts"))
+
+    def reward_steps(self, run: int, samples: int, upto: int | None) -> list[tuple[int, int]]:
+        rows = self._port.rows(
+            "select step, version from rollouts where run = ? and step <= ? and sample < ?"
+            " and reward is not null group by step, version order by step, version",
+            (run, LAST_STEP if upto is None else upto, samples),
+        )
+        return [(step, version) for step, version in check_rows(rows, "ii", "rollouts")]
+
+    def rewards(self, run: int, samples: int, upto: int | None, name: str) -> Iterator[RewardRow]:
+        rows = self._port.stream(
+            f"""
+            select step, problem, sample, version, reward,
+                case when instr(verdict, '"without":') then json_extract(verdict, '$.without') end,
+                case when ? != '' and instr(verdict, ?) then json_extract(verdict, ?) end
+            from rollouts where run = ? and step <= ? and {PLAIN} order by step, problem, sample
+            """,
+            (
+                *(name, f'"{name}":', f"$.{name}"),
+                *(run, LAST_STEP if upto is None else upto, samples),
+            ),
+        )
+        for row in rows:
+            check_row(row, "isiirSS", "rollouts")
+            yield RewardRow._make((*row[:6], row[6] or ""))
 
     def calls(self, run: int, stage: str, step: int | None) -> list[Call]:
         where, values = _where(run=run, stage=stage, step=step)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +13,8 @@ from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from tfgrpo.store.address import is_address, named_by, parse_address
-from tfgrpo.store.default import discard, is_store, is_there
+from tfgrpo.store.creation import begin
+from tfgrpo.store.default import is_store, is_there, new_library, there_already
 from tfgrpo.store.errors import BadLocation, StoreError, TransferError
 from tfgrpo.store.find import FOLDER, located
 from tfgrpo.store.store import Store
@@ -136,9 +138,7 @@ def clone(
     """
     shared = is_address(named_by(path))
     if is_there(path) if shared else path.exists():
-        raise StoreError(
-            f"there is already a store at {named_by(path)}", hint="update it with `tfgrpo pull`"
-        )
+        raise there_already(named_by(path))
     if shared:
         return _clone_into_database(location, path, author, remote, ssh)
     new_folders = [folder for folder in path.parents if not folder.exists()]
@@ -169,15 +169,13 @@ def clone(
 def _clone_into_database(
     location: Location, path: Path, author: str, remote: str, ssh: Sequence[str]
 ) -> Transferred:
-    """Makes a library of a database from another store; what fails takes it away again."""
-    with source(location, author=author, ssh=ssh) as there:
-        try:
-            with Store.init(path, author=author) as store, store.port.transaction():
-                Remotes(store).add(remote, location.text)
-                return sync.clone(store, there, remote)
-        except BaseException:
-            discard(path)
-            raise
+    """Makes a library of a database from another store, in one transaction."""
+    address = str(named_by(path))
+    with source(location, author=author, ssh=ssh) as there, new_library(address) as port:
+        store = Store(port, address, author=author, now=lambda: time.time_ns() // 1000)
+        begin(store)
+        Remotes(store).add(remote, location.text)
+        return sync.clone(store, there, remote)
 
 
 def folder_for(location: Location) -> str:

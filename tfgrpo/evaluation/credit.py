@@ -16,34 +16,25 @@ had other prompts, and count for nothing here.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from tfgrpo.data.problems import KIND
-from tfgrpo.evaluation.statistics import t_quantile
-from tfgrpo.rollout.attempt import CONFIRMING
+from tfgrpo.evaluation.effects import Chunk, Credit, estimate
+from tfgrpo.evaluation.recorded import RecordedAttempts, unit
 from tfgrpo.store.canonical import digest
 from tfgrpo.store.history import first_parents
 from tfgrpo.store.records import Experience, Library, Version
 from tfgrpo.store.runs import Run
 from tfgrpo.store.store import Store
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Floats: TypeAlias = NDArray[np.float64]
-
-Verdict: TypeAlias = Literal["helpful", "harmful", "inconclusive"]
-
 
 class Observation(NamedTuple):
     """One rollout, as the estimator sees it.
 
     `stratum` names the problem and library it was drawn under, `problem` its problem alone;
-    `library` are the ids that were in force, `without` those that were left out of the prompt;
-    `kind` is what its problem's row says of its kind.
+    `library` are the ids that were in force, `without` those that were left out of the prompt.
     """
 
     stratum: str
@@ -51,32 +42,6 @@ class Observation(NamedTuple):
     library: Sequence[str]
     without: frozenset[str]
     reward: float
-    kind: str = ""
-
-
-class Credit(NamedTuple):
-    """The effect of one experience's presence on the reward, in units of reward.
-
-    `effect` with its 95 % interval is the plain estimate, `shrunk` the one to rank by. `present`
-    and `absent` count rollouts.
-    """
-
-    experience: str
-    effect: float
-    low: float
-    high: float
-    shrunk: float
-    present: int
-    absent: int
-
-    @property
-    def verdict(self) -> Verdict:
-        """Helpful or harmful when the interval leaves 0 out, else inconclusive."""
-        return "helpful" if self.low > 0 else "harmful" if self.high < 0 else "inconclusive"
-
-    def __str__(self) -> str:
-        interval = f"[{self.low:+.3f}, {self.high:+.3f}]"
-        return f"{self.effect:+.3f} {interval}, {self.verdict}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +84,8 @@ def credits(
 
     With `upto`, a run at work and its step, that run counts too, up to that step.
     """
-    return _credited(store.library(version), list(_observations(store, version, upto)))
+    estimates = RecordedAttempts(store, version, upto).estimates()
+    return _credited(store.library(version), estimates[""][-1].credits if estimates else [])
 
 
 def credits_by_kind(
@@ -131,11 +97,8 @@ def credits_by_kind(
     An experience may help one kind and harm another, which the effect over all of them hides.
     """
     library = store.library(version)
-    by_kind: dict[str, list[Observation]] = {}
-    for one in _observations(store, version, upto):
-        if one.kind:
-            by_kind.setdefault(one.kind, []).append(one)
-    return {kind: _credited(library, by_kind[kind]) for kind in sorted(by_kind)}
+    estimates = RecordedAttempts(store, version, upto).estimates(by=KIND)
+    return {kind: _credited(library, estimates[kind][-1].credits) for kind in sorted(estimates)}
 
 
 def unconfirmed(store: Store, version: Version) -> dict[str, int]:
@@ -155,65 +118,13 @@ def unconfirmed(store: Store, version: Version) -> dict[str, int]:
     return ages | dict.fromkeys(left, steps)
 
 
-def _credited(library: Library, observations: Sequence[Observation]) -> list[Credited]:
-    known = {credit.experience: credit for credit in estimate_effects(observations)}
+def _credited(library: Library, credits: Sequence[Credit]) -> list[Credited]:
+    known = {credit.experience: credit for credit in credits}
     listed = [
         Credited(label, library.by_id[id], known.get(unit(library.by_id[id])))
         for label, id in library.labels.items()
     ]
     return sorted(listed, key=lambda one: -one.credit.shrunk if one.credit else math.inf)
-
-
-def _observations(
-    store: Store, version: Version, upto: tuple[Run, int] | None
-) -> Iterator[Observation]:
-    return (one.observation for one in recorded_observations(store, version, upto=upto))
-
-
-class RecordedObservation(NamedTuple):
-    """An observation with the run, the step (from 0) and the version it was drawn under."""
-
-    run: str
-    step: int
-    version: int
-    observation: Observation
-
-
-def recorded_observations(
-    store: Store, version: Version, *, upto: tuple[Run, int] | None = None
-) -> Iterator[RecordedObservation]:
-    """Yields what the credit of a version's library is read from: the rollouts of the runs in its
-    history that had dropout, by run and step."""
-    libraries: dict[int, Library] = {}
-    names = {ancestor.meta.get("run") for ancestor in first_parents(store, version)}
-    if upto is not None:
-        names.add(upto[0].name)
-    for run in (run for run in store.runs.all() if run.name in names):
-        if not run.config.get("dropout"):
-            continue
-        for row in store.runs.rollouts(run):
-            if upto is not None and upto[0].uid == run.uid and row.step > upto[1]:
-                continue
-            if row.reward is None or row.sample >= CONFIRMING or "hint" in row.verdict:
-                continue
-            if row.version not in libraries:
-                libraries[row.version] = store.library(store.version(row.version))
-            library = libraries[row.version]
-            without = set(row.verdict.get("without", ()))
-            observation = Observation(
-                stratum=f"{run.name}/{row.version}/{row.problem}",
-                problem=row.problem,
-                library=[unit(experience) for experience in library],
-                without=frozenset(unit(e) for e in library if e.id in without),
-                reward=row.reward,
-                kind=str(row.verdict.get(KIND, "")),
-            )
-            yield RecordedObservation(run.name, row.step, row.version, observation)
-
-
-def unit(experience: Experience) -> str:
-    """Returns what is credited: an experience with the event that gave it its text."""
-    return f"{experience.id}@{experience.row}"
 
 
 def estimate_effects(observations: Sequence[Observation], *, level: float = 0.95) -> list[Credit]:
@@ -222,139 +133,27 @@ def estimate_effects(observations: Sequence[Observation], *, level: float = 0.95
     An experience that was never left out while others of its stratum held it cannot be told
     apart from its problems, and has no estimate. With fewer than two problems there is none.
     """
-    return estimates_upto(observations, [len(observations)], level=level)[0]
-
-
-def estimates_upto(
-    observations: Sequence[Observation], ends: Sequence[int], *, level: float = 0.95
-) -> list[list[Credit]]:
-    """Returns the same for the first so many observations, for each of some numbers of them.
-
-    They are laid out once for all, which takes most of the time.
-    """
-    design = _laid_out(observations)
-    return [_estimates(design.first(end), level) for end in ends]
-
-
-class _Design(NamedTuple):
-    """Observations as matrices: a row for each, a column for each of `ids`. `known` says whether
-    the library had it, `present` whether the prompt did."""
-
-    ids: list[str]
-    known: Floats
-    present: Floats
-    rewards: Floats
-    strata: NDArray[np.intp]
-    problems: NDArray[np.intp]
-
-    def first(self, count: int) -> _Design:
-        """Returns the first rows, which are views of all."""
-        return _Design(
-            self.ids,
-            self.known[:count],
-            self.present[:count],
-            self.rewards[:count],
-            self.strata[:count],
-            self.problems[:count],
-        )
-
-
-def _laid_out(observations: Sequence[Observation]) -> _Design:
     import numpy as np
 
     ids = sorted({id for one in observations for id in one.library})
     column = {id: i for i, id in enumerate(ids)}
-    present = np.zeros((len(observations), len(ids)))
     known = np.zeros((len(observations), len(ids)))
+    present = np.zeros((len(observations), len(ids)))
     for row, one in enumerate(observations):
         there = [column[id] for id in one.library]
         known[row, there] = present[row, there] = 1.0
         present[row, [column[id] for id in one.without if id in column]] = 0.0
-    return _Design(
-        ids,
-        known,
+    if not observations:
+        return []
+    whole = Chunk(
+        "",
+        0,
+        None,
+        np.arange(len(ids)),
         present,
+        known.sum(axis=0),
+        [one.stratum for one in observations],
+        [one.problem for one in observations],
         np.array([one.reward for one in observations]),
-        _codes([one.stratum for one in observations]),
-        _codes([one.problem for one in observations]),
     )
-
-
-def _estimates(design: _Design, level: float) -> list[Credit]:
-    import numpy as np
-
-    ids, known, present, rewards = design.ids, design.known, design.present, design.rewards
-    strata, clusters = _codes(design.strata), _codes(design.problems)
-    problems = len(set(clusters.tolist()))
-    if not ids or problems < 2:
-        return []
-    x, y = _within(present, strata), _within(rewards[:, None], strata)[:, 0]
-    varied = np.flatnonzero((x**2).sum(axis=0) > 1e-9)
-    if not len(varied):
-        return []
-    x = x[:, varied]
-    bread: Floats = np.linalg.pinv(x.T @ x).astype(np.float64)
-    beta = bread @ (x.T @ y)
-    absorbed = int(strata.max()) + 1
-    error = np.sqrt(_covariance(x, y - x @ beta, clusters, bread, absorbed).diagonal())
-    t = t_quantile(0.5 + level / 2, problems - 1)
-    shrink = _shrinkage(beta, error)
-    credits = [
-        Credit(
-            experience=ids[i],
-            effect=float(beta[k]),
-            low=float(beta[k] - t * error[k]),
-            high=float(beta[k] + t * error[k]),
-            shrunk=float(beta[k] * shrink[k]),
-            present=int(present[:, i].sum()),
-            absent=int((known[:, i] - present[:, i]).sum()),
-        )
-        for k, i in enumerate(varied)
-    ]
-    return sorted(credits, key=lambda credit: (-credit.shrunk, credit.experience))
-
-
-def _codes(names: Sequence[str] | NDArray[np.intp]) -> NDArray[np.intp]:
-    import numpy as np
-
-    return np.unique(np.asarray(names), return_inverse=True)[1]
-
-
-def _within(values: Floats, strata: NDArray[np.intp]) -> Floats:
-    """Returns the values less the mean of their stratum, column by column."""
-    import numpy as np
-
-    sums = np.zeros((strata.max() + 1, values.shape[1]))
-    np.add.at(sums, strata, values)
-    counts = np.bincount(strata)[:, None]
-    centred: Floats = values - (sums / counts)[strata]
-    return centred
-
-
-def _covariance(
-    x: Floats, residuals: Floats, clusters: NDArray[np.intp], bread: Floats, absorbed: int
-) -> Floats:
-    """Returns the cluster-robust covariance of least squares; `absorbed` are the strata's means."""
-    import numpy as np
-
-    n, k = x.shape
-    groups = int(clusters.max()) + 1
-    scores = np.zeros((groups, k))
-    np.add.at(scores, clusters, x * residuals[:, None])
-    freedom = max(1, n - k - absorbed)
-    scale = groups / (groups - 1) * n / freedom if groups > 1 else math.inf
-    covariance: Floats = scale * bread @ (scores.T @ scores) @ bread
-    return covariance
-
-
-def _shrinkage(beta: Floats, error: Floats) -> Floats:
-    """Returns the factor of each estimate: the share of its variance that is not noise.
-
-    True effects are taken to be normal around 0, their variance by the method of moments.
-    """
-    import numpy as np
-
-    spread = max(0.0, float(np.mean(beta**2 - error**2)))
-    noise = error**2
-    factor: Floats = np.divide(spread, spread + noise, out=np.zeros_like(noise), where=noise > 0)
-    return factor
+    return estimate(ids, lambda: [whole], level=level)[""][-1].credits

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
 from tfgrpo.data.problems import KIND, Problem
-from tfgrpo.evaluation.credit import Observation, estimate_effects, recorded_observations, unit
+from tfgrpo.evaluation.recorded import RecordedAttempts, unit
 from tfgrpo.store.records import Json, Library, Version
 from tfgrpo.store.runs import Run
 from tfgrpo.store.store import Store
@@ -41,15 +41,11 @@ def predict_harm(
     """
     harms: dict[str, frozenset[str]] = {}
     for version in versions:
-        by_kind: dict[str, list[Observation]] = {}
-        for one in recorded_observations(store, version, upto=upto):
-            if one.observation.kind:
-                by_kind.setdefault(one.observation.kind, []).append(one.observation)
-        for kind, seen in by_kind.items():
-            if len({one.problem for one in seen}) < LEAST:
+        estimates = RecordedAttempts(store, version, upto).estimates(by=KIND, level=ONE_ERROR)
+        for kind, (known,) in estimates.items():
+            if known.problems < LEAST:
                 continue
-            effects = estimate_effects(seen, level=ONE_ERROR)
-            harmful = frozenset(one.experience for one in effects if one.high < 0)
+            harmful = frozenset(one.experience for one in known.credits if one.high < 0)
             if harmful:
                 harms[kind] = harms.get(kind, frozenset()) | harmful
     return harms

@@ -31,6 +31,7 @@ from tfgrpo.model.endpoint import (
     Transient,
     late,
     prompt_tokens,
+    silent,
 )
 from tfgrpo.model.fleet import Fleet, FleetEndpoint, Member
 from tfgrpo.model.lookup import Lookup
@@ -339,7 +340,7 @@ class Calls:
                 answered = trouble.kind == "trouble" and trouble.paid is not None
                 if counted >= throttle.tries and (answered or self.fleet.healthy):
                     raise CallFailed(f"gave up after {call.number} tries: {trouble}") from None
-                if self.fleet.shared and trouble.kind in ("away", "limit"):
+                if self.fleet.shared and trouble.kind in ("away", "limit", "silent"):
                     call.failed_at = place[0]  # another may take it at once
                 elif trouble.after is None:
                     await asyncio.sleep(throttle.pause(call.number))
@@ -426,7 +427,7 @@ class Calls:
         if reserved.max_tokens < request.max_tokens:
             request = replace(request, max_tokens=reserved.max_tokens)
         try:
-            answer = await self._ask_in_time(request, member)
+            answer = await self._ask_in_time(request, member, entered)
             if self._budget:
                 bill.cost = self._budget.cost(answer, self._price_of(answer))
                 self._budget.learn(call.request, answer)
@@ -458,7 +459,7 @@ class Calls:
                 self._waste(call, trouble.paid)
                 if self._budget:  # a late answer may have been written to its end
                     spent = self._budget.cost(trouble.paid, member.price)
-                    bill.cost = reserved.amount if trouble.kind == "late" else spent
+                    bill.cost = reserved.amount if trouble.kind in ("late", "silent") else spent
             raise
         finally:
             self.meter.in_flight -= 1
@@ -489,12 +490,18 @@ class Calls:
         call.wasted.append(paid)
         self.meter.add(call.request.stage, paid, self._price_of(paid))
 
-    async def _ask_in_time(self, request: Request, member: Member) -> Answer:
+    async def _ask_in_time(self, request: Request, member: Member, entered: float) -> Answer:
+        limit = asyncio.timeout(self._timeout)
+        watch = self.fleet.watch(member, entered, limit)
         try:
-            async with asyncio.timeout(self._timeout):
+            async with limit:
                 answer = await member.endpoint.ask(request)
         except TimeoutError:
+            if watch.ended:
+                raise silent(request, watch.seconds) from None
             raise late(request, self._timeout) from None
+        finally:
+            watch.end()
         return replace(answer, endpoint=member.name) if member.name else answer
 
     def _row(self, call: _Attempts, key: bytes, answer: Answer) -> Call:
@@ -535,6 +542,7 @@ def _fleet(endpoint: Endpoint, conditions: CallConditions) -> Fleet:
             one.price,
             one.name,
             one.weight,
+            silence=one.silence,
         )
         for one in conditions.fleet
     ]

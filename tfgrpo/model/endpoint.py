@@ -68,7 +68,7 @@ class Transient(Exception):
         self,
         message: str,
         after: float | None = None,
-        kind: Literal["limit", "late", "away", "trouble"] = "trouble",
+        kind: Literal["limit", "late", "silent", "away", "trouble"] = "trouble",
         paid: Answer | None = None,
     ) -> None:
         super().__init__(message)
@@ -438,6 +438,12 @@ def _cause(error: BaseException) -> str:
 def late(request: Request, seconds: float) -> Transient:
     """Returns the error of a request without an answer in so many seconds: its prompt was read."""
     return Transient(f"no answer in {seconds:g} s", kind="late", paid=_unusable_answer(request))
+
+
+def silent(request: Request, seconds: float) -> Transient:
+    """Returns the error of a request that an endpoint of several has left without an answer."""
+    reason = f"no answer in {seconds:g} s, while others answer"
+    return Transient(reason, kind="silent", paid=_unusable_answer(request))
 
 
 def _answer(response: object, request: Request, seconds: float) -> Answer:

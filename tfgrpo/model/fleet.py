@@ -9,12 +9,15 @@ one, as in Ray Serve. A call that waits goes to an endpoint that has nothing lef
 
 **Outages.** Each endpoint has its own gate (`throttle.py`). One that has failed twice without an
 answer is left: what waits for it goes elsewhere, and it is tried again with one call at a time,
-after pauses that grow with its outage. Only when none of them answers for as long as one alone
-would be given is the run stopped.
+after pauses that grow with its outage. One that takes requests and answers none of them for so
+many seconds (`SILENCE`), while another has answered, is left too, and what it holds goes elsewhere:
+an answer comes whole, so that one endpoint alone cannot be told from one that still writes. Only
+when none of them answers for as long as one alone would be given is the run stopped.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import math
 import time
@@ -33,7 +36,11 @@ FAR = 2.0
 """The load of an endpoint is far from another's beyond so many times that one's, and `SLACK`."""
 SLACK = 0.25
 """A share of the calls that an endpoint may have in flight."""
-FIELDS = ("base_url", "api_key_env", "limit", "weight", "price", "model")
+SILENCE = 300.0
+"""Seconds without any answer, while others give some, after which an endpoint is left."""
+AGAIN = 5
+"""One that was left is given a part of that when it is tried again."""
+FIELDS = ("base_url", "api_key_env", "limit", "weight", "price", "model", "silence")
 MOST_IN_FLIGHT = 10_000
 
 
@@ -46,8 +53,9 @@ class EndpointsInvalid(TfgrpoError):
 @dataclass(frozen=True, slots=True)
 class ListedEndpoint:
     """One of [[endpoints]]: an address, the variable that has its key, the most requests in
-    flight (None: the run's `concurrency`), its share beside others, its price, and the model's
-    name there where that is another. Nothing of it is part of a run's record."""
+    flight (None: the run's `concurrency`), its share beside others, its price, the model's name
+    there where that is another, and the seconds of `SILENCE`. Nothing of it is part of a run's
+    record."""
 
     base_url: str
     api_key_env: str | None = None
@@ -55,6 +63,7 @@ class ListedEndpoint:
     weight: float = 1.0
     price: Price | None = None
     model: str | None = None
+    silence: float = SILENCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +74,7 @@ class FleetEndpoint:
     limit: int | None = None
     weight: float = 1.0
     price: Price | None = None
+    silence: float = SILENCE
 
     @property
     def name(self) -> str:
@@ -107,7 +117,7 @@ def _listed(
     for name in table:
         if name not in FIELDS:
             raise ValueError(f"unknown setting {name!r}")
-    url, key, limit, weight, price, there = (table.get(name) for name in FIELDS)
+    url, key, limit, weight, price, there, silence = (table.get(name) for name in FIELDS)
     if not isinstance(url, str):
         raise ValueError("base_url is missing")
     try:  # the very rules of the address of a model
@@ -121,6 +131,9 @@ def _listed(
     share = 1.0 if weight is None else float(weight)
     if isinstance(weight, bool) or not 0 < share < math.inf:
         raise ValueError("weight is a number above 0")
+    silent = SILENCE if silence is None else float(silence)
+    if isinstance(silence, bool) or not 0 < silent < math.inf:
+        raise ValueError("silence is a number of seconds above 0")
     if there is not None and not (isinstance(there, str) and there):
         raise ValueError("model is a name")
     assert checked.base_url is not None
@@ -133,7 +146,7 @@ def _listed(
         if price is None:
             raise
         raise ValueError("price is written {prompt = 0.27, completion = 1.10}") from None
-    return ListedEndpoint(checked.base_url, key, limit, share, known, there)
+    return ListedEndpoint(checked.base_url, key, limit, share, known, there, silent)
 
 
 def costliest(listed: Sequence[ListedEndpoint]) -> Price | None:
@@ -157,6 +170,9 @@ class Member:
     calls: int = 0
     prompt_tokens: int = 0
     cached_tokens: int = 0
+    silence: float = SILENCE
+    heard: float = -math.inf
+    """When it last answered anything, by the monotonic clock."""
 
     @property
     def load(self) -> float:
@@ -178,6 +194,7 @@ class Member:
     def count(self, answer: Answer) -> None:
         """Adds an answer that it gave."""
         self.calls += 1
+        self.heard = time.monotonic()
         self.prompt_tokens += answer.prompt_tokens
         self.cached_tokens += answer.cached_tokens
 
@@ -245,6 +262,12 @@ class Fleet:
 
     def troubled(self, member: Member, entered: float, trouble: Transient) -> None:
         """Takes note of a request that failed; an endpoint that fails is left to others."""
+        if trouble.kind == "silent":
+            member.throttle.shut(entered)
+            member.throttle.turn_away()
+            return
+        if trouble.kind in ("limit", "trouble"):
+            member.heard = time.monotonic()
         member.throttle.troubled(entered, trouble)
         if not self.shared or member.throttle.healthy:
             return
@@ -258,6 +281,15 @@ class Fleet:
             reason = f"gave up {len(self.members)} endpoints without one answer: {trouble}"
             for one in self.members:
                 one.throttle.give_up(reason)
+
+    def watch(self, member: Member, entered: float, limit: asyncio.Timeout) -> Watch:
+        """Ends a limit early where its endpoint answers nothing that entered then or later."""
+        return Watch(self, member, entered, limit)
+
+    def is_silent(self, member: Member, entered: float) -> bool:
+        """Returns whether an endpoint has answered nothing since then while another has."""
+        others = (one for one in self.members if one is not member and one.throttle.healthy)
+        return member.heard < entered and any(one.heard > entered for one in others)
 
     def left(self, member: Member, error: EndpointError) -> Transient:
         """Returns what is to be tried elsewhere after an endpoint would not serve at all: it is
@@ -282,6 +314,34 @@ class Fleet:
         first, second = ranked[0], ranked[min(1, len(ranked) - 1)]
         near = first.load <= FAR * second.load + SLACK and not first.load >= 1 > second.load
         return first if near else second
+
+
+class Watch:
+    """Whether an endpoint of several is silent, looked at while a request waits for it."""
+
+    def __init__(
+        self, fleet: Fleet, member: Member, entered: float, limit: asyncio.Timeout
+    ) -> None:
+        self._fleet, self._member = fleet, member
+        self._entered, self._limit = entered, limit
+        self.seconds = member.silence if member.throttle.healthy else member.silence / AGAIN
+        self.ended = False
+        """Whether it was, and the limit is over."""
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(self.seconds, self._look) if fleet.shared else None
+
+    def _look(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self._fleet.is_silent(self._member, self._entered):
+            self.ended, self._timer = True, None
+            self._limit.reschedule(loop.time())
+        else:
+            self._timer = loop.call_later(self.seconds, self._look)
+
+    def end(self) -> None:
+        """Looks no more."""
+        if self._timer is not None:
+            self._timer.cancel()
 
 
 def _score(member: Member, prompt: bytes) -> float:

@@ -197,8 +197,11 @@ class Throttle:
                     turn.set_exception(Turned(to))
                     left -= 1
 
-    def shut(self) -> None:
-        """Leaves an endpoint that would not serve at all, until it is tried again."""
+    def shut(self, entered: float | None = None) -> None:
+        """Leaves an endpoint that would not serve at all, until it is tried again; unless that
+        was done since the request that tells it `entered`."""
+        if entered is not None and entered < self._reacted:
+            return
         now = time.monotonic()
         self._since = now if self._since is None else self._since
         self._before = self.limit if self._rounds == 0 else self._before

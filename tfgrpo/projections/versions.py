@@ -55,6 +55,20 @@ def scores(store: Store, version: Version) -> list[str]:
     return lines
 
 
+def signed(store: Store, version: Version) -> str:
+    """Returns who signed a version, and which user of the database recorded it where that has
+    another name."""
+    recorder = store.port.recorder(version.number)
+    other = recorder not in (None, version.author)
+    return f"{version.author}, recorded by {recorder}" if other else version.author
+
+
+def recorder_object(store: Store, version: Version) -> dict[str, str]:
+    """Returns the same as JSON for programs; empty where the storage does not say."""
+    recorder = store.port.recorder(version.number)
+    return {} if recorder is None else {"recorded_by": recorder}
+
+
 def version_object(store: Store, version: Version, names: StandingNames) -> dict[str, Any]:
     """Returns a version as JSON for programs."""
     from tfgrpo.evaluation.figures import summary_object
@@ -66,6 +80,7 @@ def version_object(store: Store, version: Version, names: StandingNames) -> dict
         "parents": [f"v{p}" for p in version.parents],
         "names": names[version.number],
         "author": version.author,
+        **recorder_object(store, version),
         "time": datetime.isoformat(version.when),
         "message": version.message,
         "subject": subject(store, version),

@@ -12,13 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from tfgrpo.evaluation.credit import (
-    Credit,
-    RecordedObservation,
-    estimates_upto,
-    recorded_observations,
-    unit,
-)
+from tfgrpo.evaluation.effects import Credit
+from tfgrpo.evaluation.recorded import RecordedAttempts, RecordedStep, unit
 from tfgrpo.store.records import Library, Version
 from tfgrpo.store.store import Store
 
@@ -50,19 +45,21 @@ def credit_history(store: Store, version: Version, *, most: int = MOST) -> tuple
     first; empty where no run had dropout."""
     if not any(run.config.get("dropout") for run in store.runs.all()):
         return ()
-    recorded = list(recorded_observations(store, version))
-    ends = _spread(_step_ends(recorded), most)
-    estimates = estimates_upto([one.observation for one in recorded], ends)
+    recorded = RecordedAttempts(store, version)
+    ends = _spread(_step_ends(recorded.steps), most)
+    if not ends:
+        return ()
+    estimates = recorded.estimates(ends).get("", [])
     moments = []
-    for end, credits in zip(ends, estimates, strict=True):
-        last = recorded[end - 1]
+    for end, known in zip(ends, estimates, strict=False):
+        last = recorded.steps[end - 1]
         library = store.library(store.version(last.version))
-        known = _by_experience(library, credits)
-        moments.append(CreditMoment(last.run, last.step + 1, last.version, library, known))
+        credits = _by_experience(library, known.credits)
+        moments.append(CreditMoment(last.run.name, last.step + 1, last.version, library, credits))
     if estimates:
         library = store.library(version)
-        known = _by_experience(library, estimates[-1])
-        moments.append(CreditMoment("", None, version.number, library, known))
+        credits = _by_experience(library, estimates[-1].credits)
+        moments.append(CreditMoment("", None, version.number, library, credits))
     return tuple(moments)
 
 
@@ -97,10 +94,10 @@ def _by_experience(library: Library, credits: Sequence[Credit]) -> dict[str, Cre
     return {id: known[name] for id, name in units.items() if name in known}
 
 
-def _step_ends(recorded: Sequence[RecordedObservation]) -> list[int]:
-    """Returns after how many observations each step is over."""
-    steps = [one[:2] for one in recorded]
-    return [n for n in range(1, len(steps) + 1) if n == len(steps) or steps[n] != steps[n - 1]]
+def _step_ends(steps: Sequence[RecordedStep]) -> list[int]:
+    """Returns where each step is over, of which each version has a place of its own."""
+    of = [(one.run.uid, one.step) for one in steps]
+    return [n for n in range(1, len(of) + 1) if n == len(of) or of[n] != of[n - 1]]
 
 
 def _spread(ends: Sequence[int], most: int) -> list[int]:

@@ -29,7 +29,7 @@ from tfgrpo.rendering.retrieve import relevant
 from tfgrpo.rendering.templates import Template
 from tfgrpo.rollout import branching
 from tfgrpo.rollout.agent import Agent
-from tfgrpo.rollout.attempt import Group, Rollout, attempt
+from tfgrpo.rollout.attempt import CONFIRMING, Group, Rollout, attempt
 from tfgrpo.rollout.branching import BranchPoint
 from tfgrpo.session import Session
 from tfgrpo.settings import TrainSettings
@@ -62,6 +62,12 @@ class Gathering:
     """The ids of experiences that are predicted to harm problems of this kind."""
     failed: dict[int, str] = field(default_factory=dict)
     """Attempts that have failed elsewhere, and why: they are not made again."""
+    step: int = 0
+    out: frozenset[int] = frozenset()
+    """The samples that the step went on without before it was interrupted: it does so again."""
+    recalled: bool = False
+    """Whether the others are in, then."""
+    went_on: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def group(self) -> Group:
@@ -254,6 +260,18 @@ class GroupMaker:
                 disagreements.append((at, branching.disagreement(actions)))
         return disagreements
 
+    async def recall(self, step: int, gathering: Gathering, recorded: Recorded) -> None:
+        """Fills a gathering with what is on record of it, but for the samples that are out."""
+        for (problem, sample), row in sorted(recorded.items()):
+            if (
+                problem == gathering.problem.id
+                and sample < CONFIRMING
+                and sample not in gathering.out
+            ):
+                branch = BranchPoint(*row.verdict["branch"]) if "branch" in row.verdict else None
+                hint = row.verdict.get("hint")
+                await self.attempt(step, gathering, sample, recorded, hint, branch)
+
     # one attempt:
 
     async def attempt(
@@ -265,7 +283,9 @@ class GroupMaker:
         hint: str | None = None,
         branch: BranchPoint | None = None,
     ) -> None:
-        """Makes or recalls one attempt, records it and adds it to its group."""
+        """Makes or recalls one attempt, records it and adds it to its group, unless it is there."""
+        if sample in gathering.rollouts:
+            return
         problem, library = gathering.problem, gathering.library
         shared = gathering.rollouts[branch.sample].messages[: branch.at + 1] if branch else ()
         row = recorded.get((problem.id, sample))

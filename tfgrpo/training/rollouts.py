@@ -2,7 +2,9 @@
 
 Which attempts are made follows from the settings, a seed and the rewards of a problem's own
 attempts, never from the order in which answers arrive, so a run that is resumed makes the same
-ones. The exception is a quorum: who is late is a matter of time, so it is put on record.
+ones. The exception is a quorum: who is late is a matter of time, so it is put on record before
+anything follows from it: a step that is resumed goes on without the same attempts, and knows of
+earlier steps what it knew.
 
 What a step's groups have in common is here: which problems are attempted, when each begins, who is
 late, and when enough is in. The attempts of one group are in `groups.py`.
@@ -85,7 +87,8 @@ class Collector:
         recorded = {(r.problem, r.sample): r for r in rows}
         wants_beliefs = settings.rollouts == "adaptive" or settings.hints > 0
         names = [problem.id for problem in batch]
-        beliefs = self._beliefs.before(step, names) if wants_beliefs else {}
+        known_out = self._store.runs.out(self._run, step - 1) if settings.quorum < 1.0 else ()
+        beliefs = self._beliefs.before(step, names, known_out) if wants_beliefs else {}
         if settings.rollouts == "adaptive":
             seed = f"{settings.seed}/{step}"
             chosen = set(adaptive.chosen(names, beliefs, settings.group_size, seed=seed))
@@ -98,6 +101,11 @@ class Collector:
             await gathering.begin.wait()
             never_solved = beliefs.get(gathering.problem.id, Belief()).wins == 0
             hints = settings.hints if never_solved else 0
+            if gathering.out:
+                await self._here.recall(step, gathering, recorded)
+                gathering.recalled = True
+                self._moved.set()
+                await gathering.went_on.wait()
             await self._makers.make(self._task(step, gathering, hints), gathering, recorded)
             progress.groups_done += 1
             progress.mixed += gathering.group.mixed
@@ -106,13 +114,24 @@ class Collector:
 
         self._looked = self._looked or step > 0
         await self._look_back(batch, recorded)
-        gatherings = [Gathering(problem, library) for problem in batch]
+        out = self._store.runs.out(self._run, step) if settings.quorum < 1.0 else frozenset()
+        gatherings = [
+            Gathering(
+                problem,
+                library,
+                step=step,
+                out=frozenset(n for at, of, n in out if (at, of) == (step, problem.id)),
+            )
+            for problem in batch
+        ]
         self._hold_back(gatherings)
         for gathering in gatherings:
             gathering.task = asyncio.create_task(fill(gathering))
         await self._until_quorum(gatherings, last)
         if settings.rollouts == "adaptive":
             await self._spend_saved(step, gatherings, recorded, beliefs)
+        if settings.quorum < 1.0 and not out:
+            self._note_out(step, gatherings)
         groups = [gathering.group for gathering in gatherings]
         self._look(gatherings, whole=True)
         self._looked = True
@@ -123,6 +142,9 @@ class Collector:
                 hint="nothing was learned; check --max-tokens, --task-timeout and the model",
             )
         groups += self._arrived(gatherings)
+        for gathering in gatherings:
+            gathering.recalled = False
+            gathering.went_on.set()
         return [self._scored(group) for group in groups]
 
     def _task(self, step: int, gathering: Gathering, hints: int = 0) -> GroupTask:
@@ -201,6 +223,18 @@ class Collector:
 
     # a quorum, and who comes late:
 
+    def _note_out(self, step: int, gatherings: Sequence[Gathering]) -> None:
+        """Puts on record which attempts the step goes on without, where there are any."""
+        samples = range(self._settings.group_size)
+        out = [
+            (g.step, g.problem.id, sample)
+            for g in (*self._late, *gatherings)
+            for sample in samples
+            if not g.done and sample not in g.rollouts
+        ]
+        if out:
+            self._store.runs.note_out(self._run, step, out)
+
     async def _until_quorum(self, gatherings: Sequence[Gathering], last: bool) -> None:
         """Waits until the share of attempts that is asked for is in; on an error ends the rest."""
         share = 1.0 if last else self._settings.quorum
@@ -209,9 +243,14 @@ class Collector:
             for gathering in waited:
                 if gathering.task is not None:
                     gathering.task.add_done_callback(lambda _: self._moved.set())
-            while not all(gathering.done for gathering in waited):
+            again = any(gathering.out for gathering in gatherings)
+            while not all(gathering.done or gathering.recalled for gathering in waited):
                 self._raise_errors(waited)
-                if share < 1.0 and self._progress.attempts_done >= share * self._progress.attempts:
+                if (
+                    not again
+                    and share < 1.0
+                    and self._progress.attempts_done >= share * self._progress.attempts
+                ):
                     break
                 await self._moved.wait()
                 self._moved.clear()

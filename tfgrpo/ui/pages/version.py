@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tfgrpo.projections.events import events_of
 from tfgrpo.projections.moves import change_counts, left_in_place, moves_of
-from tfgrpo.projections.versions import StandingNames, scores
+from tfgrpo.projections.versions import StandingNames, scores, signed
 from tfgrpo.store.reorder import moves
 from tfgrpo.store.revisions import resolve_range
 from tfgrpo.store.subject import subject
@@ -39,6 +39,7 @@ def show(visit: Visit) -> Response:
         "version.html",
         title=f"Version {version.name}",
         version=version,
+        signed=signed(store, version),
         subject=subject(store, version),
         names=StandingNames(store)[version.number],
         counts=change_counts(store, version),

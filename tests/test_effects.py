@@ -1,0 +1,247 @@
+"""Credit from sums: what it comes to beside matrices of all attempts, and what a step is told."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import worker_server
+from desk import Desk
+from forked import Forked
+from scripted import ScriptedEndpoint, stage, write_problems
+from test_credit import HARMS, HELPS, IDLE, swayed
+from test_training import posix
+
+from tfgrpo.data import problems
+from tfgrpo.evaluation.credit import Observation, estimate_effects
+from tfgrpo.evaluation.effects import Credit
+from tfgrpo.evaluation.omissions import ONE_ERROR
+from tfgrpo.evaluation.recorded import RecordedAttempts, unit
+from tfgrpo.evaluation.statistics import t_quantile
+from tfgrpo.rollout.attempt import CONFIRMING
+from tfgrpo.settings import TrainSettings, build
+from tfgrpo.store import Operation, Store
+from tfgrpo.store.runs import RolloutRow
+
+
+def by_matrices(seen: list[Observation], level: float) -> dict[str, tuple[float, ...]]:
+    """Returns effects by the textbook, from all attempts at once."""
+    ids = sorted({id for one in seen for id in one.library})
+    x = np.array([[float(i in one.library and i not in one.without) for i in ids] for one in seen])
+    y = np.array([one.reward for one in seen])
+    _, strata = np.unique([one.stratum for one in seen], return_inverse=True)
+    names, problems = np.unique([one.problem for one in seen], return_inverse=True)
+    for stratum in range(strata.max() + 1):
+        here = strata == stratum
+        x[here] -= x[here].mean(axis=0)
+        y[here] -= y[here].mean()
+    varied = np.flatnonzero((x**2).sum(axis=0) > 1e-9)
+    x = x[:, varied]
+    bread = np.linalg.pinv(x.T @ x)
+    beta = bread @ x.T @ y
+    left = x * (y - x @ beta)[:, None]
+    scores = np.array([left[problems == n].sum(axis=0) for n in range(len(names))])
+    freedom = max(1, len(y) - len(varied) - strata.max() - 1)
+    scale = len(names) / (len(names) - 1) * len(y) / freedom
+    error = np.sqrt((scale * bread @ scores.T @ scores @ bread).diagonal())
+    spread = max(0.0, float(np.mean(beta**2 - error**2)))
+    t = t_quantile(0.5 + level / 2, len(names) - 1)
+    return {
+        ids[i]: (
+            beta[k],
+            beta[k] - t * error[k],
+            beta[k] + t * error[k],
+            beta[k] * spread / (spread + error[k] ** 2),
+        )
+        for k, i in enumerate(varied)
+    }
+
+
+def same(credits: list[Credit], expected: dict[str, tuple[float, ...]]) -> bool:
+    found = {one.experience: one[1:5] for one in credits}
+    assert found.keys() == expected.keys()
+    return all(found[id] == pytest.approx(expected[id], abs=1e-9) for id in found)
+
+
+def recorded(store: Store, dice: random.Random) -> list[tuple[RolloutRow, list[str]]]:
+    """Records attempts of six steps, of which two have the same library; returns those that count,
+    each with its library."""
+    run = store.runs.create("run", "5" * 32, "main", 0, {"dropout": 0.3}, "tests")
+    rows, listed = [], []
+    for step in range(6):
+        if step not in (3, 5):
+            said = [Operation("ADD", None, f"lesson {step} {n}") for n in range(3 if step else 5)]
+            changed = (
+                [Operation("MODIFY", store.experience_id("G0"), f"now {step}")] if step else []
+            )
+            meta = {"run": "run", "step": step}
+            store.commit("main", [*said, *changed], message="m", meta=meta)
+        # the last step is drawn under the library of the second
+        version = store.version(2 if step == 5 else store.tip("main").number)
+        library = store.library(version)
+        for problem in range(9):
+            for sample in [*range(4), CONFIRMING]:
+                out = sorted(e.id for e in library if dice.random() < 0.3)
+                verdict: dict[str, Any] = {"kind": "even" if problem % 2 == 0 else "odd"}
+                verdict |= {"without": out} if out else {}
+                if dice.random() < 0.1:
+                    verdict["hint"] = "x"
+                reward = dice.choice([0.0, 0.25, 1.0, None])
+                row = RolloutRow(
+                    run.id, step, f"p{problem}", sample, version.number, (), "answered", reward,
+                    verdict, 1,
+                )  # fmt: skip
+                rows.append(row)
+                if sample < CONFIRMING and "hint" not in verdict and reward is not None:
+                    listed.append((row, [unit(e) for e in library]))
+    dice.shuffle(rows)
+    writer = store.port.writer()
+    writer.append([], [(*r[:5], "[]", *r[6:8], json.dumps(r.verdict), r.time) for r in rows])
+    writer.close()
+    return listed
+
+
+def observations(listed: list[tuple[RolloutRow, list[str]]]) -> list[Observation]:
+    return [
+        Observation(
+            f"{row.version}/{row.problem}",
+            row.problem,
+            library,
+            frozenset(u for u in library if u.split("@")[0] in row.verdict.get("without", ())),
+            row.reward or 0.0,
+        )
+        for row, library in listed
+    ]
+
+
+def test_sums_over_what_is_read_twice_are_what_matrices_of_all_attempts_give(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tfgrpo.evaluation.recorded.AT_ONCE", 7)
+    with Store.init(tmp_path / "s.db", author="tests") as store:
+        listed = recorded(store, random.Random(3))
+        attempts = RecordedAttempts(store, store.tip("main"))
+        steps = [one.step for one in attempts.steps]
+        assert steps == [0, 1, 2, 3, 4, 5]
+        found = attempts.estimates([2, 4, 6])[""]
+        for end, known in zip((2, 4, 6), found, strict=True):
+            seen = observations([one for one in listed if one[0].step < end])
+            assert known.problems == 9
+            assert same(known.credits, by_matrices(seen, 0.95))
+            counts = {one.experience: one[5:] for one in known.credits}
+            for id, (present, absent) in counts.items():
+                had = [one for one in seen if id in one.library]
+                assert absent == sum(id in one.without for one in had)
+                assert present + absent == len(had)
+        whole = observations(listed)
+        assert same(estimate_effects(whole), by_matrices(whole, 0.95))
+        kinds = attempts.estimates(by="kind", level=ONE_ERROR)
+        for kind, (known,) in kinds.items():
+            seen = observations([one for one in listed if one[0].verdict["kind"] == kind])
+            assert same(known.credits, by_matrices(seen, ONE_ERROR))
+            assert known.problems == (5 if kind == "even" else 4)
+        assert sorted(kinds) == ["even", "odd"]
+
+
+# a quorum:
+
+
+class Stalled:
+    """Like `swayed`. Of the first and of the second step two attempts are answered when `release`
+    is set, which the third step does: those that `like` had so, if given, in whose place the
+    controller is not answered in the second step while `halts`."""
+
+    def __init__(self, like: Stalled | None = None) -> None:
+        self.release, self.go_on, self.halted = (threading.Event() for _ in range(3))
+        self.lock = threading.Lock()
+        self.halts = like is not None
+        self.chosen = like.late if like is not None else None
+        self.late: set[str] = set()
+        self.rollouts = 0
+        self.stalled: Counter[int] = Counter()
+        self.requests: list[tuple[int, str, str]] = []
+
+    def __call__(self, request: dict[str, Any]) -> str:
+        text, what = request["messages"][-1]["content"], stage(request)
+        with self.lock:
+            step = self.rollouts // SIZE
+            self.rollouts += what == "rollout"
+            id = json.dumps([request["messages"], request.get("seed")])
+            free = text.startswith("What is 1 ") and self.stalled[step] < 2
+            late = what == "rollout" and (id in self.chosen if self.chosen is not None else free)
+            self.stalled[step] += late
+            self.late |= {id} if late else set()
+            self.requests.append((self.rollouts, what, text))
+        if step == 2 and what == "rollout":
+            self.release.set()
+        if late:
+            self.release.wait(60)
+        if self.halts and what == "controller" and self.rollouts == 2 * SIZE:
+            self.halted.set()
+            self.go_on.wait(60)
+        return swayed(request)
+
+    def of_second_step(self, what: str) -> list[str]:
+        """Returns what was asked once all attempts of the second step were."""
+        return sorted(t for at, kind, t in self.requests if (at, kind) == (2 * SIZE, what))
+
+
+SIZE = 20
+"""Attempts of a step."""
+
+
+@posix
+def test_a_step_that_is_resumed_goes_on_with_the_quorum_and_the_credit_that_it_had(
+    tmp_path: Path,
+) -> None:
+    data = write_problems(tmp_path / "problems.jsonl", 4)
+    known = {"data": str(data), "data_digest": problems.digest(problems.load(data))}
+    known |= {"epochs": 3, "batch_size": 4, "group_size": 5, "concurrency": 16, "quorum": 0.9}
+    known |= {"dropout": 0.4, "controller_sees_credit": True, "model": "scripted"}
+    scripts: list[Stalled] = []
+    with Forked(tmp_path, worker_server().address) as forked:
+        for name in ("whole", "killed"):
+            script = Stalled(*scripts)
+            scripts.append(script)
+            forked.folder = tmp_path / name
+            forked.folder.mkdir()
+            with ScriptedEndpoint(script) as server:
+                settings = build(TrainSettings, {**known, "base_url": server.base_url})
+                desk = Desk(forked.folder, None, settings)  # type: ignore[arg-type]
+                with desk.store() as store:
+                    texts = (HELPS, HARMS, IDLE)
+                    added = [Operation("ADD", text=text) for text in texts]
+                    store.commit("main", added, message="three")
+                desk.prepare()
+                forked.start("--store", "store.db", "train", "--resume", "run")
+                if script.halts:
+                    assert script.halted.wait(60), forked.said()
+                    script.release.set()  # all who were out are in now, and on record
+                    with Store.open(desk.path) as store:
+                        run = store.runs.get("run")
+                        until = time.monotonic() + 60
+                        while len(store.runs.rollouts(run)) < 2 * SIZE:
+                            assert time.monotonic() < until, forked.said()
+                            time.sleep(0.02)
+                        assert len(store.runs.out(run, 0)) == 2
+                        assert len(store.runs.out(run, 1)) == 4
+                    forked.kill()
+                    assert forked.status() < 0
+                    script.go_on.set()
+                    script.halts = False
+                    script.requests.clear()
+                    forked.start("--store", "store.db", "train", "--resume", "run")
+                assert forked.status() == 0, forked.said()
+    whole, killed = scripts
+    told = whole.of_second_step("controller")
+    assert told, "something is decided about"
+    assert all("\n[G0] +0." in text for text in told), "with the credit so far"
+    assert killed.of_second_step("controller") == told
+    assert not killed.of_second_step("comparison"), "what was compared is not paid for again"
