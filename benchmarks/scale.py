@@ -4,9 +4,9 @@
 
 Sections are `machine` (a step of a run that has 10,000 to 1,000,000 rollouts on record), `credit`
 (what experiences do to the reward, from as many), `endpoints` (four of them, one slow and one dead,
-beside round-robin), `http` (the client's connections at 128 in flight) and `kills` (of workers, the driver and the database). With `--write`
-each replaces its part of `RESULTS-scale.md`. PostgreSQL, where one is needed, is a throw-away
-cluster that is started here.
+beside round-robin), `http` (the client's connections at 128 in flight) and `kills` (of workers, the
+driver and the database). With `--write` each replaces its part of `RESULTS-scale.md`. PostgreSQL,
+where one is needed, is a throw-away cluster that is started here.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import click
 
 from tfgrpo.cli import text
 from tfgrpo.cli.context import EXPERIENCE, App, force_option, pass_app
-from tfgrpo.redaction import redact_everywhere
+from tfgrpo.redaction import problem_files, redact_everywhere, rewrite_problems
 from tfgrpo.store import redact as redactions
 from tfgrpo.store.errors import StoreError, TfgrpoError
 from tfgrpo.store.occurrences import Occurrence, forms
@@ -94,9 +94,11 @@ def redact(
     try:
         plan = redactions.plan(store, target)
     except TfgrpoError:
-        if wanted is None or not _in_traffic(app, wanted, dry_run=True):
+        if wanted is None or not (
+            _in_traffic(app, wanted, dry_run=True) or problem_files(store, _forms(wanted))
+        ):
             raise
-        _redact_traffic_alone(app, wanted, dry_run=dry_run, yes=yes, as_json=as_json)
+        _redact_outside(app, wanted, dry_run=dry_run, yes=yes, as_json=as_json)
         return
     calls = redact_traffic(app.file, plan.written, dry_run=True) if plan.written else 0
     if as_json and dry_run:
@@ -105,11 +107,13 @@ def redact(
         text.emit(app, _lines(plan, would=dry_run or not yes))
         if calls:
             text.echo(f"and {text.plural(calls, 'row')} of the record of traffic")
+        for path in problem_files(store, plan.written):
+            text.echo(f"and {path}")
     if dry_run:
         return
     if not yes and not _agreed():
         raise TfgrpoError("nothing was redacted", hint="use --yes to redact without confirmation")
-    done, calls, written, left = redact_everywhere(
+    done, calls, written, left, own = redact_everywhere(
         store, target, reason=reason or "", replacement=replace
     )
     if as_json:
@@ -120,11 +124,14 @@ def redact(
                 "finished": done.finished,
                 "rewritten": [str(path) for path in written],
                 "files_left": [str(path) for path in left],
+                "own_files": [str(path) for path in own],
                 "traffic": calls,
             }
         )
     else:
         text.emit(app, _report(app, done, written, left))
+        for path in own:
+            text.echo(f"{path}, which is yours, contains it as well")
     _finished(done.finished)
     if done.plan.kept or left:
         raise TfgrpoError(
@@ -134,23 +141,29 @@ def redact(
 
 
 def _in_traffic(app: App, wanted: str, *, dry_run: bool) -> int:
-    if len(wanted.strip()) < redactions.SHORTEST:
-        return 0
-    return redact_traffic(app.file, forms([wanted]), dry_run=dry_run)
+    written = _forms(wanted)
+    return redact_traffic(app.file, written, dry_run=dry_run) if written else 0
 
 
-def _redact_traffic_alone(
-    app: App, wanted: str, *, dry_run: bool, yes: bool, as_json: bool
-) -> None:
-    """Takes out a text that only the record of traffic holds."""
+def _forms(wanted: str) -> tuple[str, ...]:
+    return forms([wanted]) if len(wanted.strip()) >= redactions.SHORTEST else ()
+
+
+def _redact_outside(app: App, wanted: str, *, dry_run: bool, yes: bool, as_json: bool) -> None:
+    """Takes out a text that only the record of traffic and files of problems hold."""
     if not dry_run and not yes and not _agreed():
         raise TfgrpoError("nothing was redacted", hint="use --yes to redact without confirmation")
     rows = _in_traffic(app, wanted, dry_run=dry_run)
+    files = (problem_files if dry_run else rewrite_problems)(app.store, _forms(wanted))
     if as_json:
-        text.emit_json({"events": [], "records": [], "kept": [], "live": {}, "traffic": rows})
+        nothing: dict[str, object] = {"events": [], "records": [], "kept": [], "live": {}}
+        names = [str(path) for path in files]
+        text.emit_json({**nothing, "traffic": rows, "rewritten": names})
     else:
         verb = "would redact" if dry_run else "redacted"
-        text.echo(f"{verb} {text.plural(rows, 'row')} of the record of traffic; nothing else")
+        places = [f"{text.plural(rows, 'row')} of the record of traffic"] if rows else []
+        places += [str(path) for path in files]
+        text.echo(f"{verb} {', '.join(places)}; nothing else")
 
 
 def _agreed() -> bool:

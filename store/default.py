@@ -76,14 +76,14 @@ def new_library(address: str) -> Iterator[Port]:
     maker. Raises StoreError where there is one already."""
     from tfgrpo.store.address import parse_address
     from tfgrpo.store.postgres.port import PostgresPort
-    from tfgrpo.store.postgres.session import Session, is_made
+    from tfgrpo.store.postgres.session import Session, has_schema
 
     session = Session(parse_address(address))
     try:
         with session.writing():
-            if is_made(session):
+            if has_schema(session):
                 raise there_already(address)
-            yield PostgresPort(session.address, create=True, session=session)
+            yield PostgresPort(session, create=True)
     finally:
         session.close()
 

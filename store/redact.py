@@ -187,13 +187,14 @@ def copies(store: Store, written: Sequence[str]) -> list[Path]:
     Those are the database and its log as they lie on the disk, free pages and all, and whatever
     else is in its `.tfgrpo` folder.
     """
-    needles = [form.encode() for form in written]
     home = store.path.parent
     files = home.rglob("*") if home.name == FOLDER else home.glob(store.path.name + "*")
-    return [path for path in sorted(files) if path.is_file() and _holds(path, needles)]
+    return [path for path in sorted(files) if path.is_file() and holds(path, written)]
 
 
-def _holds(path: Path, needles: Sequence[bytes]) -> bool:
+def holds(path: Path, written: Sequence[str]) -> bool:
+    """Returns whether a file holds one of these forms of a text, byte for byte."""
+    needles = [form.encode() for form in written]
     with path.open("rb") as file:
         if not os.fstat(file.fileno()).st_size:
             return False

@@ -132,3 +132,24 @@ def test_a_library_that_bisect_has_out_is_written_again(leaked: Cli, tmp_path: P
     assert SECRET not in trial.read_text()
     leaked("bisect", "reset")
     assert not trial.exists()
+
+
+def test_files_of_problems_are_rewritten_and_files_of_ones_own_are_named(
+    leaked: Cli, tmp_path: Path
+) -> None:
+    row = json.dumps({"problem": f'Call "{SECRET}"?', "answer": "1"})
+    other = json.dumps({"problem": "1 + 1?", "answer": "2"})
+    improved = tmp_path / ".tfgrpo" / "improvements" / "v3-1" / "train.jsonl"
+    improved.parent.mkdir(parents=True)
+    for path in (improved, tmp_path / "collected.jsonl", tmp_path / "mine.csv"):
+        path.write_text(f"{other}\n{row}\n")
+    assert "collected.jsonl" in leaked("redact", "--text", SECRET, "--dry-run").stdout
+    done = leaked("redact", "--text", SECRET, "--reason", "leak", "--yes")
+    assert holding(tmp_path) == ["mine.csv"]
+    assert "mine.csv, which is yours" in " ".join(done.stdout.split())
+    for path in (improved, tmp_path / "collected.jsonl"):
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+        assert [one["problem"] for one in rows] == ["1 + 1?", 'Call "[redacted]"?']
+    improved.write_text(row + "\n")  # and where nothing else holds it
+    assert "nothing else" in leaked("redact", "--text", SECRET, "--reason", "leak", "--yes").stdout
+    assert holding(tmp_path) == ["mine.csv"]

@@ -20,7 +20,7 @@ from test_calls import request
 from tfgrpo.cli.main import tfgrpo as command
 from tfgrpo.model.budget import Budget
 from tfgrpo.model.client import Calls
-from tfgrpo.model.endpoint import Endpoint, EndpointError
+from tfgrpo.model.endpoint import Answer, Endpoint, EndpointError
 from tfgrpo.model.fleet import Fleet, FleetEndpoint, Member, listed_endpoints
 from tfgrpo.model.prices import Price
 from tfgrpo.model.throttle import Throttle
@@ -160,16 +160,22 @@ def test_one_that_takes_requests_and_never_answers_is_left_while_another_answers
             assert calls.meter.retries
 
 
-def test_nobody_is_left_for_being_slow_where_all_are(tmp_path: Path) -> None:
-    def slow(_: dict[str, Any]) -> Reply:
-        return Reply(completion("fine", model="scripted"), stall=0.6)
-
-    with ScriptedEndpoint(slow) as one, ScriptedEndpoint(slow) as two:
-        listed = [replace(each, silence=0.1) for each in fleet([one, two], limit=8)]
-        with opened_calls(tmp_path, one.base_url, fleet=listed) as calls:
-            asyncio.run(asked(calls, *(f"a{n}" for n in range(8))))
-            assert calls.meter.retries == 0
-            assert len(one.requests) + len(two.requests) == 8
+def test_nobody_is_left_for_being_slow_where_all_are() -> None:
+    one, other, third = members(3)
+    answer = Answer("fine", "stop")
+    at = Fleet([one, other, third], patience=60)
+    now = time.monotonic()
+    assert not at.is_silent(one, now), "nobody has answered"
+    other.count(answer, now - 9)
+    assert not at.is_silent(one, now), "what came before took as long"
+    other.count(answer, now + 1)
+    assert at.is_silent(one, now)
+    assert not at.is_silent(other, now), "it has answered"
+    other.throttle.shut()
+    assert not at.is_silent(one, now), "there is nobody to go to"
+    one.count(answer, now - 9)
+    third.count(answer, now + 1)
+    assert not at.is_silent(one, now), "it is slow, and answers"
 
 
 def test_one_that_refuses_the_key_is_left_to_others(tmp_path: Path) -> None:

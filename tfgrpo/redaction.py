@@ -9,20 +9,33 @@ from typing import NamedTuple
 
 from tfgrpo.editing import ENDINGS, SNAPSHOT, write_library
 from tfgrpo.evaluation import bisect_judges
+from tfgrpo.store import atomic_write
 from tfgrpo.store import redact as redactions
+from tfgrpo.store.find import project_root
+from tfgrpo.store.occurrences import matcher
+from tfgrpo.store.records import REDACTED
 from tfgrpo.store.redact import Redacted, RedactionPlan, Target
 from tfgrpo.store.store import Store
 from tfgrpo.store.traffic import redact_traffic
 
+COLLECTED = "collected.jsonl"
+"""Where `tfgrpo collect` writes problems, in the project's folder."""
+IMPROVEMENTS = "improvements"
+"""Where `tfgrpo improve` writes its own, beside the store."""
+MOST_READ = 64_000_000
+"""A file of somebody's own that is larger, in bytes, is not looked into."""
+
 
 class RedactedEverywhere(NamedTuple):
     """What was done in the store, in how many rows of the record of traffic, which files were
-    written anew, and which still hold the text."""
+    written anew, which of the store's still hold the text, and which of the project's own: those
+    are for their owners to change."""
 
     store: Redacted
     traffic: int
     rewritten: Sequence[Path]
     left: Sequence[Path]
+    own: Sequence[Path]
 
 
 def redact_everywhere(
@@ -35,8 +48,43 @@ def redact_everywhere(
     done = redactions.redact(store, target, reason=reason, replacement=replacement)
     written = done.plan.written
     calls = redact_traffic(store.file, written) if written else 0
-    rewritten = _rewrite_files(store, done.plan)
-    return RedactedEverywhere(done, calls, rewritten, redactions.copies(store, written))
+    rewritten = [*_rewrite_files(store, done.plan), *rewrite_problems(store, written)]
+    left = redactions.copies(store, written)
+    return RedactedEverywhere(done, calls, rewritten, left, own_files(store, written))
+
+
+def problem_files(store: Store, written: Sequence[str]) -> list[Path]:
+    """Returns the files of problems that were collected or improved on, beside the store and in
+    its project, that hold one of these forms of a text."""
+    files = [project_root(store.path) / COLLECTED]
+    files += sorted((store.path.parent / IMPROVEMENTS).rglob("*.jsonl"))
+    return [path for path in files if path.is_file() and redactions.holds(path, written)]
+
+
+def rewrite_problems(store: Store, written: Sequence[str]) -> list[Path]:
+    """Replaces these forms of a text in the files of problems; returns those that had it. A text
+    is written in them as JSON has it, which is one of the forms, so that rows stay rows."""
+    files = problem_files(store, written)
+    for path in files:
+        content = matcher(written).sub(REDACTED, path.read_bytes().decode(errors="surrogateescape"))
+        mode = path.stat().st_mode & 0o777
+        atomic_write.write(path, content.encode(errors="surrogateescape"), mode=mode)
+    return files
+
+
+def own_files(store: Store, written: Sequence[str]) -> list[Path]:
+    """Returns the files in the project's folder, and in its folder `data`, that hold one of these
+    forms of a text. What is larger than `MOST_READ`, or in other folders, is not looked into."""
+    root = project_root(store.path)
+    files = [*root.glob("*"), *(root / "data").glob("*")] if root != store.path.parent else []
+    return [
+        path
+        for path in sorted(files)
+        if path.is_file()
+        and path.stat().st_size <= MOST_READ
+        and os.access(path, os.R_OK)
+        and redactions.holds(path, written)
+    ]
 
 
 def _rewrite_files(store: Store, plan: RedactionPlan) -> list[Path]:

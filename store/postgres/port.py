@@ -74,15 +74,11 @@ class PostgresPort:
     """The port over one library of a database. One instance belongs to one thread at a time."""
 
     def __init__(
-        self,
-        address: Address | str,
-        *,
-        create: bool = False,
-        watching: bool = False,
-        session: Session | None = None,
+        self, place: Address | Session | str, *, create: bool = False, watching: bool = False
     ) -> None:
-        self.address = parse_address(address) if isinstance(address, str) else address
-        self.session = session or Session(self.address)
+        known = parse_address(place) if isinstance(place, str) else place
+        self.session = known if isinstance(known, Session) else Session(known)
+        self.address = self.session.address
         self._changes = Changes(self.session)
         self._reading = False
         self._moved = False
@@ -189,8 +185,7 @@ class PostgresPort:
         return None if meta is None else str(meta)
 
     def recorder(self, number: int) -> str | None:
-        row = self.row("select recorded_by from @.versions where number = %s", (number,))
-        return None if row is None else str(row[0])
+        return str(self.row("select recorded_by from @.versions where number = %s", (number,))[0])
 
     def versions_by_digest(self, prefix: str, limit: int) -> list[Version]:
         low = bytes.fromhex(prefix + "0" * (len(prefix) % 2))
@@ -381,7 +376,6 @@ class PostgresPort:
         return None if row is None else _moves([row])[0]
 
     def refs(self, prefix: str) -> list[RefMove]:
-        # A probe for each name, however often it moved.
         columns = ", ".join("r." + c for c in REF_COLUMNS.split(", "))
         rows = self.rows(
             f"""

@@ -320,12 +320,12 @@ def is_library(text: str) -> bool:
 
     session = Session(parse_address(text))
     try:
-        return is_made(session)
+        return has_schema(session)
     finally:
         session.close()
 
 
-def is_made(session: Session) -> bool:
+def has_schema(session: Session) -> bool:
     """Returns whether a session's library is in its database."""
     return _schema_number(session) is not None
 

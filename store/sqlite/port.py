@@ -1,7 +1,4 @@
-"""The port over one SQLite file: versions, events, names and remotes.
-
-The connection is used bare where a replay or an append is hot.
-"""
+"""The port over one SQLite file, its connection bare where a replay or an append is hot."""
 
 from __future__ import annotations
 

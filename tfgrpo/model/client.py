@@ -432,7 +432,7 @@ class Calls:
                 bill.cost = self._budget.cost(answer, self._price_of(answer))
                 self._budget.learn(call.request, answer)
             member.throttle.answered(entered)
-            member.count(answer)
+            member.count(answer, entered)
             self._look_for_cut(request, answer)
             if answer.truncated and request.max_tokens < widened.max_tokens:
                 call.least = 2 * request.max_tokens

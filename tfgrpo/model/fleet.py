@@ -10,9 +10,9 @@ one, as in Ray Serve. A call that waits goes to an endpoint that has nothing lef
 **Outages.** Each endpoint has its own gate (`throttle.py`). One that has failed twice without an
 answer is left: what waits for it goes elsewhere, and it is tried again with one call at a time,
 after pauses that grow with its outage. One that takes requests and answers none of them for so
-many seconds (`SILENCE`), while another has answered, is left too, and what it holds goes elsewhere:
-an answer comes whole, so that one endpoint alone cannot be told from one that still writes. Only
-when none of them answers for as long as one alone would be given is the run stopped.
+many seconds (`SILENCE`), while another has answered later ones, is left too, and what it holds goes
+elsewhere: an answer comes whole, so that one endpoint alone cannot be told from one that still
+writes. Only when none of them answers for as long as one alone would be given is the run stopped.
 """
 
 from __future__ import annotations
@@ -173,6 +173,8 @@ class Member:
     silence: float = SILENCE
     heard: float = -math.inf
     """When it last answered anything, by the monotonic clock."""
+    served: float = -math.inf
+    """When the request had its turn that it answered last, of those that came latest."""
 
     @property
     def load(self) -> float:
@@ -191,10 +193,10 @@ class Member:
         """The share of its prompts' tokens that it had cached."""
         return self.cached_tokens / max(1, self.prompt_tokens)
 
-    def count(self, answer: Answer) -> None:
-        """Adds an answer that it gave."""
+    def count(self, answer: Answer, entered: float = -math.inf) -> None:
+        """Adds an answer that it gave to a request that had its turn then."""
         self.calls += 1
-        self.heard = time.monotonic()
+        self.heard, self.served = time.monotonic(), max(self.served, entered)
         self.prompt_tokens += answer.prompt_tokens
         self.cached_tokens += answer.cached_tokens
 
@@ -287,9 +289,10 @@ class Fleet:
         return Watch(self, member, entered, limit)
 
     def is_silent(self, member: Member, entered: float) -> bool:
-        """Returns whether an endpoint has answered nothing since then while another has."""
+        """Returns whether an endpoint has answered nothing since then, while another has answered
+        what came later: where all are slow none is silent."""
         others = (one for one in self.members if one is not member and one.throttle.healthy)
-        return member.heard < entered and any(one.heard > entered for one in others)
+        return member.heard < entered and any(one.served > entered for one in others)
 
     def left(self, member: Member, error: EndpointError) -> Transient:
         """Returns what is to be tried elsewhere after an endpoint would not serve at all: it is
