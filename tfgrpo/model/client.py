@@ -53,6 +53,8 @@ LATE_TRIES = 2
 STALE = 2.0
 """Seconds after which a shared journal is looked into once more before a request goes out: another
 process may have the answer by now."""
+LOOKS = 3
+"""How often it is looked into at most, where that takes as long itself."""
 GRACE = 5.0
 """Seconds that calls in flight are given when a run stops: their answers are paid for."""
 
@@ -149,18 +151,18 @@ class _Attempts:
     """A call on its way: how often it was tried, and what tries have cost that gave no answer.
 
     `least` is how many tokens its answer needs as far as is known, `most` how many fit beside its
-    prompt where the server has refused more.
+    prompt where the server has refused more, and `looked` when the journal was last asked for it.
     """
 
     key: bytes
     request: Request
     step: int | None
     number: int = 0
+    looked: float = 0.0
     least: int = 0
     most: int | None = None
     wasted: list[Answer] = field(default_factory=list)
     failed_at: Member | None = None
-    looked: float = field(default_factory=time.monotonic)
 
     @property
     def prompt(self) -> bytes:
@@ -246,11 +248,13 @@ class Calls:
     async def _find_or_ask(
         self, key: bytes, request: Request, call_path: CallPath
     ) -> RecordedAnswer:
+        looked = time.monotonic()  # before: an answer of the database may have been on its way long
         [call] = await self._lookup.find([key])
         if call is None:
             step = call_path[0] if call_path and isinstance(call_path[0], int) else None
+            attempts = _Attempts(key, request, step, looked=looked)
             try:
-                answer = await self._ask_until_answered(key, request, step)
+                answer = await self._ask_until_answered(attempts)
             except _AnsweredElsewhere as elsewhere:
                 call = elsewhere.call
             else:
@@ -297,14 +301,13 @@ class Calls:
         parts = [self._scope, self.endpoint.model, request.key_fields(), call_path, sample]
         return digest(["tfgrpo.call", *parts])
 
-    async def _ask_until_answered(self, key: bytes, request: Request, step: int | None) -> Answer:
+    async def _ask_until_answered(self, call: _Attempts) -> Answer:
         """Makes a call until it is answered. Raises CallFailed, EndpointError, BudgetReached."""
-        call = _Attempts(key, request, step)
         try:
             return await self._retry(call)
         except BaseException:
             if call.wasted:  # nothing will be answered, and it is paid for all the same
-                key = digest(["tfgrpo.unusable", key.hex(), time.time_ns()])
+                key = digest(["tfgrpo.unusable", call.key.hex(), time.time_ns()])
                 lost = Answer("", "unusable", estimated=any(one.estimated for one in call.wasted))
                 self._start(self._journal.append(self._row(call, key, lost)))
             raise
@@ -350,9 +353,11 @@ class Calls:
     def _look_again(self, call: _Attempts) -> None:
         """Looks whether another process has made a call that has waited for long: its turn was
         late, or this process was cut off. Raises _AnsweredElsewhere."""
-        if self._shared and time.monotonic() - call.looked > STALE:
-            there = self._runs.call(call.key)
+        for _ in range(LOOKS):
+            if not self._shared or time.monotonic() - call.looked <= STALE:
+                return
             call.looked = time.monotonic()
+            there = self._runs.call(call.key)
             if there is not None:
                 raise _AnsweredElsewhere(there)
 
