@@ -480,7 +480,7 @@ class Store:
         at: BranchTip | None = None,
     ) -> None:
         """Moves names; of that of `at`, and of where moves end, nothing is asked again."""
-        now = self.now()
+        now, signer = self.now(), author or self.author
         rows = []
         for name, version, symbol in moves:
             known = at is not None and name == at.name
@@ -492,20 +492,8 @@ class Store:
                 and not (known and at is not None and not at.is_protected)
             ):
                 protection.check(self.port, name)
-            rows.append(
-                RefMove(
-                    row=0,
-                    batch=0,
-                    name=name,
-                    version=version,
-                    symbol=symbol,
-                    previous=was.version if was else None,
-                    previous_symbol=was.symbol if was else None,
-                    author=author or self.author,
-                    time=now,
-                    action=action,
-                )
-            )
+            before = (None, None) if was is None else (was.version, was.symbol)
+            rows.append(RefMove._make((0, 0, name, version, symbol, *before, signer, now, action)))
         after = None if at is None else at.last_move
         if self._operation is None:
             self.port.append_refs(rows, after=after)

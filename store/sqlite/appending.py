@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from tfgrpo.store.port import BranchTip, EventRow
@@ -45,6 +45,21 @@ def tip_of(name: str, tip: Version, columns: tuple[Any, ...]) -> BranchTip:
         ends_lane=bool(ends),
         is_protected=bool(protected),
     )
+
+
+def deletions_query(ids: Collection[str]) -> tuple[str, tuple[str, ...]]:
+    """Returns the query for the DELETEs of these experiences in row order, and its values."""
+    columns = "select e.experience, e.row, e.birth from"
+    if len(ids) == 1:  # as in most versions by hand: a list of one costs more than its search
+        query = f"{columns} events e where e.experience = ? and e.op = 'DELETE' order by e.row"
+        return query, (*ids,)
+    import json
+
+    query = (
+        f"{columns} json_each(?) j cross join events e on e.experience = j.value"
+        " where e.op = 'DELETE' order by e.row"
+    )
+    return query, (json.dumps(list(ids)),)
 
 
 def event_values(events: Iterable[EventRow]) -> list[tuple[object, ...]]:

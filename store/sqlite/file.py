@@ -198,7 +198,8 @@ def translated(error: sqlite3.Error | UnicodeError, path: Path | str) -> StoreEr
 @contextmanager
 def writing(connection: sqlite3.Connection, turns: WriterQueue) -> Iterator[None]:
     """A transaction that writes, when it is this writer's turn; whole or not at all."""
-    with turns.turn():
+    queued = turns.take()
+    try:
         connection.execute("begin immediate")
         try:
             yield
@@ -207,6 +208,8 @@ def writing(connection: sqlite3.Connection, turns: WriterQueue) -> Iterator[None
             if connection.in_transaction:
                 connection.execute("rollback")
             raise
+    finally:
+        turns.give_back(queued)
 
 
 def rewrite(connection: sqlite3.Connection) -> bool:

@@ -26,8 +26,7 @@ from tfgrpo.store.port import (
 )
 from tfgrpo.store.records import OPS, Op, RefMove, Version
 from tfgrpo.store.row_checks import check_row, check_rows, damage_error, parse_json
-from tfgrpo.store.sqlite import file
-from tfgrpo.store.sqlite.appending import INSERT_EVENT, TIP_QUERY, event_values, tip_of
+from tfgrpo.store.sqlite import appending, file
 from tfgrpo.store.sqlite.file import FAILURES, connect, translated, writing
 from tfgrpo.store.sqlite.wal_index import HEADER, header_of
 from tfgrpo.store.sqlite.writer_queue import WriterQueue
@@ -95,8 +94,11 @@ class SqlitePort:
         if self.connection.in_transaction:  # joins the one that is open
             yield
             return
-        with self.translating(), writing(self.connection, self._queue):
-            yield
+        try:  # as in `rows`: a transaction of one row feels each step
+            with writing(self.connection, self._queue):
+                yield
+        except FAILURES as error:
+            raise translated(error, self.path) from error
 
     @contextmanager
     def reading(self) -> Iterator[None]:
@@ -245,7 +247,7 @@ class SqlitePort:
             (*version[:9], _dumps(version.meta)),
         )
         if events:
-            self.connection.executemany(INSERT_EVENT, event_values(events))
+            self.connection.executemany(appending.INSERT_EVENT, appending.event_values(events))
 
     def steps(self, after: int, upto: int) -> Iterable[Step]:
         rows = self.rows(
@@ -279,14 +281,7 @@ class SqlitePort:
         return _events(self.rows(query, (experience,)))
 
     def deletions_of(self, experiences: Iterable[str]) -> list[Deletion]:
-        import json
-
-        rows = self.rows(
-            "select e.experience, e.row, e.birth from json_each(?) j"
-            " cross join events e on e.experience = j.value"
-            " where e.op = 'DELETE' order by e.row",
-            (json.dumps(list(set(experiences))),),
-        )
+        rows = self.rows(*appending.deletions_query(set(experiences)))
         return list(map(Deletion._make, check_rows(rows, "siI", "events")))
 
     def count_keeps(
@@ -430,8 +425,8 @@ class SqlitePort:
         return None if row is None else _version(row)
 
     def branch_tip(self, name: str) -> BranchTip | None:
-        row = self.row(TIP_QUERY, (name,))
-        return None if row is None else tip_of(name, _version(row[:10]), row[10:])
+        row = self.row(appending.TIP_QUERY, (name,))
+        return None if row is None else appending.tip_of(name, _version(row[:10]), row[10:])
 
     def ref_log(self, name: str | None) -> Iterator[RefMove]:
         where, values = ("", ()) if name is None else ("where name = ?", (name,))

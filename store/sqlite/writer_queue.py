@@ -56,12 +56,16 @@ class WriterQueue:
     @contextmanager
     def turn(self) -> Iterator[None]:
         """Waits until everybody who came before has had a turn, or has died."""
-        queued = self._queue()
+        queued = self.take()
         try:
             yield
         finally:
-            if queued and self._file is not None:  # not closed meanwhile
-                _lock(self._file, fcntl.F_UNLCK, 0, 0, wait=True)  # 0 bytes: to the end
+            self.give_back(queued)
+
+    def give_back(self, queued: bool) -> None:
+        """Ends a turn; `queued` is what `take` returned."""
+        if queued and self._file is not None:  # not closed meanwhile
+            _lock(self._file, fcntl.F_UNLCK, 0, 0, wait=True)  # 0 bytes: to the end
 
     def close(self) -> None:
         """Gives the file back."""
@@ -69,7 +73,8 @@ class WriterQueue:
             os.close(self._file)
             self._file = None
 
-    def _queue(self) -> bool:
+    def take(self) -> bool:
+        """Waits for a turn, which `give_back` ends; returns whether there is a queue at all."""
         if fcntl is None or self._given_up:
             return False
         try:
