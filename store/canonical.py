@@ -54,11 +54,13 @@ def seal(salt: bytes, text: str | None, reason: str | None) -> bytes:
     """Returns the salted digest (32 bytes) under which an event's content enters the chain."""
     # canonical([text, reason]), in a tenth of the time: it is done for every event. Most texts
     # have nothing that is escaped, and to see that takes a quarter of what the encoder takes.
-    plain = b"" if text is None else text.encode()
-    if len(plain.translate(None, _ESCAPED)) < len(plain):
-        quoted = encode_basestring(text).encode()
-    else:
-        quoted = b"null" if text is None else b'"' + plain + b'"'
+    quoted = b"null"
+    if text is not None:
+        plain = text.encode()
+        if len(plain.translate(None, _ESCAPED)) == len(plain):
+            quoted = b'"' + plain + b'"'
+        else:
+            quoted = encode_basestring(text).encode()
     if reason is None:
         return hashlib.sha256(salt + b"[" + quoted + b",null]").digest()
     reasoned = encode_basestring(reason).encode()
