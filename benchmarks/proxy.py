@@ -1,6 +1,6 @@
 """What the proxy adds beside no proxy, a bare asyncio proxy and LiteLLM: one command, one table.
 
-    python benchmarks/proxy.py [--quick] [--litellm FOLDER] [--long] [--write]
+    python benchmarks/proxy.py [--quick] [--litellm FOLDER] [--long] [--minutes N] [--write]
 
 A provider that answers at once, each proxy, and the load have processes of their own, on
 loopback. The request has 3.6 kB, the library that our proxy puts in 5 kB, and the call is recorded.
@@ -11,7 +11,8 @@ proxy's own, of all its threads, for one request: the figure that other load cha
 `--litellm` is a folder for an environment with `litellm[proxy]`, which is made where there is none;
 LiteLLM is asked a tenth as often, for it takes as much longer. `--long` makes 200,000 requests and
 says what memory does; `--write` puts the table into `RESULTS-proxy.md`. All of it takes some four
-minutes on an idle machine.
+minutes on an idle machine; what is going on is said on the way, no round of one of them takes
+longer than a minute, and after `--minutes` no further round begins.
 """
 
 from __future__ import annotations
@@ -26,14 +27,20 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
 RESULTS = Path(__file__).with_name("RESULTS-proxy.md")
 CONCURRENT = 32
+PATIENCE = 15.0
+"""Seconds after which one kind of requests to one of them ends, in each round."""
+START = 300.0
+"""Seconds in which a program has to say its port."""
 PATH = b"/v1/chat/completions"
 ANSWER = json.dumps(
     {
@@ -179,7 +186,8 @@ class _Client(_Reader):
         super().data_received(data)
 
     def message(self, whole: bytes) -> None:
-        self.waiting.set_result(whole)
+        if not self.waiting.done():
+            self.waiting.set_result(whole)
 
     def connection_lost(self, error: Exception | None) -> None:
         if not self.waiting.done():
@@ -189,7 +197,8 @@ class _Client(_Reader):
         self.first = 0.0
         self.waiting = asyncio.get_running_loop().create_future()
         self.transport.write(wire)
-        return await self.waiting
+        async with asyncio.timeout(60):
+            return await self.waiting
 
 
 async def client(port: int) -> _Client:
@@ -229,8 +238,13 @@ class Measured:
         self.memory = 0.0
 
 
-async def measure(targets: list[Running], sizes: Sizes) -> dict[str, Measured]:
-    """Asks each in turn, round after round."""
+def say(line: str) -> None:
+    """Says what is going on."""
+    print(line, file=sys.stderr, flush=True)
+
+
+async def measure(targets: list[Running], sizes: Sizes, minutes: float) -> dict[str, Measured]:
+    """Asks each in turn, round after round, for so many minutes at most."""
     found = {target.name: Measured() for target in targets}
     plain, streamed, large = request(), request(stream=True), request(1000)
     for target in targets:  # warm
@@ -238,9 +252,16 @@ async def measure(targets: list[Running], sizes: Sizes) -> dict[str, Measured]:
         for _ in range(20):
             await one.ask(plain)
         one.transport.close()
-    for _ in range(sizes.rounds):
+    began = time.monotonic()
+    for number in range(sizes.rounds):
+        if time.monotonic() - began > 60 * minutes:
+            say(f"the minutes are over after {number} rounds of {sizes.rounds}")
+            break
         for target in targets:
+            since = time.monotonic()
             await _round(target, found[target.name], sizes, (plain, streamed, large))
+            took = time.monotonic() - since
+            say(f"round {number + 1} of {sizes.rounds}: {target.name}, {took:.1f} s")
     return found
 
 
@@ -250,24 +271,37 @@ async def _round(
     plain, streamed, large = wires
     slow = 10 if target.name == "LiteLLM" else 1
     one = await client(target.port)
-    cpu = cpu_of(target.process)
-    for _ in range(sizes.requests // slow):
+    cpu, asked = cpu_of(target.process), 0
+
+    def times(most: int) -> Iterator[int]:
+        """Counts up to `most`, or for as long as there is patience."""
+        end = time.monotonic() + PATIENCE
+        for number in range(max(1, most)):
+            if number and time.monotonic() > end:
+                return
+            yield number
+
+    for _ in times(sizes.requests // slow):
         began = time.perf_counter()
         await one.ask(plain)
         into.latency.append(time.perf_counter() - began)
+        asked += 1
     many = [await client(target.port) for _ in range(CONCURRENT)]
     each = max(1, sizes.burst // CONCURRENT // slow)
 
-    async def work(which: _Client) -> None:
-        for _ in range(each):
+    async def work(which: _Client) -> int:
+        answered = 0
+        for _ in times(each):
             await which.ask(plain)
+            answered += 1
+        return answered
 
     began = time.perf_counter()
-    await asyncio.gather(*(work(which) for which in many))
-    into.rates.append(each * CONCURRENT / (time.perf_counter() - began))
+    burst = sum(await asyncio.gather(*(work(which) for which in many)))
+    into.rates.append(burst / (time.perf_counter() - began))
     into.cpu += cpu_of(target.process) - cpu
-    into.asked += sizes.requests // slow + each * CONCURRENT
-    for _ in range(sizes.streams):
+    into.asked += asked + burst
+    for _ in times(sizes.streams):
         fresh = await client(target.port)
         began = time.perf_counter()
         whole = await fresh.ask(streamed)
@@ -279,7 +313,7 @@ async def _round(
     one.transport.close()  # which has been idle for long, and may be closed already
     one = await client(target.port)
     await one.ask(plain)
-    for _ in range(sizes.large):
+    for _ in times(sizes.large):
         began = time.perf_counter()
         await one.ask(large)
         into.large.append(time.perf_counter() - began)
@@ -315,7 +349,20 @@ def memory_of(process: int) -> float:
 
 @contextmanager
 def started(command: list[str], pattern: str, *, folder: Path, **env: str) -> Iterator[Running]:
-    """Starts a process that says its port in a line, and ends it."""
+    """Starts a process that says its port in a line, and ends it. What it says later is read too:
+    a program that logs each request would stand still with a full pipe."""
+    said: list[str] = []
+    port: Future[int] = Future()
+
+    def read(lines: Iterable[str]) -> None:
+        for line in lines:
+            said.append(line)
+            del said[:-20]
+            if not port.done() and (found := re.search(pattern, line)):
+                port.set_result(int(found[1]))
+        if not port.done():
+            port.set_exception(EOFError("it ended"))
+
     with subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
@@ -324,13 +371,15 @@ def started(command: list[str], pattern: str, *, folder: Path, **env: str) -> It
         cwd=folder,
         env={**os.environ, **env},
     ) as process:
+        assert process.stdout is not None
+        threading.Thread(target=read, args=(process.stdout,), daemon=True).start()
         try:
-            assert process.stdout is not None
-            for line in process.stdout:
-                if found := re.search(pattern, line):
-                    yield Running("", int(found[1]), process.pid)
-                    return
-            raise SystemExit(f"{command[0]} did not start")
+            yield Running("", port.result(START), process.pid)
+        except (EOFError, TimeoutError) as error:
+            if port.done() and port.exception() is None:
+                raise
+            last = "".join(said)
+            raise SystemExit(f"{command[0]} did not start: {error!r}\n{last}") from None
         finally:
             process.terminate()
             with suppress(subprocess.TimeoutExpired):
@@ -398,6 +447,7 @@ def all_targets(folder: Path, litellm: str | None) -> Iterator[list[Running]]:
         found = [provider, bare, ours, two]
         if litellm:
             (folder / "litellm.yaml").write_text(LITELLM.format(port=port))
+            say("starting LiteLLM, which takes a while")
             command = [str(environment(Path(litellm).absolute())), "--config", "litellm.yaml"]
             one = started(
                 [*command, "--port", str(free_port())],
@@ -469,6 +519,7 @@ async def long(target: Running, requests: int) -> list[tuple[int, float]]:
         await asyncio.gather(*map(work, clients))
         done += requests // 10 // CONCURRENT * CONCURRENT
         seen.append((done, memory_of(target.process)))
+        say(f"{done:,} requests, {seen[-1][1]:.0f} MB")
     return seen
 
 
@@ -478,6 +529,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a few seconds")
     parser.add_argument("--litellm", help="a folder for an environment with litellm[proxy]")
     parser.add_argument("--long", action="store_true", help="200,000 requests, for memory")
+    parser.add_argument("--minutes", type=float, default=15, help="no round begins after them (15)")
     parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}")
     parser.add_argument("--serve", choices=["provider", "bare"], help=argparse.SUPPRESS)
     parser.add_argument("--upstream", type=int, default=0, help=argparse.SUPPRESS)
@@ -493,7 +545,7 @@ def main() -> None:
         all_targets(Path(folder), options.litellm) as targets,
     ):
         load = os.getloadavg()[0]
-        lines = table(uvloop.run(measure(targets, sizes)))
+        lines = table(uvloop.run(measure(targets, sizes, options.minutes)))
         lines += [
             "",
             f"Python {platform.python_version()}, {os.cpu_count()} cores, load {load:.1f}",

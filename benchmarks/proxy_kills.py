@@ -123,6 +123,21 @@ class Trial:
         self.port = int(found[1])
         threading.Thread(target=self.proxy.stderr.read, daemon=True).start()
 
+    def _await_worker(self) -> None:
+        """Waits until a worker is up: the port is said before that."""
+        ended = time.monotonic() + PATIENCE
+        while True:
+            connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+            try:
+                connection.request("GET", "/healthz")
+                connection.getresponse().read()
+                return
+            except (OSError, http.client.HTTPException):
+                assert time.monotonic() < ended, "no worker answers"
+                time.sleep(0.05)
+            finally:
+                connection.close()
+
     def start_writer(self) -> None:
         command = [sys.executable, "-c", WRITER, str(self.path)]
         self.writer = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
@@ -193,7 +208,8 @@ class Trial:
         while any(Path(f"/proc/{pid}").exists() for pid in self.orphans):
             assert time.monotonic() < ended, f"workers {self.orphans} outlive their first process"
             time.sleep(0.05)
-        self.start_proxy()  # which counts what those before it lost
+        self.start_proxy()
+        self._await_worker()  # which counts what those before it lost, and then answers
         self.proxy.terminate()
         self.proxy.wait(PATIENCE)
         traffic = open_traffic(traffic_path(self.path))

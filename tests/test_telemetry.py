@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import os
+import socket
+import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +19,8 @@ from test_traffic import CHAT_USAGE, KEY, answer, ask
 
 from tfgrpo.proxy.settings import ProxySettings, parse_upstream
 from tfgrpo.store import Store
+
+PATHS = {b"/v1/traces", b"/v1/logs", b"/v1/metrics"}
 
 
 @pytest.fixture
@@ -86,6 +92,103 @@ def test_a_collector_gets_a_span_for_each_call_and_an_event_for_feedback(
 
     for trace in traces:  # the collector's own schema: no field is unknown to it
         json_format.Parse(json.dumps(trace), proto.ExportTraceServiceRequest())
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as one:
+        return int(one.getsockname()[1])
+
+
+def reachable(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+def test_a_real_collector_takes_spans_and_events_and_passes_them_on(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rotel, an OpenTelemetry collector, between the proxy and a backend, which gets everything in
+    the binary form that collectors speak among each other."""
+    rotel = importlib.util.find_spec("rotel")
+    if rotel is None or rotel.origin is None:
+        pytest.skip("no collector: `pip install 'rotel>=0.0.1a15'` has one")
+    trace_service = pytest.importorskip("opentelemetry.proto.collector.trace.v1.trace_service_pb2")
+    logs_service = pytest.importorskip("opentelemetry.proto.collector.logs.v1.logs_service_pb2")
+    metrics_service = pytest.importorskip(
+        "opentelemetry.proto.collector.metrics.v1.metrics_service_pb2"
+    )
+    port = free_port()
+    with Provider(answer(CHAT_USAGE)) as provider, Provider(answer(b"")) as backend:
+        command = [os.path.join(os.path.dirname(rotel.origin), "rotel-agent"), "start"]
+        command += ["--otlp-http-endpoint", f"127.0.0.1:{port}", "--batch-timeout", "20ms"]
+        command += ["--otlp-grpc-endpoint", f"127.0.0.1:{free_port()}", "--exporter", "otlp"]
+        command += ["--otlp-exporter-protocol", "http", "--otlp-exporter-compression", "none"]
+        command += ["--otlp-exporter-endpoint", backend.url.removesuffix("/v1")]
+        collector = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            wait(lambda: reachable(port))
+            monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{port}")
+            upstream = parse_upstream(provider.url)
+            settings = ProxySettings({"d": Choice(store.path)}, "d", upstream, upstream, port=0)
+            with ProxyThread(settings) as proxy:
+                id = ask(proxy)
+                body = json.dumps({"call": id, "score": 0.5, "label": "ok"}).encode()
+                assert proxy.ask(post("/feedback", body, KEY)).startswith(b"HTTP/1.1 201 ")
+            wait(lambda: {g.line.split()[1] for g in backend.received} >= PATHS)
+        finally:
+            collector.terminate()
+            collector.wait(60)
+    (span,) = (
+        span
+        for got in backend.received
+        if got.line.split()[1] == b"/v1/traces"
+        for resource in trace_service.ExportTraceServiceRequest.FromString(got.body).resource_spans
+        for scope in resource.scope_spans
+        for span in scope.spans
+    )
+    assert (span.name, span.kind, span.trace_id.hex()) == ("chat m", 3, id[5:])
+    assert span.end_time_unix_nano > span.start_time_unix_nano > 10**18
+    found = {one.key: one.value for one in span.attributes}
+    assert found["gen_ai.prompt.version"].string_value == store.version(1).digest.hex()[:16]
+    assert found["gen_ai.usage.input_tokens"].int_value == 70
+    (event,) = (
+        event
+        for got in backend.received
+        if got.line.split()[1] == b"/v1/logs"
+        for resource in logs_service.ExportLogsServiceRequest.FromString(got.body).resource_logs
+        for scope in resource.scope_logs
+        for event in scope.log_records
+    )
+    assert event.trace_id.hex() == id[5:]
+    found = {one.key: one.value for one in event.attributes}
+    assert found["gen_ai.evaluation.score.value"].double_value == 0.5
+    assert found["gen_ai.evaluation.score.label"].string_value == "ok"
+    metrics = {
+        metric.name: metric
+        for got in backend.received
+        if got.line.split()[1] == b"/v1/metrics"
+        for resource in metrics_service.ExportMetricsServiceRequest.FromString(
+            got.body
+        ).resource_metrics
+        for scope in resource.scope_metrics
+        for metric in scope.metrics
+    }
+    (took,) = metrics["gen_ai.client.operation.duration"].histogram.data_points
+    assert (took.count, sum(took.bucket_counts)) == (1, 1)
+    assert (
+        0
+        < took.sum
+        == pytest.approx((span.end_time_unix_nano - span.start_time_unix_nano) / 1e9, abs=1e-6)
+    )
+    usage = {
+        {one.key: one.value.string_value for one in point.attributes}["gen_ai.token.type"]: point
+        for point in metrics["gen_ai.client.token.usage"].histogram.data_points
+    }
+    assert {kind: point.sum for kind, point in usage.items()} == {"input": 70, "output": 30}
+    assert list(usage["input"].bucket_counts)[4:5] == [1]  # above 64, up to 256
 
 
 def test_a_collector_that_is_gone_delays_nothing(

@@ -118,7 +118,7 @@ class Recorder:
             try:
                 traffic = traffic or open_traffic(self.path, create=True)
                 self._write(traffic)
-                self._send()
+                self._send(last=stopping)
                 if self._keep is not None and time.monotonic() - pruned > PRUNE:
                     traffic.delete_before(int((time.time() - self._keep) * 1e6))
                     pruned = time.monotonic()
@@ -157,11 +157,14 @@ class Recorder:
         if self.telemetry is not None:
             self._unsent += rows[: max(0, WAITING - len(self._unsent))]
 
-    def _send(self) -> None:
+    def _send(self, *, last: bool = False) -> None:
         """Sends what was written to the collector, from this thread alone: it may take seconds."""
         unsent, self._unsent = self._unsent, []
-        if self.telemetry is not None and unsent:
+        if self.telemetry is None:
+            return
+        if unsent:
             self.telemetry.send_calls(unsent)
+        self.telemetry.send_metrics(now=last)
 
     def _row(self, call: Call, callers: dict[bytes, bytes]) -> CallRecord:
         chosen, tokens = call.chosen, call.tokens()

@@ -1,4 +1,5 @@
-"""OpenTelemetry: a span for each call and an event for each feedback, as OTLP over HTTP.
+"""OpenTelemetry: a span for each call, an event for each feedback, and histograms of how long calls
+took and of their tokens, as OTLP over HTTP.
 
 The names are those of the GenAI conventions (all still "Development", schema gen-ai-dev/1.42); they
 stand here and nowhere else. The library is the prompt: `gen_ai.prompt.name` is its name and
@@ -12,6 +13,8 @@ from __future__ import annotations
 import json
 import logging
 import os
+import time
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.error import URLError
@@ -43,25 +46,54 @@ EVALUATION_NAME = "gen_ai.evaluation.name"
 SCORE = "gen_ai.evaluation.score.value"
 SCORE_LABEL = "gen_ai.evaluation.score.label"
 EXPLANATION = "gen_ai.evaluation.explanation"
+DURATION = "gen_ai.client.operation.duration"
+TOKEN_USAGE = "gen_ai.client.token.usage"
+TOKEN_TYPE = "gen_ai.token.type"
+METRICS = {
+    DURATION: ("s", tuple(0.01 * 2**n for n in range(14))),
+    TOKEN_USAGE: ("{token}", tuple(4.0**n for n in range(14))),
+}
+"""Units, and the upper bounds of buckets that the conventions advise."""
 
 TIMEOUT = 5.0
+METRICS_PAUSE = 10.0
+"""Seconds between two messages with metrics: each says what has been added since the last."""
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 HEADERS = "OTEL_EXPORTER_OTLP_HEADERS"
 SERVICE_NAME = "OTEL_SERVICE_NAME"
-CLIENT, FAILED = 3, 2
-"""A span's kind and its status, by OTLP's numbers."""
+CLIENT, FAILED, DELTA = 3, 2, 1
+"""A span's kind and its status, and sums since the last message, by OTLP's numbers."""
 OPERATIONS = {"/messages": "chat", "/chat/completions": "chat", "/responses": "chat"}
 log = logging.getLogger("tfgrpo.proxy")
 
 
+class Histogram:
+    """Values in buckets: each counts those up to its bound, and the last all others."""
+
+    __slots__ = ("bounds", "buckets", "total")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self.bounds = bounds
+        self.buckets = [0] * (len(bounds) + 1)
+        self.total = 0.0
+
+    def add(self, value: float) -> None:
+        """Counts a value."""
+        self.buckets[bisect_left(self.bounds, value)] += 1
+        self.total += value
+
+
 class Telemetry:
-    """Where spans are sent."""
+    """Where spans and metrics are sent."""
 
     def __init__(self, endpoint: str, headers: Mapping[str, str], service: str) -> None:
         self._endpoint = endpoint.rstrip("/")
         self._headers = dict(headers)
         self._resource = {"attributes": _attributes({SERVICE: service})}
         self._trouble = False
+        self._histograms: dict[tuple[str, tuple[tuple[str, object], ...]], Histogram] = {}
+        self._since = time.time_ns()
+        self._metrics_at = time.monotonic() + METRICS_PAUSE
 
     @classmethod
     def of_environment(cls) -> Telemetry | None:
@@ -74,9 +106,59 @@ class Telemetry:
         return cls(endpoint, headers, os.environ.get(SERVICE_NAME) or "tfgrpo-proxy")
 
     def send_calls(self, calls: Iterable[CallRecord]) -> None:
-        """Sends a span for each call."""
-        spans = [span(call) for call in calls]
+        """Sends a span for each call, and counts them in the metrics."""
+        spans = []
+        for call in calls:
+            spans.append(span(call))
+            self._count(call)
         self._send("/v1/traces", "resourceSpans", "scopeSpans", {"spans": spans})
+
+    def _count(self, call: CallRecord) -> None:
+        attributes = _common(call)
+        failed = {ERROR: str(call.status)} if _failed(call) else {}
+        self._observe(DURATION, {**attributes, **failed}, call.latency / 1e6)
+        for kind, tokens in (("input", call.prompt_tokens), ("output", call.completion_tokens)):
+            if tokens is not None:
+                self._observe(TOKEN_USAGE, {**attributes, TOKEN_TYPE: kind}, tokens)
+
+    def _observe(self, metric: str, attributes: Mapping[str, object], value: float) -> None:
+        key = metric, tuple(attributes.items())
+        histogram = self._histograms.get(key)
+        if histogram is None:
+            histogram = self._histograms[key] = Histogram(METRICS[metric][1])
+        histogram.add(value)
+
+    def send_metrics(self, *, now: bool = False) -> None:
+        """Sends what was counted since the last time, where that is long enough ago, or `now`."""
+        if not self._histograms or not (now or time.monotonic() >= self._metrics_at):
+            return
+        histograms, self._histograms = self._histograms, {}
+        since, self._since = self._since, time.time_ns()
+        self._metrics_at = time.monotonic() + METRICS_PAUSE
+        # Counts are numbers and not strings of digits: receivers have to take both, and some drop a
+        # histogram that has the latter.
+        points: dict[str, list[dict[str, Any]]] = {}
+        for (metric, attributes), histogram in histograms.items():
+            points.setdefault(metric, []).append(
+                {
+                    "attributes": _attributes(dict(attributes)),
+                    "startTimeUnixNano": str(since),
+                    "timeUnixNano": str(self._since),
+                    "count": sum(histogram.buckets),
+                    "sum": histogram.total,
+                    "bucketCounts": histogram.buckets,
+                    "explicitBounds": list(histogram.bounds),
+                }
+            )
+        metrics = [
+            {
+                "name": metric,
+                "unit": METRICS[metric][0],
+                "histogram": {"aggregationTemporality": DELTA, "dataPoints": of_metric},
+            }
+            for metric, of_metric in points.items()
+        ]
+        self._send("/v1/metrics", "resourceMetrics", "scopeMetrics", {"metrics": metrics})
 
     def send_feedback(self, feedback: Feedback) -> None:
         """Sends an event for feedback, in the trace of its call."""
@@ -98,13 +180,10 @@ class Telemetry:
 
 def span(call: CallRecord) -> dict[str, Any]:
     """Returns the span of a call, as OTLP's JSON has it."""
-    operation = OPERATIONS.get(call.route.removeprefix("/v1"))
+    common = _common(call)
+    operation = common[OPERATION]
     attributes: dict[str, object] = {
-        OPERATION: operation,
-        PROVIDER: "anthropic" if "/messages" in call.route else "openai",
-        REQUEST_MODEL: call.model,
-        PROMPT_NAME: call.library,
-        PROMPT_VERSION: call.digest,
+        **common,
         INPUT_TOKENS: call.prompt_tokens,
         CACHED_TOKENS: call.cached_tokens,
         OUTPUT_TOKENS: call.completion_tokens,
@@ -115,10 +194,10 @@ def span(call: CallRecord) -> dict[str, Any]:
         ARM: call.arm,
         ADDED: call.added / 1000,
     }
-    failed = call.status >= 400 or not call.status
+    failed = _failed(call)
     if failed:
         attributes[ERROR] = str(call.status)
-    name = " ".join(filter(None, (operation or call.route, call.model if operation else None)))
+    name = call.route if operation is None else " ".join(filter(None, (operation, call.model)))
     return {
         **_ids(call.id),
         "name": name,
@@ -128,6 +207,21 @@ def span(call: CallRecord) -> dict[str, Any]:
         "attributes": _attributes(attributes),
         "status": {"code": FAILED} if failed else {},
     }
+
+
+def _common(call: CallRecord) -> dict[str, str | None]:
+    """What spans and metrics of a call are told apart by."""
+    return {
+        OPERATION: OPERATIONS.get(call.route.removeprefix("/v1")),
+        PROVIDER: "anthropic" if "/messages" in call.route else "openai",
+        REQUEST_MODEL: call.model,
+        PROMPT_NAME: call.library,
+        PROMPT_VERSION: call.digest,
+    }
+
+
+def _failed(call: CallRecord) -> bool:
+    return call.status >= 400 or not call.status
 
 
 def event(feedback: Feedback) -> dict[str, Any]:
