@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import importlib.util
 import json
 import os
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from providers import Provider, ProxyThread, post
+from providers import Provider, ProxyThread, Received, post
 from test_proxy import CHAT, Choice, make, wait
 from test_traffic import CHAT_USAGE, KEY, answer, ask
 
@@ -107,6 +108,10 @@ def reachable(port: int) -> bool:
     return True
 
 
+def unpacked(got: Received) -> bytes:
+    return gzip.decompress(got.body) if got.header(b"content-encoding") == b"gzip" else got.body
+
+
 def test_a_real_collector_takes_spans_and_events_and_passes_them_on(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -120,12 +125,15 @@ def test_a_real_collector_takes_spans_and_events_and_passes_them_on(
     metrics_service = pytest.importorskip(
         "opentelemetry.proto.collector.metrics.v1.metrics_service_pb2"
     )
+    read_traces = trace_service.ExportTraceServiceRequest.FromString
+    read_logs = logs_service.ExportLogsServiceRequest.FromString
+    read_metrics = metrics_service.ExportMetricsServiceRequest.FromString
     port = free_port()
     with Provider(answer(CHAT_USAGE)) as provider, Provider(answer(b"")) as backend:
         command = [os.path.join(os.path.dirname(rotel.origin), "rotel-agent"), "start"]
         command += ["--otlp-http-endpoint", f"127.0.0.1:{port}", "--batch-timeout", "20ms"]
         command += ["--otlp-grpc-endpoint", f"127.0.0.1:{free_port()}", "--exporter", "otlp"]
-        command += ["--otlp-exporter-protocol", "http", "--otlp-exporter-compression", "none"]
+        command += ["--otlp-exporter-protocol", "http"]
         command += ["--otlp-exporter-endpoint", backend.url.removesuffix("/v1")]
         collector = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
@@ -145,7 +153,9 @@ def test_a_real_collector_takes_spans_and_events_and_passes_them_on(
         span
         for got in backend.received
         if got.line.split()[1] == b"/v1/traces"
-        for resource in trace_service.ExportTraceServiceRequest.FromString(got.body).resource_spans
+        for resource in trace_service.ExportTraceServiceRequest.FromString(
+            unpacked(got)
+        ).resource_spans
         for scope in resource.scope_spans
         for span in scope.spans
     )
@@ -158,7 +168,9 @@ def test_a_real_collector_takes_spans_and_events_and_passes_them_on(
         event
         for got in backend.received
         if got.line.split()[1] == b"/v1/logs"
-        for resource in logs_service.ExportLogsServiceRequest.FromString(got.body).resource_logs
+        for resource in logs_service.ExportLogsServiceRequest.FromString(
+            unpacked(got)
+        ).resource_logs
         for scope in resource.scope_logs
         for event in scope.log_records
     )
@@ -171,7 +183,7 @@ def test_a_real_collector_takes_spans_and_events_and_passes_them_on(
         for got in backend.received
         if got.line.split()[1] == b"/v1/metrics"
         for resource in metrics_service.ExportMetricsServiceRequest.FromString(
-            got.body
+            unpacked(got)
         ).resource_metrics
         for scope in resource.scope_metrics
         for metric in scope.metrics

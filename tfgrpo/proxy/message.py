@@ -195,7 +195,7 @@ class AnswerHeaders:
         """How the body is packed, in small letters."""
         dropped: frozenset[bytes] = frozenset()
         sized = chunked = False
-        self.lines = lines = []
+        lines: list[bytes] = []
         for name, value in headers:
             part = (_names.get(name) or header_name(name)).part
             if part == PLAIN:
@@ -212,7 +212,8 @@ class AnswerHeaders:
                 continue
             lines.append(b"%b: %b" % (name, value))
         if dropped:
-            self.lines = [x for x in lines if x.partition(b":")[0].lower() not in dropped]
+            lines = [x for x in lines if x.partition(b":")[0].lower() not in dropped]
+        self.lines = lines
         self.sized = sized and not chunked
         """Whether they say how long the body is."""
 

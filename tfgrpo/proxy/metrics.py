@@ -51,12 +51,12 @@ def sums_of(calls: Iterable[CallRecord], labels: Labels) -> Sums:
     counts: Counter[tuple[str, str, str, str, str]] = Counter()
     tokens: Counter[tuple[str, str, str, str]] = Counter()
     seconds: dict[tuple[str, str, str], list[float]] = defaultdict(list)
-    for (*named, path, status), alike in groups.items():
-        library = labels.value("library", named[0])
-        version = labels.value("version", named[1])
-        model = labels.value("model", named[2])
-        route = labels.value("route", path if place_of(b"POST", path) else "other")
-        counts[library, version, model, route, str(status)] += len(alike)
+    for group, alike in groups.items():
+        library = labels.value("library", group[0])
+        version = labels.value("version", group[1])
+        model = labels.value("model", group[2])
+        route = labels.value("route", group[3] if place_of(b"POST", group[3]) else "other")
+        counts[library, version, model, route, str(group[4])] += len(alike)
         tokens[library, version, model, "input"] += sum(x.prompt_tokens or 0 for x in alike)
         tokens[library, version, model, "cached"] += sum(x.cached_tokens or 0 for x in alike)
         tokens[library, version, model, "output"] += sum(x.completion_tokens or 0 for x in alike)

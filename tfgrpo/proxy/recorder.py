@@ -168,10 +168,7 @@ class Recorder:
 
     def _row(self, call: Call, callers: dict[bytes, bytes]) -> CallRecord:
         chosen, tokens = call.chosen, call.tokens()
-        name = version = digest = ids = arm = None
-        if chosen is not None:
-            name, version, digest, ids = chosen[:4]
-            arm = chosen.arm
+        ids = None if chosen is None else chosen.experiences
         first, subject = call.first_byte, call.subject
         key = sent_key(call.request.index)
         caller = callers.get(key) if key else None
@@ -181,12 +178,12 @@ class Recorder:
             call.id,
             call.time,
             self.worker,
-            name,
-            version,
-            digest,
+            None if chosen is None else chosen.name,
+            None if chosen is None else chosen.version,
+            None if chosen is None else chosen.digest,
             None if ids is None else json.dumps(ids),
             keyed(self.secret, subject.encode()).hex() if subject else None,
-            arm,
+            None if chosen is None else chosen.arm,
             call.model,
             call.path,
             call.status,
