@@ -124,7 +124,9 @@ def _row(scene: Scene, folder: Path, cluster: Any, forks: Any, reference: Any) -
             forks.end(one)
     alike = "yes" if outcome(store) == reference else "**no**"
     right = not any(scene.clocks)
-    repeated, twice = sent_again(store, script, cuts) if right else (0, _twice(script.requests))
+    repeated, twice = (
+        sent_again(store, script, cuts, scene.delay) if right else (0, _twice(script.requests))
+    )
     groups = sum(one.figures.get("groups", 0) for one in members)
     return (
         f"| {scene.what} | {seconds:.0f} | {len(script.requests):,} | {alike} | {repeated} | "

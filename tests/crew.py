@@ -256,10 +256,11 @@ class Disturbed:
 
 
 def sent_again(
-    file: str, script: Timed, cuts: Sequence[tuple[float, float]] = ()
+    file: str, script: Timed, cuts: Sequence[tuple[float, float]] = (), delay: float = 0.0
 ) -> tuple[int, int]:
     """Returns how many requests were made once more after their answer was in the journal, and how
-    many before it was. An answer that came during one of `cuts` got there after it."""
+    many before it was. An answer that came during one of `cuts` got there after it; a script is
+    asked `delay` seconds after a request was sent."""
 
     def journalled_at(answered: float) -> float:
         return max([answered, *(end for begin, end in cuts if begin <= answered <= end)])
@@ -277,7 +278,7 @@ def sent_again(
         (first,) = [number for number in numbers if number in journalled]
         for number in numbers:
             if number != first:
-                after = script.times[number] > journalled[first] + WRITTEN
+                after = script.times[number] - delay > journalled[first] + WRITTEN
                 repeated += after
                 twice += not after
     return repeated, twice
