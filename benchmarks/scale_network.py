@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -116,17 +115,15 @@ def _row(scene: Scene, folder: Path, cluster: Any, forks: Any, reference: Any) -
             stack.enter_context(relay)
         stack.enter_context(server)
         started = time.monotonic()
-        cuts = [] if relay is None else [_cut(script, driver, relay, scene)]
+        if relay is not None:
+            _cut(script, driver, relay, scene)
         forks.wait(driver, 900.0)
         seconds = time.monotonic() - started
         members = read_crew(queue_address(store)).members
         for one in crew:
             forks.end(one)
     alike = "yes" if outcome(store) == reference else "**no**"
-    right = not any(scene.clocks)
-    repeated, twice = (
-        sent_again(store, script, cuts, scene.delay) if right else (0, _twice(script.requests))
-    )
+    repeated, twice = sent_again(store, script, scene.delay)
     groups = sum(one.figures.get("groups", 0) for one in members)
     return (
         f"| {scene.what} | {seconds:.0f} | {len(script.requests):,} | {alike} | {repeated} | "
@@ -134,16 +131,9 @@ def _row(scene: Scene, folder: Path, cluster: Any, forks: Any, reference: Any) -
     )
 
 
-def _cut(script: Any, driver: Session, relay: Any, scene: Scene) -> tuple[float, float]:
-    """Cuts the workers off as soon as they are at work; returns from when to when."""
+def _cut(script: Any, driver: Session, relay: Any, scene: Scene) -> None:
+    """Cuts the workers off as soon as they are at work."""
     while len(script.requests) < 20:
         assert not driver.ended(), driver.said()
         time.sleep(0.05)
-    begin = time.time()
     relay.cut(scene.cut, drop=scene.drop)
-    return begin, time.time()
-
-
-def _twice(requests: Sequence[Any]) -> int:
-    """Returns how many requests were made before."""
-    return len(requests) - len({repr(one) for one in requests})

@@ -7,7 +7,7 @@ import json
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,8 +33,8 @@ UID = "5" * 32
 HEARTBEAT = 1.0
 CUT = 4.5
 """Heartbeats for which workers are cut off: they are missed, and come back."""
-WRITTEN = 0.05
-"""Seconds from the time that a call's row bears until it is on the disk, at most."""
+UNDER_WAY = 0.05
+"""Seconds that a request is under way before it is counted, at most."""
 
 
 def prepare(
@@ -168,7 +168,7 @@ class Disturbed:
     heartbeat: float = HEARTBEAT
     pace: tuple[int, float] = (12, 6.0)
     relay: Relay | None = None
-    cuts: list[tuple[float, float]] = field(default_factory=list)
+    delay: float = 0.05
     kills: Counter[str] = field(default_factory=Counter)
     repeated: int = 0
     sent_twice: int = 0
@@ -229,9 +229,7 @@ class Disturbed:
         name = self._next.pop()
         if name == "network":
             assert self.relay is not None
-            begin = time.time()
             self.relay.cut(CUT * self.heartbeat, drop=self.chance.random() < 0.5)
-            self.cuts.append((begin, time.time()))
         elif name == "database":
             self.cluster.stop("immediate")
             time.sleep(0.1)
@@ -252,24 +250,22 @@ class Disturbed:
     def _count(self) -> None:
         """Counts requests that were made more than once: after their answer was journalled, which
         must not be, and while it was not, which a kill may cost."""
-        self.repeated, self.sent_twice = sent_again(self.file, self.script, self.cuts)
+        self.repeated, self.sent_twice = sent_again(self.file, self.script, self.delay)
 
 
-def sent_again(
-    file: str, script: Timed, cuts: Sequence[tuple[float, float]] = (), delay: float = 0.0
-) -> tuple[int, int]:
+def sent_again(file: str, script: Timed, delay: float = 0.0) -> tuple[int, int]:
     """Returns how many requests were made once more after their answer was in the journal, and how
-    many before it was. An answer that came during one of `cuts` got there after it; a script is
-    asked `delay` seconds after a request was sent."""
+    many before it was, by the time at which the database committed it. A script is asked `delay`
+    seconds after a request was sent."""
+    import psycopg
 
-    def journalled_at(answered: float) -> float:
-        return max([answered, *(end for begin, end in cuts if begin <= answered <= end)])
-
-    with Store.open(file) as store:
-        run = store.runs.get("run")
-        stages = ("rollout", "summary", "comparison", "controller")
-        rows = [call for stage in stages for call in store.runs.calls(run, stage)]
-    journalled = {row.prompt_tokens: journalled_at(row.time / 1e6) for row in rows}
+    address = parse_address(file)
+    query = (
+        "select prompt_tokens, extract(epoch from pg_xact_commit_timestamp(xmin))::float8"
+        f' from "{address.schema}".journal'
+    )
+    with psycopg.connect(address.conninfo) as connection:
+        journalled = dict(connection.execute(query.encode()).fetchall())
     sent: dict[str, list[int]] = {}
     for number, request in enumerate(script.requests, 1):
         sent.setdefault(json.dumps(request, sort_keys=True), []).append(number)
@@ -278,7 +274,7 @@ def sent_again(
         (first,) = [number for number in numbers if number in journalled]
         for number in numbers:
             if number != first:
-                after = script.times[number] - delay > journalled[first] + WRITTEN
+                after = script.times[number] - delay > journalled[first] + UNDER_WAY
                 repeated += after
                 twice += not after
     return repeated, twice

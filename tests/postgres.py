@@ -86,6 +86,7 @@ class Cluster:
         """Starts the server and waits until it answers; `listen` is an address beside the
         socket."""
         options = f"-k {self.folder} -p {port} -c listen_addresses='{listen}'"
+        options += " -c track_commit_timestamp=on"
         if self._durable:
             options += " -c shared_buffers=128MB -c max_connections=200"
         else:
