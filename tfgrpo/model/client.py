@@ -50,7 +50,7 @@ PATIENT = frozenset({"rollout", "next action", "persona", "evaluation"})
 another, while each answer of the reflection model is waited for by the next."""
 LATE_TRIES = 2
 """A request without an answer in time is made once more; a second one would end alike."""
-STALE = 2.0
+STALE = 0.25
 """Seconds after which a shared journal is looked into once more before a request goes out: another
 process may have the answer by now."""
 LOOKS = 3
