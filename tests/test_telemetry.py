@@ -153,9 +153,7 @@ def test_a_real_collector_takes_spans_and_events_and_passes_them_on(
         span
         for got in backend.received
         if got.line.split()[1] == b"/v1/traces"
-        for resource in trace_service.ExportTraceServiceRequest.FromString(
-            unpacked(got)
-        ).resource_spans
+        for resource in read_traces(unpacked(got)).resource_spans
         for scope in resource.scope_spans
         for span in scope.spans
     )
@@ -168,9 +166,7 @@ def test_a_real_collector_takes_spans_and_events_and_passes_them_on(
         event
         for got in backend.received
         if got.line.split()[1] == b"/v1/logs"
-        for resource in logs_service.ExportLogsServiceRequest.FromString(
-            unpacked(got)
-        ).resource_logs
+        for resource in read_logs(unpacked(got)).resource_logs
         for scope in resource.scope_logs
         for event in scope.log_records
     )
@@ -182,9 +178,7 @@ def test_a_real_collector_takes_spans_and_events_and_passes_them_on(
         metric.name: metric
         for got in backend.received
         if got.line.split()[1] == b"/v1/metrics"
-        for resource in metrics_service.ExportMetricsServiceRequest.FromString(
-            unpacked(got)
-        ).resource_metrics
+        for resource in read_metrics(unpacked(got)).resource_metrics
         for scope in resource.scope_metrics
         for metric in scope.metrics
     }
