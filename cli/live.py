@@ -120,7 +120,7 @@ def _describe_phase(progress: Progress) -> str:
         "rollouts": f"rollouts {progress.attempts_done}/{progress.attempts}",
         "reflection": f"comparing groups {progress.reflected}/{progress.mixed}",
         "controller": f"deciding on lessons {progress.decided}/{progress.lessons}",
-        "gate": "trying the candidate on held-out problems",
+        "gate": "trying the candidate on the gate's problems",
         "finished": "finished",
     }[progress.phase]
     if progress.stopping:

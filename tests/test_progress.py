@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from tfgrpo.evaluation.evaluate import EvalProgress
 from tfgrpo.training.progress import Progress
 
 
@@ -41,3 +42,23 @@ def test_what_is_reflected_on_while_others_are_attempted_is_done() -> None:
     progress.reflected, progress.lessons, progress.decided = 4, 6, 6
     assert before < progress.fraction < 0.75
     assert time.monotonic() - progress.started < 5
+
+
+def test_the_trial_of_a_candidate_counts_in_the_time_that_is_left() -> None:
+    progress = Progress("r", steps=1, epochs=1, groups=1, attempts=5, trial=EvalProgress(0))
+    for phase in ("rollouts", "reflection", "controller"):
+        progress.enter(phase)
+        progress._since -= 10.0
+    progress.groups_done = progress.mixed = progress.reflected = 1
+    progress.started -= 40.0
+    progress.enter("gate")
+    assert 0.6 < progress.fraction < 0.9
+    trial = progress.trial
+    assert trial is not None
+    trial.total, trial.done = 20, 10
+    progress._since -= 10.0  # for half of it
+    left = progress.seconds_left
+    assert left is not None
+    assert 5 < left < 15
+    trial.done = 20
+    assert progress.fraction == pytest.approx(1.0)

@@ -103,19 +103,27 @@ def left_out_of(changes: Sequence[str], seed: int, problem: str, sample: int) ->
     return frozenset(id for id, coin in zip(changes, coins, strict=True) if coin)
 
 
+class Changes(NamedTuple):
+    """A step's operations on the library in force."""
+
+    library: Library
+    operations: Sequence[Operation]
+
+
 async def try_changes(
     session: Session,
     run: Run,
     task: EvalTask,
     rule: GateRule,
-    library: Library,
-    operations: Sequence[Operation],
+    tried: Changes,
+    progress: EvalProgress,
 ) -> FactorialTrial:
     """Returns what each change does, and which pass the rule.
 
     Twice the task's samples are drawn at each problem, as many attempts as two libraries would
-    take. `library` is the one in force. Raises EndpointError, BudgetReached.
+    take. `progress` is told of each. Raises EndpointError, BudgetReached.
     """
+    library, operations = tried
     changes = changed_experiences(operations)
     doubled = task.settings.model_copy(update={"samples": 2 * task.settings.samples})
     task = replace(task, settings=doubled)
@@ -130,7 +138,6 @@ async def try_changes(
                 libraries[missing] = Draft(library).after(there).library
             wanted.append((libraries[missing], problem, sample))
             without.append(missing)
-    progress = EvalProgress(0, meter=session.meter)
     scores = await evaluate.examine_each(session, wanted, task, run=run, progress=progress)
     observations = [
         Observation(score.problem, score.problem, changes, missing, score.reward)

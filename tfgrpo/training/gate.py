@@ -34,7 +34,7 @@ from tfgrpo.store.records import Json, Library, Operation, Version
 from tfgrpo.store.runs import Run, Score
 from tfgrpo.store.store import Store
 from tfgrpo.training.draft import Draft
-from tfgrpo.training.factorial import FactorialTrial, can_be_factorial, try_changes
+from tfgrpo.training.factorial import Changes, FactorialTrial, can_be_factorial, try_changes
 from tfgrpo.training.gate_rules import passes
 from tfgrpo.training.pruning import is_initial_prune
 
@@ -95,17 +95,23 @@ class Gate:
         self._task = replace(self._task, omissions=omissions)
 
     async def trial(
-        self, library: Library, operations: Sequence[Operation]
+        self,
+        library: Library,
+        operations: Sequence[Operation],
+        progress: EvalProgress | None = None,
     ) -> Trial | FactorialTrial | None:
         """Returns how the library fares with these operations; None where they change no text
-        but to bring it under the cap."""
+        but to bring it under the cap. `progress` is told of each attempt."""
+        progress = progress or EvalProgress(0, meter=self._session.meter)
         before = applied(library, (o for o in operations if is_initial_prune(o.evidence)))
         candidate = applied(library, operations)
         if candidate == before:
             return None
         new = [o for o in operations if not is_initial_prune(o.evidence)]
         if self._is_factorial and can_be_factorial(new):
-            return await try_changes(self._session, self._run, self._task, self._rule, before, new)
+            return await try_changes(
+                self._session, self._run, self._task, self._rule, Changes(before, new), progress
+            )
         known = self._recorded(library.version) if before == library else None
         library = before
         libraries = [candidate] if known else [library, candidate]
@@ -114,7 +120,7 @@ class Gate:
             libraries,
             self._task,
             run=self._run,
-            progress=EvalProgress(0, meter=self._session.meter),
+            progress=progress,
         )
         scores, after = known or scored[0], scored[-1]
         rewards = evaluate.rewards(scores), evaluate.rewards(after)

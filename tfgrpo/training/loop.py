@@ -24,7 +24,7 @@ from tfgrpo.data import problems
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains import math
 from tfgrpo.domains.base import Domain
-from tfgrpo.evaluation.evaluate import EvalTask
+from tfgrpo.evaluation.evaluate import EvalProgress, EvalTask
 from tfgrpo.model.embeddings import SCOPE, Embeddings
 from tfgrpo.notices import OnProgress, StepFinished, ignore
 from tfgrpo.rendering.render import AGENT_OBJECTIVE
@@ -212,13 +212,18 @@ class Training:
         library = self._store.library(base)
         progress.step, progress.epoch, progress.library = step, epoch, len(library)
         progress.reflected = progress.lessons = progress.decided = 0
+        if self._gate is not None:
+            progress.trial = EvalProgress(
+                0, meter=progress.meter, on_change=lambda _: progress.announce()
+            )
         last = step == len(self.steps) - 1
         reflected = await self._learner.learn(LearningStep(step, batch, base, library, last))
         groups, comparisons, plan = reflected
         self._enter("gate")
+        trial = None
         if self._gate is not None:
             self._gate.leave_out(self._collector.omissions)
-        trial = await self._gate.trial(library, plan.operations) if self._gate else None
+            trial = await self._gate.trial(library, plan.operations, progress.trial)
         for rollout in (r for group in groups for r in group.rollouts if r.outcome == "failed"):
             await self._collector.record(step, rollout, library)
         version = self._commit(step, base, groups, comparisons, plan, trial)

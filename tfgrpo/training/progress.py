@@ -6,11 +6,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from tfgrpo.evaluation.evaluate import EvalProgress
 from tfgrpo.model.client import Meter
 from tfgrpo.notices import describe_usage
 
 PHASES = {"rollouts": 0.6, "reflection": 0.3, "controller": 0.1, "gate": 0.0}
 """The shares of a step's time, before one has been measured."""
+GATE = 0.25
+"""The share of a gate, beside those, in a run that has one."""
 
 
 @dataclass(slots=True)
@@ -18,6 +21,7 @@ class Progress:
     """Where a run is. The training updates it in place; a view reads it whenever it likes.
 
     `stopped_by` is who asked it to stop, and `workers` who makes its groups elsewhere, in words.
+    `trial` is where the trial of a step's candidate is, in a run with a gate.
     """
 
     run: str
@@ -41,6 +45,7 @@ class Progress:
     library: int = 0
     late: int = 0
     workers: str = ""
+    trial: EvalProgress | None = None
     started: float = field(default_factory=time.monotonic)
     first: int = 0
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PHASES, 0.0))
@@ -95,9 +100,10 @@ class Progress:
         done = self._phase_done(self.phase)
         if self.phase in PHASES and self.phase not in times and done > 0:
             times[self.phase] = (time.monotonic() - self._since) / done
-        known, usual = sum(times.values()), sum(PHASES[p] for p in times)
+        shares = PHASES if self.trial is None else {**PHASES, "gate": GATE}
+        known, usual = sum(times.values()), sum(shares[p] for p in times)
         scale = known / usual if known and usual else 1.0
-        return {p: times.get(p, share * scale) for p, share in PHASES.items()}
+        return {p: times.get(p, share * scale) for p, share in shares.items()}
 
     @property
     def seconds_left(self) -> float | None:
@@ -127,4 +133,6 @@ class Progress:
         if phase == "controller" and self.reflected:
             lessons = max(1, self.lessons) * teaching / self.reflected * expected
             return min(1.0, self.decided / lessons)
+        if phase == "gate" and self.trial is not None and self.trial.total:
+            return self.trial.done / self.trial.total
         return 0.0
