@@ -11,7 +11,8 @@ from tfgrpo.cli import text
 from tfgrpo.cli.context import REVISION, App, pass_app
 
 if TYPE_CHECKING:
-    from tfgrpo.evaluation.credit import Credit, Credited
+    from tfgrpo.evaluation.credit import Credited
+    from tfgrpo.evaluation.effects import Credit
 
 UNCONFIRMED = 10
 """Steps without a confirmation from which on an experience is named."""

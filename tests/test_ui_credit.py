@@ -14,7 +14,8 @@ from test_credit import HARMS, HELPS, IDLE, swayed
 from ui_rig import Visitor, store_at
 
 import tfgrpo
-from tfgrpo.evaluation.credit import Credit, credits
+from tfgrpo.evaluation.credit import credits
+from tfgrpo.evaluation.effects import Credit
 from tfgrpo.projections.library import credits_of
 from tfgrpo.store import Operation, Store
 from tfgrpo.store.records import Version

@@ -20,7 +20,8 @@ from typing import Any, Literal, TypeAlias
 
 from tfgrpo.connect import CallLimits
 from tfgrpo.evaluation import statistics
-from tfgrpo.evaluation.credit import Credit, Observation, estimate_effects
+from tfgrpo.evaluation.credit import Observation, estimate_effects
+from tfgrpo.evaluation.effects import Credit
 from tfgrpo.evaluation.evaluate import (
     EvalProgress,
     EvalTask,

@@ -16,7 +16,7 @@ from tfgrpo.store.store import Store
 from tfgrpo.store.traffic import experience_uses, traffic_path
 
 if TYPE_CHECKING:
-    from tfgrpo.evaluation.credit import Credit
+    from tfgrpo.evaluation.effects import Credit
     from tfgrpo.projections.histories import Histories
 
 

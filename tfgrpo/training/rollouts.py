@@ -87,7 +87,7 @@ class Collector:
         recorded = {(r.problem, r.sample): r for r in rows}
         wants_beliefs = settings.rollouts == "adaptive" or settings.hints > 0
         names = [problem.id for problem in batch]
-        known_out = self._store.runs.out(self._run, step - 1) if settings.quorum < 1.0 else ()
+        known_out = self._store.runs.out(self._run, step - 1)
         beliefs = self._beliefs.before(step, names, known_out) if wants_beliefs else {}
         if settings.rollouts == "adaptive":
             seed = f"{settings.seed}/{step}"

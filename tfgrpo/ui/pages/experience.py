@@ -23,7 +23,7 @@ from tfgrpo.ui.visit import BadForm
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-    from tfgrpo.evaluation.credit import Credit
+    from tfgrpo.evaluation.effects import Credit
     from tfgrpo.store.records import Version
     from tfgrpo.ui.visit import Visit
 

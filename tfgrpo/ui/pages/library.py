@@ -20,7 +20,7 @@ from tfgrpo.ui.visit import BadForm
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-    from tfgrpo.evaluation.credit import Credit
+    from tfgrpo.evaluation.effects import Credit
     from tfgrpo.store.records import Experience, Library, Version
     from tfgrpo.ui.visit import Visit
 
