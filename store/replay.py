@@ -12,11 +12,11 @@ a version recorded another order (`order.py`).
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
-from types import MappingProxyType
-from typing import NamedTuple, TypeVar
+from itertools import repeat
+from typing import TypeVar
 
 from tfgrpo.store.history import lanes
 from tfgrpo.store.order import arranged, listed
@@ -83,30 +83,50 @@ def live_rows(port: Port, position: int, *, snapshots: bool = True) -> set[int]:
     return live
 
 
-class Replayed(NamedTuple):
-    """A library, and the live events that it is made of, in any order."""
+class LiveEvents:
+    """Live events by row: the births of their experiences, and the experiences as they show
+    them. Whoever reads more than one library keeps one of these for all."""
 
-    library: Library
-    shapes: list[Shape]
+    __slots__ = ("births", "experiences")
+
+    def __init__(self) -> None:
+        self.births: dict[int, int] = {}
+        self.experiences: dict[int, Experience] = {}
+
+    def add(self, shapes: Sequence[Shape]) -> None:
+        """Adds events that were read."""
+        if not shapes:
+            return
+        ids, texts, rows, births = zip(*shapes, strict=True)
+        self.births.update(zip(rows, births, strict=True))
+        # What Experience() calls, by way of Python and one at a time.
+        columns = zip(ids, texts, rows, repeat(False))
+        shown = map(tuple.__new__, repeat(Experience), columns)
+        self.experiences.update(zip(rows, shown, strict=True))
+        if not all(texts):  # one was redacted
+            for id, text, row, _ in shapes:
+                if text is None:
+                    self.experiences[row] = Experience(id, REDACTED, row, True)
 
 
-def replayed(
-    port: Port, version: Version, known: Mapping[int, Shape] = MappingProxyType({})
-) -> Replayed:
-    """Returns the library in force at a version, with what an append needs to know of it.
+def library_at(port: Port, version: Version, known: LiveEvents | None = None) -> Library:
+    """Returns the library in force at a version. Raises StoreError.
 
-    `known` has live events of other libraries by row: what was read for those, and not redacted
-    since, is not read again.
+    `known` has live events of other libraries: what was read for those, and not redacted since,
+    is not read again. What is read is added to it.
     """
+    known = known or LiveEvents()
     with without_gc():
         live = live_rows(port, version.position)
-        unknown = live - known.keys()
-        shapes = _shapes(port, unknown)
-        if len(unknown) < len(live):
-            shapes += [known[row] for row in live & known.keys()]
-        return Replayed(
-            Library(version, experiences(arranged(shapes, listed(port, version)))), shapes
-        )
+        known.add(_shapes(port, live.difference(known.births)))
+        births, experiences = known.births, known.experiences
+        order = listed(port, version)
+        if not order:
+            rows = sorted(live, key=births.__getitem__)
+        else:
+            shapes = [(experiences[row].id, None, row, births[row]) for row in live]
+            rows = [row for _, _, row, _ in arranged(shapes, order)]
+        return Library(version, tuple(map(experiences.__getitem__, rows)))
 
 
 def shapes_at(port: Port, version: Version) -> list[Shape]:
@@ -123,19 +143,6 @@ def all_of(rows: AbstractSet[int], events: list[T]) -> list[T]:
     if len(events) != len(rows):
         raise damage_error(f"{len(rows) - len(events)} events that are in force are missing")
     return events
-
-
-def experiences(shapes: Iterable[Shape]) -> tuple[Experience, ...]:
-    """Returns live events, which are in library order, as experiences."""
-    new = tuple.__new__  # what Experience() calls, by way of Python
-    return tuple(
-        [
-            new(Experience, (id, text, row, False))
-            if text is not None
-            else Experience(id, REDACTED, row, True)
-            for id, text, row, _ in shapes
-        ]
-    )
 
 
 @contextmanager

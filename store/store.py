@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import time as clock
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
@@ -23,6 +23,7 @@ from tfgrpo.store.address import anchor, is_address, named_by
 from tfgrpo.store.default import open_port
 from tfgrpo.store.errors import InvalidName, StaleVersion, StoreError, UnknownRevision
 from tfgrpo.store.find import find_file
+from tfgrpo.store.library_memory import LibraryMemory
 from tfgrpo.store.port import BranchTip, EventRow, Port
 from tfgrpo.store.records import (
     REDACTED,
@@ -43,12 +44,10 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from tfgrpo.store.commit_details import CommitDetails
-    from tfgrpo.store.port import Shape
     from tfgrpo.store.runs import Rollouts, Runs
     from tfgrpo.store.tip_state import TipState
 
 Author: TypeAlias = str | Callable[[], str]
-LIBRARIES_HELD = 4
 
 
 class Store:
@@ -62,7 +61,7 @@ class Store:
         self._author = author
         self.now = now
         self._tip_state: TipState | None = None  # after the last commit
-        self._replayed: dict[bytes, tuple[int, replay.Replayed]] = {}  # digest → when, what
+        self._memory = LibraryMemory(port)
         self._operation: tuple[str, int | None] | None = None  # action and batch of an open one
         self._forced = False
 
@@ -165,7 +164,7 @@ class Store:
     def forget(self) -> None:
         """Drops what is remembered of libraries: for those who rolled a commit back."""
         self._tip_state = None
-        self._replayed.clear()
+        self._memory.forget()
 
     # reading:
 
@@ -191,28 +190,7 @@ class Store:
 
         The last few are remembered, until something is redacted: nothing else changes a library.
         """
-        return self._replay(self.resolve(revision)).library
-
-    def _replay(self, version: Version) -> replay.Replayed:
-        now = self.port.last_redaction()
-        since, replayed = self._replayed.pop(version.digest, (None, None))
-        if replayed is None or since != now or replayed.library.version != version:
-            replayed = replay.replayed(self.port, version, self._known(version, now))
-        self._replayed[version.digest] = now, replayed
-        if len(self._replayed) > LIBRARIES_HELD:
-            del self._replayed[next(iter(self._replayed))]
-        return replayed
-
-    def _known(self, version: Version, now: int) -> Mapping[int, Shape]:
-        """Returns row → live event, of the remembered library that lies nearest to a version."""
-        held = [replayed for since, replayed in self._replayed.values() if since == now]
-        if not held:
-            return {}
-        nearest = min(held, key=lambda r: abs(r.library.version.position - version.position))
-        there = nearest.library.version
-        if self.port.version(there.number) != there:  # a transaction around it failed
-            return {}
-        return {shape[2]: shape for shape in nearest.shapes}
+        return self._memory.library(self.resolve(revision))
 
     def diff(self, a: str | Version, b: str | Version = "HEAD") -> tuple[Change, ...]:
         """Returns how the library at `b` differs from the one at `a`, in library order."""
@@ -534,9 +512,7 @@ class Store:
             self._check_tip(branch, tip, details.get("expected"))
             self._check_untouched(branch, tip, details.get("onto"), operations)
             known, self._tip_state = self._tip_state, None  # until the transaction holds
-            _, replayed = self._replayed.get(tip.digest, (0, None))
-            shapes = replayed.shapes if replayed and replayed.library.version == tip else None
-            state = tip_state_at(self.port, tip, known, shapes)
+            state = tip_state_at(self.port, tip, known, self._memory.shapes)
             if operations and not at.ends_lane:
                 state = in_new_lane(self.port, state)
             rows, changes = event_rows(self.port, state.position, state.live, operations)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from tfgrpo.store import replay
@@ -22,13 +22,16 @@ class TipState(NamedTuple):
 
 
 def tip_state_at(
-    port: Port, version: Version, known: TipState | None, shapes: Iterable[Shape] | None = None
+    port: Port,
+    version: Version,
+    known: TipState | None,
+    remembered: Callable[[Version], Iterable[Shape] | None] | None = None,
 ) -> TipState:
     """Returns the state at a version.
 
     From `known`, which is used up, it takes no query where an append follows on the last one.
     Beside other writers it is brought up to date by their events alone, for as long as those
-    are few. `shapes` is what is live there, when that has been replayed already.
+    are few. `remembered` gives what is live there, where that has been replayed already.
     """
     if known is not None:
         if (known.version.digest, known.position) == (version.digest, version.position):
@@ -41,6 +44,7 @@ def tip_state_at(
                 elif row.op != "KEEP":
                     live[row.experience] = LiveRow(row.row, row.birth or row.row)
             return TipState(version, version.position, live, _cost(port, version))
+    shapes = None if remembered is None else remembered(version)
     if shapes is None:
         shapes = replay.shapes_at(port, version)
     live = {id: LiveRow(row, birth) for id, _, row, birth in shapes}

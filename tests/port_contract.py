@@ -485,7 +485,7 @@ class PortContract(NamesContract, RecordsContract):
         for _ in range(2):
             for new, live in made:
                 ordered = sorted(live.values(), key=lambda e: e.birth or e.row)
-                found = [(e.id, e.text) for e in replay.replayed(port, new).library]
+                found = [(e.id, e.text) for e in replay.library_at(port, new)]
                 assert found == [(e.experience, e.text) for e in ordered]
             for (a, before), (b, after) in zip(made, made[::-1], strict=True):
                 changed = {

@@ -388,3 +388,42 @@ def test_nothing_is_remembered_of_a_library_whose_version_was_rolled_back(tmp_pa
             fail()
         store.commit("main", [Operation("ADD", text="recorded")], message="m")
         assert [e.text for e in store.library()] == ["recorded"]
+
+
+def test_libraries_are_the_same_however_little_is_remembered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tfgrpo.store.library_memory.CHARACTERS", 100)
+    with Store.init(tmp_path / "store.db", author="ann") as store:
+        store.commit("main", [Operation("ADD", text=f"text {n}") for n in range(20)], message="m")
+        for n, e in enumerate(store.library()):
+            store.commit("main", [Operation("MODIFY", e.id, f"other {n}")], message="m")
+        for number in [*range(21), *range(20, -1, -1)]:
+            texts = [e.text for e in store.library(f"v{number + 1}")]
+            want = [f"other {n}" if n < number else f"text {n}" for n in range(20)]
+            assert texts == want
+
+
+def test_head_is_where_the_last_commit_moved_it_whoever_made_it(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    with Store.init(path, author="ann") as store, Store.open(path) as other:
+        for n in range(12):
+            (store, other)[n % 3 == 0].commit("main", [], message=f"m{n}")
+            assert [s.head.version.message for s in (store, other)] == [f"m{n}"] * 2
+
+        def fail() -> None:
+            with store.port.transaction():
+                store.commit("main", [], message="lost")
+                assert store.head.version.message == "lost"
+                assert other.head.version.message == "m11"
+                raise KeyError
+
+        with pytest.raises(KeyError):
+            fail()
+        assert [s.head.version.message for s in (store, other)] == ["m11"] * 2
+        with store.port.reading():
+            assert store.head.version.message == "m11"
+            other.create_branch("side")
+            other.checkout("side")
+            assert store.head.branch == "main"
+        assert store.head.branch == "side"

@@ -6,12 +6,15 @@ import array
 import sys
 import zlib
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import sqlite3
 
+SMALL = 16_384
+"""Bytes of a snapshot up to which its rows are remembered: some ten thousand."""
 LONG = 256
 """Bytes from which on a text is packed: a shorter one hardly shrinks."""
 
@@ -25,7 +28,13 @@ def pack(live: Sequence[int]) -> bytes:
 
 
 def unpack(blob: bytes) -> list[int]:
-    """Returns the row numbers that `pack` packed. Raises ValueError for anything else."""
+    """Returns the row numbers that `pack` packed, the last few of them from memory. Raises
+    ValueError for anything else."""
+    small = isinstance(blob, bytes) and len(blob) <= SMALL
+    return list((_unpack_small if small else _unpack)(blob))
+
+
+def _unpack(blob: bytes) -> tuple[int, ...]:
     deltas = array.array("q")
     try:
         deltas.frombytes(zlib.decompress(blob))
@@ -33,7 +42,10 @@ def unpack(blob: bytes) -> list[int]:
         raise ValueError(f"no packed rows: {error}") from error
     if sys.byteorder == "big":
         deltas.byteswap()
-    return list(accumulate(deltas))
+    return tuple(accumulate(deltas))
+
+
+_unpack_small = lru_cache(maxsize=16)(_unpack)
 
 
 def pack_text(text: str) -> str | bytes:

@@ -28,7 +28,7 @@ from tfgrpo.store.records import OPS, Op, RefMove, Version
 from tfgrpo.store.row_checks import check_row, check_rows, damage_error, parse_json
 from tfgrpo.store.sqlite import appending, file
 from tfgrpo.store.sqlite.file import FAILURES, connect, translated, writing
-from tfgrpo.store.sqlite.wal_index import HEADER, header_of
+from tfgrpo.store.sqlite.wal_index import HEADER, CommitMarks, header_of
 from tfgrpo.store.sqlite.writer_queue import WriterQueue
 
 if TYPE_CHECKING:
@@ -74,6 +74,8 @@ class SqlitePort:
         self.connection = connection or connect(path, create=create, watching=watching)
         self._queue = WriterQueue(None if connection else path)
         self._reading = False
+        self._marks = CommitMarks(self.connection, None if connection else path)
+        self._head: tuple[object, tuple[str | None, Version] | None] = None, None  # at which mark
         self._index = header_of(path) if watching else None
 
     def close(self) -> None:
@@ -411,6 +413,14 @@ class SqlitePort:
         return [name for (name,) in check_rows(rows, "s", "moves of names")]
 
     def head(self) -> tuple[str | None, Version] | None:
+        if self.connection.in_transaction:  # which nobody else may ever see
+            return self._read_head()
+        now = self._marks.mark()
+        if self._head[0] != now:
+            self._head = now, self._read_head()
+        return self._head[1]
+
+    def _read_head(self) -> tuple[str | None, Version] | None:
         row = self.row(HEAD_QUERY)
         if row is None or not isinstance(row[0], str | None):
             return None
