@@ -6,7 +6,7 @@ import re
 
 import click
 
-NUMBER = re.compile(r"-(\d+)\Z")
+NUMBER = r"-(\d+)\Z"
 
 
 class CountedCommand(click.Command):
@@ -22,6 +22,6 @@ class CountedCommand(click.Command):
         }
         plain: list[str] = []
         for before, word in zip(["", *args], args, strict=False):
-            number = None if before in taking or "--" in plain else NUMBER.match(word)
+            number = None if before in taking or "--" in plain else re.match(NUMBER, word)
             plain += ["-n", number[1]] if number else [word]
         return super().parse_args(ctx, plain)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 from itertools import zip_longest
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 
@@ -18,10 +18,10 @@ from tfgrpo.projections.events import event_object
 from tfgrpo.projections.moves import move_objects, moves_of
 from tfgrpo.projections.versions import StandingNames, scores, signed, version_object
 from tfgrpo.store import select
+from tfgrpo.store.named_tuple import NamedTuple
 from tfgrpo.store.records import OPS, Event, Op, Version
 from tfgrpo.store.store import Store
 from tfgrpo.store.subject import subject
-from tfgrpo.store.time_spec import parse_time
 
 
 @click.command(cls=CountedCommand)
@@ -103,6 +103,8 @@ def log(
         )
     if all_ and revision is not None:
         raise click.UsageError(f"--all shows every history, so what is {revision} for?")
+    if since or until:
+        from tfgrpo.store.time_spec import parse_time
     store = app.store
     now = time.time_ns() // 1000
     filter = select.Filter(

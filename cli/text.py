@@ -11,12 +11,12 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from tfgrpo.store.named_tuple import NamedTuple
 from tfgrpo.store.records import Op
 from tfgrpo.visible import shown as shown
 from tfgrpo.visible import shown_in_json
@@ -36,8 +36,9 @@ COLOURS: dict[Op, str] = {"ADD": "green", "MODIFY": "yellow", "DELETE": "red", "
 UNWRAPPED = 10_000
 OURS = str(int.from_bytes(os.urandom(4), "big"))
 """What marks a colour as one of ours until it is printed: nobody else knows it."""
-LOOKS = re.compile(rf"(\x1b\[[0-9;]*;{OURS}m)")
-_inset = ContextVar("_inset", default=0)
+LOOKS = rf"(\x1b\[[0-9;]*;{OURS}m)"
+_inset = [0]
+"""The columns that lines leave free at their left, innermost last."""
 
 
 class Word(NamedTuple):
@@ -74,17 +75,17 @@ def width() -> int:
         return UNWRAPPED
     import shutil
 
-    return max(40, shutil.get_terminal_size().columns) - _inset.get()
+    return max(40, shutil.get_terminal_size().columns) - _inset[-1]
 
 
 @contextmanager
 def inset(columns: int) -> Iterator[None]:
     """Inside it lines are narrower, to stand right of something that takes `columns`."""
-    before = _inset.set(_inset.get() + columns)
+    _inset.append(_inset[-1] + columns)
     try:
         yield
     finally:
-        _inset.reset(before)
+        _inset.pop()
 
 
 def words(text: str, **look: Any) -> list[Word]:
@@ -111,7 +112,7 @@ def safe(line: str) -> str:
     """Returns a line with colours of ours, and nothing else that commands a terminal."""
     if line.isprintable():
         return line
-    return "".join(part if n % 2 else shown(part) for n, part in enumerate(LOOKS.split(line)))
+    return "".join(part if n % 2 else shown(part) for n, part in enumerate(re.split(LOOKS, line)))
 
 
 def echo(line: str = "", *, err: bool = False, nl: bool = True) -> None:

@@ -20,7 +20,8 @@ import json
 import os
 from collections.abc import Iterable, Sequence
 from json.encoder import encode_basestring
-from typing import NamedTuple
+
+from tfgrpo.store.named_tuple import NamedTuple
 
 ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 ID_LENGTH = 12

@@ -8,14 +8,13 @@ than it is asked for. Row by row the first-parent history is a few ranges of con
 
 from __future__ import annotations
 
-import heapq
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from tfgrpo.store.errors import StoreError
+from tfgrpo.store.named_tuple import NamedTuple
 from tfgrpo.store.port import lane_of, lane_start
 
 if TYPE_CHECKING:
@@ -119,6 +118,16 @@ def ancestor_numbers(
     """Does what `ancestors` does for any history of numbers. Asks for the parents of a number
     once, and of no number below the last that can be yielded."""
     excluded = dict.fromkeys(tips, False) | dict.fromkeys(without, True)
+    while len(excluded) == 1:  # a history without a merge has one open end all the way
+        ((number, drop),) = excluded.items()
+        if drop:
+            return
+        excluded = dict.fromkeys(parents(number), False)
+        yield number
+    if not excluded:
+        return
+    import heapq  # for those whose history has one
+
     heap = [-number for number in excluded]
     heapq.heapify(heap)
     included = sum(not drop for drop in excluded.values())
@@ -156,6 +165,8 @@ def common_ancestor(versions: Versions, a: Version, b: Version) -> Version:
     """Returns the newest version that both have in their history. v0 is in every history."""
     sides: dict[int, set[str]] = {a.number: {"a"}}
     sides.setdefault(b.number, set()).add("b")
+    import heapq
+
     heap = [-number for number in sides]
     heapq.heapify(heap)
     read = ReadAhead(versions)
@@ -244,6 +255,10 @@ def _ranges(ends: Mapping[int, int]) -> list[tuple[int, int]]:
 
 def row_within(row: int, ranges: Sequence[tuple[int, int]]) -> bool:
     """Returns whether a row is in one of some ranges (after, upto], which ascend."""
+    if len(ranges) == 1:
+        return ranges[0][0] < row <= ranges[0][1]
+    from bisect import bisect_left  # which few histories need
+
     at = bisect_left(ranges, (row, 0)) - 1
     return at >= 0 and row <= ranges[at][1]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 NAME = "tfgrpo"
-MARKER = re.compile(r"""extra\s*==\s*['"]([\w.-]+)['"]""")
+MARKER = r"""extra\s*==\s*['"]([\w.-]+)['"]"""
 
 
 def install_hint(extra: str) -> str:
@@ -24,7 +24,7 @@ def install_hint(extra: str) -> str:
     wanted = []
     for requirement in listed:
         what, _, marker = requirement.partition(";")
-        if (match := MARKER.search(marker)) and match[1] == extra:
+        if (match := re.search(MARKER, marker)) and match[1] == extra:
             wanted.append(f"'{what.strip()}'")
     return "pip install " + (" ".join(wanted) or f"'.[{extra}]' in a clone of {NAME}")
 

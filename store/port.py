@@ -16,8 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
+from tfgrpo.store.named_tuple import NamedTuple
 from tfgrpo.store.records import Op, RefMove, Version
 
 if TYPE_CHECKING:

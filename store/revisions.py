@@ -20,23 +20,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from heapq import merge
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from tfgrpo.store.errors import AmbiguousRevision, InvalidName, UnknownRevision
 from tfgrpo.store.history import ancestors, common_ancestor, first_parents, with_ancestors
+from tfgrpo.store.named_tuple import NamedTuple
 from tfgrpo.store.records import RefMove, Version
 
 if TYPE_CHECKING:
     from tfgrpo.store.store import Store
 
-SUFFIX = re.compile(r"(?:~(\d*)|\^(\d*)|@\{(\d+)\})")
-NUMBER = re.compile(r"v(\d+)\Z")
+SUFFIX = r"(?:~(\d*)|\^(\d*)|@\{(\d+)\})"  # compiled when it is needed, as those below
+NUMBER = r"v(\d+)\Z"
 MANY = 200
-STEP = re.compile(r"step_(\d+)\Z")
-HEX = re.compile(r"[0-9a-f]{4,64}\Z")
-NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_./+-]*[A-Za-z0-9_+-])?\Z")
+STEP = r"step_(\d+)\Z"
+HEX = r"[0-9a-f]{4,64}\Z"
+NAME = r"[A-Za-z0-9_](?:[A-Za-z0-9_./+-]*[A-Za-z0-9_+-])?\Z"
 HEAD, BRANCH, TAG, REMOTE = "HEAD", "heads/", "tags/", "remotes/"
 
 
@@ -49,12 +49,13 @@ class Parsed(NamedTuple):
 
 def parse(revision: str) -> Parsed:
     """Takes a revision apart. Raises UnknownRevision when it is not of the grammar."""
-    suffix = re.search(r"[~^]|@\{", revision)
+    signs = "~" in revision or "^" in revision or "@{" in revision
+    suffix = re.search(r"[~^]|@\{", revision) if signs else None
     base = revision[: suffix.start()] if suffix else revision
     rest = revision[suffix.start() :] if suffix else ""
     suffixes = []
     while rest:
-        match = SUFFIX.match(rest)
+        match = re.match(SUFFIX, rest)
         if match is None:
             raise UnknownRevision(
                 f"cannot parse revision {revision!r}",
@@ -116,6 +117,8 @@ def walk(store: Store, text: str) -> Iterator[Version]:
         if low is None:
             return with_ancestors(store, high)
         return ancestors(store, [high.number], [low.number])
+    from heapq import merge  # which no other view needs
+
     left, _, right = text.partition("...")
     with store.port.reading():
         a, b = resolve(store, left or "HEAD").number, resolve(store, right or "HEAD").number
@@ -125,8 +128,8 @@ def walk(store: Store, text: str) -> Iterator[Version]:
 
 def check_name(kind: str, name: str) -> None:
     """Raises InvalidName for a branch or tag name that could be read as another revision."""
-    reserved = name in ("HEAD", "@") or NUMBER.match(name) or STEP.match(name)
-    if reserved or ".." in name or "//" in name or not NAME.match(name):
+    reserved = name in ("HEAD", "@") or re.match(NUMBER, name) or re.match(STEP, name)
+    if reserved or ".." in name or "//" in name or not re.match(NAME, name):
         raise InvalidName(
             f"{name!r} cannot be the name of a {kind}",
             hint="use letters, digits, _ . / + -, but not HEAD, v12 or step_2, which "
@@ -137,14 +140,14 @@ def check_name(kind: str, name: str) -> None:
 def _base(store: Store, base: str) -> Version:
     if base in ("HEAD", "@"):
         return store.head.version
-    if match := NUMBER.match(base):
+    if match := re.match(NUMBER, base):
         number = int(match[1])
         version = store.port.version(number) if number < 1 << 62 else None
         if version is not None:
             return version
         last = store.port.last_version()
         raise UnknownRevision(f"there is no {base}", hint=f"the newest version is v{last}")
-    if match := STEP.match(base):
+    if match := re.match(STEP, base):
         return _step(store, base)
     candidates: dict[str, Version] = {}
     for kind, prefix in (("branch", BRANCH), ("tag", TAG)):
@@ -155,7 +158,8 @@ def _base(store: Store, base: str) -> Version:
         move = store.port.ref(REMOTE + base.removeprefix(REMOTE))
         if move is not None and move.version is not None:
             return store.version(move.version)
-    if not candidates and HEX.match(base):  # a name is what somebody chose: it wins over a digest
+    # A name is what somebody chose: it wins over a digest.
+    if not candidates and re.match(HEX, base):
         for version in store.port.versions_by_digest(base, 5):
             candidates.setdefault(f"digest {version.digest.hex()[:12]} ({version.name})", version)
     if len({v.number for v in candidates.values()}) > 1:
@@ -174,7 +178,7 @@ def _step(store: Store, base: str) -> Version:
         steps = [
             int(match[1])
             for r in store.port.refs(f"{TAG}{run}/step_")
-            if r.version is not None and (match := STEP.match(r.name.rpartition("/")[2]))
+            if r.version is not None and (match := re.match(STEP, r.name.rpartition("/")[2]))
         ]
         newest = f"its newest is {run}/step_{max(steps)}" if steps else "all its tags are deleted"
         raise UnknownRevision(f"run {run} has no {base}", hint=newest)

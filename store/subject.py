@@ -21,8 +21,8 @@ VERBS: dict[Op, str] = {"ADD": "add", "MODIFY": "modify", "DELETE": "delete", "K
 NAMED = 3
 """More experiences than this are counted and not named."""
 LONGEST = 60
-LABEL = re.compile(r" \(G\d+\)")
-BY_HAND = re.compile(rf"(?:{'|'.join(VERBS.values())}) ")
+LABEL = r" \(G\d+\)"
+BY_HAND = tuple(f"{verb} " for verb in VERBS.values())
 
 
 def by_hand(operations: Sequence[Operation | Event]) -> str:
@@ -40,10 +40,10 @@ def by_hand(operations: Sequence[Operation | Event]) -> str:
 
 def subject(store: Store, version: Version) -> str:
     """Returns a version's message; for work by hand without one, the first words of its text."""
-    if not BY_HAND.match(version.message):
+    if not version.message.startswith(BY_HAND):
         return version.message
     events = store.events(version)
-    if LABEL.sub("", version.message) != by_hand(events):
+    if re.sub(LABEL, "", version.message) != by_hand(events):
         return version.message
     first = events[0]
     text = first.text if first.text is not None else store.texts_before([first]).get(first.row)

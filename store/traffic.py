@@ -19,10 +19,11 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from tfgrpo.store.errors import TfgrpoError, UnknownRevision
 from tfgrpo.store.find import FILE
+from tfgrpo.store.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from pathlib import Path

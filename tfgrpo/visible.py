@@ -5,20 +5,21 @@ from __future__ import annotations
 import re
 import sys
 
-COMMANDING = re.compile(
+COMMANDING = (
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
-"""Characters that command a terminal, turn a line round or cannot be written."""
+"""Characters that command a terminal, turn a line round or cannot be written: a pattern, compiled
+when a text has one."""
 
 
 def shown(text: str) -> str:
     """Returns a text without what would command a terminal: models may write anything."""
-    return text if text.isprintable() else COMMANDING.sub(_escaped, text)
+    return text if text.isprintable() else re.sub(COMMANDING, _escaped, text)
 
 
 def shown_in_json(text: str) -> str:
     """Returns JSON that says the same without what would command a terminal."""
-    return text if text.isprintable() else COMMANDING.sub(_escaped_in_json, text)
+    return text if text.isprintable() else re.sub(COMMANDING, _escaped_in_json, text)
 
 
 def complain(line: str) -> None:

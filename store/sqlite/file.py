@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from tfgrpo.migrations import APPLICATION_ID, SCHEMA
 from tfgrpo.store.errors import RowRefused, StoreError
-from tfgrpo.store.installed import upgrade_hint
 from tfgrpo.store.row_checks import damage_error
 from tfgrpo.store.sqlite.writer_queue import WriterQueue, holder
 
@@ -55,6 +54,8 @@ def connect(
                 hint="give the store's file, usually .tfgrpo/store.db",
             )
         if schema > SCHEMA:
+            from tfgrpo.store.installed import upgrade_hint
+
             raise StoreError(
                 f"{path} has schema {schema}; this tfgrpo reads {SCHEMA}",
                 hint=upgrade_hint(),

@@ -12,13 +12,13 @@ every lock that it holds on it, SQLite's included (https://sqlite.org/howtocorru
 
 from __future__ import annotations
 
-import mmap
 import os
 import sqlite3
 import threading
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import mmap
     from pathlib import Path
 
 HEADER = 48
@@ -41,6 +41,8 @@ def header_of(path: Path | str) -> mmap.mmap | None:
     """
     if os.name != "posix":
         return None
+    import mmap  # which a short command has no use for
+
     name = f"{os.path.realpath(path)}-shm"
     with _lock:
         try:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from tfgrpo.store.blame import Origin, Origins
+from tfgrpo.store.named_tuple import NamedTuple
 from tfgrpo.store.records import Event, Version
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tfgrpo.store.blame import Origin
     from tfgrpo.store.store import Store
 
 
@@ -37,6 +38,8 @@ class ShownEvent(NamedTuple):
 
 def events_of(store: Store, version: Version) -> Iterator[ShownEvent]:
     """Yields the events of a version, in order."""
+    from tfgrpo.store.blame import Origins
+
     before: dict[str, str] = {}
     if version.parent is not None:
         before = {e.id: e.text for e in store.library(store.version(version.parent))}
@@ -50,6 +53,8 @@ def events_of(store: Store, version: Version) -> Iterator[ShownEvent]:
 
 def life_of(store: Store, experience: str) -> Iterator[ShownEvent]:
     """Yields every event of an experience, on any branch, oldest first."""
+    from tfgrpo.store.blame import Origins
+
     events = store.history(experience)
     texts = {event.row: event.text for event in events}
     origins = Origins(store)
