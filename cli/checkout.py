@@ -68,7 +68,7 @@ def checkout(app: App, revision: str, branch: str | None, format_: str, output: 
 
 def materialise(app: App, format_: str = "json", output: str | None = None) -> str | None:
     """Writes the library at HEAD for inference; returns where, None for standard output."""
-    from tfgrpo.editing import write_library
+    from tfgrpo.library_file import write_library
 
     if output == "-":
         from tfgrpo import interchange

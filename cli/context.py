@@ -10,7 +10,7 @@ import click
 
 from tfgrpo.author import default_author
 from tfgrpo.store.address import anchor, is_address, named_by
-from tfgrpo.store.find import FILE, FOLDER, find_file, project_root
+from tfgrpo.store.find import FILE, FOLDER, find_file, project_folder, project_root
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,7 +75,7 @@ class App:
 
     def author(self) -> str:
         """Returns who signs what is recorded; asked for only by what records something."""
-        return default_author(str(self.root))
+        return default_author(project_folder(self.file))
 
     @property
     def store(self) -> Store:

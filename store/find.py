@@ -26,8 +26,15 @@ def store_path(root: Path) -> Path:
 
 def project_root(path: Path) -> Path:
     """Returns the folder that a store file belongs to; paths in records are relative to it."""
-    folder = path.resolve().parent
-    return folder.parent if folder.name == FOLDER else folder
+    from pathlib import Path
+
+    return Path(project_folder(str(path)))
+
+
+def project_folder(file: str) -> str:
+    """Does what `project_root` does, for a command that needs no Path."""
+    folder = os.path.dirname(os.path.realpath(file))
+    return os.path.dirname(folder) if os.path.basename(folder) == FOLDER else folder
 
 
 def located(place: Path | str) -> Path:

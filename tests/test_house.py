@@ -99,14 +99,14 @@ def test_imports_point_one_way() -> None:
 
 ROOMS = (
     ("visible", "wording"),
-    ("migrations", "notices", "author", "views", "prompts"),
+    ("migrations", "notices", "author", "git_name", "views", "prompts"),
     ("store",),
     ("rendering", "local"),
     ("data", "model", "interchange"),
     ("trust",),
     ("domains", "tools", "connect", "mirror"),
     ("settings", "session"),
-    ("project", "rollout", "own_data", "editing"),
+    ("project", "rollout", "own_data", "editing", "library_file"),
     ("evaluation",),
     ("training",),
     ("production", "workers"),

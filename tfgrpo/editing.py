@@ -1,10 +1,10 @@
-"""A person's own operations: what words by hand become, and the library's file for inference."""
+"""A person's own operations: what words by hand become."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 
+from tfgrpo.library_file import write_library
 from tfgrpo.rendering.render import one_line
 from tfgrpo.store.canonical import new_id
 from tfgrpo.store.errors import InvalidOperation, StaleVersion
@@ -13,9 +13,6 @@ from tfgrpo.store.records import Library, Operation, Version
 from tfgrpo.store.reorder import ids_of, moved, placed
 from tfgrpo.store.store import Store
 from tfgrpo.store.subject import NAMED, by_hand
-
-SNAPSHOT = "experiences"
-ENDINGS = {"json": "json", "md": "md", "prompt": "txt"}
 
 
 def added(library: Library, texts: Sequence[str], reason: str | None) -> list[Operation]:
@@ -177,18 +174,3 @@ def move_message(ids: Sequence[str]) -> str:
 def _why_moved(message: str, reason: str | None) -> str:
     """Returns a message with the reason: a move is in no event that could have one."""
     return f"{message}: {reason.strip()}" if reason and reason.strip() else message
-
-
-def write_library(store: Store, format_: str = "json", output: str | None = None) -> str:
-    """Writes the library at HEAD for inference, by default beside the store; returns where."""
-    from tfgrpo import interchange
-
-    name = f"{SNAPSHOT}.{ENDINGS[format_]}"
-    path = output or os.path.join(os.path.dirname(store.file), name)
-    if output is None:  # beside a database there may be no folder yet
-        os.makedirs(os.path.dirname(path) or ".", mode=0o700, exist_ok=True)
-    written = None
-    while written != (at := store.head.version):  # another process may move it meanwhile
-        interchange.save(store, path, at, format_)
-        written = at
-    return path

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tfgrpo.editing import ENDINGS, SNAPSHOT, write_library
 from tfgrpo.evaluation import bisect_judges
+from tfgrpo.library_file import ENDINGS, SNAPSHOT, write_library
 from tfgrpo.store import atomic_write
 from tfgrpo.store import redact as redactions
 from tfgrpo.store.find import project_root

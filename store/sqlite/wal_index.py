@@ -25,7 +25,7 @@ HEADER = 48
 FORMAT = 3007000
 """The only version of the index that there is; SQLite refuses any other."""
 
-SEVERAL = 3
+SEVERAL = 6
 """How often a connection asks before it maps the index: a short command is done by then."""
 
 _mapped: dict[tuple[int, int], tuple[str, int, mmap.mmap]] = {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
 from tfgrpo.interchange.outgoing import Outgoing
@@ -21,6 +20,8 @@ def detect(source: SourceFile) -> int:
 
 
 def read(source: SourceFile) -> Content:
+    import json
+
     value = source.json
     if value is None:
         try:
@@ -51,7 +52,10 @@ def read(source: SourceFile) -> Content:
 
 def write(out: Outgoing) -> Iterator[str]:
     texts = {out.library.label_of[e.id]: e.text for e in out.library.readable}
-    yield json.dumps(texts, ensure_ascii=False, indent=2) + "\n"
+    from _json import encode_basestring as quoted  # all that a checkout needs of `json`
+
+    lines = (f"  {quoted(label)}: {quoted(text)}" for label, text in texts.items())
+    yield "{\n" + ",\n".join(lines) + "\n}\n" if texts else "{}\n"
 
 
 FORMAT = Format(

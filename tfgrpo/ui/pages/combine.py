@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, get_args
 from urllib.parse import quote
 
-from tfgrpo.editing import write_library
+from tfgrpo.library_file import write_library
 from tfgrpo.store import merge as merges
 from tfgrpo.store.errors import StaleVersion
 from tfgrpo.store.merge import Combination, Conflict, MergeConflict, Merged, Resolve

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
-from tfgrpo.editing import write_library
 from tfgrpo.improvement import collection
+from tfgrpo.library_file import write_library
 from tfgrpo.production.evidence import Evidence, evidence
 from tfgrpo.production.experiment import RUNNING, Experiment, experiments
 from tfgrpo.production.rollback import before_that, rollback

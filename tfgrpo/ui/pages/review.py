@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
-from tfgrpo.editing import write_library
 from tfgrpo.improvement.proposals import (
     Proposal,
     accept,
@@ -14,6 +13,7 @@ from tfgrpo.improvement.proposals import (
     reject,
 )
 from tfgrpo.improvement.reopening import reopen
+from tfgrpo.library_file import write_library
 from tfgrpo.store.merge import MergeConflict, Side
 from tfgrpo.ui.route import Route
 from tfgrpo.ui.visit import BadForm
