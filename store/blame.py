@@ -15,6 +15,7 @@ from typing import TypeAlias
 from tfgrpo.store import replay
 from tfgrpo.store.history import row_ranges, row_within, whole_history
 from tfgrpo.store.named_tuple import NamedTuple
+from tfgrpo.store.order import arranged, listed
 from tfgrpo.store.port import EventRow
 from tfgrpo.store.records import Event, Experience, Version
 from tfgrpo.store.store import Store, event_of
@@ -104,20 +105,40 @@ def blame(
     where they are known already: in a long history they are most of the work.
     """
     with replay.without_gc():
-        library = [e for e in store.library(version) if only is None or e.id in only]
-        events = store.events_at(e.row for e in library)
-        numbers = {event.version for event in events.values()}
+        live = _live(store, version, only)
+        numbers = {event.version for _, event in live}
         versions = {v.number: v for v in store.port.versions_at(numbers)}
         origins = Origins(store)
-        origin_of = [origins.of(event := events[e.row], versions[event.version]) for e in library]
-        rows = {e.id: origin.rows for e, origin in zip(library, origin_of, strict=True)}
+        origin_of = [origins.of(event, versions[event.version]) for _, event in live]
+        rows = {e.id: origin.rows for (e, _), origin in zip(live, origin_of, strict=True)}
         if ranges is None:
             ranges = whole_history(store.port, version).ranges
         keeps = count_keeps(store, rows, ranges)
         return [
             Blame(e, origin.event, origin.version, keeps[e.id])
-            for e, origin in zip(library, origin_of, strict=True)
+            for (e, _), origin in zip(live, origin_of, strict=True)
         ]
+
+
+def _live(
+    store: Store, version: Version, only: Collection[str] | None
+) -> list[tuple[Experience, Event]]:
+    """Returns the experiences of a library, in its order, each with its live event. Of a whole
+    library the events are all that is read: they have what the experiences say."""
+    if only is not None:
+        library = [e for e in store.library(version) if e.id in only]
+        events = store.events_at(e.row for e in library)
+        return [(e, events[e.row]) for e in library]
+    port = store.port
+    live = replay.live_rows(port, version.position)
+    rows = replay.all_of(live, port.events_at(live))
+    numbers = port.numbers_of_rows(live)
+    events = {row.row: event_of(row, numbers[row.row]) for row in rows}
+    shapes = [(row.experience, row.text, row.row, row.birth or row.row) for row in rows]
+    known = replay.LiveEvents()
+    known.add(shapes)
+    ordered = arranged(shapes, listed(port, version))
+    return [(known.experiences[row], events[row]) for _, _, row, _ in ordered]
 
 
 def count_keeps(

@@ -152,35 +152,25 @@ def _version(link: ChainLink, rows: list[EventRow], digests: dict[int, bytes]) -
 
 
 class _Lane:
-    """What is live at the end of a lane so far, and how to go back from there."""
+    """What is live at the end of a lane so far, and how to go back from there: `before` has the
+    rows that changed it, each with the experience and what was live of it."""
 
     def __init__(self, live: dict[str, tuple[int, int]]) -> None:
         self.live = live
-        self._before: list[tuple[int, str, tuple[int, int] | None]] = []
-
-    def set(self, row: int, experience: str, shaped_by: tuple[int, int] | None) -> None:
-        """Says what an event made of an experience; None: it is no more."""
-        self._before.append((row, experience, self.live.get(experience)))
-        _set(self.live, experience, shaped_by)
+        self.before: list[tuple[int, str, tuple[int, int] | None]] = []
 
     def at(self, position: int) -> dict[str, tuple[int, int]] | None:
         """Returns what was live at an earlier position; None where that is too far back."""
-        back = len(self._before) - bisect_right(self._before, position, key=itemgetter(0))
+        back = len(self.before) - bisect_right(self.before, position, key=itemgetter(0))
         if back > FAR:
             return None
         live = dict(self.live)
-        for _, experience, shaped_by in reversed(self._before[len(self._before) - back :]):
-            _set(live, experience, shaped_by)
+        for _, experience, shaped_by in reversed(self.before[len(self.before) - back :]):
+            if shaped_by is None:
+                live.pop(experience, None)
+            else:
+                live[experience] = shaped_by
         return live
-
-
-def _set(
-    live: dict[str, tuple[int, int]], experience: str, shaped_by: tuple[int, int] | None
-) -> None:
-    if shaped_by is None:
-        live.pop(experience, None)
-    else:
-        live[experience] = shaped_by
 
 
 def _replay(
@@ -191,7 +181,7 @@ def _replay(
     if lane not in lanes:
         lanes[lane] = _Lane({} if lane == 0 else _live_at(port, port.lane_base(lane), lanes))
     here = lanes[lane]
-    live = here.live
+    live, before = here.live, here.before
     for row, op, experience, _, _, _, replaces, birth, _, _, _ in rows:
         standing = live.get(experience)
         if op == "ADD":
@@ -203,8 +193,12 @@ def _replay(
             yield Defect(
                 f"event {row}", f"of {version.name}: does not follow on what it says it does"
             )
-        if op != "KEEP":
-            here.set(row, experience, None if op == "DELETE" else (row, birth or row))
+        if op == "DELETE":
+            before.append((row, experience, standing))
+            live.pop(experience, None)
+        elif op != "KEEP":
+            before.append((row, experience, standing))
+            live[experience] = row, birth or row
 
 
 def _live_at(port: Port, position: int, lanes: dict[int, _Lane]) -> dict[str, tuple[int, int]]:

@@ -8,8 +8,9 @@ endless loop. What is wrong but well formed is found by `fsck`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from itertools import repeat
+from typing import Any, TypeVar
 
 from tfgrpo.store.errors import StoreError
 
@@ -22,6 +23,7 @@ KINDS: dict[str, type] = {
 }
 _fitting: dict[tuple[str, tuple[type, ...]], list[int]] = {}
 """The types of columns that were found to fit a shape, and which of those are times."""
+R = TypeVar("R")
 LATEST = 253_402_300_800_000_000
 
 
@@ -55,6 +57,11 @@ def _is_of(letter: str, column: Sequence[Any]) -> bool:
         column = [value for value in column if value is not None]
     kind = KINDS[letter.lower()]
     return list(map(type, column)).count(kind) == len(column)
+
+
+def as_rows(kind: type[R], rows: Iterable[Sequence[Any]]) -> list[R]:
+    """Returns checked rows as named tuples: as `_make` does, in half of the time."""
+    return list(map(tuple.__new__, repeat(kind), rows))
 
 
 def check_row(row: Sequence[object] | None, shape: str, what: str) -> Any:

@@ -11,6 +11,7 @@ import hashlib
 import json
 import threading
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import TYPE_CHECKING, TypeAlias
 
 from tfgrpo.store.checks import Defect, attempt
@@ -87,11 +88,17 @@ def _file(port: SqlitePort) -> Iterator[Defect]:
         yield Defect("file", what, derived="index" in what)
 
 
+@cache
+def _expected() -> dict[tuple[str, str], str]:
+    """Returns the schema that the migrations make, which takes as long as 300 events."""
+    return schema(None)
+
+
 def _schema(port: SqlitePort) -> Iterator[Defect]:
     """Every table, index, trigger and view is one that the migrations make, as they make it."""
     with port.translating():
         there = schema(port.connection)
-    expected = schema(None)
+    expected = _expected()
     for (kind, name), sql in expected.items():
         if (kind, name) not in there:
             yield Defect("schema", f"{name} is missing", derived=kind != "table")

@@ -25,7 +25,7 @@ from tfgrpo.store.port import (
     lane_start,
 )
 from tfgrpo.store.records import OPS, Op, RefMove, Version
-from tfgrpo.store.row_checks import check_row, check_rows, damage_error, parse_json
+from tfgrpo.store.row_checks import as_rows, check_row, check_rows, damage_error, parse_json
 from tfgrpo.store.sqlite import appending, file
 from tfgrpo.store.sqlite.file import FAILURES, connect, translated, writing
 from tfgrpo.store.sqlite.wal_index import HEADER, CommitMarks, header_of
@@ -207,8 +207,8 @@ class SqlitePort:
     def numbers_of_rows(self, rows: Iterable[int]) -> dict[int, int]:
         query = """
             select j.value, (
-                select number from versions
-                where position >= j.value and events > 0 order by position limit 1
+                select number from versions where position >= j.value
+                order by position, number limit 1
             ) from json_each(?) j
             """
         numbers = dict(self.rows(query, (str(list(rows)),)))
@@ -582,7 +582,7 @@ def _version(row: tuple[object, ...]) -> Version:
 
 
 def _events(rows: list[Any]) -> list[EventRow]:
-    return list(map(EventRow._make, _known(check_rows(rows, "issSSSIIBBi", "events"))))
+    return as_rows(EventRow, _known(check_rows(rows, "issSSSIIBBi", "events")))
 
 
 def _known(rows: list[Any]) -> list[Any]:
