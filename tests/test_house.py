@@ -98,15 +98,15 @@ def test_imports_point_one_way() -> None:
 
 
 ROOMS = (
-    ("visible", "wording"),
-    ("migrations", "notices", "author", "git_name", "views", "prompts"),
+    ("visible", "wording", "git_name"),
+    ("migrations", "notices", "author", "views", "prompts"),
     ("store",),
     ("rendering", "local"),
     ("data", "model", "interchange"),
     ("trust",),
     ("domains", "tools", "connect", "mirror"),
-    ("settings", "session"),
-    ("project", "rollout", "own_data", "editing", "library_file"),
+    ("settings", "session", "library_file"),
+    ("project", "rollout", "own_data", "editing"),
     ("evaluation",),
     ("training",),
     ("production", "workers"),

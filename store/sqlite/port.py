@@ -28,7 +28,7 @@ from tfgrpo.store.records import OPS, Op, RefMove, Version
 from tfgrpo.store.row_checks import as_rows, check_row, check_rows, damage_error, parse_json
 from tfgrpo.store.sqlite import appending, file
 from tfgrpo.store.sqlite.file import FAILURES, connect, translated, writing
-from tfgrpo.store.sqlite.wal_index import HEADER, CommitMarks, header_of
+from tfgrpo.store.sqlite.wal_index import HEADER, UntilCommit, header_of
 from tfgrpo.store.sqlite.writer_queue import WriterQueue
 
 if TYPE_CHECKING:
@@ -47,7 +47,6 @@ LARGE = 4_000_000
 """Bytes of a file from which on a thread of its own saves time in checking it."""
 VERSION_COLUMNS = "number, digest, parent, merged, position, events, author, time, message, meta"
 REF_COLUMNS = "row, batch, name, version, symbol, previous, previous_symbol, author, time, action"
-
 
 HEAD_QUERY = f"""
 select h.symbol, {", ".join("v." + column for column in VERSION_COLUMNS.split(", "))}
@@ -74,8 +73,7 @@ class SqlitePort:
         self.connection = connection or connect(path, create=create, watching=watching)
         self._queue = WriterQueue(None if connection else path)
         self._reading = False
-        self._marks = CommitMarks(self.connection, None if connection else path)
-        self._head: tuple[object, tuple[str | None, Version] | None] = None, None  # at which mark
+        self._head = UntilCommit(self.connection, None if connection else path)
         self._index = header_of(path) if watching else None
 
     def close(self) -> None:
@@ -207,8 +205,7 @@ class SqlitePort:
     def numbers_of_rows(self, rows: Iterable[int]) -> dict[int, int]:
         query = """
             select j.value, (
-                select number from versions where position >= j.value
-                order by position, number limit 1
+            select number from versions where position >= j.value order by position, number limit 1
             ) from json_each(?) j
             """
         numbers = dict(self.rows(query, (str(list(rows)),)))
@@ -219,9 +216,8 @@ class SqlitePort:
 
     def merges(self, after: int, upto: int) -> list[Merge]:
         query = (
-            "select v.position, v.events, m.position from versions v join versions m"
-            " on m.number = v.merged where v.merged is not null and v.position > ?"
-            " and v.position <= ? order by v.position"
+            "select v.position, v.events, m.position from versions v join versions m on m.number ="
+            " v.merged where v.merged is not null and v.position > ? and v.position <= ? order by 1"
         )
         return [Merge._make(row) for row in self.rows(query, (after, upto))]
 
@@ -413,12 +409,7 @@ class SqlitePort:
         return [name for (name,) in check_rows(rows, "s", "moves of names")]
 
     def head(self) -> tuple[str | None, Version] | None:
-        if self.connection.in_transaction:  # which nobody else may ever see
-            return self._read_head()
-        now = self._marks.mark()
-        if self._head[0] != now:
-            self._head = now, self._read_head()
-        return self._head[1]
+        return self._head.value(self._read_head)
 
     def _read_head(self) -> tuple[str | None, Version] | None:
         row = self.row(HEAD_QUERY)

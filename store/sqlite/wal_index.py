@@ -15,10 +15,11 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
     import mmap
+    from collections.abc import Callable
     from pathlib import Path
 
 HEADER = 48
@@ -30,6 +31,8 @@ SEVERAL = 6
 
 _mapped: dict[tuple[int, int], tuple[str, int, mmap.mmap]] = {}
 _lock = threading.Lock()
+
+T = TypeVar("T")
 
 
 def header_of(path: Path | str) -> mmap.mmap | None:
@@ -73,17 +76,27 @@ def _drop_deleted() -> None:
             os.close(number)
 
 
-class CommitMarks:
-    """Gives a mark that is another one after every commit to a store, one's own included."""
+class UntilCommit(Generic[T]):
+    """Something that is read from a store, kept until somebody commits, oneself included."""
 
     def __init__(self, connection: sqlite3.Connection, path: Path | str | None) -> None:
         """`path` is the store's file, None for a store in memory."""
         self._connection, self._path = connection, path
         self._marks = 0
         self._index: mmap.mmap | None = None
+        self._last: tuple[object, T] | None = None  # as of which mark, what
 
-    def mark(self) -> object:
-        """Returns the present mark, outside of transactions; one of its own where it cannot be
+    def value(self, read: Callable[[], T]) -> T:
+        """Returns it as it stands now; raises what reading it raises."""
+        if self._connection.in_transaction:  # which nobody else may ever see
+            return read()
+        now = self._mark()
+        if self._last is None or self._last[0] != now:
+            self._last = now, read()
+        return self._last[1]
+
+    def _mark(self) -> object:
+        """Returns what is something else after every commit; something new where it cannot be
         told: whoever reads then is told why."""
         if self._index is not None:
             return self._index[:HEADER]
