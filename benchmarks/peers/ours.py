@@ -96,8 +96,8 @@ class Ours:
         """Fetches what blame says of each live event, and makes nothing of it: the events, and the
         number of each one's version. Which they are was found before by `ask`."""
         query = (
-            "select e.*, (select number from versions where position >= e.row and events > 0"
-            " order by position limit 1)"
+            "select e.*, (select number from versions where position >= e.row"
+            " order by position, number limit 1)"
             " from json_each(?) j cross join events e on e.row = j.value"
         )
         return len(self.db.execute(query, (self.asked,)).fetchall())
