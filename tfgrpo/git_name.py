@@ -40,14 +40,14 @@ def plain_name(folder: str) -> str | None:
     for file in (*files, own):  # the last one that says something counts
         try:
             with open(file, "rb") as opened:
-                found = _name_in(opened.read())
+                user = _name_in(opened.read())
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError:
             return None
-        if found is None:
+        if user is None:
             return None
-        name = found or name
+        name = user or name
     return name
 
 
