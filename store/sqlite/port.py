@@ -73,7 +73,9 @@ class SqlitePort:
         self.connection = connection or connect(path, create=create, watching=watching)
         self._queue = WriterQueue(None if connection else path)
         self._reading = False
-        self._head = UntilCommit(self.connection, None if connection else path)
+        self._head: UntilCommit[tuple[str | None, Version] | None] = UntilCommit(
+            self.connection, None if connection else path
+        )
         self._index = header_of(path) if watching else None
 
     def close(self) -> None:
