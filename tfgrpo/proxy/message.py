@@ -171,8 +171,10 @@ def request_head(
     """Returns the head of a request as it goes on, with a body of that length, or, with None, with
     the length that it came with, if any."""
     before, after = head_around(request, prefix, authority, chunked=chunked)
-    if before:
-        return b"%b%d%b" % (before, request.length if length is None else length, after)
+    if before:  # the caller named a length
+        shown = request.length if length is None else length
+        assert shown is not None
+        return b"%b%d%b" % (before, shown, after)
     if length is not None:
         return b"%bContent-Length: %d\r\n\r\n" % (after[:-2], length)
     return after
