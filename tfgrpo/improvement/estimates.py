@@ -105,8 +105,8 @@ def estimate_regression(store: Store, project: Project, request: RegressRequest)
             if store.runs.evaluation(version.number, plan.task.key) is None
         ]
         halves = PlannedAttempts(sides.library, plan.task.problems, samples + samples % 2)
-        found = estimate_attempts(store, plan, [*planned, halves])
-        total = both(total, found)
+        more = estimate_attempts(store, plan, [*planned, halves])
+        total = both(total, more)
         known = known and plan.prices.known
     if request.target is not None:
         reason = "what a proposal of deletions does, which is measured where something is lost"
