@@ -45,7 +45,7 @@ WHY = """## Why a goal is missed
   same question, took 40 ms where DoltLite's took 44, fetching the events 62 and their seals 45.
 - **Bytes written while training.** It is the number of commits (beside it): an answer goes to the
   disk as soon as the disk is free, so how many share a commit is a matter of how long a sync takes.
-  In 31 commits, on a busy disk, the same answers were 1.51 times; with one to a commit, 3.4 times.
+  In 31 commits, on a busy disk, the same answers were 1.51 times; in 277, 3.2 times.
   By itself an answer of 14,000 characters is 8 pages of the log (3 of `journal`, one each of
   `texts`, three indexes and the header, as the file grows), 37 kB, and a rollout 2 pages, 13 kB,
   before the checkpoint writes each page once more to the file. Answers kept waiting for others
@@ -53,9 +53,6 @@ WHY = """## Why a goal is missed
 - **Times in µs and ms, and `fsck`.** These goals were set on a machine on which the fold of the raw
   table took 551 ms and a bare insert 1.5 µs: where those take four times as long, so does the rest.
   There a checkout took 1.85 ms and a diff of any two versions 4.5 ms. Ratios say more.
-- **Checkout of 1,000,000 events beside 10,000.** The rows of a library lie further apart: of the
-  larger store a library's bare rows alone took 1.36 times as long, and SQLite's memory map in
-  place of its cache took a tenth off that.
 - **`checkout` from a cold start.** What is over the bare start is the modules that write (a queue,
   a transaction, a file) and two fsyncs; git is asked only where its files are not plain.
 """
