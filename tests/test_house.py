@@ -206,6 +206,17 @@ def test_a_tree_has_files_in_every_folder() -> None:
         assert list((ROOT / folder).glob("*.py")), folder
 
 
+def test_nothing_else_lies_at_the_top_of_the_repository() -> None:
+    """What a command or a test left behind is not committed with the rest."""
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
+    if listed.returncode:
+        pytest.skip("not a clone of a repository")
+    texts = {"CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "README.md", "SECURITY.md"}
+    texts |= {".ci", ".gitignore", "pyproject.toml", "benchmarks", "docs", "examples", "tests"}
+    top = {line.split("/")[0] for line in listed.stdout.splitlines()}
+    assert top - texts - set(FOLDERS) == set()
+
+
 def test_a_wheel_holds_tfgrpo_alone_with_its_prompts(tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.mkdir()
