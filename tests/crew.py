@@ -87,6 +87,7 @@ def train(
     roots: tuple[Path, ...] = (),
     patience: float = 120.0,
     budget: str | None = None,
+    heartbeat: float = 5.0,
 ) -> tuple[list[Worker], list[Notice]]:
     """Brings the run to its end with so many workers in this process; returns them, and what was
     said. Without any for `patience` seconds the driver makes groups itself. `roots` are folders
@@ -100,7 +101,7 @@ def train(
                 Worker(
                     stack.enter_context(Store.open(file)),
                     open_project(roots[number] if roots else folder),
-                    WorkerOptions(slots=2, heartbeat=5.0),
+                    WorkerOptions(slots=2, heartbeat=heartbeat),
                     lambda text: None,
                 )
                 for number in range(count)

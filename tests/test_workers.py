@@ -19,7 +19,7 @@ import click
 import pytest
 import yaml
 from conftest import ROOT, Cli, environment, one_line_error
-from crew import Disturbed, Timed, forks, outcome, prepare, train, train_alone
+from crew import UID, Disturbed, Timed, forks, outcome, prepare, train, train_alone
 from pooler import Pooler, program
 from postgres import Cluster
 from relay import Relay
@@ -28,12 +28,16 @@ from scripted import Reply, ScriptedEndpoint, completion, restless, write_proble
 from tfgrpo.cli.main import tfgrpo
 from tfgrpo.model.budget import Budget, BudgetReached
 from tfgrpo.model.throttle import Throttle
+from tfgrpo.project import open_project
 from tfgrpo.store import Store
 from tfgrpo.store.address import parse_address
 from tfgrpo.store.errors import RowRefused, StoreError
 from tfgrpo.store.journal import Journal
 from tfgrpo.store.port_records import CallValues, RolloutValues
 from tfgrpo.store.runs import RolloutRow
+from tfgrpo.training.run import run_to_end
+from tfgrpo.training.setup import RunChoice, ready_run
+from tfgrpo.workers.driver import handing_out
 from tfgrpo.workers.lease import SharedBudget
 from tfgrpo.workers.local import COMMAND
 from tfgrpo.workers.queue import opened, queue_address
@@ -160,6 +164,45 @@ def test_a_run_by_way_of_pgbouncer_is_the_same(
     assert outcome(shared) == alone
 
 
+def test_a_job_of_an_earlier_driver_that_nobody_works_on_holds_nothing_up(
+    tmp_path: Path, shared: str, alone: Any
+) -> None:
+    """The database took a worker's asking for a job, and was gone before it answered; then the
+    driver died."""
+    there = (
+        "insert into crew (name, slots, seconds, figures)"
+        " values ('there', 1, 60, jsonb_build_object('runs', jsonb_build_array(%(run)s::text)))"
+    )
+    taken = (
+        "with one as (insert into procrastinate_workers (last_heartbeat)"
+        " values (now() + interval '1 hour') returning id)"
+        " update procrastinate_jobs j set status = 'doing', worker_id = one.id from one"
+        " returning j.id"
+    )
+
+    async def drive_for_a_while() -> None:
+        with Store.open(shared) as store:
+            project = open_project(tmp_path)
+            ready = ready_run(store, project, {}, RunChoice(resume="run"))
+            async with opened(queue_address(shared)) as queue:
+                await queue.execute(there, run=UID)
+                async with handing_out(queue_address(shared)) as hand_out:
+                    driver = asyncio.create_task(
+                        run_to_end(store, project, ready, hand_out=hand_out)
+                    )
+                    while not await queue.rows(taken):
+                        await asyncio.sleep(0.1)
+                    driver.cancel()
+                    await asyncio.gather(driver, return_exceptions=True)
+                await queue.execute("update crew set ended = now()")
+
+    with ScriptedEndpoint(restless) as server:
+        prepare(tmp_path, shared, server.base_url)
+        asyncio.run(drive_for_a_while())
+        train(tmp_path, shared, 1, heartbeat=1.0)
+    assert outcome(shared) == alone
+
+
 def test_killed_workers_drivers_and_databases_cost_no_completed_call(
     tmp_path: Path, shared: str, cluster: Cluster, alone: Any
 ) -> None:
@@ -233,13 +276,20 @@ def test_the_pages_steps_from_an_empty_database_to_three_workers(
             options = [text for name, value in given.items() for text in (f"--{name}", str(value))]
             train = ["train", "problems.jsonl", "--workers", *options]
             cli("--store", shared, *train, timeout=240)
-        shown = json.loads(cli("--store", shared, "workers", "--json").stdout)
-        assert sum(one["groups"] for one in shown["workers"]) == 6
+        until = time.monotonic() + 60
+        while (done := groups_done(cli, shared)) < 6:  # told with a worker's next sign of life
+            assert time.monotonic() < until, done
+        assert done == 6
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=60) == 0
     finally:
         process.kill()
     assert states(shared) == ["left"] * 3
+
+
+def groups_done(cli: Cli, file: str) -> int:
+    shown = json.loads(cli("--store", file, "workers", "--json").stdout)
+    return sum(one["groups"] for one in shown["workers"])
 
 
 def states(file: str) -> list[str]:

@@ -136,6 +136,7 @@ class HandedOut:
         self._crew: list[CrewMember] = []
         self._unseen: dict[int, float] = {}
         self._begun: set[int] = set()
+        self._left: dict[str, int] = {}
         self._notes: set[str] = set()
         self._alone_since: float | None = None
         self._looked = self._checked = 0.0
@@ -215,6 +216,7 @@ class HandedOut:
                     if not begun:
                         self._store.runs.row_id(self._run)  # a worker looks it up
                         await self._forget("todo")  # of a driver that died
+                        await self._check_jobs()
                         if self._budget is not None:
                             self._budget.join(self._queue, self._run.uid, DRIVER, self._heartbeat)
                             await self._budget.share()
@@ -283,7 +285,8 @@ class HandedOut:
             await self._budget.look_after()
         before = {one.id for one in self._crew if one.alive}
         self._crew = await self._queue.crew()
-        slowest = max((one.seconds for one in self._crew), default=self._heartbeat)
+        there = [one.seconds for one in self._crew if not one.ended]
+        slowest = max(there, default=self._heartbeat)
         await self._queue.retry_stalled(self._name, SILENT * slowest)
         await self._retry_unseen(SILENT * slowest)
         self._parts.progress.workers = _at_work(
@@ -318,6 +321,11 @@ class HandedOut:
 
         task, problem = waiting.task, waiting.problem
         if waiting.done.done():
+            return
+        left = self._left.pop(task.lock, None)
+        if left is not None:
+            waiting.job = left
+            self._jobs[left] = waiting
             return
         deferrer = self._queue.app.configure_task(
             TASK, queue=self._name, lock=task.lock, queueing_lock=task.lock
@@ -365,9 +373,15 @@ class HandedOut:
             waiting.done.set_result(outcome)
 
     async def _check_jobs(self) -> None:
-        """Sees which jobs somebody has begun with, and queues those anew that are gone."""
+        """Sees which jobs somebody has begun with, and queues those anew that are gone.
+
+        Those of an earlier driver are taken over where their group is asked for: no other job for
+        it is taken while they are there.
+        """
         rows = await self._queue.rows(STATES, queue=self._name)
-        self._begun = {row["id"] for row in rows if row["begun"] and row["id"] in self._jobs}
+        begun = {row["id"]: row["lock"] for row in rows if row["begun"]}
+        self._begun = begun.keys() & self._jobs.keys()
+        self._left = {lock: job for job, lock in begun.items() if job not in self._jobs}
         for job in self._jobs.keys() - {row["id"] for row in rows}:
             self._settle(job, None)
 

@@ -108,7 +108,7 @@ select j.id, coalesce(o.outcome, case when j.status = 'succeeded' then '{}'::jso
 """
 """Few, whatever is queued: a driver takes them away as they end."""
 STATES = """
-select id, status = 'doing' as begun from procrastinate_jobs where queue_name = %(queue)s
+select id, lock, status = 'doing' as begun from procrastinate_jobs where queue_name = %(queue)s
 """
 
 
