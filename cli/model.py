@@ -188,9 +188,7 @@ def _check_lines(report: EndpointReport) -> Iterator[str]:
 @click.option(
     "--slots",
     type=click.IntRange(1, 256),
-    default=8,
-    show_default=True,
-    help="Requests answered at the same time.",
+    help="Requests answered at the same time.  [one for each CPU, at most 8]",
 )
 @click.option(
     "--context",
@@ -199,7 +197,7 @@ def _check_lines(report: EndpointReport) -> Iterator[str]:
     show_default=True,
     help="Tokens of prompt and answer per request.",
 )
-def serve(name: str, port: int, slots: int, context: int) -> None:
+def serve(name: str, port: int, slots: int | None, context: int) -> None:
     """Serve a model on localhost until Ctrl-C, for any OpenAI-compatible client.
 
     \b
@@ -208,7 +206,7 @@ def serve(name: str, port: int, slots: int, context: int) -> None:
       tfgrpo model serve qwen2.5-coder-1.5b --port 9000 --slots 4
     """
     from tfgrpo.cli.live import Fetch
-    from tfgrpo.connect import model_cache
+    from tfgrpo.connect import local_slots, model_cache
     from tfgrpo.local.fetch import fetch
     from tfgrpo.local.registry import find
     from tfgrpo.local.serve import ServerOptions, serve_forever
@@ -223,6 +221,7 @@ def serve(name: str, port: int, slots: int, context: int) -> None:
         text.echo(f"{name} is ready at {server.base_url}; press Ctrl-C to stop")
         text.echo(f"API key: {server.key}")
 
+    slots = slots or local_slots()
     options = ServerOptions(n_parallel=slots, context=context, port=port, sha256=weights.sha256)
     code = serve_forever(path, name, ready, options)
     click.get_current_context().exit(code)

@@ -45,14 +45,14 @@ def served(model: str, base_url: str | None, key_env: str | None) -> Iterator[tu
             raise click.UsageError(f"{key_env} is not set")
         yield model, Upstream(base_url, os.environ[key_env] if key_env else None)
         return
-    from tfgrpo.connect import CONTEXT, SLOTS, model_cache
+    from tfgrpo.connect import CONTEXT, local_slots, model_cache
     from tfgrpo.local.fetch import fetch
     from tfgrpo.local.registry import find
     from tfgrpo.local.serve import LocalServer, ServerOptions
 
     entry = find(model.removeprefix(LOCAL))
     path = fetch(entry, model_cache(os.environ).folder, None)
-    options = ServerOptions(n_parallel=SLOTS, context=CONTEXT, sha256=entry.sha256)
+    options = ServerOptions(n_parallel=local_slots(), context=CONTEXT, sha256=entry.sha256)
     with LocalServer(path, entry.name, options) as server:
         yield entry.name, Upstream(server.base_url, server.key)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tfgrpo.connect import SLOTS
+from tfgrpo.connect import local_slots
 from tfgrpo.model.prices import LOCAL, Price
 from tfgrpo.model.settings import ModelSettings
 from tfgrpo.store.runs import Run, Spent
@@ -172,7 +172,7 @@ def seconds_of(stages: Sequence[StageEstimate], store: Store, pace: Pace) -> flo
     """Returns how long the calls of these stages take, as many at once as may be."""
     seen = _seconds_a_token(store, pace.models)
     local = pace.models.model.startswith(LOCAL)
-    at_once = min(pace.concurrency, SLOTS) if local else pace.concurrency
+    at_once = local_slots(pace.concurrency) if local else pace.concurrency
     total = 0.0
     for one in stages:
         if one.stage == "embedding":
