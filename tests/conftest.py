@@ -225,7 +225,7 @@ def cli(tmp_path: Path) -> Cli:
     """Runs `tfgrpo` in `tmp_path` as a process of its own, and returns what it printed."""
 
     def run(
-        *arguments: str, ok: bool = True, env: dict[str, str] | None = None, timeout: float = 60
+        *arguments: str, ok: bool = True, env: dict[str, str] | None = None, timeout: float = 240
     ) -> subprocess.CompletedProcess[str]:
         done = run_command(arguments, tmp_path, environment(**(env or {})), timeout=timeout)
         assert not ok or done.returncode == 0, done.stderr

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import fcntl
 import gc
+import importlib
 import io
 import json
 import os
+import pkgutil
 import select
 import signal
 import socket
@@ -29,6 +31,8 @@ from typing import Any, NoReturn
 
 MOST = 64
 """Descriptors that a worker may be given."""
+IMPORTED = ("pebble.pool.process", "resource", "sympy.tensor.tensor")
+"""What workers use beside the modules of domains, and would each import anew."""
 NUMBER = struct.Struct("q")
 _spawned = context.SpawnProcess._Popen
 
@@ -149,8 +153,14 @@ def serve(listener: socket.socket) -> None:
 
 def load() -> None:
     """Imports what workers use."""
-    import tfgrpo.domains.judging  # noqa: F401
+    import tfgrpo.domains
     from tfgrpo.domains.mathematics import parsing
+
+    for module in pkgutil.walk_packages(tfgrpo.domains.__path__, "tfgrpo.domains."):
+        with suppress(ImportError):  # one that takes an extra
+            importlib.import_module(module.name)
+    for name in IMPORTED:
+        importlib.import_module(name)
 
     parsing.warm_up()
     gc.collect()
