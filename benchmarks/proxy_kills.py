@@ -4,13 +4,14 @@
 
 A proxy with two workers stands before a provider that says what it was asked. A writer adds rules
 to the library without a pause, and clients ask without one. Meanwhile, again and again, one of
-these is killed: a worker (and with it the thread that records calls), the writer in the middle of
-a commit, or the whole proxy's first process. What has to hold:
+these is killed: a worker, the process that records a worker's calls, the writer in the middle of a
+commit, or the whole proxy's first process. What has to hold:
 
 - an answer is the one to its own question;
 - it was asked under a whole library: all rules up to one of them, in order, none twice;
 - and no stale one: with every rule whose commit had returned before the question was sent;
-- every answered call is on record, or among those that are counted as lost;
+- every answered call is on record, or among those that are counted as lost, and nobody is left
+  who holds calls back;
 - the store, at the end, is whole (`fsck`), and has every rule whose commit returned.
 
 A question whose connection breaks is asked again: that is what a kill may cost.
@@ -101,7 +102,7 @@ class Trial:
         self.answered: list[str] = []
         self.broken = 0
         self.wrong: list[str] = []
-        self.kills = {"worker": 0, "writer": 0, "proxy": 0}
+        self.kills = {"worker": 0, "recorder": 0, "writer": 0, "proxy": 0}
         self.orphans: list[int] = []
         """Workers whose first process was killed: they end by themselves, and soon."""
         self.stopping = False
@@ -151,9 +152,11 @@ class Trial:
 
     def kill(self) -> None:
         """Kills one of them, and has it started again."""
-        kind = self.chance.choices(("worker", "writer", "proxy"), (5, 4, 1))[0]
-        if kind == "worker":
+        kind = self.chance.choices(tuple(self.kills), (4, 3, 4, 1))[0]
+        if kind in ("worker", "recorder"):
             children = self._workers()
+            if kind == "recorder":
+                children = [one for worker in children for one in children_of(worker)]
             if not children:
                 return
             with suppress(ProcessLookupError):
@@ -171,8 +174,7 @@ class Trial:
 
     def _workers(self) -> list[int]:
         """Returns the proxy's workers, by process id."""
-        path = Path(f"/proc/{self.proxy.pid}/task/{self.proxy.pid}/children")
-        return [int(pid) for pid in path.read_text().split()]
+        return children_of(self.proxy.pid)
 
     def ask_on(self, name: int) -> None:
         """Asks until the trial ends."""
@@ -212,6 +214,9 @@ class Trial:
         self._await_worker()  # which counts what those before it lost, and then answers
         self.proxy.terminate()
         self.proxy.wait(PATIENCE)
+        while left := list(self.path.parent.glob("*-worker-*")):
+            assert time.monotonic() < ended, f"{left} are not settled"
+            time.sleep(0.05)
         traffic = open_traffic(traffic_path(self.path))
         recorded = {one.call.id for one in traffic.calls(CallFilter(), ALL)}
         lost = traffic.lost()
@@ -234,6 +239,14 @@ class Trial:
             "of these answered": missing,
             "rules": len(rules),
         }
+
+
+def children_of(process: int) -> list[int]:
+    """Returns the processes that a process has started; none where it is gone."""
+    with suppress(OSError):
+        path = Path(f"/proc/{process}/task/{process}/children")
+        return [int(pid) for pid in path.read_text().split()]
+    return []
 
 
 def trial(kills: int, seed: int, say: Callable[[str], None] = lambda line: None) -> dict[str, Any]:

@@ -141,11 +141,16 @@ def test_what_goes_wrong_is_on_record_too(
         ask(proxy)
         proxy.ask(post(CHAT, b"{}", b"x-tfgrpo-library: nowhere"))
         ask(proxy, None, b"x-tfgrpo-library: none")
+        provider.answer = answer(
+            b'{"usage":{"prompt_tokens":1' + b"0" * 30 + b"}}", status=b"400 No"
+        )
+        ask(proxy, {"model": "half a pair: \ud800", "user": "\udc00"})
     by_status = {call.status: call for call in recorded(store)}
-    assert sorted(by_status) == [404, 429, 599]
+    assert sorted(by_status) == [400, 404, 429, 599]
+    assert by_status[400].model == "half a pair: ?"
     assert by_status[429].version == "v2"
     assert [call.library for call in recorded(store)].count(None) == 2
-    assert len(recorded(store, CallFilter(failed=True))) == 4
+    assert len(recorded(store, CallFilter(failed=True))) == 5
 
 
 def test_words_are_kept_where_that_was_asked_for_less_what_a_pattern_finds(
@@ -408,6 +413,47 @@ def test_a_worker_that_is_killed_loses_only_what_it_had_not_written_and_that_is_
     kept = sum(one["calls"] for one in live["versions"])
     assert kept + live["lost"] == made
     assert not list(store.path.parent.glob("*worker*"))
+
+
+def test_a_killed_recorder_loses_what_it_had_not_written_and_another_takes_its_place(
+    settings: ProxySettings, store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    with ProxyThread(settings) as proxy:
+        (recorder,) = {id(one): one for one in proxy.proxy.recorders.values()}.values()
+        ask(proxy)
+        wait(lambda: len(recorded(store)) == 1)
+        process = recorder.process
+        assert process is not None
+        process.send_signal(signal.SIGSTOP)
+        for _ in range(3):
+            ask(proxy)
+        process.kill()
+        wait(lambda: recorder.process not in (None, process))
+        after = [ask(proxy) for _ in range(2)]
+    assert {call.id for call in recorded(store)} > set(after)
+    live = json.loads(run(store, "stats", "--live", "--json"))
+    assert (live["versions"][0]["calls"], live["lost"]) == (3, 3)
+    assert not list(store.path.parent.glob("*worker*"))
+    assert "starting another" in caplog.text
+
+
+def test_what_a_killed_worker_had_handed_over_is_recorded(
+    store: Store, provider: Provider, tmp_path: Path
+) -> None:
+    process, port = listen(["--upstream", provider.url], tmp_path)
+    request = post(CHAT, b'{"messages":[]}')
+    for _ in range(20):
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as client:
+            client.sendall(request)
+            while client.recv(65536):
+                pass
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    wait(lambda: not list(store.path.parent.glob("*worker*")))
+    live = json.loads(run(store, "stats", "--live", "--json"))
+    kept = sum(one["calls"] for one in live["versions"])
+    assert kept >= 19
+    assert kept + live["lost"] == 20
 
 
 def test_a_record_is_only_its_owners(settings: ProxySettings, store: Store) -> None:

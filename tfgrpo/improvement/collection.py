@@ -27,7 +27,7 @@ from tfgrpo.data.readers import DatasetError
 from tfgrpo.improvement.exchanges import FINE, Exchange, Unread, of_traffic
 from tfgrpo.improvement.sources import read_exchanges
 from tfgrpo.project import Project
-from tfgrpo.proxy.recorder import PATTERNS
+from tfgrpo.proxy.patterns import PATTERNS
 from tfgrpo.rendering.templates import Message
 from tfgrpo.settings import SettingsError
 from tfgrpo.store import atomic_write

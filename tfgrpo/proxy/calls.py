@@ -1,15 +1,16 @@
-"""One call as it is seen passing by: what is counted of it, and what an answer says of tokens."""
+"""One call as it is seen passing by: what is counted of it, and what goes to the record."""
 
 from __future__ import annotations
 
-import json
-import re
-import zlib
-from json.decoder import JSONDecoder
+from marshal import dumps
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
+
+from tfgrpo.proxy.seen import RECORDED, USAGE
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tfgrpo.proxy.choice import Chosen
     from tfgrpo.proxy.message import Request
     from tfgrpo.proxy.placement import Members
@@ -17,21 +18,10 @@ if TYPE_CHECKING:
 BEGINNING = 4 << 10
 ENDING = 16 << 10
 """Bytes of an answer that are looked at for its tokens: at its beginning and at its end."""
+LENGTH = 4
+"""Bytes of the length of a message."""
 PACKED = 256 << 10
 """Bytes of a packed answer, which has to be read from its beginning."""
-RECORDED = 256 << 10
-"""Bytes of a request and of an answer that are kept where words are."""
-USAGE = b'"usage"'
-_object = re.compile(rb'"usage"\s*:\s*(?=\{)').match
-_decoder = JSONDecoder()
-
-
-class Tokens(NamedTuple):
-    """Tokens by the provider's count: in, of these from its cache, and out."""
-
-    prompt: int | None = None
-    cached: int | None = None
-    completion: int | None = None
 
 
 class Call:
@@ -92,108 +82,55 @@ class Call:
             ending.clear()
             self.packing = b"too long"
 
-    @property
-    def added(self) -> float:
-        """Seconds that the request waited here before it went on."""
-        return max(0.0, self.sent - self.began) if self.sent else 0.0
+    def packed(self) -> bytes:
+        """Returns the call, which is over, as a message with a `SeenCall` in it: its length in
+        four bytes, and the call in the bytes of `marshal`."""
+        chosen, began, first = self.chosen, self.began, self.first
+        index = self.request.index
+        if chosen is None:
+            under: tuple[object, ...] = (None, None, None, None, None, False)
+        else:
+            trouble = bool(chosen.trouble)
+            under = (*chosen[:4], chosen.arm, trouble)
+        whole = self._whole
+        message = dumps(
+            (
+                self.id,
+                self.time,
+                *under,
+                self.subject,
+                self.model,
+                self.path,
+                self.status,
+                self.streamed,
+                _microseconds((self.ended or perf_counter()) - began),
+                _microseconds(first - began) if first else None,
+                _microseconds(self.sent - began) if self.sent else 0,
+                sent_key(index),
+                self.error,
+                self.packing,
+                self._pieces(),
+                self.asked,
+                None if whole is None else bytes(whole),
+            )
+        )
+        return len(message).to_bytes(LENGTH, "little") + message
 
-    @property
-    def latency(self) -> float:
-        """Seconds from the whole request to the last byte of its answer."""
-        return max(0.0, (self.ended or perf_counter()) - self.began)
-
-    @property
-    def first_byte(self) -> float | None:
-        """Seconds from the whole request to the first byte of its answer."""
-        return max(0.0, self.first - self.began) if self.first else None
-
-    def answer(self) -> bytes:
-        """Returns the answer's words, where they are kept: its body, or of a stream the text.
-
-        What a pattern is to take out may be split between the events of a stream.
-        """
-        content = bytes(self._whole or b"")
-        if self.packing in (b"gzip", b"deflate"):
-            try:
-                content = zlib.decompressobj(wbits=47).decompress(content, RECORDED)
-            except zlib.error:
-                return b""
-        elif self.packing:
-            return b""
-        return (
-            streamed_text(content) if content.startswith((b"data:", b"event:", b":")) else content
+    def _pieces(self) -> tuple[bytes, ...]:
+        """Returns the parts of the answer that may say its tokens; of a packed one, all of it."""
+        beginning, ending = self._beginning, self._ending
+        if self.packing:
+            return (bytes(ending),)
+        both = (ending,) if ending.startswith(beginning) else (beginning, ending)
+        return tuple(
+            bytes(piece[max(0, at - 1) :]) for piece in both if (at := piece.find(USAGE)) >= 0
         )
 
-    def tokens(self) -> Tokens:
-        """Returns what the answer says of its tokens."""
-        if not self._beginning:
-            return Tokens()
-        beginning, ending = self._beginning, bytes(self._ending)
-        if self.packing in (b"gzip", b"deflate"):
-            try:
-                ending = zlib.decompressobj(wbits=47).decompress(ending)
-            except zlib.error:
-                return Tokens()
-            beginning = ending[:BEGINNING]
-        elif self.packing:
-            return Tokens()
-        total: dict[str, Any] = {}
-        for piece in (ending,) if ending.startswith(beginning) else (beginning, ending):
-            at = piece.find(USAGE)
-            while at >= 0:
-                match = None if piece[at - 1 : at] == b"\\" else _object(piece, at)
-                at = piece.find(USAGE, at + 1)
-                if match is None:
-                    continue
-                try:
-                    usage, _ = _decoder.raw_decode(piece[match.end() :].decode(errors="replace"))
-                except json.JSONDecodeError:
-                    continue
-                for key, value in usage.items():
-                    if value is not None:
-                        total[key] = value
-        return _tokens(total)
+
+def sent_key(index: Mapping[bytes, bytes]) -> bytes | None:
+    """Returns the key in a request's headers; None where there is none."""
+    return index.get(b"authorization") or index.get(b"x-api-key") or index.get(b"api-key")
 
 
-def streamed_text(stream: bytes) -> bytes:
-    """Returns the text that the events of a stream bring piece by piece, of any route."""
-    pieces: list[str] = []
-    for line in stream.splitlines():
-        if not line.startswith(b"data:"):
-            continue
-        try:
-            event = json.loads(line[5:])
-        except ValueError:
-            continue
-        choices = event.get("choices") if isinstance(event, dict) else None
-        deltas = [choice.get("delta") for choice in choices or () if isinstance(choice, dict)]
-        if isinstance(event, dict):
-            deltas.append(event.get("delta"))
-        for delta in deltas:
-            if isinstance(delta, dict):
-                delta = delta.get("content", delta.get("text"))
-            if isinstance(delta, str):
-                pieces.append(delta)
-    return "".join(pieces).encode()
-
-
-def _tokens(usage: dict[str, Any]) -> Tokens:
-    """Returns the tokens of a usage in the words of any route."""
-    cached = usage.get("cache_read_input_tokens")
-    for key in ("prompt_tokens_details", "input_tokens_details"):
-        details = usage.get(key)
-        if isinstance(details, dict) and isinstance(details.get("cached_tokens"), int):
-            cached = details["cached_tokens"]
-    return Tokens(
-        _first_number(usage, "prompt_tokens", "input_tokens"),
-        cached if isinstance(cached, int) else None,
-        _first_number(usage, "completion_tokens", "output_tokens"),
-    )
-
-
-def _first_number(usage: dict[str, Any], *keys: str) -> int | None:
-    for key in keys:
-        number = usage.get(key)
-        if isinstance(number, int):
-            return number
-    return None
+def _microseconds(seconds: float) -> int:
+    return max(0, round(seconds * 1e6))

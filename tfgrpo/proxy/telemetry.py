@@ -4,21 +4,19 @@ took and of their tokens, as OTLP over HTTP.
 The names are those of the GenAI conventions (all still "Development", schema gen-ai-dev/1.42); they
 stand here and nowhere else. The library is the prompt: `gen_ai.prompt.name` is its name and
 `gen_ai.prompt.version` the digest of its version, valid in every clone. Spans carry no words. They
-are sent as JSON, which every collector takes, from the recorder's thread: no SDK is needed, and a
-collector that is slow or gone delays no call. What could not be sent is dropped, on the log once.
+are sent as JSON, which every collector takes, from the process that records calls: no SDK is
+needed, and a collector that is slow or gone delays no call. What could not be sent is dropped, on
+the log once.
 """
 
 from __future__ import annotations
 
 import json
-import logging
 import os
 import time
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
-from urllib.error import URLError
-from urllib.request import Request, urlopen
 
 if TYPE_CHECKING:
     from tfgrpo.store.traffic import CallRecord, Feedback
@@ -64,7 +62,6 @@ SERVICE_NAME = "OTEL_SERVICE_NAME"
 CLIENT, FAILED, DELTA = 3, 2, 1
 """A span's kind and its status, and sums since the last message, by OTLP's numbers."""
 OPERATIONS = {"/messages": "chat", "/chat/completions": "chat", "/responses": "chat"}
-log = logging.getLogger("tfgrpo.proxy")
 
 
 class Histogram:
@@ -84,9 +81,16 @@ class Histogram:
 
 
 class Telemetry:
-    """Where spans and metrics are sent."""
+    """Where spans and metrics are sent. `warn` is called with what is for the log."""
 
-    def __init__(self, endpoint: str, headers: Mapping[str, str], service: str) -> None:
+    def __init__(
+        self,
+        endpoint: str,
+        headers: Mapping[str, str],
+        service: str,
+        warn: Callable[[str], object],
+    ) -> None:
+        self._warn = warn
         self._endpoint = endpoint.rstrip("/")
         self._headers = dict(headers)
         self._resource = {"attributes": _attributes({SERVICE: service})}
@@ -96,14 +100,14 @@ class Telemetry:
         self._metrics_at = time.monotonic() + METRICS_PAUSE
 
     @classmethod
-    def of_environment(cls) -> Telemetry | None:
+    def of_environment(cls, warn: Callable[[str], object]) -> Telemetry | None:
         """Returns what OpenTelemetry's own variables say; None where they name no endpoint."""
         endpoint = os.environ.get(ENDPOINT)
         if not endpoint:
             return None
         pairs = (pair.partition("=") for pair in os.environ.get(HEADERS, "").split(","))
         headers = {name.strip(): value.strip() for name, equals, value in pairs if equals}
-        return cls(endpoint, headers, os.environ.get(SERVICE_NAME) or "tfgrpo-proxy")
+        return cls(endpoint, headers, os.environ.get(SERVICE_NAME) or "tfgrpo-proxy", warn)
 
     def send_calls(self, calls: Iterable[CallRecord]) -> None:
         """Sends a span for each call, and counts them in the metrics."""
@@ -165,6 +169,9 @@ class Telemetry:
         self._send("/v1/logs", "resourceLogs", "scopeLogs", {"logRecords": [event(feedback)]})
 
     def _send(self, path: str, resources: str, scopes: str, records: Mapping[str, Any]) -> None:
+        from urllib.error import URLError
+        from urllib.request import Request, urlopen
+
         scope = {"scope": {"name": "tfgrpo.proxy"}, "schemaUrl": SCHEMA, **records}
         body = json.dumps({resources: [{"resource": self._resource, scopes: [scope]}]}).encode()
         headers = {**self._headers, "Content-Type": "application/json"}
@@ -174,7 +181,7 @@ class Telemetry:
             self._trouble = False
         except (URLError, OSError, ValueError) as error:
             if not self._trouble:
-                log.warning("telemetry is not sent: %s", error)
+                self._warn(f"telemetry is not sent: {error}")
             self._trouble = True
 
 

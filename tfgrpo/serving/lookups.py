@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from tfgrpo.proxy.metrics import Labels, sums_of, sums_of_feedback
-from tfgrpo.proxy.recorder import PATTERNS
+from tfgrpo.proxy.patterns import PATTERNS
 from tfgrpo.store.default import open_traffic
 from tfgrpo.store.errors import StoreError
 from tfgrpo.store.records import REDACTED

@@ -1,0 +1,238 @@
+"""The process that writes the calls of one worker to the record, and tells collectors of them.
+
+It gets them through a pipe (`Call.packed`), as they end, and writes a tenth of a second of them at
+once. What a batch costs, SQLite, JSON and histograms, some 0.05 ms a call, requests would wait for
+in a thread, for Python's threads take turns: that was the slowest hundredth of them. It ends when
+the pipe does: so a worker that is killed loses nothing of what it had handed over.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from marshal import loads
+from typing import NamedTuple
+
+from tfgrpo.proxy.calls import LENGTH
+from tfgrpo.proxy.counter import count_lost, settle
+from tfgrpo.proxy.metrics import Labels, sums_of
+from tfgrpo.proxy.patterns import PATTERNS, without_secrets
+from tfgrpo.proxy.seen import SeenCall
+from tfgrpo.proxy.telemetry import Telemetry
+from tfgrpo.store.default import open_traffic
+from tfgrpo.store.errors import StoreError
+from tfgrpo.store.traffic import CallContent, CallRecord, Traffic, keyed
+
+PAUSE = 0.1
+"""Seconds between batches."""
+GATHER = 0.02
+"""Seconds between two looks into the pipe, which holds about as many calls as come meanwhile."""
+PRUNE = 600.0
+"""Seconds between two looks for calls that are too old."""
+BATCH = 1000
+"""Calls that are written at once, at most; others wait in the pipe."""
+WAITING, MOST = 5000, 16 << 20
+"""Calls, and bytes of them, that wait while the file cannot be written; later ones are lost, and
+counted."""
+PIECE = 256 << 10
+NICE = 5
+"""By how much requests come first (nice(1)) where there are too few processors for both."""
+
+
+class WriterSettings(NamedTuple):
+    """What is recorded where: the file, the worker whose calls these are, the open file in which
+    it counts them, whether words are kept, for how many seconds, and what is taken out of them."""
+
+    path: str
+    worker: str
+    counter: int
+    content: bool
+    keep: float | None
+    redact: str
+
+
+class RecordWriter:
+    """Writes until the pipe ends. `tell` is called with a line that is for the log."""
+
+    def __init__(self, settings: WriterSettings, tell: Callable[[str], None]) -> None:
+        self._settings = settings
+        self._tell = tell
+        self._patterns = re.compile("|".join(filter(None, (*PATTERNS, settings.redact))))
+        self._labels = Labels()
+        self._buffer = bytearray()
+        self._waiting: list[SeenCall] = []
+        self._bytes = 0
+        self._written = 0
+        self._traffic: Traffic | None = None
+        self._secret = b""
+        self._trouble = False
+        self._pruned = 0.0
+        self._telemetry = Telemetry.of_environment(tell)
+
+    def run(self, pipe: int) -> None:
+        """Reads and writes until the pipe ends."""
+        os.set_blocking(pipe, False)
+        ended = False
+        self._write(last=False)  # which counts what was lost before
+        while not ended:
+            select.select([pipe], [], [], self._patience())
+            ended = self._gather(pipe)
+            self._write(last=ended)
+        if self._traffic is not None:
+            settings = self._settings
+            with suppress(StoreError):
+                settle(self._traffic, settings.path, settings.worker, settings.counter)
+            self._traffic.close()
+
+    def _patience(self) -> float:
+        if self._trouble:
+            return PAUSE
+        return 1.0 if self._telemetry is not None else PRUNE
+
+    def _gather(self, pipe: int) -> bool:
+        """Reads what comes within a tenth of a second; returns whether the pipe has ended."""
+        until = time.monotonic() + PAUSE
+        while True:
+            if self._read(pipe):
+                return True
+            pause = min(GATHER, until - time.monotonic())
+            if pause <= 0 or (not self._trouble and self._full(BATCH)):
+                return False
+            if not self._waiting and not self._buffer:
+                return False
+            time.sleep(pause)
+
+    def _full(self, most: int) -> bool:
+        return len(self._waiting) >= most or self._bytes >= MOST
+
+    def _read(self, pipe: int) -> bool:
+        """Reads what is in the pipe; returns whether it has ended."""
+        buffer = self._buffer
+        while self._trouble or not self._full(BATCH):
+            try:
+                data = os.read(pipe, PIECE)
+            except BlockingIOError:
+                return False
+            if not data:
+                return True
+            buffer += data
+            at = 0
+            while (begin := at + LENGTH) <= len(buffer):
+                end = begin + int.from_bytes(buffer[at:begin], "little")
+                if end > len(buffer):
+                    break
+                if not self._full(WAITING):
+                    self._waiting.append(SeenCall._make(loads(buffer[begin:end])))
+                    self._bytes += end - at
+                at = end
+            del buffer[:at]
+        return False
+
+    def _write(self, *, last: bool) -> None:
+        """Writes what waits, deletes what is too old, and tells the collector."""
+        settings = self._settings
+        rows: list[CallRecord] = []
+        try:
+            if self._traffic is None:
+                self._traffic = open_traffic(settings.path, create=True)
+                self._secret = self._traffic.secret()
+                count_lost(self._traffic, settings.path)
+            if self._waiting:
+                rows = self._rows()
+                contents = [self._words(call) for call in self._waiting if call.request is not None]
+                self._traffic.add(rows, contents, sums_of(rows, self._labels))
+            if settings.keep is not None and time.monotonic() - self._pruned > PRUNE:
+                self._traffic.delete_before(int((time.time() - settings.keep) * 1e6))
+                self._pruned = time.monotonic()
+        except StoreError as error:
+            if not self._trouble:
+                self._tell(f"calls are not recorded: {error}")
+            self._trouble = True
+            if self._traffic is not None:
+                with suppress(StoreError):
+                    self._traffic.close()
+            self._traffic = None
+            return
+        if self._trouble:
+            self._tell("calls are recorded again")
+        self._trouble = False
+        self._waiting.clear()
+        self._bytes = 0
+        if rows:
+            self._written += len(rows)
+            self._tell(str(self._written))
+        if self._telemetry is not None:
+            if rows:
+                self._telemetry.send_calls(rows)
+            self._telemetry.send_metrics(now=last)
+
+    def _rows(self) -> list[CallRecord]:
+        worker = self._settings.worker
+        callers: dict[bytes, bytes] = {}  # for this batch: no key is kept for longer
+        rows = []
+        for call in self._waiting:
+            key, ids, subject = call.key, call.experiences, call.subject
+            caller = callers.get(key) if key else None
+            if key and caller is None:
+                caller = callers[key] = keyed(self._secret, key)
+            rows.append(
+                CallRecord(
+                    call.id,
+                    call.time,
+                    worker,
+                    call.library,
+                    call.version,
+                    call.digest,
+                    None if ids is None else json.dumps(ids),
+                    keyed(self._secret, subject.encode(errors="surrogatepass")).hex()
+                    if subject
+                    else None,
+                    call.arm,
+                    _whole(call.model),
+                    call.path,
+                    call.status,
+                    int(call.streamed),
+                    *call.tokens(),
+                    call.latency,
+                    call.first,
+                    call.added,
+                    int(call.stale),
+                    caller,
+                    _whole(call.error),
+                )
+            )
+        return rows
+
+    def _words(self, call: SeenCall) -> CallContent:
+        request, answer = (call.request or b""), call.answer()
+        return CallContent(
+            call.id,
+            without_secrets(request.decode(errors="replace"), self._patterns),
+            without_secrets(answer.decode(errors="replace"), self._patterns),
+        )
+
+
+def _whole(text: str | None) -> str | None:
+    """Returns a text as SQLite takes it: half of a surrogate pair, which JSON can name, is none."""
+    return None if text is None else text.encode(errors="replace").decode()
+
+
+def main() -> None:
+    """Writes what comes in on standard input: what is for the log goes to standard output, and a
+    line with a number after each batch says how many calls were written so far."""
+    for number in (signal.SIGINT, signal.SIGTERM):  # those under way are still to be recorded
+        signal.signal(number, signal.SIG_IGN)
+    os.nice(NICE)
+
+    def tell(line: str) -> None:
+        with suppress(OSError):  # the worker is gone
+            os.write(1, " ".join(line.split()).encode() + b"\n")
+
+    RecordWriter(WriterSettings(*json.loads(sys.argv[1])), tell).run(0)

@@ -1,0 +1,147 @@
+"""A call as the process that records it gets it, and what its answer says of tokens and in words.
+
+It goes there as bytes of `marshal`, between two processes of one interpreter, which is the fastest
+that Python has; so it holds nothing but texts, bytes, numbers and tuples of them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from json.decoder import JSONDecoder
+from typing import Any
+
+from tfgrpo.store.named_tuple import NamedTuple
+
+RECORDED = 256 << 10
+"""Bytes of a request and of an answer that are kept where words are."""
+USAGE = b'"usage"'
+PACKINGS = (b"gzip", b"deflate")
+_object = re.compile(rb'"usage"\s*:\s*(?=\{)').match
+_decoder = JSONDecoder()
+
+
+class Tokens(NamedTuple):
+    """Tokens by the provider's count: in, of these from its cache, and out."""
+
+    prompt: int | None = None
+    cached: int | None = None
+    completion: int | None = None
+
+
+class SeenCall(NamedTuple):
+    """A call that is over; times are microseconds, `time` since 1970. `key` is the caller's, which
+    no file ever holds; `pieces` are the parts of the answer that may say its tokens, `request` and
+    `response` the words, None where they are not kept."""
+
+    id: str
+    time: int
+    library: str | None
+    version: str | None
+    digest: str | None
+    experiences: tuple[str, ...] | None
+    arm: str | None
+    stale: bool
+    subject: str | None
+    model: str | None
+    path: str
+    status: int
+    streamed: bool
+    latency: int
+    first: int | None
+    added: int
+    key: bytes | None
+    error: str | None
+    packing: bytes
+    pieces: tuple[bytes, ...]
+    request: bytes | None
+    response: bytes | None
+
+    def tokens(self) -> Tokens:
+        """Returns what the answer says of its tokens."""
+        pieces = self.pieces
+        if self.packing in PACKINGS and pieces:
+            try:
+                pieces = (zlib.decompressobj(wbits=47).decompress(pieces[0]),)
+            except zlib.error:
+                return Tokens()
+        elif self.packing:
+            return Tokens()
+        total: dict[str, Any] = {}
+        for piece in pieces:
+            at = piece.find(USAGE)
+            while at >= 0:
+                match = None if piece[at - 1 : at] == b"\\" else _object(piece, at)
+                at = piece.find(USAGE, at + 1)
+                if match is None:
+                    continue
+                try:
+                    usage, _ = _decoder.raw_decode(piece[match.end() :].decode(errors="replace"))
+                except (ValueError, RecursionError):
+                    continue
+                for key, value in usage.items():
+                    if value is not None:
+                        total[key] = value
+        return _tokens(total)
+
+    def answer(self) -> bytes:
+        """Returns the answer's words, where they are kept: its body, or of a stream the text.
+
+        What a pattern is to take out may be split between the events of a stream.
+        """
+        content = self.response or b""
+        if self.packing in PACKINGS:
+            try:
+                content = zlib.decompressobj(wbits=47).decompress(content, RECORDED)
+            except zlib.error:
+                return b""
+        elif self.packing:
+            return b""
+        return (
+            streamed_text(content) if content.startswith((b"data:", b"event:", b":")) else content
+        )
+
+
+def streamed_text(stream: bytes) -> bytes:
+    """Returns the text that the events of a stream bring piece by piece, of any route."""
+    pieces: list[str] = []
+    for line in stream.splitlines():
+        if not line.startswith(b"data:"):
+            continue
+        try:
+            event = json.loads(line[5:])
+        except ValueError:
+            continue
+        choices = event.get("choices") if isinstance(event, dict) else None
+        deltas = [choice.get("delta") for choice in choices or () if isinstance(choice, dict)]
+        if isinstance(event, dict):
+            deltas.append(event.get("delta"))
+        for delta in deltas:
+            if isinstance(delta, dict):
+                delta = delta.get("content", delta.get("text"))
+            if isinstance(delta, str):
+                pieces.append(delta)
+    return "".join(pieces).encode()
+
+
+def _tokens(usage: dict[str, Any]) -> Tokens:
+    """Returns the tokens of a usage in the words of any route."""
+    cached = usage.get("cache_read_input_tokens")
+    for key in ("prompt_tokens_details", "input_tokens_details"):
+        details = usage.get(key)
+        if isinstance(details, dict) and isinstance(details.get("cached_tokens"), int):
+            cached = details["cached_tokens"]
+    return Tokens(
+        _first_number(usage, "prompt_tokens", "input_tokens"),
+        _first_number({"cached": cached}, "cached"),
+        _first_number(usage, "completion_tokens", "output_tokens"),
+    )
+
+
+def _first_number(usage: dict[str, Any], *keys: str) -> int | None:
+    for key in keys:
+        number = usage.get(key)
+        if isinstance(number, int) and number.bit_length() < 64:  # as a file can hold it
+            return number
+    return None
