@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from marshal import dumps
-from time import perf_counter
 from typing import TYPE_CHECKING
 
 from tfgrpo.proxy.seen import RECORDED, USAGE
@@ -14,6 +13,7 @@ if TYPE_CHECKING:
     from tfgrpo.proxy.choice import Chosen
     from tfgrpo.proxy.message import Request
     from tfgrpo.proxy.placement import Members
+    from tfgrpo.proxy.recorder import Recorder
 
 BEGINNING = 4 << 10
 ENDING = 16 << 10
@@ -31,7 +31,7 @@ class Call:
     __slots__ = (
         *("began", "chosen", "ended", "error", "first", "id", "model", "path"),
         *("request", "sent", "status", "streamed", "subject", "time"),
-        *("_beginning", "_ending", "packing", "_whole", "asked", "counted"),
+        *("_beginning", "_ending", "packing", "_whole", "asked", "recorder"),
     )
 
     def __init__(self, id: str, time: int, request: Request) -> None:
@@ -51,7 +51,8 @@ class Call:
         self._beginning = b""
         self._ending = bytearray()
         self._whole: bytearray | None = None
-        self.counted = False
+        self.recorder: Recorder | None = None
+        """Where it was counted, once it is about to be made."""
         self.asked: bytes | None = None
         """The body of the request before the library went in, where words are kept."""
 
@@ -103,9 +104,9 @@ class Call:
                 self.path,
                 self.status,
                 self.streamed,
-                _microseconds((self.ended or perf_counter()) - began),
-                _microseconds(first - began) if first else None,
-                _microseconds(self.sent - began) if self.sent else 0,
+                int((self.ended - began) * 1e6),
+                int((first - began) * 1e6) if first else None,
+                int((self.sent - began) * 1e6) if self.sent else 0,
                 sent_key(index),
                 self.error,
                 self.packing,
@@ -130,7 +131,3 @@ class Call:
 def sent_key(index: Mapping[bytes, bytes]) -> bytes | None:
     """Returns the key in a request's headers; None where there is none."""
     return index.get(b"authorization") or index.get(b"x-api-key") or index.get(b"api-key")
-
-
-def _microseconds(seconds: float) -> int:
-    return max(0, round(seconds * 1e6))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import mmap
 import os
+import sys
 from contextlib import suppress
 from glob import glob
 from typing import IO, TYPE_CHECKING
@@ -23,15 +24,16 @@ SIZE = 8
 class Counter:
     """A number in a file, which this process alone changes."""
 
-    def __init__(self, path: str, value: int = 0) -> None:
+    def __init__(self, path: str) -> None:
         self._file: IO[bytes] = open(  # noqa: SIM115
             path, "w+b", opener=lambda name, flags: os.open(name, flags, 0o600)
         )
-        self._file.write(value.to_bytes(SIZE, "little"))
+        self._file.write(bytes(SIZE))
         self._file.flush()
         fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self._map = mmap.mmap(self._file.fileno(), SIZE)
-        self.value = value
+        self._cell = memoryview(self._map).cast("Q")
+        self._value = 0
 
     @property
     def descriptor(self) -> int:
@@ -40,15 +42,11 @@ class Counter:
 
     def increase(self) -> None:
         """Counts one more."""
-        self.set(self.value + 1)
-
-    def set(self, value: int) -> None:
-        """Sets the number."""
-        self.value = value
-        self._map[:] = value.to_bytes(SIZE, "little")
+        self._cell[0] = self._value = self._value + 1
 
     def close(self) -> None:
         """Lets go of the file, which stays."""
+        self._cell.release()
         self._map.close()
         self._file.close()
 
@@ -61,7 +59,7 @@ def counter_path(traffic: str, worker: str) -> str:
 def settle(traffic: Traffic, path: str, worker: str, descriptor: int) -> None:
     """Counts as lost what a worker has begun and is not on record, and takes its file away; its
     lock is held. Raises StoreError, and leaves the file then."""
-    begun = int.from_bytes(os.pread(descriptor, SIZE, 0), "little")
+    begun = int.from_bytes(os.pread(descriptor, SIZE, 0), sys.byteorder)
     missing = max(0, begun - traffic.recorded(worker))
     if missing:
         traffic.count_lost(missing)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-import os
 import time
 import zlib
 from time import perf_counter
@@ -41,6 +40,12 @@ CUT = 599
 class Exchange:
     """A request under way."""
 
+    __slots__ = (
+        *("_anthropic", "_body", "_connecting", "_connection", "_fed", "_framing", "_out", "_over"),
+        *("_slow", "_streaming", "_tried", "_wire", "call", "client", "proxy", "request"),
+        "upstream",
+    )
+
     def __init__(self, proxy: Proxy, client: ClientConnection, request: Request) -> None:
         self.proxy = proxy
         self.client = client
@@ -49,7 +54,7 @@ class Exchange:
         self._anthropic = anthropic or request.path.startswith(("/v1/messages", "/messages"))
         settings = proxy.settings
         self.upstream = settings.anthropic if self._anthropic else settings.openai
-        self.call = Call("call-" + os.urandom(16).hex(), time.time_ns() // 1000, request)
+        self.call = Call(proxy.call_id(), time.time_ns() // 1000, request)
         self._connection: UpstreamConnection | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._wire = self._body = b""

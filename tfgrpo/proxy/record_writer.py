@@ -3,7 +3,8 @@
 It gets them through a pipe (`Call.packed`), as they end, and writes a tenth of a second of them at
 once. What a batch costs, SQLite, JSON and histograms, some 0.05 ms a call, requests would wait for
 in a thread, for Python's threads take turns: that was the slowest hundredth of them. It ends when
-the pipe does: so a worker that is killed loses nothing of what it had handed over.
+the pipe does: so a worker that is killed loses nothing of what it had handed over. One that takes
+the place of another gets first what that one may have written already.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from tfgrpo.proxy.seen import SeenCall
 from tfgrpo.proxy.telemetry import Telemetry
 from tfgrpo.store.default import open_traffic
 from tfgrpo.store.errors import StoreError
-from tfgrpo.store.traffic import CallContent, CallRecord, Traffic, keyed
+from tfgrpo.store.traffic import CallContent, CallRecord, Traffic, UnknownCall, keyed
 
 PAUSE = 0.1
 """Seconds between batches."""
@@ -48,11 +49,13 @@ NICE = 5
 
 class WriterSettings(NamedTuple):
     """What is recorded where: the file, the worker whose calls these are, the open file in which
-    it counts them, whether words are kept, for how many seconds, and what is taken out of them."""
+    it counts them, how many of the first may be on record already, whether words are kept, for how
+    many seconds, and what is taken out of them."""
 
     path: str
     worker: str
     counter: int
+    again: int
     content: bool
     keep: float | None
     redact: str
@@ -69,7 +72,10 @@ class RecordWriter:
         self._buffer = bytearray()
         self._waiting: list[SeenCall] = []
         self._bytes = 0
-        self._written = 0
+        self._settled = 0
+        """Calls that are written or given up."""
+        self._again = settings.again
+        """Calls, the first of those that wait, that may be on record already."""
         self._traffic: Traffic | None = None
         self._secret = b""
         self._trouble = False
@@ -128,7 +134,9 @@ class RecordWriter:
                 end = begin + int.from_bytes(buffer[at:begin], "little")
                 if end > len(buffer):
                     break
-                if not self._full(WAITING):
+                if self._full(WAITING):
+                    self._settled += 1
+                else:
                     self._waiting.append(SeenCall._make(loads(buffer[begin:end])))
                     self._bytes += end - at
                 at = end
@@ -145,9 +153,7 @@ class RecordWriter:
                 self._secret = self._traffic.secret()
                 count_lost(self._traffic, settings.path)
             if self._waiting:
-                rows = self._rows()
-                contents = [self._words(call) for call in self._waiting if call.request is not None]
-                self._traffic.add(rows, contents, sums_of(rows, self._labels))
+                rows = self._record(self._traffic, self._unrecorded(self._traffic))
             if settings.keep is not None and time.monotonic() - self._pruned > PRUNE:
                 self._traffic.delete_before(int((time.time() - settings.keep) * 1e6))
                 self._pruned = time.monotonic()
@@ -155,6 +161,7 @@ class RecordWriter:
             if not self._trouble:
                 self._tell(f"calls are not recorded: {error}")
             self._trouble = True
+            self._again = max(self._again, len(self._waiting))  # some may be written
             if self._traffic is not None:
                 with suppress(StoreError):
                     self._traffic.close()
@@ -163,21 +170,46 @@ class RecordWriter:
         if self._trouble:
             self._tell("calls are recorded again")
         self._trouble = False
+        if self._waiting:
+            self._settled += len(self._waiting)
+            self._again = max(0, self._again - len(self._waiting))
+            self._tell(str(self._settled))
         self._waiting.clear()
         self._bytes = 0
-        if rows:
-            self._written += len(rows)
-            self._tell(str(self._written))
         if self._telemetry is not None:
             if rows:
                 self._telemetry.send_calls(rows)
             self._telemetry.send_metrics(now=last)
 
-    def _rows(self) -> list[CallRecord]:
+    def _unrecorded(self, traffic: Traffic) -> list[SeenCall]:
+        """Returns those that wait and are not on record. Raises StoreError."""
+        new = self._waiting[self._again :]
+        for call in self._waiting[: self._again]:
+            try:
+                traffic.call(call.id)
+            except UnknownCall:
+                new.append(call)
+        return new
+
+    def _record(self, traffic: Traffic, calls: list[SeenCall]) -> list[CallRecord]:
+        """Writes calls, and returns their rows. One that cannot be written by itself is lost, and
+        keeps no other back. Raises StoreError."""
+        try:
+            rows = self._rows(calls)
+            contents = [self._words(call) for call in calls if call.request is not None]
+            traffic.add(rows, contents, sums_of(rows, self._labels))
+        except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
+            if len(calls) > 1:
+                return [row for call in calls for row in self._record(traffic, [call])]
+            self._tell(f"{calls[0].id} is not recorded: {error}")
+            return []
+        return rows
+
+    def _rows(self, calls: list[SeenCall]) -> list[CallRecord]:
         worker = self._settings.worker
         callers: dict[bytes, bytes] = {}  # for this batch: no key is kept for longer
         rows = []
-        for call in self._waiting:
+        for call in calls:
             key, ids, subject = call.key, call.experiences, call.subject
             caller = callers.get(key) if key else None
             if key and caller is None:

@@ -1,9 +1,10 @@
 """Calls on their way to the record: counted at once, and handed to a process that writes them.
 
-What a worker hands over (`record_writer.py`) outlives it. It loses only calls that were under way
-when it is killed; the process that writes loses what it had not written, a tenth of a second of
-calls, and another takes its place. How many were begun stands in a file that is mapped into memory
-(`counter.py`), so that what was lost is counted.
+What a worker hands over (`record_writer.py`) outlives it: where it is killed, it loses only calls
+that were under way. What it has handed over it holds until that is written, a tenth of a second: so
+where the process that writes is killed, another takes its place and gets it again. How many calls
+were begun stands in a file that is mapped into memory (`counter.py`), so that what was lost, if
+both are killed, is counted.
 """
 
 from __future__ import annotations
@@ -66,20 +67,25 @@ class Recorder:
         self._loop = asyncio.get_running_loop()
         self._ended: list[Call] = []
         self._pending: deque[tuple[bytes, int]] = deque()
-        """What the pipe had no room for, and how many calls each is."""
+        """What the pipe had no room for yet, and how many calls each is."""
+        self._cut = 0
+        """Bytes of the first that were sent already."""
+        self._sent: deque[tuple[bytes, int]] = deque()
+        """What was sent, and is not written yet."""
         self._bytes = 0
+        """Bytes of both."""
         self._full = False
         self._added = 0
         self._settled = threading.Condition()
-        self._base = self._written = 0
-        self._handed = self._dropped = 0
-        self._counter = self._new_counter(0)
+        self._written = self._reported = self._spare = 0
+        """Calls that are written or given up; by the report of the process that runs now; and those
+        of them that are part of the first of what was sent."""
+        self._worker = secrets.token_hex(8)
+        self._counter = Counter(counter_path(path, self._worker))
         self.process: subprocess.Popen[bytes] | None = None
         self._pipe = self._lines = -1
         self._unread = b""
         self._watching = self._closing = False
-        self._cut = False
-        """Whether the first of what is pending was sent in part."""
         self._started = 0.0
         self._again: asyncio.TimerHandle | None = None
         self._start()
@@ -87,11 +93,11 @@ class Recorder:
     def begin(self, call: Call) -> None:
         """Counts a call that is about to be made: it is lost if this worker is killed in it."""
         self._counter.increase()
-        call.counted = True
+        call.recorder = self
 
     def add(self, call: Call) -> None:
         """Records a call that is over, soon: as soon as its answer was sent."""
-        if not call.counted:
+        if call.recorder is None:
             self.begin(call)
         self._added += 1
         self._ended.append(call)
@@ -134,15 +140,12 @@ class Recorder:
 
     # the process that writes:
 
-    def _new_counter(self, value: int) -> Counter:
-        self._worker = secrets.token_hex(8)
-        return Counter(counter_path(self.path, self._worker), value)
-
     def _start(self) -> None:
         self._again = None
         self._started = time.monotonic()
         descriptor = self._counter.descriptor
-        settings = json.dumps((self.path, self._worker, descriptor, *self._settings))
+        again = sum(calls for _, calls in self._pending)
+        settings = json.dumps((self.path, self._worker, descriptor, again, *self._settings))
         reading, self._pipe = os.pipe()
         try:
             with suppress(OSError, AttributeError):
@@ -182,15 +185,27 @@ class Recorder:
         *lines, self._unread = (self._unread + data).split(b"\n")
         for line in lines:
             if line.isdigit():
-                with self._settled:
-                    self._written = self._base + int(line)
-                    self._settled.notify_all()
+                self._free(int(line) - self._reported)
             else:
                 log.warning("%s", line.decode(errors="replace"))
 
+    def _free(self, calls: int) -> None:
+        """Lets go of what so many more calls were sent in: they are written."""
+        self._reported += calls
+        self._spare += calls
+        while self._sent and self._sent[0][1] <= self._spare:
+            data, part = self._sent.popleft()
+            self._spare -= part
+            self._bytes -= len(data)
+        self._settle(calls)
+
+    def _settle(self, calls: int) -> None:
+        with self._settled:
+            self._written += calls
+            self._settled.notify_all()
+
     def _replace(self) -> None:
-        """Starts another process: the calls that the last one had and did not write are lost, and
-        counted by the next; those under way, and those that it did not get, are the next one's."""
+        """Has another process started, which gets what the last one may not have written."""
         process, self.process = self.process, None
         assert process is not None
         self._loop.remove_reader(self._lines)
@@ -201,20 +216,12 @@ class Recorder:
         if process.stdout is not None:
             process.stdout.close()
         self._unread = b""
-        if self._pending and self._cut:
-            _, calls = self._pending.popleft()  # the half of it that was sent is gone
-            self._handed += calls
-        self._cut = False
-        self._bytes = sum(len(data) for data, _ in self._pending)
-        counter, gone = self._counter, self._handed + self._dropped
-        self._counter = self._new_counter(counter.value - gone)
-        counter.set(gone)
-        counter.close()
-        self._base += self._handed
-        self._handed = self._dropped = 0
-        log.warning(
-            "the process that records calls ended (%s); starting another", process.returncode
-        )
+        self._pending.extendleft(reversed(self._sent))
+        self._sent.clear()
+        self._settle(-self._spare)  # they come again
+        self._cut = self._reported = self._spare = 0
+        status = process.returncode
+        log.warning("the process that records calls ended with %s; starting another", status)
         pause = max(0.0, AGAIN - (time.monotonic() - self._started))
         self._again = self._loop.call_later(pause, self._start)
 
@@ -225,8 +232,7 @@ class Recorder:
         if not calls:
             return
         if self._bytes > WAITING:
-            self._dropped += len(calls)
-            self._base += len(calls)
+            self._settle(len(calls))
             if not self._full:
                 log.warning("calls are not recorded: too many wait for it")
             self._full = True
@@ -242,22 +248,18 @@ class Recorder:
         """Sends what the pipe has room for; returns whether there is anybody to read it."""
         pending = self._pending
         while pending:
-            data, calls = pending[0]
+            data = pending[0][0]
             try:
-                sent = os.write(self._pipe, data)
+                self._cut += os.write(self._pipe, memoryview(data)[self._cut :])
             except BlockingIOError:
                 break
             except OSError:  # it has died, which `_listen` sees
                 self._watch(False)
                 return False
-            self._bytes -= sent
-            if sent < len(data):
-                pending[0] = data[sent:], calls
-                self._cut = True
+            if self._cut < len(data):
                 break
-            self._cut = False
-            pending.popleft()
-            self._handed += calls
+            self._cut = 0
+            self._sent.append(pending.popleft())
         self._watch(bool(pending) and not self._closing)
         return True
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
+import os
 import socket
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -47,6 +48,7 @@ class Proxy:
         self.calls = 0
         self.recorders: dict[str, Recorder] = {}
         """The records of traffic, by the names of libraries."""
+        self._random, self._used = "", 0
         self._unrecorded: dict[str, float] = {}
         self._server: asyncio.Server | None = None
         self._sweeping: asyncio.Task[None] | None = None
@@ -117,6 +119,14 @@ class Proxy:
         """Returns whether the proxy answers a path itself."""
         return path in OWN
 
+    def call_id(self) -> str:
+        """Returns an id that nobody can guess. The system is asked for many at a time."""
+        at = self._used
+        if at == len(self._random):
+            self._random, at = os.urandom(16 * 256).hex(), 0
+        self._used = at + 32
+        return "call-" + self._random[at : at + 32]
+
     def begin(self, call: Call) -> None:
         """Counts a call that is about to be made."""
         recorder = self._recorder_of(call)
@@ -126,7 +136,7 @@ class Proxy:
     def record(self, call: Call) -> None:
         """Records a call that is over."""
         self.calls += 1
-        recorder = self._recorder_of(call)
+        recorder = call.recorder or self._recorder_of(call)
         if recorder is not None:
             recorder.add(call)
         chosen = call.chosen
@@ -134,9 +144,10 @@ class Proxy:
             self.tell_troubles()
 
     def _recorder_of(self, call: Call) -> Recorder | None:
-        if self.settings.record == "off":
-            return None
         name = self.settings.default if call.chosen is None else call.chosen.name
+        recorder = self.recorders.get(name)
+        if recorder is not None or self.settings.record == "off":
+            return recorder
         if name not in self.recorders and monotonic() >= self._unrecorded.get(name, 0.0):
             self._recorder(name)
         return self.recorders.get(name)
