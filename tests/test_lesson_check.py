@@ -52,6 +52,33 @@ def test_answers_of_every_kind_are_seen(answer: str, text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "To find the working days that a welder works for 4 weeks, multiply the weeks by 5.",
+        "For a bill of 12 crates in 4 weeks, add the crates.",
+    ],
+)
+def test_a_lesson_that_quotes_a_problem_with_its_number_is_about_that_problem(text: str) -> None:
+    problem = Problem("w", "A welder works for 4 weeks on 12 crates in 4 weeks. How long?", "20")
+    assert "say it for any number" in str(LessonCheck((problem,))(text))
+    other = Problem("v", "A welder works for 3 weeks on 11 crates. How long?", "15")
+    assert LessonCheck((other,))(text) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "When weeks are turned into working days, multiply the weeks by 5.",
+        "A welder works for weeks of 5 days.",
+        "Count 4 weeks for a month.",
+    ],
+)
+def test_a_rule_with_a_number_and_a_problems_words_passes(text: str) -> None:
+    problem = Problem("w", "A welder works for 4 weeks. How many working days is that?", "20")
+    assert LessonCheck((problem,))(text) is None
+
+
+@pytest.mark.parametrize(
     ("answer", "text"),
     [
         ("12", "When dozens are turned into rolls, multiply the dozens by 12."),

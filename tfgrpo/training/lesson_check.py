@@ -28,6 +28,8 @@ TELLING_LETTERS = 8
 """The characters from which on an answer in words is no chance find."""
 RUN = 6
 """The words in a row from which on a text repeats a prompt."""
+QUOTE = 4
+"""The words in a row from which on a text with a number in them is about one problem."""
 SHARE = 0.6
 """The share of a text's pairs of words from which on it is put together from a prompt's."""
 UNFINISHED = re.compile(
@@ -60,6 +62,9 @@ class LessonCheck:
             name = named(text, problem)
             if name is not None:
                 return f"it is about one problem ({name!r}); a rule has no names"
+            quote = quoted(text, problem)
+            if quote is not None:
+                return f"it is about one problem ({quote!r}); say it for any number"
         if any(repeats(text, prompt) for prompt in self.prompts):
             return "it repeats the instructions; say what the attempts have shown"
         last = broken_off(text)
@@ -93,6 +98,14 @@ def named(text: str, problem: Problem) -> str | None:
         return problem.id
     codes = set(CODE.findall(text)) & set(CODE.findall(problem.problem))
     return min(codes, default=None)
+
+
+def quoted(text: str, problem: Problem) -> str | None:
+    """Returns words in a row that a text has from a problem, with a number among them, or None."""
+    for run in _in_rows(_words(text), QUOTE):
+        if any(word.isdecimal() for word in run) and run in _runs(problem.problem, QUOTE):
+            return " ".join(run)
+    return None
 
 
 def repeats(text: str, prompt: str) -> bool:
