@@ -176,7 +176,7 @@ class Disturbed:
     _running: set[str] = field(default_factory=set)
     _next: list[str] = field(default_factory=list)
 
-    def run(self, parts: Mapping[str, Forked], seconds: float = 150.0) -> None:
+    def run(self, parts: Mapping[str, Forked], seconds: float = 400.0) -> None:
         """Kills and goes on until the run is finished. Raises AssertionError after `seconds`."""
         until = time.monotonic() + seconds
         (self.folder / ".tfgrpo").mkdir()  # which makes it the project of all of them

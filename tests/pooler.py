@@ -59,7 +59,7 @@ class Pooler:
         return next(name for name in ACCOUNTS if name in known)
 
     def __enter__(self) -> Pooler:
-        until = time.monotonic() + 30
+        until = time.monotonic() + 240
         while True:
             assert self._process.poll() is None, Path(self._log.name).read_text()
             try:

@@ -257,7 +257,7 @@ def test_a_search_that_was_killed_goes_on_where_it_was(shop: Cli, tmp_path: Path
         stdout=subprocess.DEVNULL,
         start_new_session=True,
     )
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while time.monotonic() < deadline:
         tried = tmp_path / "tried"
         if tried.exists() and len(tried.read_text().split()) == 2:

@@ -149,7 +149,7 @@ def test_what_was_set_aside_comes_back_to_the_last_part_of_a_dollar(
         for tokens in answers:
             request = Request("rollout", (("user", "x" * tokens[0]),), 0.7, tokens[1])
             try:
-                reserved = await asyncio.wait_for(budget.reserve(request, price), 60)
+                reserved = await asyncio.wait_for(budget.reserve(request, price), 240)
             except BudgetReached:
                 continue
             budget.settle(reserved, budget.cost(Answer("", "", *tokens), price))

@@ -192,7 +192,7 @@ def test_paths_in_a_record_hold_in_any_folder_of_the_project(
     below.mkdir()
     flags = (*SMALL, "--base-url", endpoint.base_url, "--prompts", "../mine")
     done = start(below, "train", "../problems.jsonl", *flags, "--heldout", "../heldout.jsonl")
-    out, err = done.communicate(timeout=60)
+    out, err = done.communicate(timeout=240)
     assert done.returncode == 0, err
     assert "step_3 is checked out" in out
     rollouts = [r for r in endpoint.requests if r["messages"][-1]["content"].startswith("What is")]
@@ -315,7 +315,7 @@ def start(data: Path, *arguments: str, **popen: object) -> subprocess.Popen[str]
     )
 
 
-def wait_for(condition: object, seconds: float = 60) -> None:
+def wait_for(condition: object, seconds: float = 240) -> None:
     deadline = time.monotonic() + seconds
     while not condition():  # type: ignore[operator]
         assert time.monotonic() < deadline
@@ -394,7 +394,7 @@ def test_a_full_disk_is_told_and_what_is_there_stays(
         endpoint.base_url,
         preexec_fn=small_files,
     )
-    _, err = running.communicate(timeout=60)
+    _, err = running.communicate(timeout=240)
     assert running.returncode == 1
     assert err.count("error: ") == 1
     assert "Traceback" not in err

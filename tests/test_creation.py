@@ -121,7 +121,7 @@ def test_eight_processes_that_make_one_store_make_one(
     ]
     for worker in workers:
         worker.start()
-    seen = {found.get(timeout=60) for _ in workers}
+    seen = {found.get(timeout=240) for _ in workers}
     for worker in workers:
         worker.join()
     assert len(seen) == 1

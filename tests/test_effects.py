@@ -226,7 +226,7 @@ def test_a_step_that_is_resumed_goes_on_with_the_quorum_and_the_credit_that_it_h
                     script.release.set()  # all who were out are in now, and on record
                     with Store.open(desk.path) as store:
                         run = store.runs.get("run")
-                        until = time.monotonic() + 60
+                        until = time.monotonic() + 240
                         while len(store.runs.rollouts(run)) < 2 * SIZE:
                             assert time.monotonic() < until, forked.said()
                             time.sleep(0.02)

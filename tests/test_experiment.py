@@ -635,7 +635,7 @@ def test_workers_that_are_killed_take_no_arm_and_no_evidence_with_them(
 
 def on_record(store: Store, wanted: int) -> None:
     """Waits until that many calls are, which workers write a moment after they answer."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while sum(evidence(store, experiment(store, "e")).calls.values()) < wanted:
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -643,12 +643,12 @@ def on_record(store: Store, wanted: int) -> None:
 
 def ask_port(port: int, request: bytes) -> bytes:
     """Asks until a worker answers: one that is killed takes its connections with it."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while True:
         answer = b""
         with (
             contextlib.suppress(OSError),
-            socket.create_connection(("127.0.0.1", port), timeout=60) as connection,
+            socket.create_connection(("127.0.0.1", port), timeout=240) as connection,
         ):
             connection.sendall(request)
             while piece := connection.recv(65536):

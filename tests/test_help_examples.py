@@ -117,12 +117,12 @@ def run(folder: Path, command: str) -> None:
             capture_output=True,
             text=True,
             stdin=subprocess.DEVNULL,
-            timeout=60,
+            timeout=240,
         )
     else:
         program, *arguments = shlex.split(command)
         assert program == "tfgrpo"
-        done = run_command(arguments, folder, env, timeout=60)
+        done = run_command(arguments, folder, env, timeout=240)
     assert done.returncode == 0, (command, done.stdout, done.stderr)
 
 

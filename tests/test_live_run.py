@@ -22,7 +22,7 @@ from tfgrpo.training.dynamics import dynamics
 from tfgrpo.training.follow import RunFigures, RunFollower, run_figures
 from tfgrpo.training.live_run import RunStopped, ask_to_stop, live_path, read_live, stop_path
 
-DEADLINE = 60.0
+DEADLINE = 240.0
 
 
 class Gate:

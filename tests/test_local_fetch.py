@@ -171,7 +171,7 @@ except LocalModelError as error:
 
 def end_group(leader: int) -> None:
     """Ends what a killed process left behind: a pip that would go on writing for a moment."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 240
     while time.monotonic() < deadline:
         try:
             os.killpg(leader, signal.SIGKILL)

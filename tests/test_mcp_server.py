@@ -118,7 +118,7 @@ def test_over_http_it_serves_old_and_new_clients_that_bring_the_token(
             heard.append(type(message).__name__)
 
         headers = {"Authorization": "Bearer s3cret"}
-        http = httpx2.AsyncClient(headers=headers, timeout=60)
+        http = httpx2.AsyncClient(headers=headers, timeout=240)
         transport = streamable_http_client(url[0], http_client=http)
         return Client(transport, mode=mode, message_handler=handler)
 

@@ -229,7 +229,7 @@ def test_a_stream_arrives_event_by_event_identical_to_the_byte(
 
     provider.answer = drip
     body = b'{"stream":true,"messages":[]}'
-    with socket.create_connection(("127.0.0.1", proxy.port), timeout=60) as connection:
+    with socket.create_connection(("127.0.0.1", proxy.port), timeout=240) as connection:
         connection.sendall(post(CHAT, body))
         file = connection.makefile("rb")
         head = b""

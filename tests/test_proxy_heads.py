@@ -147,7 +147,7 @@ def test_requests_on_one_connection_go_through_alike_however_they_arrive(
             whole_at.append(len(wire))
         ends.append(len(wire))
     before = len(provider.received)
-    with socket.create_connection(("127.0.0.1", proxy.port), timeout=20) as connection:
+    with socket.create_connection(("127.0.0.1", proxy.port), timeout=240) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         answered, sent = 0, 0
         while sent < len(wire):

@@ -55,7 +55,7 @@ def test_curl_through_the_proxy_and_the_file(store: Store, tmp_path: Path) -> No
             words = shlex.split(block.removeprefix("$ ").replace(":8484", f":{port}"))
             env = environment(OPENAI_API_KEY="sk-recipe")
             words = [word.replace("$OPENAI_API_KEY", "sk-recipe") for word in words]
-            done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=60)
+            done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=240)
         finally:
             process.terminate()
             process.communicate()

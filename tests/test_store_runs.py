@@ -217,7 +217,7 @@ def test_calls_of_several_processes_and_a_committer_all_land(store: Store) -> No
     for i in range(20):
         store.commit("main", [add(f"{i}")], message="m")
     for process in processes:
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=240)
         assert process.returncode == 0, err
     assert journalled(store.path) == {f"w{w}-{i}": 1 for w in range(2) for i in range(100)}
     assert store.head.version.number == 21
@@ -339,7 +339,7 @@ def test_an_append_to_a_closed_journal_is_an_error_and_does_not_wait_forever(sto
         journal = Journal(store.port.writer())
         journal.close()
         try:
-            await asyncio.wait_for(journal.append(call("late")), timeout=60)
+            await asyncio.wait_for(journal.append(call("late")), timeout=240)
         except TimeoutError:
             pytest.fail("append waits forever")
         except StoreError:

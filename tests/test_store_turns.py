@@ -177,7 +177,7 @@ def test_two_stores_of_one_process_take_turns_too(path: Path) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=60)
+        thread.join(timeout=240)
     assert errors == []
     with Store.open(path) as store:
         assert store.port.last_version() == 120

@@ -395,7 +395,7 @@ def test_a_worker_that_is_killed_loses_only_what_it_had_not_written_and_that_is_
     made = 0
     for _ in range(3):
         process, port = listen(["--upstream", provider.url], tmp_path)
-        with socket.create_connection(("127.0.0.1", port), timeout=60) as client:
+        with socket.create_connection(("127.0.0.1", port), timeout=240) as client:
             body = b'{"messages":[]}'
             request = post(CHAT, body).replace(b"Connection: close\r\n", b"")
             for _ in range(30):

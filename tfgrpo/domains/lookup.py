@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
+from functools import lru_cache
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -36,8 +38,22 @@ BUILT_IN = {
 
 def names() -> dict[str, str]:
     """Returns the domains there are by name, and where each is: ours win."""
-    installed = {point.name: point.value for point in entry_points(group=GROUP)}
-    return dict(sorted((installed | BUILT_IN).items()))
+    return dict(sorted((_installed(tuple(map(_folder, sys.path))) | BUILT_IN).items()))
+
+
+@lru_cache(maxsize=1)
+def _installed(folders: tuple[tuple[str, int], ...]) -> dict[str, str]:
+    """Reads what every installed package offers, as long as the folders are the same: there are
+    hundreds, and a command asks several times."""
+    return {point.name: point.value for point in entry_points(group=GROUP)}
+
+
+def _folder(path: str) -> tuple[str, int]:
+    """Returns a folder with when something was last installed there."""
+    try:
+        return path, os.stat(path or ".").st_mtime_ns
+    except OSError:
+        return path, 0
 
 
 def find(spec: str = DEFAULT, folders: Sequence[Path] = ()) -> Domain:
