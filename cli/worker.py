@@ -60,8 +60,8 @@ def worker(
     Start any number on any machine, then `tfgrpo train DATA --workers`. A worker has to have the
     same version of tfgrpo, the same prompts and the same domain as the run; one that differs says
     so and leaves its groups to others. API keys come from its own environment; sandboxes and tools
-    are this machine's. SIGTERM ends it: groups that are not ended in time go to another worker,
-    and no answer is asked for twice.
+    are this machine's. A database that is away is waited for, at the start as later. SIGTERM ends
+    it: groups that are not ended in time go to another worker, and no answer is asked for twice.
 
     \b
     Examples:
@@ -71,15 +71,21 @@ def worker(
     import asyncio
 
     from tfgrpo.project import open_project
-    from tfgrpo.workers.local import parent
+    from tfgrpo.workers.local import is_orphan, parent
     from tfgrpo.workers.queue import queue_address
+    from tfgrpo.workers.waiting import store_when_there
     from tfgrpo.workers.worker import Worker, WorkerOptions, end_with
 
-    address = queue_address(app.location)
+    address, project = queue_address(app.location), open_project(app.root, config)
+    _end_by_signal()
+    store = store_when_there(app.location, app.author, text.echo, lambda: not is_orphan())
+    if store is None:
+        return
+    app.adopt(store)
     own = {"base_url": base_url, "api_key_env": api_key_env}
     models = {name: value for name, value in own.items() if value is not None}
     options = WorkerOptions(slots, heartbeat, grace, models)
-    member = Worker(app.store, open_project(app.root, config), options, text.echo)
+    member = Worker(store, project, options, text.echo)
 
     async def work() -> None:
         loop = asyncio.get_running_loop()
@@ -94,6 +100,16 @@ def worker(
         text.echo(f"worker {member.name} has ended")
 
     asyncio.run(work())
+
+
+def _end_by_signal() -> None:
+    """Has SIGTERM and Ctrl-C end this command at once, and well: nothing was begun yet."""
+
+    def end(number: int, frame: object) -> None:
+        raise click.exceptions.Exit(0)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, end)
 
 
 @click.command()
@@ -169,7 +185,7 @@ def _lines(crew: Crew) -> Iterator[str]:
 def up(app: App, count: int, slots: int, heartbeat: float) -> None:
     """Start workers for a shared store on this machine, and end them with this command.
 
-    One that dies is started again.
+    One that dies is started again. A database that is away is waited for.
 
     \b
     Examples:
@@ -181,8 +197,13 @@ def up(app: App, count: int, slots: int, heartbeat: float) -> None:
     from tfgrpo.store.address import with_password
     from tfgrpo.workers.local import keep_workers
     from tfgrpo.workers.queue import queue_address
+    from tfgrpo.workers.waiting import store_when_there
 
     queue_address(app.location)
+    _end_by_signal()
+    store = store_when_there(app.location, app.author, text.echo)
+    assert store is not None, "it is always wanted"
+    store.close()
     stop = Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

@@ -22,6 +22,10 @@ class StoreError(TfgrpoError):
     """The store file cannot be used: missing, damaged, locked, full, or of another schema."""
 
 
+class StoreAway(StoreError):
+    """The database of a shared store does not answer now. It may later."""
+
+
 class RowRefused(StoreError):
     """A row breaks a rule of the store. Others that were to be written with it need not wait."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -33,6 +34,7 @@ UID = "5" * 32
 HEARTBEAT = 1.0
 CUT = 4.5
 """Heartbeats for which workers are cut off: they are missed, and come back."""
+BREATH = 15.0
 UNDER_WAY = 0.05
 """Seconds that a request is under way before it is counted, at most."""
 
@@ -154,10 +156,13 @@ class Disturbed:
     """A run whose workers, driver and database are killed in turn, in random order and at random
     instants, until there were enough kills, and then comes to its end.
 
-    With a `relay` between the workers and the database they are cut off as well, in turn. `pace` is
+    With a `relay` between the workers and the database they are cut off as well, in turn, and with
+    a `driver_relay` the driver, alone or with them: who is killed meanwhile dies cut off. `pace` is
     how many calls, and without any how many seconds, there are between two kills at most.
     `repeated` counts requests whose answer was in the journal when they were sent again,
-    `sent_twice` those whose answer was not there yet, and `kills` who was killed.
+    `sent_twice` those whose answer was not there yet, and `kills` who was killed. Nobody is killed
+    while a run has not come to a request again for `BREATH` seconds. `longest` is how many seconds
+    there were with neither a kill nor a request, and `patience` how many there may be.
     """
 
     folder: Path
@@ -170,15 +175,22 @@ class Disturbed:
     pace: tuple[int, float] = (12, 6.0)
     relay: Relay | None = None
     delay: float = 0.05
+    driver_relay: Relay | None = None
+    patience: float = 120.0
+    longest: float = 0.0
     kills: Counter[str] = field(default_factory=Counter)
     repeated: int = 0
     sent_twice: int = 0
     _running: set[str] = field(default_factory=set)
     _next: list[str] = field(default_factory=list)
+    _seen: int = 0
+    _requested: float = 0.0
+    _since: float = 0.0
 
     def run(self, parts: Mapping[str, Forked], seconds: float = 400.0) -> None:
         """Kills and goes on until the run is finished. Raises AssertionError after `seconds`."""
-        until = time.monotonic() + seconds
+        self._since = self._requested = time.monotonic()
+        until = self._since + seconds
         (self.folder / ".tfgrpo").mkdir()  # which makes it the project of all of them
         with ExitStack() as stack:
             for name, part in parts.items():
@@ -188,7 +200,9 @@ class Disturbed:
             for name in parts:
                 self._start(parts, name)
             while True:
-                assert time.monotonic() < until, [part.said() for part in parts.values()]
+                self._look()
+                stalled = time.monotonic() > until or self.longest > self.patience
+                assert not stalled, [self.kills, *(part.said() for part in parts.values())]
                 if parts["driver"].ended():
                     self._running.discard("driver")
                     if parts["driver"].status() == 0:
@@ -197,19 +211,28 @@ class Disturbed:
                     self._start(parts, "driver")
                 for name, part in parts.items():
                     if name != "driver" and part.ended():
-                        part.status()  # 1 where it began while the database was away
+                        part.status()
                         self._start(parts, name)
-                if self.kills.total() < self.wanted:
+                breathless = time.monotonic() - self._requested > BREATH
+                if self.kills.total() < self.wanted and not breathless:
                     self._wait(parts)
                     self._kill(parts)
                 time.sleep(0.02)
         self._count()
 
+    def _look(self) -> None:
+        """Sees whether there was a request since the last look, and for how long there was none."""
+        now, sent = time.monotonic(), len(self.script.requests)
+        if sent > self._seen:
+            self._seen, self._since, self._requested = sent, now, now
+        self.longest = max(self.longest, now - self._since)
+
     def _start(self, parts: Mapping[str, Forked], name: str) -> None:
-        verb, file = ["train", "--resume", "run", "--workers"], self.file
+        verb, relay = ["train", "--resume", "run", "--workers"], self.driver_relay
         if name != "driver":
-            file = self.relay.address(parse_address(file).library) if self.relay else file
+            relay = self.relay
             verb = ["worker", "--slots", "2", "--heartbeat", str(self.heartbeat), "--grace", "1"]
+        file = relay.address(parse_address(self.file).library) if relay else self.file
         self._running.add(name)
         parts[name].start("--store", file, *verb)
 
@@ -220,6 +243,7 @@ class Disturbed:
         while len(self.script.requests) < wanted and time.monotonic() < until:
             if parts["driver"].ended():
                 return
+            self._look()
             time.sleep(0.002)
         time.sleep(self.chance.random() * 0.05)
 
@@ -229,8 +253,8 @@ class Disturbed:
             self.chance.shuffle(self._next)
         name = self._next.pop()
         if name == "network":
-            assert self.relay is not None
-            self.relay.cut(CUT * self.heartbeat, drop=self.chance.random() < 0.5)
+            if not self._cut():
+                return
         elif name == "database":
             self.cluster.stop("immediate")
             time.sleep(0.1)
@@ -242,6 +266,18 @@ class Disturbed:
             parts[name].status()
             self._start(parts, name)
         self.kills[name.partition(" ")[0]] += 1
+        self._since = time.monotonic()
+
+    def _cut(self) -> bool:
+        """Cuts workers, the driver or all of them off for a while; not who is cut off already."""
+        there = [relay for relay in (self.relay, self.driver_relay) if relay is not None]
+        cut = self.chance.choice([there, *([one] for one in there)])
+        if any(relay.is_cut for relay in cut):
+            return False
+        drop = self.chance.random() < 0.5
+        for relay in cut:
+            threading.Thread(target=relay.cut, args=(CUT * self.heartbeat, drop)).start()
+        return True
 
     def _end(self, parts: Mapping[str, Forked]) -> None:
         for name in self._running:

@@ -33,7 +33,12 @@ class Relay:
         self._listener.close()
         self._drop()
 
-    def cut(self, seconds: float, *, drop: bool = False) -> None:
+    @property
+    def is_cut(self) -> bool:
+        """Whether nothing passes now."""
+        return not self._passes.is_set()
+
+    def cut(self, seconds: float, drop: bool = False) -> None:
         """Lets nothing pass for so long; then what was open goes on, or is dropped."""
         self._passes.clear()
         time.sleep(seconds)

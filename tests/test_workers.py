@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -31,9 +32,10 @@ from tfgrpo.model.throttle import Throttle
 from tfgrpo.project import open_project
 from tfgrpo.store import Store
 from tfgrpo.store.address import parse_address
-from tfgrpo.store.errors import RowRefused, StoreError
+from tfgrpo.store.errors import RowRefused, StoreAway, StoreError
 from tfgrpo.store.journal import Journal
 from tfgrpo.store.port_records import CallValues, RolloutValues
+from tfgrpo.store.postgres.session import unreachable_error
 from tfgrpo.store.runs import RolloutRow
 from tfgrpo.training.run import run_to_end
 from tfgrpo.training.setup import RunChoice, ready_run
@@ -42,6 +44,7 @@ from tfgrpo.workers.lease import SharedBudget
 from tfgrpo.workers.local import COMMAND
 from tfgrpo.workers.queue import opened, queue_address
 from tfgrpo.workers.view import read_crew, state_of
+from tfgrpo.workers.waiting import store_when_there
 
 pytestmark = pytest.mark.postgres
 
@@ -369,3 +372,71 @@ def test_a_throttle_shares_its_room_and_takes_it_back() -> None:
     throttle.limit = 1.0  # a rate limit has halved it
     throttle.resize(4)
     assert (throttle.most, throttle.limit) == (4, 1.0)
+
+
+def test_a_worker_waits_for_a_database_that_is_away_when_it_starts(
+    tmp_path: Path, shared: str, cluster: Cluster
+) -> None:
+    """And Ctrl-C ends the waiting, of a worker and of what starts workers."""
+    Store.init(shared, author="tests").close()
+    waits = "; it is waited for\n"
+    outputs = {verb: tmp_path / verb for verb in ("worker", "up")}
+    said = {verb: path.read_text for verb, path in outputs.items()}
+    cluster.stop()
+    running: dict[str, subprocess.Popen[bytes]] = {}
+    try:
+        for verb, path in outputs.items():
+            with path.open("wb") as out:
+                command = [*COMMAND, "--store", shared, verb]
+                running[verb] = subprocess.Popen(
+                    command, cwd=tmp_path, env=environment(), stdout=out, stderr=out
+                )
+        wait_for(lambda: all(waits in text() for text in said.values()))
+        running["up"].send_signal(signal.SIGINT)
+        assert running["up"].wait(timeout=60) == 0
+    finally:
+        cluster.start()
+        running.pop("up").kill()
+    try:
+        wait_for(lambda: "Ctrl-C ends it" in said["worker"]())
+        running["worker"].send_signal(signal.SIGINT)
+        assert running["worker"].wait(timeout=60) == 0
+    finally:
+        running["worker"].kill()
+    text = said["worker"]()
+    assert text.count(waits) == 1, text
+    assert text.startswith("cannot reach the database on "), text
+
+
+def wait_for(done: Callable[[], bool], seconds: float = 60.0) -> None:
+    until = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ("postgresql://postgres@nowhere.invalid/postgres", "resolve|translate"),
+        ("postgresql://nobody-here@/postgres?host=FOLDER", "does not exist"),
+        ("postgresql://postgres@/no-such?host=FOLDER", "does not exist"),
+        ("postgresql://postgres@/postgres?host=FOLDER&library=none", "there is no library none"),
+    ],
+)
+def test_what_waiting_does_not_mend_is_an_error_at_once(
+    cluster: Cluster, wrong: str, message: str
+) -> None:
+    def never(text: str) -> None:
+        raise AssertionError(text)
+
+    with pytest.raises(StoreError, match=message):
+        store_when_there(wrong.replace("FOLDER", str(cluster.folder)), "tests", never)
+
+
+def test_a_wrong_password_is_not_waited_for() -> None:
+    address = parse_address("postgresql://ann@db.example/team")
+    text = 'connection failed: FATAL:  password authentication failed for user "ann"'
+    assert not isinstance(unreachable_error(Exception(text), address), StoreAway)
+    text = "connection failed: FATAL:  the database system is starting up"
+    assert isinstance(unreachable_error(Exception(text), address), StoreAway)

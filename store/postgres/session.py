@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from tfgrpo.store.errors import RowRefused, StoreError
+from tfgrpo.store.errors import RowRefused, StoreAway, StoreError
 from tfgrpo.store.installed import install_hint, upgrade_hint
 
 if TYPE_CHECKING:
@@ -26,6 +26,14 @@ WAIT = "60s"
 IDLE = "5min"
 """How long a transaction may stand still before the database ends it: whoever held the library's
 lock has gone without a word."""
+
+SIGNS_OF_AWAY = (
+    *("is the server running", "refused", "timeout", "timed out", "unreachable", "no route to"),
+    *("starting up", "shutting down", "recovery mode", "not yet accepting", "too many clients"),
+    *("connection slots", "closed the connection", "connection reset", "terminating connection"),
+)
+"""What libpq and a server say of a database that is restarted, unplugged or too busy for one more.
+A host without an address, a user or a database that is not there is none of these."""
 
 
 class Session:
@@ -222,9 +230,11 @@ def connect(address: Address) -> psycopg.Connection[Any]:
 
 
 def unreachable_error(error: Exception, address: Address) -> StoreError:
-    """Returns the error for a connection that could not be made."""
+    """Returns the error for a connection that could not be made: StoreAway where one may be made
+    later."""
     lines = str(error).strip().splitlines()
     message = lines[-1].strip() if lines else "no answer"
+    kind = StoreError
     if "password" in message:
         hint = "check the user and password: PGPASSWORD, ~/.pgpass, or in the address"
     elif "does not exist" in message and "database" in message:
@@ -237,12 +247,14 @@ def unreachable_error(error: Exception, address: Address) -> StoreError:
         hint = "postgresql://USER@HOST/DATABASE?library=NAME"
     else:
         hint = "check the host and port in the address, and that the database is running"
-    return StoreError(f"cannot reach the database on {address.host}: {message}", hint=hint)
+        if any(sign in str(error).lower() for sign in SIGNS_OF_AWAY):
+            kind = StoreAway
+    return kind(f"cannot reach the database on {address.host}: {message}", hint=hint)
 
 
 def lost_error(address: Address) -> StoreError:
     """Returns the error for a connection that broke in a transaction."""
-    return StoreError(
+    return StoreAway(
         f"the connection to the database on {address.host} was lost",
         hint="nothing of what was not committed is recorded; run the same command again",
     )

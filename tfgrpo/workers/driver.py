@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -136,7 +136,6 @@ class HandedOut:
         self._crew: list[CrewMember] = []
         self._unseen: dict[int, float] = {}
         self._begun: set[int] = set()
-        self._left: dict[str, int] = {}
         self._notes: set[str] = set()
         self._alone_since: float | None = None
         self._looked = self._checked = 0.0
@@ -216,7 +215,6 @@ class HandedOut:
                     if not begun:
                         self._store.runs.row_id(self._run)  # a worker looks it up
                         await self._forget("todo")  # of a driver that died
-                        await self._check_jobs()
                         if self._budget is not None:
                             self._budget.join(self._queue, self._run.uid, DRIVER, self._heartbeat)
                             await self._budget.share()
@@ -258,7 +256,13 @@ class HandedOut:
         if slots:
             self._alone_since = None
             while self._waiting and len(self._jobs) < AHEAD * slots:
-                await self._hand_out(self._waiting.popleft())
+                waiting = self._waiting.popleft()
+                try:
+                    if not await self._hand_out(waiting):
+                        break
+                except BaseException:
+                    self._waiting.appendleft(waiting)
+                    raise
         elif self._is_alone(now):
             await self._take_back()
         return ended
@@ -286,9 +290,9 @@ class HandedOut:
         before = {one.id for one in self._crew if one.alive}
         self._crew = await self._queue.crew()
         there = [one.seconds for one in self._crew if not one.ended]
-        slowest = max(there, default=self._heartbeat)
-        await self._queue.retry_stalled(self._name, SILENT * slowest)
-        await self._retry_unseen(SILENT * slowest)
+        seconds = SILENT * max(there, default=self._heartbeat)
+        await self._give_to_others(await self._queue.stalled(self._name, seconds))
+        await self._give_to_others(self._unseen_for(seconds))
         self._parts.progress.workers = _at_work(
             [one for one in self._crew if one.works_for(self._run.uid)]
         )
@@ -300,53 +304,51 @@ class HandedOut:
             if one.alive and refused:
                 self._say(f"worker {one.name} does not work for this run: {refused}")
 
-    async def _retry_unseen(self, seconds: float) -> None:
-        """Queues jobs anew that are begun by the queue's account, while no live worker has had
-        them for so long: the database was away when one was given back."""
+    def _unseen_for(self, seconds: float) -> list[int]:
+        """Returns jobs that are begun by the queue's account, while no live worker has had them for
+        so long: an answer of the database was lost, when one was taken or given back."""
         now = time.monotonic()
         held = {job for one in self._crew if one.alive for job in one.figures.get("jobs", ())}
-        self._unseen = {job: self._unseen.get(job, now) for job in self._begun if job not in held}
-        for job, since in self._unseen.items():
-            if now - since > seconds:
-                self._unseen[job] = now
+        self._unseen = {job: self._unseen.get(job, now) for job in self._begun - held}
+        return [job for job, since in self._unseen.items() if now - since > seconds]
+
+    async def _give_to_others(self, jobs: Iterable[int]) -> None:
+        """Queues jobs anew that nobody works on. Those that are not this driver's are taken out of
+        the queue: no other job for their group would be taken while they are there."""
+        for job in jobs:
+            self._unseen.pop(job, None)
+            if job in self._jobs:
                 await self._queue.retry(job)
+            else:
+                await self._queue.drop([job], "doing")
 
     def _say(self, text: str) -> None:
         if text not in self._notes:
             self._notes.add(text)
             self._parts.on_progress(WarningNotice(text))
 
-    async def _hand_out(self, waiting: Waiting) -> None:
+    async def _hand_out(self, waiting: Waiting) -> bool:
+        """Queues a group; returns whether it could be now."""
         from procrastinate import exceptions
 
         task, problem = waiting.task, waiting.problem
         if waiting.done.done():
-            return
-        left = self._left.pop(task.lock, None)
-        if left is not None:
-            waiting.job = left
-            self._jobs[left] = waiting
-            return
+            return True
         deferrer = self._queue.app.configure_task(
             TASK, queue=self._name, lock=task.lock, queueing_lock=task.lock
         )
         try:
             job = await deferrer.defer_async(task=asdict(task), problem=asdict(problem))
-        except exceptions.AlreadyEnqueued:
-            rows = await self._queue.rows(
-                "select id from procrastinate_jobs where queueing_lock = %(lock)s"
-                " and status = 'todo'",
-                lock=task.lock,
-            )
-            if not rows:  # somebody has begun with it meanwhile: once more, at the next look
-                self._waiting.append(waiting)
-                return
-            job = rows[0]["id"]
+        except exceptions.AlreadyEnqueued:  # by whom nobody knows: it goes at the next look
+            self._checked = 0.0
+            self._waiting.append(waiting)
+            return False
         except exceptions.ConnectorException as error:
-            self._waiting.appendleft(waiting)
             raise StoreError(f"the queue of workers cannot be reached: {error}") from error
-        waiting.job = job
-        self._jobs[job] = waiting
+        if not waiting.done.done():
+            waiting.job = job
+            self._jobs[job] = waiting
+        return True
 
     async def _take_ended(self) -> bool:
         if not self._jobs:
@@ -375,13 +377,15 @@ class HandedOut:
     async def _check_jobs(self) -> None:
         """Sees which jobs somebody has begun with, and queues those anew that are gone.
 
-        Those of an earlier driver are taken over where their group is asked for: no other job for
-        it is taken while they are there.
+        Jobs that nobody has begun with and that are not this driver's go: they are of one that
+        died, or are this one's where it was not told so. They would keep others for their group
+        from being queued, and from being queued again.
         """
         rows = await self._queue.rows(STATES, queue=self._name)
-        begun = {row["id"]: row["lock"] for row in rows if row["begun"]}
-        self._begun = begun.keys() & self._jobs.keys()
-        self._left = {lock: job for job, lock in begun.items() if job not in self._jobs}
+        self._begun = {row["id"] for row in rows if row["status"] == "doing"}
+        queued = {row["id"] for row in rows if row["status"] == "todo"}
+        if unknown := queued - self._jobs.keys():
+            await self._queue.drop(list(unknown), "todo")
         for job in self._jobs.keys() - {row["id"] for row in rows}:
             self._settle(job, None)
 

@@ -86,6 +86,17 @@ select id, name, slots, seconds, figures, ended is not null as ended,
  where coalesce(ended, beat) > now() - interval '1 hour'
  order by id
 """
+REGISTER = """
+with known as (
+    update crew set beat = now(), ended = null, figures = %(figures)s
+     where figures->>'process' = %(process)s returning id),
+made as (
+    insert into crew (name, slots, seconds, figures)
+    select %(name)s, %(slots)s, %(seconds)s, %(figures)s where not exists (select 1 from known)
+    returning id)
+select id from known union all select id from made
+"""
+"""One row for a process, though it asks again where it was not told the answer."""
 OFFERS = """
 select run, name, queue, work, concurrency, budget from offers
  where beat > now() - seconds * %(silent)s * interval '1 second' order by run
@@ -108,7 +119,7 @@ select j.id, coalesce(o.outcome, case when j.status = 'succeeded' then '{}'::jso
 """
 """Few, whatever is queued: a driver takes them away as they end."""
 STATES = """
-select id, lock, status = 'doing' as begun from procrastinate_jobs where queue_name = %(queue)s
+select id, status::text as status from procrastinate_jobs where queue_name = %(queue)s
 """
 
 
@@ -190,24 +201,31 @@ class Queue:
         """Returns the workers of the last hour, oldest first."""
         return [CrewMember(**row) for row in await self.rows(CREW)]
 
-    async def tell(self, worker: int, figures: dict[str, Any]) -> None:
-        """Has a worker give a sign of life, with what it does."""
-        await self.execute(
-            "update crew set beat = now(), figures = %(figures)s where id = %(id)s",
+    async def tell(self, worker: int, figures: dict[str, Any]) -> bool:
+        """Has a worker give a sign of life, with what it does; returns whether it is known."""
+        rows = await self.rows(
+            "update crew set beat = now(), figures = %(figures)s where id = %(id)s returning id",
             id=worker,
             figures=figures,
         )
+        return bool(rows)
 
     async def offers(self) -> list[Offer]:
         """Returns the runs that have work now."""
         return [Offer(**row) for row in await self.rows(OFFERS, silent=SILENT)]
 
-    async def retry_stalled(self, queue: str, seconds: float) -> int:
-        """Queues jobs anew whose worker has given no sign of life for so long; returns how many."""
-        stalled = await self.rows(STALLED, queue=queue, seconds=seconds)
-        for row in stalled:
-            await self.retry(row["id"])
-        return len(stalled)
+    async def stalled(self, queue: str, seconds: float) -> list[int]:
+        """Returns the jobs whose worker has given no sign of life for so long."""
+        return [row["id"] for row in await self.rows(STALLED, queue=queue, seconds=seconds)]
+
+    async def drop(self, jobs: list[int], status: str) -> None:
+        """Takes those of some jobs out of the queue that are at `status` still."""
+        await self.execute(
+            "delete from procrastinate_jobs where id = any(%(jobs)s)"
+            " and status = %(status)s::procrastinate_job_status",
+            jobs=jobs,
+            status=status,
+        )
 
     async def retry(self, job: int) -> None:
         """Queues a job anew that somebody had begun with; not one that has ended meanwhile."""

@@ -13,6 +13,7 @@ import asyncio
 import importlib
 import logging
 import os
+import secrets
 import socket
 import time
 from collections import Counter, deque
@@ -33,6 +34,7 @@ from tfgrpo.workers.lease import SharedBudget
 from tfgrpo.workers.queue import (
     AT_ONCE,
     HEARTBEAT,
+    REGISTER,
     SILENT,
     TASK,
     Offer,
@@ -96,6 +98,7 @@ class Worker:
         self, store: Store, project: Project, options: WorkerOptions, on_note: Callable[[str], None]
     ) -> None:
         self.name = f"{socket.gethostname()}:{os.getpid()}"
+        self._process = secrets.token_hex(8)
         self._store, self._project, self._options = store, project, options
         self._on_note = on_note
         self._accepted: dict[str, _Accepted] = {}
@@ -126,6 +129,7 @@ class Worker:
         """Works until it is stopped. A database that is away is waited for."""
         for name in ("procrastinate", "psycopg.pool"):  # whose errors are told here, in a line
             logging.getLogger(name).setLevel(logging.CRITICAL)
+        asyncio.get_running_loop().set_exception_handler(_tell_unknown)
         await asyncio.to_thread(_import_heavy)  # what would block the loop when a run begins
         while not self._stopping.is_set():
             try:
@@ -136,20 +140,26 @@ class Worker:
                 self._on_note(f"{error}; tried again in {self._pause:.0f} s")
                 await self._sleep(self._pause)
 
-    async def _serve(self, queue: Queue) -> None:
+    async def _register(self, queue: Queue) -> None:
+        """Says that this worker is there, and learns its number."""
         rows = await queue.rows(
-            "insert into crew (name, slots, seconds) values (%(name)s, %(slots)s, %(seconds)s)"
-            " returning id",
+            REGISTER,
             name=self.name,
             slots=self._options.slots,
             seconds=self._options.heartbeat,
+            figures=self._figures(),
+            process=self._process,
         )
-        number = self._number = rows[0]["id"]
+        self._number = rows[0]["id"]
+
+    async def _serve(self, queue: Queue) -> None:
+        await self._register(queue)
         try:
             while not self._stopping.is_set():
                 try:
                     await self._look(queue)
-                    await self._tell(queue, number)
+                    if not await self._tell(queue):  # the queue was lost, and is another
+                        await self._register(queue)
                     for one in self._accepted.values():
                         if one.budget is not None:
                             await one.budget.give_back()
@@ -165,14 +175,16 @@ class Worker:
             while ending and not all(task.done() for task in ending):
                 await asyncio.wait(ending, timeout=self._options.heartbeat)
                 with suppress(StoreError):
-                    await self._tell(queue, number)
+                    await self._tell(queue)
             for one in self._accepted.values():
                 if one.work is not None:
                     self._gone.update(_counts(one.work))
             self._accepted.clear()
             with suppress(StoreError):
-                await self._tell(queue, number)
-                await queue.execute("update crew set ended = now() where id = %(id)s", id=number)
+                await self._tell(queue)
+                await queue.execute(
+                    "update crew set ended = now() where id = %(id)s", id=self._number
+                )
 
     def _note_once(self, text: str) -> None:
         if text != self._last_note:
@@ -245,14 +257,14 @@ class Worker:
         async with AsyncExitStack() as stack:
             if offer.budget is not None:
                 budget = SharedBudget(parse(offer.budget), leased=True)
-                budget.join(queue, offer.run, f"worker {self._number}", options.heartbeat)
+                budget.join(queue, offer.run, f"worker {self._process}", options.heartbeat)
                 stack.push_async_callback(_give_back, budget)
                 self._accepted[offer.run].budget = budget
             opening = work_on(self._store, self._project, plan, budget)
             work = await stack.enter_async_context(opening)
             self._accepted[offer.run].work = work
             with suppress(StoreError):  # the driver counts on this worker from now on
-                await self._tell(queue, self._number)
+                await self._tell(queue)
             jobs = asyncio.create_task(
                 queue.app.run_worker_async(
                     queues=[offer.queue],
@@ -356,8 +368,8 @@ class Worker:
 
     # what it tells of itself:
 
-    async def _tell(self, queue: Queue, number: int) -> None:
-        await queue.tell(number, self._figures())
+    async def _tell(self, queue: Queue) -> bool:
+        return await queue.tell(self._number, self._figures())
 
     def _figures(self) -> dict[str, Any]:
         counts, in_flight, trouble = Counter(self._gone), 0, None
@@ -372,9 +384,13 @@ class Worker:
         ready = [
             uid
             for uid, one in self._accepted.items()
-            if one.work is not None and not one.work.given_up and not one.task.done()
+            if one.work is not None
+            and not one.work.given_up
+            and not one.task.done()
+            and not one.task.cancelling()  # it takes no job any more
         ]
         return {
+            "process": self._process,
             "runs": [] if self._stopping.is_set() else ready,
             "refuses": {uid: why for uid, (_, why) in self._refused.items()},
             "doing": [[name, task.step, task.problem] for name, task in self._doing.values()],
@@ -386,6 +402,15 @@ class Worker:
             **{name: self._counts[name] for name in ("groups", "failed", "handed_back")},
             **counts,
         }
+
+
+def _tell_unknown(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Tells of errors of tasks that nobody waits for; not of a database that was away as a job
+    was given back, which goes to another."""
+    from procrastinate import exceptions
+
+    if not isinstance(context.get("exception"), exceptions.ConnectorException):
+        loop.default_exception_handler(context)
 
 
 def _import_heavy() -> None:

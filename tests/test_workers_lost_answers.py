@@ -1,0 +1,137 @@
+"""Workers: whatever the queue's database was asked and never answered, and whoever dies of the
+drivers, a run comes to its end and to the same."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from collections import Counter
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from crew import Timed, outcome, prepare, sent_again, train_alone
+from procrastinate import PsycopgConnector, exceptions
+from scripted import ScriptedEndpoint, restless
+
+from tfgrpo.project import open_project
+from tfgrpo.store import Store
+from tfgrpo.training.run import run_to_end
+from tfgrpo.training.setup import RunChoice, ready_run
+from tfgrpo.workers.driver import handing_out
+from tfgrpo.workers.queue import queue_address
+from tfgrpo.workers.worker import Worker, WorkerOptions
+
+pytestmark = pytest.mark.postgres
+HEARTBEAT = 0.3
+STALLED = 45.0
+"""Seconds after which a run that nobody disturbs any more but for lost answers has to be done."""
+SEEDS = [int(seed) for seed in os.environ.get("TFGRPO_LOST_ANSWERS", "1").split(",")]
+
+
+class Losses:
+    """Statements of drivers and workers that do not reach the queue, or whose answer is lost after
+    the database did what it says. Those of a driver that is `dead` never get there."""
+
+    def __init__(self, seed: int, rate: float) -> None:
+        self.chance, self.rate = random.Random(seed), rate
+        self.lost: Counter[str] = Counter()
+        self.dead: set[PsycopgConnector] = set()
+        self.drivers: set[PsycopgConnector] = set()
+
+    def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name in ("query", "query_one", "query_all"):
+            method = f"execute_{name}_async"
+            losing = self._losing(getattr(PsycopgConnector, method))
+            monkeypatch.setattr(PsycopgConnector, method, losing)
+
+    def kill_drivers(self) -> None:
+        self.dead |= self.drivers
+
+    def _losing(self, inner: Callable[..., Any]) -> Callable[..., Any]:
+        async def execute(connector: PsycopgConnector, query: str, **values: Any) -> Any:
+            if connector._pool_args["kwargs"]["application_name"] == "tfgrpo driver":
+                self.drivers.add(connector)
+            dice = self.chance.random()
+            if connector in self.dead or dice < self.rate:
+                self.lost["asked"] += 1
+                raise exceptions.ConnectorException("the statement did not get there")
+            answer = await inner(connector, query, **values)
+            if connector in self.dead or dice < 2 * self.rate:
+                self.lost["answers"] += 1
+                raise exceptions.ConnectorException("the answer was lost")
+            return answer
+
+        return execute
+
+
+async def drive(folder: Path, file: str) -> None:
+    with Store.open(file) as store:
+        project = open_project(folder)
+        ready = ready_run(store, project, {}, RunChoice(resume="run"))
+        address = queue_address(file)
+        async with handing_out(address, HEARTBEAT, patience=600.0) as hand_out:
+            await run_to_end(store, project, ready, hand_out=hand_out)
+
+
+async def disturb(folder: Path, file: str, losses: Losses, deaths: int) -> None:
+    """Brings a run to its end with two workers, while so many drivers die."""
+    with ExitStack() as stack:
+        crew = [
+            Worker(
+                stack.enter_context(Store.open(file)),
+                open_project(folder),
+                WorkerOptions(slots=2, heartbeat=HEARTBEAT, grace=0.5),
+                lambda text: None,
+            )
+            for _ in range(2)
+        ]
+        working = [asyncio.create_task(one.run(queue_address(file))) for one in crew]
+        try:
+            while True:
+                driver = asyncio.create_task(drive(folder, file))
+                seconds = losses.chance.uniform(0.2, 1.5) if deaths else STALLED
+                await asyncio.wait(
+                    {driver, *working}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED
+                )
+                for one in working:
+                    assert not one.done() or one.result()
+                if driver.done():
+                    driver.result()
+                    return
+                losses.kill_drivers()
+                driver.cancel()
+                await asyncio.gather(driver, return_exceptions=True)
+                assert deaths, "the run makes no progress"
+                deaths -= 1
+        finally:
+            losses.rate = 0.0
+            for one in crew:
+                one.stop()
+            await asyncio.gather(*working)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_lost_answers_and_dying_drivers_hold_nothing_up_and_repay_nothing(
+    tmp_path: Path, shared: str, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    script = Timed(restless)
+    losses = Losses(seed, 0.04)
+    alone = str(tmp_path / "alone.db")
+    with ScriptedEndpoint(restless) as server:
+        prepare(tmp_path, alone, server.base_url)
+        train_alone(tmp_path, alone)
+    with ScriptedEndpoint(script, delay=0.02) as server:
+        prepare(tmp_path, shared, server.base_url)
+        losses.install(monkeypatch)
+        asyncio.run(disturb(tmp_path, shared, losses, deaths=3))
+    monkeypatch.undo()
+    assert outcome(shared) == outcome(alone)
+    repeated, _ = sent_again(shared, script, 0.02)
+    assert repeated == 0
+    assert losses.lost["asked"] > 3
+    assert losses.lost["answers"] > 3
