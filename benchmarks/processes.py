@@ -3,16 +3,17 @@ have had. Linux alone: it reads /proc."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import subprocess
 import sys
 import time
-import traceback
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -59,6 +60,8 @@ class Sessions:
     def start(self, folder: Path, *arguments: str, clock: float = 0.0) -> Session:
         """Starts `tfgrpo` with those arguments in a folder, which is made. Its wall clock is off
         by `clock` seconds."""
+        import forked
+
         from tfgrpo.cli.main import main
 
         folder.mkdir(parents=True, exist_ok=True)
@@ -71,7 +74,7 @@ class Sessions:
                 os.dup2(source, target)
             sys.argv = ["tfgrpo", *arguments]
             _shift(clock)
-            _run(main)
+            forked.finish(main, cleans_up=False)
         session = Session(pid, folder)
         self._running.append(session)
         return session
@@ -104,23 +107,6 @@ def _shift(seconds: float) -> None:
     time.time_ns = lambda: right_ns() + int(seconds * 1e9)
 
 
-def _run(main: Callable[[], None]) -> NoReturn:
-    """Runs a command and ends the process, without what this one would clean up at its end."""
-    code = 1
-    try:
-        main()
-        code = 0
-    except SystemExit as stop:
-        code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        for stream in (sys.stdout, sys.stderr):
-            with suppress(OSError, ValueError):
-                stream.flush()
-        os._exit(code)
-
-
 @contextmanager
 def sessions() -> Iterator[Sessions]:
     """Yields what starts commands."""
@@ -129,6 +115,14 @@ def sessions() -> Iterator[Sessions]:
         yield running
     finally:
         running.close()
+
+
+def measured_apart(module: str, *arguments: object) -> dict[str, Any]:
+    """Runs a module of these with such arguments in a process of its own; returns what it prints,
+    as JSON, of what it measured."""
+    command = [sys.executable, "-m", f"benchmarks.{module}", *map(str, arguments)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    return dict(json.loads(done.stdout))
 
 
 def wait_until(done: Callable[[], bool], seconds: float, said: Callable[[], object] = str) -> None:

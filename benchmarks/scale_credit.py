@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.processes import measured_apart
 from benchmarks.scale_machine import PROBLEMS, SAMPLES, SIZES, STEP, peak
 
 EXPERIENCES = 20
@@ -30,7 +30,8 @@ def measure(most: int) -> list[str]:
         for size in [size for size in SIZES if size <= most]:
             path = Path(folder) / f"{size}.db"
             fill(path, size)
-            rows.append((size, child("now", path), child("before", path)))
+            now, before = (measured_apart("scale_credit", how, path) for how in ("now", "before"))
+            rows.append((size, now, before))
             path.unlink()
     lines = [
         f"`tfgrpo credit` of {EXPERIENCES} experiences and what {LIBRARIES} libraries had of them, "
@@ -61,13 +62,6 @@ def measure(most: int) -> list[str]:
         "went without the same ones.",
     ]
     return lines
-
-
-def child(what: str, path: Path) -> dict[str, float | list[float]]:
-    """Runs a part of the measurement in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.scale_credit", what, str(path)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    return dict(json.loads(done.stdout))
 
 
 def fill(path: Path, rollouts: int) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
 import sys
 import tempfile
 import time
@@ -18,6 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.processes import measured_apart
 from benchmarks.scheduler import CONCURRENCY, instant, problems, warm
 
 SIZES = (10_000, 100_000, 1_000_000)
@@ -34,8 +34,8 @@ def measure(most: int) -> list[str]:
             path = Path(folder) / f"{size}.db"
             fill(path, size)
             with instant() as address:
-                step = child("step", path, address)
-            before = child("before", path, "")
+                step = measured_apart("scale_machine", "step", path, address)
+            before = measured_apart("scale_machine", "before", path, "")
             rows.append((size, step, before))
             path.unlink()
     lines = [
@@ -66,13 +66,6 @@ def measure(most: int) -> list[str]:
         "that was never interrupted does: a count for each problem.",
     ]
     return lines
-
-
-def child(what: str, path: Path, address: str) -> dict[str, float]:
-    """Runs a part of the measurement in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.scale_machine", what, str(path), address]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return dict(json.loads(done.stdout))
 
 
 def peak() -> float:

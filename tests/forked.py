@@ -166,8 +166,9 @@ def preload() -> None:
     gc.freeze()  # what is there stays the same pages in every child
 
 
-def finish(session: Callable[[], None]) -> NoReturn:
-    """Ends this process as an interpreter that has run `session`."""
+def finish(session: Callable[[], None], *, cleans_up: bool = True) -> NoReturn:
+    """Ends this process as an interpreter that has run `session`. Without `cleans_up` what the
+    process that it was forked from would do at its own end is left to that one."""
     code = 1
     try:
         session()
@@ -177,9 +178,10 @@ def finish(session: Callable[[], None]) -> NoReturn:
     except BaseException:
         traceback.print_exc()
     finally:
-        with suppress(Exception):
-            threading._shutdown()  # type: ignore[attr-defined]
-            atexit._run_exitfuncs()
+        if cleans_up:
+            with suppress(Exception):
+                threading._shutdown()  # type: ignore[attr-defined]
+                atexit._run_exitfuncs()
         for stream in (sys.stdout, sys.stderr):
             with suppress(OSError, ValueError):
                 stream.flush()
