@@ -229,6 +229,8 @@ class Measured:
 
     def __init__(self) -> None:
         self.latency: list[float] = []
+        self.slowest: list[float] = []
+        """The p99 of each round."""
         self.rates: list[float] = []
         self.first: list[float] = []
         self.large: list[float] = []
@@ -286,6 +288,7 @@ async def _round(
         await one.ask(plain)
         into.latency.append(time.perf_counter() - began)
         asked += 1
+    into.slowest.append(at(into.latency[-asked:], 0.99))
     many = [await client(target.port) for _ in range(CONCURRENT)]
     each = max(1, sizes.burst // CONCURRENT // slow)
 
@@ -487,6 +490,7 @@ def table(found: dict[str, Measured]) -> list[str]:
         row("latency, median", "+0.20 ms", added("latency", 0.5)),
         row("latency, fastest tenth", "", added("latency", 0.1)),
         row("latency, p99", "+0.40 ms", added("latency", 0.99)),
+        row("latency, p99 of a round, median of the rounds", "", added("slowest", 0.5)),
         row(
             f"requests/s at {CONCURRENT} at once, best round",
             "5,000",

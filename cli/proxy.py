@@ -83,7 +83,7 @@ def proxy(app: App, /, workers: int, config: Path | None, **flags: Any) -> None:
 def settings_of(app: App, config: Path | None, flags: dict[str, Any]) -> ProxySettings:
     """Returns what the flags and the file say together. Raises SettingsError."""
     from tfgrpo.proxy.settings import LibraryChoice, ProxySettings, read_file, upstreams
-    from tfgrpo.settings import SettingsError
+    from tfgrpo.store.errors import SettingsError
 
     trust.ask_on_a_terminal()
     if config is None and os.path.isfile(beside := app.root / FILE):

@@ -64,3 +64,9 @@ class InvalidName(TfgrpoError):
 
 class ProtectedName(TfgrpoError):
     """A branch or tag that is protected would have moved, been renamed or gone."""
+
+
+class SettingsError(TfgrpoError):
+    """A setting that is unknown or out of range."""
+
+    exit_code = 2

@@ -16,7 +16,8 @@ from scripted import LESSON, Reply, ScriptedEndpoint, stage, teachable
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains.verifier import Verifier
 from tfgrpo.rollout.attempt import Group, Rollout
-from tfgrpo.settings import SettingsError, TrainSettings, build
+from tfgrpo.settings import TrainSettings, build
+from tfgrpo.store.errors import SettingsError
 from tfgrpo.training.ablations import by_majority
 
 

@@ -31,8 +31,9 @@ from tfgrpo.data.problems import Problem
 from tfgrpo.domains.verifier import Verifier
 from tfgrpo.model.endpoint import EndpointError
 from tfgrpo.rollout.attempt import CONFIRMING, Group, Rollout
-from tfgrpo.settings import SettingsError, TrainSettings, build
+from tfgrpo.settings import TrainSettings, build
 from tfgrpo.store import Store
+from tfgrpo.store.errors import SettingsError
 from tfgrpo.store.runs import RolloutRow
 from tfgrpo.training.learner import Learner
 from tfgrpo.training.rollouts import Collector

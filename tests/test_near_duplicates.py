@@ -22,8 +22,9 @@ from tfgrpo.connect import CallLimits, Endpoints
 from tfgrpo.model.embeddings import PATIENCE, EmbeddingEndpoint, Embeddings
 from tfgrpo.model.endpoint import CallFailed, Endpoint, EndpointError
 from tfgrpo.session import Session
-from tfgrpo.settings import SettingsError, TrainSettings, build
+from tfgrpo.settings import TrainSettings, build
 from tfgrpo.store import Operation, Store, derived_id
+from tfgrpo.store.errors import SettingsError
 from tfgrpo.store.journal import Journal
 from tfgrpo.store.redact import Target, redact
 from tfgrpo.training.controller import BatchPlan, Controller

@@ -20,8 +20,8 @@ from providers import OK, Provider, ProxyThread, Received, post
 
 from tfgrpo.proxy.settings import LibraryChoice as Choice
 from tfgrpo.proxy.settings import Limits, ProxySettings, Rule, parse_upstream, read_file
-from tfgrpo.settings import SettingsError
 from tfgrpo.store import Operation, Store
+from tfgrpo.store.errors import SettingsError
 
 CHAT = "/v1/chat/completions"
 ASK = b'{"model":"m","messages":[{"role":"user","content":"How long?"}]}'

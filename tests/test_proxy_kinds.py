@@ -16,8 +16,8 @@ from test_proxy import CHAT, Choice, make
 from test_traffic import answer
 
 from tfgrpo.proxy.settings import Classifier, ProxySettings, Rule, parse_upstream, read_file
-from tfgrpo.settings import SettingsError
 from tfgrpo.store import Operation
+from tfgrpo.store.errors import SettingsError
 from tfgrpo.trust.gate import NotTrusted
 
 KIND = Classifier("Who writes this?", "tiny", {"private": "s", "company": "s@main"}, 5.0)

@@ -9,14 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from tfgrpo.settings import (
-    EvalSettings,
-    SettingsError,
-    TrainSettings,
-    build,
-    read_toml,
-)
+from tfgrpo.settings import EvalSettings, TrainSettings, build, read_toml
 from tfgrpo.store.canonical import canonical
+from tfgrpo.store.errors import SettingsError
 
 SECRET = "hunter22-secret"
 

@@ -28,11 +28,10 @@ from tfgrpo.improvement.improve import improve as improve_library
 from tfgrpo.notices import OnProgress, ignore
 from tfgrpo.project import OBJECT, Project, open_project, read_options
 from tfgrpo.session import ToolFunction
-from tfgrpo.settings import SettingsError
 from tfgrpo.store import atomic_write
 from tfgrpo.store.address import anchor, is_address
 from tfgrpo.store.default import is_there
-from tfgrpo.store.errors import StoreError
+from tfgrpo.store.errors import SettingsError, StoreError
 from tfgrpo.store.find import find, project_root, store_path
 from tfgrpo.store.store import Author, Store
 from tfgrpo.store.time_spec import parse_time

@@ -31,7 +31,7 @@ from tfgrpo.model.prices import LOCAL
 from tfgrpo.model.settings import ModelSettings
 from tfgrpo.model.throttle import PATIENCE
 from tfgrpo.rendering.render import AGENT_OBJECTIVE, LEARNING_OBJECTIVE
-from tfgrpo.store.errors import TfgrpoError
+from tfgrpo.store.errors import SettingsError
 from tfgrpo.tools.toolbox import ToolSettings
 
 FILE = "tfgrpo.toml"
@@ -60,12 +60,6 @@ S = TypeVar("S", bound="Settings")
 
 SPAN = re.compile(r"(\d+(?:\.\d+)?) ?([smh]?)\Z")
 UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
-
-
-class SettingsError(TfgrpoError):
-    """A setting that is unknown or out of range."""
-
-    exit_code = 2
 
 
 class Settings(BaseModel):

@@ -21,7 +21,8 @@ from tfgrpo.model.keys import key_for, own_variable, unsent_key
 from tfgrpo.model.prices import model_prices
 from tfgrpo.model.settings import ModelSettings
 from tfgrpo.notices import Notice
-from tfgrpo.settings import SettingsError, TrainSettings, build
+from tfgrpo.settings import TrainSettings, build
+from tfgrpo.store.errors import SettingsError
 
 OPENAI = {"OPENAI_API_KEY": "sk-openai"}
 HOSTS = [

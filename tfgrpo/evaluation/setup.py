@@ -25,14 +25,8 @@ from tfgrpo.project import Project
 from tfgrpo.rendering.origin import trained_with
 from tfgrpo.rollout.agent import sandbox_warnings
 from tfgrpo.session import SessionOptions, ToolFunction, open_session
-from tfgrpo.settings import (
-    EvalSettings,
-    SettingsError,
-    TrainSettings,
-    build,
-    fitting_tokens,
-    named,
-)
+from tfgrpo.settings import EvalSettings, TrainSettings, build, fitting_tokens, named
+from tfgrpo.store.errors import SettingsError
 from tfgrpo.store.records import Version
 from tfgrpo.store.revisions import run_of_history
 from tfgrpo.store.store import Store

@@ -29,9 +29,9 @@ from tfgrpo.improvement.sources import read_exchanges
 from tfgrpo.project import Project
 from tfgrpo.proxy.patterns import PATTERNS
 from tfgrpo.rendering.templates import Message
-from tfgrpo.settings import SettingsError
 from tfgrpo.store import atomic_write
 from tfgrpo.store.default import open_traffic
+from tfgrpo.store.errors import SettingsError
 from tfgrpo.store.records import REDACTED
 from tfgrpo.store.store import Store
 from tfgrpo.store.traffic import CallFilter, traffic_path

@@ -34,9 +34,8 @@ from tfgrpo.model.budget import Budget, BudgetReached
 from tfgrpo.notices import DownloadProgress, OnProgress, WarningNotice, ignore
 from tfgrpo.project import Project
 from tfgrpo.session import SessionOptions, ToolFunction, open_session
-from tfgrpo.settings import SettingsError
 from tfgrpo.store import lock
-from tfgrpo.store.errors import TfgrpoError
+from tfgrpo.store.errors import SettingsError, TfgrpoError
 from tfgrpo.store.records import Version
 from tfgrpo.store.runs import Run
 from tfgrpo.store.store import Store

@@ -37,8 +37,8 @@ from tfgrpo.improvement.proposals import Draftsman, Proposal, effect_of, propose
 from tfgrpo.notices import DownloadProgress, OnProgress, WarningNotice, ignore
 from tfgrpo.project import Project
 from tfgrpo.session import Session, SessionOptions, open_session
-from tfgrpo.settings import SettingsError
 from tfgrpo.store.decisions import decide, decisions
+from tfgrpo.store.errors import SettingsError
 from tfgrpo.store.records import Library, Operation, Version
 from tfgrpo.store.store import Store
 from tfgrpo.training.factorial import left_out_of

@@ -122,6 +122,9 @@ class Call:
         beginning, ending = self._beginning, self._ending
         if self.packing:
             return (bytes(ending),)
+        if len(ending) <= BEGINNING:  # which is then the beginning too
+            at = ending.find(USAGE)
+            return (bytes(ending[max(0, at - 1) :]),) if at >= 0 else ()
         both = (ending,) if ending.startswith(beginning) else (beginning, ending)
         return tuple(
             bytes(piece[max(0, at - 1) :]) for piece in both if (at := piece.find(USAGE)) >= 0

@@ -33,11 +33,9 @@ from tfgrpo.store.traffic import CallContent, CallRecord, Traffic, UnknownCall, 
 
 PAUSE = 0.1
 """Seconds between batches."""
-GATHER = 0.02
-"""Seconds between two looks into the pipe, which holds about as many calls as come meanwhile."""
 PRUNE = 600.0
 """Seconds between two looks for calls that are too old."""
-BATCH = 1000
+BATCH = 2000
 """Calls that are written at once, at most; others wait in the pipe."""
 WAITING, MOST = 5000, 16 << 20
 """Calls, and bytes of them, that wait while the file cannot be written; later ones are lost, and
@@ -86,10 +84,13 @@ class RecordWriter:
         """Reads and writes until the pipe ends."""
         os.set_blocking(pipe, False)
         ended = False
+        ending = select.poll()
+        ending.register(pipe, 0)  # which is told of its end alone
         self._write(last=False)  # which counts what was lost before
         while not ended:
-            select.select([pipe], [], [], self._patience())
-            ended = self._gather(pipe)
+            if select.select([pipe], [], [], self._patience())[0]:
+                ending.poll(PAUSE * 1000)  # so that one batch has what comes meanwhile
+            ended = self._read(pipe)
             self._write(last=ended)
         if self._traffic is not None:
             settings = self._settings
@@ -101,19 +102,6 @@ class RecordWriter:
         if self._trouble:
             return PAUSE
         return 1.0 if self._telemetry is not None else PRUNE
-
-    def _gather(self, pipe: int) -> bool:
-        """Reads what comes within a tenth of a second; returns whether the pipe has ended."""
-        until = time.monotonic() + PAUSE
-        while True:
-            if self._read(pipe):
-                return True
-            pause = min(GATHER, until - time.monotonic())
-            if pause <= 0 or (not self._trouble and self._full(BATCH)):
-                return False
-            if not self._waiting and not self._buffer:
-                return False
-            time.sleep(pause)
 
     def _full(self, most: int) -> bool:
         return len(self._waiting) >= most or self._bytes >= MOST

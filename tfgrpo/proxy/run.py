@@ -16,8 +16,7 @@ from typing import Any
 
 from tfgrpo.proxy.server import Proxy, listening
 from tfgrpo.proxy.settings import ProxySettings
-from tfgrpo.settings import SettingsError
-from tfgrpo.store.errors import TfgrpoError
+from tfgrpo.store.errors import SettingsError, TfgrpoError
 from tfgrpo.visible import complain
 
 STOPS = (signal.SIGINT, signal.SIGTERM)

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from tfgrpo.settings import SettingsError
 from tfgrpo.store.address import anchor, is_address
+from tfgrpo.store.errors import SettingsError
 from tfgrpo.trust import gate
 from tfgrpo.trust.permissions import of_proxy
 

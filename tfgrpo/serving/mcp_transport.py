@@ -12,7 +12,7 @@ import uvicorn
 from mcp.server.stdio import stdio_server
 
 from tfgrpo.proxy.settings import LOOPBACK
-from tfgrpo.settings import SettingsError
+from tfgrpo.store.errors import SettingsError
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send

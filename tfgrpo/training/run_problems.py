@@ -16,7 +16,8 @@ from tfgrpo.data.readers import DatasetError
 from tfgrpo.domains.base import Domain
 from tfgrpo.domains.verifier import verifiable
 from tfgrpo.evaluation import sealed
-from tfgrpo.settings import SettingsError, TrainSettings
+from tfgrpo.settings import TrainSettings
+from tfgrpo.store.errors import SettingsError
 from tfgrpo.store.runs import Run
 from tfgrpo.store.store import Store
 

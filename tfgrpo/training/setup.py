@@ -21,8 +21,8 @@ from tfgrpo.model.fleet import ListedEndpoint
 from tfgrpo.model.prices import ModelPrices
 from tfgrpo.project import PATHS, Project
 from tfgrpo.rollout.agent import sandbox_warnings
-from tfgrpo.settings import SettingsError, TrainSettings, build, named
-from tfgrpo.store.errors import InvalidOperation
+from tfgrpo.settings import TrainSettings, build, named
+from tfgrpo.store.errors import InvalidOperation, SettingsError
 from tfgrpo.store.protection import check_branch
 from tfgrpo.store.revisions import check_name
 from tfgrpo.store.runs import Run

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import uvicorn
 
-from tfgrpo.settings import SettingsError
+from tfgrpo.store.errors import SettingsError
 from tfgrpo.ui.settings import UiSettings
 from tfgrpo.ui.site import create_site
 
