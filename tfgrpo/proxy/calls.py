@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from marshal import dumps
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tfgrpo.proxy.seen import RECORDED, USAGE
 
@@ -89,7 +89,7 @@ class Call:
         chosen, began, first = self.chosen, self.began, self.first
         index = self.request.index
         if chosen is None:
-            under: tuple[object, ...] = (None, None, None, None, None, False)
+            under: tuple[Any, ...] = (None, None, None, None, None, False)
         else:
             trouble = bool(chosen.trouble)
             under = (*chosen[:4], chosen.arm, trouble)
