@@ -51,10 +51,10 @@ class Same:
         return VARIES.sub(steady, text)
 
 
-def run(command: str, folder: Path) -> str:
+def run(command: str, folder: Path, programs: Path) -> str:
     """Returns what a command printed. It may fail only with an error that it prints."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("TFGRPO_", "NO_COLOR"))}
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    path = os.pathsep.join(map(str, (programs, Path(sys.executable).parent, os.environ["PATH"])))
     done = subprocess.run(
         ["sh", "-c", command],
         cwd=folder,
@@ -69,14 +69,15 @@ def run(command: str, folder: Path) -> str:
     return done.stdout.replace(str(folder), f"~/{folder.name}")
 
 
-def refreshed(page: str, folder: Path) -> str:
-    """Returns the page with what its commands print now, run in an empty folder."""
+def refreshed(page: str, folder: Path, programs: Path = Path(sys.executable).parent) -> str:
+    """Returns the page with what its commands print now, run in an empty folder; `programs` is
+    where their `tfgrpo` lies."""
     here, there = Same(), Same()
 
     def block(match: re.Match[str]) -> str:
         parts = []
         for command, said in steps(match[1]):
-            now = run(command, folder)
+            now = run(command, folder, programs)
             parts.append(f"$ {command}\n{said if here(said) == there(now) else now}")
         return f"```console\n{''.join(parts)}```"
 

@@ -201,6 +201,11 @@ def command_server() -> CommandServer:
     return server
 
 
+def quick_path() -> str:
+    """A PATH on which the `tfgrpo` of shells is forked off as `run_command`'s is."""
+    return os.pathsep.join((str(command_server().programs), str(TFGRPO.parent), os.environ["PATH"]))
+
+
 def run_command(
     arguments: Sequence[str],
     folder: Path,

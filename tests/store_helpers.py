@@ -14,7 +14,6 @@ import random
 import signal
 import sqlite3
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -33,14 +32,12 @@ def add(text: str, id: str | None = None) -> Operation:
 
 
 def child(code: str, *arguments: object) -> subprocess.Popen[str]:
-    """Starts a Python process that runs `code` with these arguments, its pipes open."""
-    return subprocess.Popen(
-        [sys.executable, "-c", code, *map(str, arguments)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    """Starts a Python process that runs `code` with these arguments, its pipes open: a fork of one
+    that has imported everything."""
+    from conftest import command_server
+    from forked import ForkedPython
+
+    return ForkedPython(command_server().address, code, *arguments)
 
 
 def run_child(code: str, *arguments: object) -> str:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import random
-import sys
 from pathlib import Path
 
+from conftest import quick_path
 from store_helpers import add, broken, clock
 
 from tfgrpo.store import Operation, Store
 from tfgrpo.store.fsck import fsck
 from tfgrpo.store.merge import MergeConflict, merge, side
 from tfgrpo.store.port import Redaction
-
-TFGRPO = Path(sys.executable).with_name("tfgrpo")
 
 
 def far_ssh(folder: Path) -> list[str]:
@@ -23,7 +21,7 @@ def far_ssh(folder: Path) -> list[str]:
     script.write_text(
         "#!/bin/sh\n"
         f'cd "{folder}"\n'
-        f'PATH="{TFGRPO.parent}:$PATH"\n'
+        f'PATH="{quick_path()}"\n'
         "unset TFGRPO_STORE\n"
         'echo "$@" >> far-ssh.log\n'
         'for last; do :; done\nexec sh -c "$last"\n'

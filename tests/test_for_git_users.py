@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from conftest import ROOT, environment
+from conftest import ROOT, command_server, environment
 from test_house import commands
 
 PAGE = ROOT / "docs/for-git-users.md"
@@ -31,7 +31,7 @@ def test_every_command_prints_what_the_page_shows(console: ModuleType, tmp_path:
     folder = tmp_path / "shop"
     folder.mkdir()
     page = PAGE.read_text()
-    now = console.refreshed(page, folder)
+    now = console.refreshed(page, folder, command_server().programs)
     changed = "\n".join(difflib.unified_diff(page.splitlines(), now.splitlines(), lineterm=""))
     (code,) = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     done = subprocess.run(

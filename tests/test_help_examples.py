@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import TFGRPO, environment, problems, run_command
+from conftest import environment, problems, quick_path, run_command
 from scripted import ScriptedEndpoint, stage, teachable
 from test_house import commands, examples
 
@@ -107,8 +107,7 @@ def folder(prepared: Path, tmp_path: Path) -> Path:
 
 
 def run(folder: Path, command: str) -> None:
-    path = f"{TFGRPO.parent}:{environment()['PATH']}"
-    env = environment(PATH=path, EDITOR="sed -i s/both/all/", VISUAL="")
+    env = environment(PATH=quick_path(), EDITOR="sed -i s/both/all/", VISUAL="")
     if set(command) & set("|<>;&$`*"):
         done = subprocess.run(
             ["sh", "-c", command],

@@ -12,7 +12,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from conftest import ROOT, TFGRPO, environment
+from conftest import ROOT, environment, quick_path
 from scripted import LESSON, ScriptedEndpoint, stage, teachable
 
 README = (ROOT / "README.md").read_text()
@@ -69,11 +69,10 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def run(folder: Path, command: str) -> subprocess.CompletedProcess[str]:
-    path = f"{TFGRPO.parent}:{environment()['PATH']}"
     return subprocess.run(
         ["sh", "-c", command],
         cwd=folder,
-        env=environment(PATH=path),
+        env=environment(PATH=quick_path()),
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,

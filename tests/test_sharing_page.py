@@ -7,7 +7,7 @@ import shlex
 import subprocess
 from pathlib import Path
 
-from conftest import ROOT, TFGRPO, environment
+from conftest import ROOT, TFGRPO, environment, quick_path
 from store_helpers import broken
 from sync_helpers import far_ssh
 
@@ -25,7 +25,7 @@ def test_the_page_on_sharing_runs_as_it_stands(tmp_path: Path) -> None:
         ["sh", "-c", script],
         cwd=tmp_path,
         env=environment(
-            PATH=f"{TFGRPO.parent}:{environment()['PATH']}",
+            PATH=quick_path(),
             TFGRPO_SSH=shlex.join(far_ssh(tmp_path)),
         ),
         capture_output=True,
