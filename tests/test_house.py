@@ -9,6 +9,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import click
@@ -66,9 +67,15 @@ def level(module: str) -> int:
     return LEVELS.index("tfgrpo")
 
 
+@cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    """Returns all nodes of a file's syntax tree."""
+    return tuple(ast.walk(ast.parse(path.read_text())))
+
+
 def imported(path: Path) -> Iterator[str]:
     """Yields the modules that a file imports, wherever in it."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
@@ -187,7 +194,7 @@ def test_one_module_prints_all_that_reaches_a_terminal() -> None:
     around = []
     for path in sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")):
         name = str(path.relative_to(ROOT))
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes(path):
             if not isinstance(node, ast.Call) or name in (*PRINTERS, *CHILDREN):
                 continue
             called = ast.unparse(node.func)

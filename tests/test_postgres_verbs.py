@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from conftest import TFGRPO, environment, problems
+from conftest import TFGRPO, command_server, environment, problems
 from postgres import Cluster, binaries
 from scripted import ScriptedEndpoint
 
@@ -247,7 +247,7 @@ def test_each_step_of_the_page_on_a_shared_database_runs(cluster: Cluster, tmp_p
         ["sh", "-e", "-c", script],
         cwd=tmp_path,
         env=environment(
-            PATH=f"{TFGRPO.parent}:{programs}:{os.environ['PATH']}",
+            PATH=f"{command_server().programs}:{TFGRPO.parent}:{programs}:{os.environ['PATH']}",
             PGHOST=str(cluster.folder),
             PGUSER="postgres",
         ),
