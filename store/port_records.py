@@ -53,6 +53,10 @@ class Records(Protocol):
         processes on other machines write to it; yields whether it was free. A store in a file
         knows none but its own machine's, which are files: nothing is held, and it is free."""
 
+    def is_ours(self, name: str) -> bool:
+        """Returns whether a lock that this process took over the whole store is its own still. One
+        that was lost, as with the database's connection, is taken again where that can be."""
+
     def is_held(self, name: str) -> bool:
         """Returns whether some process holds the lock of that name over the whole store."""
 

@@ -445,6 +445,11 @@ class Runs:
             with self._records.hold(path.stem) as free_elsewhere:
                 yield free_elsewhere
 
+    def is_ours(self, path: Path) -> bool:
+        """Returns whether a lock that `hold` took is this process's still. Raises StoreError where
+        nobody can tell now."""
+        return self._records.is_ours(path.stem)
+
     def is_held(self, path: Path) -> bool:
         """Returns whether a process holds that lock, here or elsewhere. Raises StoreError."""
         return lock.is_held(path) or self._records.is_held(path.stem)

@@ -74,6 +74,9 @@ class MemoryRecords:
     def hold(self, name: str) -> AbstractContextManager[bool]:
         return nullcontext(True)
 
+    def is_ours(self, name: str) -> bool:
+        return True
+
     def is_held(self, name: str) -> bool:
         return False
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -11,8 +12,16 @@ from pathlib import Path
 
 import pytest
 from conftest import environment
+from crew import prepare
+from scripted import ScriptedEndpoint, restless
 
+from tfgrpo.project import open_project
 from tfgrpo.store import Store
+from tfgrpo.store.address import Address, parse_address
+from tfgrpo.store.errors import InvalidOperation
+from tfgrpo.store.postgres.locks import hold
+from tfgrpo.training.run import run_to_end
+from tfgrpo.training.setup import RunChoice, ready_run
 
 pytestmark = pytest.mark.postgres
 
@@ -63,3 +72,48 @@ def test_a_run_at_work_on_another_machine_is_not_begun_again(
         finally:
             holder.kill()
             holder.wait()
+
+
+def test_a_lock_that_was_lost_is_taken_again_unless_another_has_it(
+    shared: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which ends a run that was cut off from its database while another process went on with it."""
+    monkeypatch.chdir(tmp_path)
+    address = parse_address(shared)
+    with ScriptedEndpoint(restless, delay=0.3) as server:
+        prepare(tmp_path, shared, server.base_url, concurrency=1)
+        with Store.open(shared) as store:
+            path = store.runs.lock_path(store.runs.get("run"))
+            with store.runs.hold(path) as free:
+                assert free
+                lose_locks(address)
+                assert store.runs.is_ours(path)
+                assert store.runs.is_held(path)
+            assert not store.runs.is_held(path)
+            ready = ready_run(store, open_project(tmp_path), {}, RunChoice(resume="run"))
+
+            async def drive() -> None:
+                work = asyncio.create_task(run_to_end(store, open_project(tmp_path), ready))
+                while len(server.requests) < 2:
+                    await asyncio.sleep(0.05)
+                while True:
+                    lose_locks(address)
+                    with hold(address, path.stem, {}) as free:
+                        if free:
+                            await work
+                    await asyncio.sleep(0.05)
+
+            with pytest.raises(InvalidOperation, match="is running in another process"):
+                asyncio.run(drive())
+            requests = len(server.requests)
+    assert requests < 40
+
+
+def lose_locks(address: Address) -> None:
+    """Ends the connections that hold a lock, as a network does that is cut."""
+    import psycopg
+
+    with psycopg.connect(address.conninfo, autocommit=True) as connection:
+        connection.execute(
+            "select pg_terminate_backend(l.pid) from pg_locks l where l.locktype = 'advisory'"
+        )

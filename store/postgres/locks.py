@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from tfgrpo.store.postgres.session import Session
+from tfgrpo.store.postgres.session import Session, lost_error
 
 if TYPE_CHECKING:
     from tfgrpo.store.address import Address
@@ -23,20 +23,47 @@ at most."""
 
 
 @contextmanager
-def hold(address: Address, name: str) -> Iterator[bool]:
-    """Tries to take the lock of that name; yields whether it was free. Raises StoreError."""
+def hold(address: Address, name: str, ours: dict[str, Session]) -> Iterator[bool]:
+    """Tries to take the lock of that name; yields whether it was free, and has its connection in
+    `ours` meanwhile. Raises StoreError."""
     session = Session(address)
     try:
-        session.execute(
-            f"begin; set local idle_in_transaction_session_timeout = 0;"
-            f" set local tcp_keepalives_idle = {GONE};"
-            f" set local tcp_keepalives_interval = {GONE // 3};"
-            f" set local tcp_keepalives_count = 3"
-        )
-        (free,) = session.row(f"select pg_try_advisory_xact_lock({_key(session, name)})")
-        yield bool(free)
+        free = _take(session, name)
+        if free:
+            ours[name] = session
+        yield free
     finally:
+        if ours.get(name) is session:
+            del ours[name]
         session.close()
+
+
+def is_ours(name: str, ours: dict[str, Session]) -> bool:
+    """Returns whether the lock of that name, which was taken, is held still. One whose connection
+    was lost is taken again where nobody else has it by now. Raises StoreError."""
+    session = ours.get(name)
+    if session is None:
+        return False
+    opened = session.opened
+    session.row("select 1")
+    return session.opened == opened or _take(session, name)
+
+
+def _take(session: Session, name: str) -> bool:
+    """Takes a lock for as long as the session's connection is there; returns whether it was free.
+    Raises StoreError."""
+    session.close()
+    session.execute(
+        f"begin; set local idle_in_transaction_session_timeout = 0;"
+        f" set local tcp_keepalives_idle = {GONE};"
+        f" set local tcp_keepalives_interval = {GONE // 3};"
+        f" set local tcp_keepalives_count = 3"
+    )
+    opened = session.opened
+    (free,) = session.row(f"select pg_try_advisory_xact_lock({_key(session, name)})")
+    if session.opened != opened:  # outside of the transaction, then: given back at once
+        raise lost_error(session.address)
+    return bool(free)
 
 
 def is_held(session: Session, name: str) -> bool:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfgrpo.store.canonical import canonical
 from tfgrpo.store.decisions import Decision, DecisionFilter
-from tfgrpo.store.postgres.locks import hold, is_held
+from tfgrpo.store.postgres.locks import hold, is_held, is_ours
 from tfgrpo.store.records import Json
 from tfgrpo.store.row_checks import check_row, check_rows, parse_json
 from tfgrpo.store.runs import (
@@ -37,6 +37,7 @@ from tfgrpo.store.runs import (
 
 if TYPE_CHECKING:
     from tfgrpo.store.postgres.port import PostgresPort
+    from tfgrpo.store.postgres.session import Session
 
 RUN_COLUMNS = "name, uid, branch, base, digest, config, author, time"
 EVALUATION_COLUMNS = "version, dataset, digest, config, summary, time"
@@ -92,6 +93,7 @@ class PostgresRecords:
 
     def __init__(self, port: PostgresPort) -> None:
         self._port = port
+        self._locks: dict[str, Session] = {}
 
     # Runs:
 
@@ -108,7 +110,10 @@ class PostgresRecords:
         )
 
     def hold(self, name: str) -> AbstractContextManager[bool]:
-        return hold(self._port.address, name)
+        return hold(self._port.address, name, self._locks)
+
+    def is_ours(self, name: str) -> bool:
+        return is_ours(name, self._locks)
 
     def is_held(self, name: str) -> bool:
         return is_held(self._port.session, name)

@@ -80,6 +80,9 @@ class SqliteRecords:
     def hold(self, name: str) -> AbstractContextManager[bool]:
         return nullcontext(True)
 
+    def is_ours(self, name: str) -> bool:
+        return True
+
     def is_held(self, name: str) -> bool:
         return False
 

@@ -176,8 +176,7 @@ async def run_to_end(
                         await _compare_at_end(session, ready, kind, tell, problems.clusters)
                     store.runs.note(run, "finished")
 
-                place = None if is_address(store.location) else Path(store.path)
-                await _while_there(place, training, live, work())
+                await _while_there(store, run, training, live, work())
     return _result(store, project, ready, started)
 
 
@@ -210,11 +209,17 @@ def _at_work(store: Store, run: Run) -> Iterator[None]:
 
 
 async def _while_there(
-    path: Path | None, training: Training, live: LiveReport, work: Coroutine[Any, Any, None]
+    store: Store,
+    run: Run,
+    training: Training,
+    live: LiveReport,
+    work: Coroutine[Any, Any, None],
 ) -> None:
     """Does work, tells where it is, and ends it when somebody asks for that, or when the store's
-    file at `path` is taken away: nothing more would be kept, and every further call be paid for
-    nothing. A database has no such file. Raises RunStopped and StoreError then."""
+    file is taken away: nothing more would be kept, and every further call be paid for nothing. A
+    database has no such file; but while it was out of reach another process, on any machine, may
+    have gone on with the run. Raises RunStopped, StoreError and InvalidOperation then."""
+    path = None if is_address(store.location) else Path(store.path)
     inode = 0 if path is None else path.stat().st_ino
     task = asyncio.create_task(work)
     try:
@@ -234,11 +239,27 @@ async def _while_there(
                     f"the store {path} is gone: somebody moved or deleted it",
                     hint="put it back, and the same command resumes",
                 )
+            if path is None and not task.done() and not await _is_ours(store, run):
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+                raise InvalidOperation(
+                    f"run {run.name} is running in another process, which began with it"
+                    " while this one did not reach the database",
+                    hint="see `tfgrpo status`",
+                )
     except asyncio.CancelledError:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         raise
     await task
+
+
+async def _is_ours(store: Store, run: Run) -> bool:
+    """Returns whether a run's lock is this process's still, as far as anybody can tell."""
+    try:
+        return await asyncio.to_thread(store.runs.is_ours, store.runs.lock_path(run))
+    except StoreError:
+        return True
 
 
 def _is_file(path: Path, inode: int) -> bool:
