@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from crew import Timed, outcome, prepare, sent_again, train_alone
+from crew import UID, Timed, outcome, prepare, sent_again, train_alone
 from procrastinate import PsycopgConnector, exceptions
 from scripted import ScriptedEndpoint, restless
 
@@ -22,7 +22,7 @@ from tfgrpo.store import Store
 from tfgrpo.training.run import run_to_end
 from tfgrpo.training.setup import RunChoice, ready_run
 from tfgrpo.workers.driver import handing_out
-from tfgrpo.workers.queue import queue_address
+from tfgrpo.workers.queue import opened, queue_address
 from tfgrpo.workers.worker import Worker, WorkerOptions
 
 pytestmark = pytest.mark.postgres
@@ -135,3 +135,68 @@ def test_lost_answers_and_dying_drivers_hold_nothing_up_and_repay_nothing(
     assert repeated == 0
     assert losses.lost["asked"] > 3
     assert losses.lost["answers"] > 3
+
+
+def test_a_job_that_nobody_knows_of_holds_up_none_for_its_group(
+    tmp_path: Path, shared: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that was queued by an earlier driver, and got there after the present one began: a worker
+    that died had begun with it, or one that lives was never told that it has it."""
+    monkeypatch.chdir(tmp_path)
+    address = queue_address(shared)
+    there = (
+        "insert into crew (name, slots, seconds, figures)"
+        " values ('there', 2, 60, jsonb_build_object('runs', jsonb_build_array(%(run)s::text)))"
+    )
+    unknown = (
+        "insert into procrastinate_jobs"
+        " (queue_name, task_name, lock, queueing_lock, args, status, worker_id)"
+        " select queue_name, task_name, lock, queueing_lock, args, 'doing', %(worker)s"
+        " from procrastinate_jobs where id = %(job)s"
+    )
+
+    async def work() -> None:
+        options = WorkerOptions(2, HEARTBEAT)
+        async with opened(address) as queue:
+            worker = Worker(store, open_project(tmp_path), options, lambda text: None)
+            await queue.execute(there, run=UID)
+            driver = asyncio.create_task(drive(tmp_path, shared))
+            while len(jobs := await queue.rows("select id from procrastinate_jobs")) < 3:
+                await asyncio.sleep(0.05)
+            (alive,) = await queue.rows(
+                "insert into procrastinate_workers (last_heartbeat)"
+                " values (now() + interval '1 hour') returning id"
+            )
+            await queue.execute(unknown, job=jobs[0]["id"], worker=None)
+            await queue.execute(unknown, job=jobs[1]["id"], worker=alive["id"])
+            await queue.execute("update crew set ended = now()")
+            working = asyncio.create_task(worker.run(address))
+            try:
+                await asyncio.wait_for(driver, STALLED)
+            finally:
+                worker.stop()
+                await working
+
+    with ScriptedEndpoint(restless) as server:
+        prepare(tmp_path, shared, server.base_url, epochs=1)
+        with Store.open(shared) as store:
+            asyncio.run(work())
+    outcome(shared)
+
+
+def test_a_worker_has_one_row_though_it_was_not_told_its_number(
+    tmp_path: Path, shared: str
+) -> None:
+    async def numbers() -> list[int]:
+        with Store.init(shared, author="tests") as store:
+            worker = Worker(store, open_project(tmp_path), WorkerOptions(), lambda text: None)
+            async with opened(queue_address(shared)) as queue:
+                await worker._register(queue)
+                await worker._register(queue)
+                assert await worker._tell(queue)
+                crew = await queue.crew()
+                await queue.execute("delete from crew")
+                assert not await worker._tell(queue)
+                return [one.id for one in crew]
+
+    assert len(asyncio.run(numbers())) == 1
