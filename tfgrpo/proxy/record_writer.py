@@ -41,7 +41,7 @@ WAITING, MOST = 5000, 16 << 20
 """Calls, and bytes of them, that wait while the file cannot be written; later ones are lost, and
 counted."""
 PIECE = 256 << 10
-NICE = 5
+NICE = 10
 """By how much requests come first (nice(1)) where there are too few processors for both."""
 
 
