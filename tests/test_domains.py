@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import shlex
 import sys
@@ -107,6 +108,21 @@ def test_a_package_installs_a_domain_by_an_entry_point(tmp_path: Path, module: s
     with pytest.raises(DomainError, match="needs an argument") as caught:
         domains.find("made")
     assert "made:" in str(caught.value.hint)
+
+
+def test_a_package_that_is_installed_while_a_process_runs_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    os.utime(tmp_path, (1, 1))
+    assert "later" not in domains.names()
+    info = tmp_path / "later-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: later\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        f"[{domains.GROUP}]\nlater = tfgrpo.domains.math:DOMAIN\n"
+    )
+    assert domains.find("later") is math.DOMAIN
 
 
 @pytest.mark.parametrize(
