@@ -9,8 +9,8 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -27,7 +27,7 @@ from relay import Relay
 from scripted import Reply, ScriptedEndpoint, completion, restless, write_problems
 
 from tfgrpo.cli.main import tfgrpo
-from tfgrpo.model.budget import Budget, BudgetReached
+from tfgrpo.model.budget import Budget, BudgetReached, Reservation
 from tfgrpo.model.throttle import Throttle
 from tfgrpo.project import open_project
 from tfgrpo.store import Store
@@ -42,7 +42,7 @@ from tfgrpo.training.setup import RunChoice, ready_run
 from tfgrpo.workers.driver import handing_out
 from tfgrpo.workers.lease import SharedBudget
 from tfgrpo.workers.local import COMMAND
-from tfgrpo.workers.queue import opened, queue_address
+from tfgrpo.workers.queue import Queue, opened, queue_address
 from tfgrpo.workers.view import read_crew, state_of
 from tfgrpo.workers.waiting import store_when_there
 
@@ -139,6 +139,54 @@ def test_a_holder_that_was_taken_for_dead_does_not_give_back_twice(shared: str) 
             return rests
 
     assert asyncio.run(rests()) == [200, 1_000, 1_000, 1_000, 200, 1_000, 840, 1_000]
+
+
+def test_what_is_done_with_a_budget_while_the_answer_is_lost_is_done_once(
+    shared: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Store.init(shared, author="tests").close()
+
+    async def rest(queue: Queue) -> int:
+        return int((await queue.rows("select rest from budgets"))[0]["rest"])
+
+    async def rests() -> list[int]:
+        async with opened(queue_address(shared)) as queue:
+            driver = SharedBudget(Budget(1_000, in_tokens=True), lambda: 40.0)
+            worker = SharedBudget(Budget(1_000, in_tokens=True), leased=True)
+            driver.join(queue, "r", "driver")
+            worker.join(queue, "r", "worker 1")
+            await driver.share()
+            await worker.give_back()
+            assert await worker._extend(10)
+            worker.settle(Reservation(0, 0), 30)
+            with pytest.raises(StoreError), losing_the_answer(monkeypatch, "execute"):
+                await worker.give_back()
+            await worker.give_back()
+            known = [await rest(queue)]
+            await worker._extend(10)
+            await queue.execute("update leases set beat = now() - interval '1 hour'")
+            with pytest.raises(StoreError), losing_the_answer(monkeypatch, "rows"):
+                await driver.look_after()
+            await driver.look_after()
+            return [*known, await rest(queue)]
+
+    assert asyncio.run(rests()) == [930, 960]
+
+
+@contextmanager
+def losing_the_answer(monkeypatch: pytest.MonkeyPatch, name: str) -> Iterator[None]:
+    """A queue's statements come through, and nobody learns of it."""
+    plain = getattr(Queue, name)
+
+    async def lost(*args: Any, **values: Any) -> Any:
+        answer = await plain(*args, **values)
+        if name == "execute" or answer:
+            raise StoreError("the queue of workers cannot be reached")
+        return answer
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Queue, name, lost)
+        yield
 
 
 def test_a_worker_with_other_prompts_refuses_and_says_which(tmp_path: Path, shared: str) -> None:

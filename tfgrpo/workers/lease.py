@@ -63,18 +63,21 @@ select rest > 0 or exists (
 took all there was, and would not see whose it is now."""
 GIVE = """
 with mine as (
-    select amount from leases where run = %(run)s and holder = %(holder)s for update),
+    select amount, spent from leases where run = %(run)s and holder = %(holder)s for update),
 hold as (
-    insert into leases (run, holder, amount) values (%(run)s, %(holder)s, %(held)s)
-    on conflict (run, holder) do update set amount = excluded.amount, beat = now())
+    insert into leases (run, holder, amount, spent)
+    values (%(run)s, %(holder)s, %(held)s, %(spent)s)
+    on conflict (run, holder)
+    do update set amount = excluded.amount, spent = excluded.spent, beat = now())
 update budgets
-   set rest = rest + coalesce((select amount from mine), 0) - %(spent)s::numeric - %(held)s::numeric
+   set rest = rest + coalesce((select amount from mine), 0) - %(held)s::numeric
+            - (%(spent)s::numeric - coalesce((select spent from mine), %(accounted)s::numeric))
  where run = %(run)s
 """
 """What a lease was, less what was spent of it and what is held on to, is others' again. Whoever was
 taken for dead has no lease to give back, and what it still holds is taken out anew. All from what
-the lease is now: a second time changes nothing, where nobody knows whether the first one came
-through."""
+the lease is now, with what was spent in all by then: a second time changes nothing, where nobody
+knows whether the first one came through."""
 
 
 class SharedBudget(Budget):
@@ -94,6 +97,7 @@ class SharedBudget(Budget):
         self._run, self._holder, self._silent = "", "", 0.0
         self._accounted = self._spent
         self._taking = asyncio.Lock()
+        self._missing = False
 
     @property
     def amount(self) -> str:
@@ -117,8 +121,11 @@ class SharedBudget(Budget):
         """Gives back what is idle here, and takes back what the dead held. Raises StoreError."""
         assert self._queue is not None
         await self.give_back()
-        if await self._queue.rows(MISS, run=self._run, silent=self._silent):
+        missing, self._missing = self._missing, True  # until it is known that nobody was
+        missed = await self._queue.rows(MISS, run=self._run, silent=self._silent)
+        if missed or missing:
             await self._count()
+        self._missing = False
 
     async def _count(self) -> None:
         """Has what is laid out be what the journal leaves of the limit. What was spent meanwhile is
@@ -142,7 +149,8 @@ class SharedBudget(Budget):
             GIVE,
             run=self._run,
             holder=self._holder,
-            spent=spent - self._accounted,
+            spent=spent,
+            accounted=self._accounted,
             held=max(0, self._limit - spent),
         )
         self._accounted = spent

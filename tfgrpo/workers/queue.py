@@ -58,6 +58,7 @@ create table leases (
     run text not null,
     holder text not null,
     amount numeric not null,
+    spent numeric not null,
     beat timestamptz not null default now(),
     primary key (run, holder)
 );
