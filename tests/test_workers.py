@@ -173,6 +173,29 @@ def test_what_is_done_with_a_budget_while_the_answer_is_lost_is_done_once(
     assert asyncio.run(rests()) == [930, 960]
 
 
+def test_whoever_begins_anew_with_a_budget_gives_nothing_back_that_was_spent(shared: str) -> None:
+    Store.init(shared, author="tests").close()
+
+    async def rests() -> list[int]:
+        async with opened(queue_address(shared)) as queue:
+            rests: list[int] = []
+            for _ in range(2):  # a driver that is resumed, and its worker that takes the work again
+                driver = SharedBudget(Budget(1_000, in_tokens=True), lambda: 30.0 * len(rests))
+                driver.join(queue, "r", "driver")
+                await driver.share()
+                for _ in range(2):
+                    worker = SharedBudget(Budget(1_000, in_tokens=True), leased=True)
+                    worker.join(queue, "r", "worker 1")
+                    await worker.give_back()
+                    assert await worker._extend(10)
+                    worker.settle(Reservation(0, 0), 30)
+                    await worker.give_back()
+                    rests.append(int((await queue.rows("select rest from budgets"))[0]["rest"]))
+            return rests
+
+    assert asyncio.run(rests()) == [970, 940, 910, 880]
+
+
 @contextmanager
 def losing_the_answer(monkeypatch: pytest.MonkeyPatch, name: str) -> Iterator[None]:
     """A queue's statements come through, and nobody learns of it."""

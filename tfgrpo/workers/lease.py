@@ -15,6 +15,7 @@ a death are in no journal and in no budget.
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Callable
 
 from tfgrpo.model.budget import Budget
@@ -34,6 +35,10 @@ select (rest + (select coalesce(sum(amount), 0) from leases where run = %(run)s)
   from budgets where run = %(run)s
 """
 COUNT = "update budgets set rest = rest + %(more)s where run = %(run)s"
+EARLIER = """
+delete from leases where run = %(run)s and starts_with(holder, %(driver)s) and holder <> %(holder)s
+"""
+"""A run has one driver: what an earlier one held is laid out anew."""
 MISS = """
 delete from leases where run = %(run)s and beat < now() - %(silent)s * interval '1 second'
 returning holder
@@ -105,14 +110,17 @@ class SharedBudget(Budget):
         return f"{self.limit:f}{'tok' if self.in_tokens else ''}"
 
     def join(self, queue: Queue, run: str, holder: str, heartbeat: float = HEARTBEAT) -> None:
-        """Has leases of a run's budget taken from its row from now on."""
-        self._queue, self._run, self._holder = queue, run, holder
+        """Has leases of a run's budget taken from its row from now on. What was spent is counted
+        from here, so a holder that begins anew is another one."""
+        self._queue, self._run = queue, run
+        self._holder = f"{holder} {secrets.token_hex(4)}"
         self._silent = SILENT * heartbeat
 
     async def share(self) -> None:
         """Lays out what is left of the whole budget for others. Raises StoreError."""
         assert self._queue is not None
         await self._queue.execute(SPREAD, run=self._run, in_tokens=self.in_tokens)
+        await self._queue.execute(EARLIER, run=self._run, driver=DRIVER, holder=self._holder)
         await self._queue.rows(MISS, run=self._run, silent=self._silent)
         await self.give_back()
         await self._count()
