@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.gates import BETWEEN, EFFECT, REFLECTORS, STEPS, TRIALS, WITHIN, cell
+from benchmarks.gates import BETWEEN, REFLECTORS, STEPS, TRIALS, WITHIN, World, cell, draw
 from tfgrpo.evaluation.statistics import t_quantile
 from tfgrpo.training.gate_rules import passes
 
@@ -36,28 +36,17 @@ GROUPS_EACH = {
 Array = NDArray[np.float64]
 
 
-class World(NamedTuple):
-    """What is simulated: shares of lessons, lessons a step, and whether a gate decides."""
+class Case(NamedTuple):
+    """What is simulated: the lessons of the steps, and whether a gate decides."""
 
-    shares: tuple[float, float, float]
-    lessons: int
+    world: World
     gated: bool
 
 
-def draw(dice: np.random.Generator, world: World) -> tuple[NDArray[np.int64], Array]:
-    """Returns of what kind a step's lessons are (0 helps, 1 does nothing, 2 harms) and their true
-    effects, each runs x lessons."""
-    sorts = dice.choice(3, size=(RUNS, world.lessons), p=world.shares)
-    sizes = dice.gamma(4.0, EFFECT / 4.0, size=sorts.shape)
-    return sorts, np.choose(sorts, [sizes, np.zeros_like(sizes), -sizes])
-
-
-def let_in(
-    dice: np.random.Generator, world: World, true: Array, changes: Array
-) -> NDArray[np.bool]:
+def let_in(dice: np.random.Generator, case: Case, true: Array, changes: Array) -> NDArray[np.bool]:
     """Returns in which runs a step's changes are accepted: their true effect together, and how
     many they are."""
-    if not world.gated:
+    if not case.gated:
         return np.ones(true.shape, dtype=bool)
     problems = TRIALS[TRIAL][0]
     error = np.sqrt(4 * WITHIN**2 / TRIAL + np.maximum(changes, 1) * BETWEEN**2 / problems)
@@ -67,28 +56,30 @@ def let_in(
     return np.asarray(accepted) & (changes > 0)
 
 
-def with_budget(dice: np.random.Generator, world: World, most: int, groups: str) -> Array:
+def with_budget(dice: np.random.Generator, case: Case, most: int, groups: str) -> Array:
     """Returns each run's gain where a step changes at most so many experiences."""
     gain = np.zeros(RUNS)
     for _ in range(STEPS):
-        sorts, effects = draw(dice, world)
-        votes = dice.poisson(np.take(GROUPS_EACH[groups], sorts)) + dice.random(sorts.shape)
+        effects = draw(dice, case.world, RUNS)
+        kinds = 1 - np.sign(effects).astype(int)  # as GROUPS_EACH has them
+        votes = dice.poisson(np.take(GROUPS_EACH[groups], kinds)) + dice.random(kinds.shape)
         rank = (-votes).argsort(axis=1).argsort(axis=1)
         effects = np.where(rank < most, effects, 0.0)
         true = effects.sum(axis=1)
         gain += np.where(
-            let_in(dice, world, true, np.full(RUNS, min(most, world.lessons))), true, 0
+            let_in(dice, case, true, np.full(RUNS, min(most, case.world.lessons))), true, 0
         )
     return gain
 
 
-def with_credit(dice: np.random.Generator, world: World, drop: bool) -> tuple[Array, Array]:
+def with_credit(dice: np.random.Generator, case: Case, drop: bool) -> tuple[Array, Array]:
     """Returns each run's gain with the whole library in every prompt, and with what harms a
     problem's kind left out of its prompt.
 
     Every attempt of training goes without each experience now and then; an effect is known as well
     as the attempts since it came in tell it.
     """
+    world = case.world
     once = WITHIN**2 / (PROBLEMS * GROUP * DROPOUT * (1 - DROPOUT) * (GROUP - 1) / GROUP)
     once += BETWEEN**2 / PROBLEMS
     size = (RUNS, world.lessons * STEPS, KINDS)
@@ -96,7 +87,7 @@ def with_credit(dice: np.random.Generator, world: World, drop: bool) -> tuple[Ar
     there, seen = np.zeros(size[:2], dtype=bool), np.zeros(size[:2])
     for step in range(STEPS):
         new = slice(step * world.lessons, (step + 1) * world.lessons)
-        _, effects = draw(dice, world)
+        effects = draw(dice, world, RUNS)
         true[:, new] = effects[:, :, None] + dice.normal(
             0.0, KIND_SPREAD, (RUNS, world.lessons, KINDS)
         )
@@ -109,7 +100,7 @@ def with_credit(dice: np.random.Generator, world: World, drop: bool) -> tuple[Ar
         added = np.zeros_like(there)
         added[:, new] = True
         change = (true.mean(axis=2) * (added.astype(float) - gone)).sum(axis=1)
-        accepted = let_in(dice, world, change, (added | gone).sum(axis=1))[:, None]
+        accepted = let_in(dice, case, change, (added | gone).sum(axis=1))[:, None]
         there = (there | (added & accepted)) & ~(gone & accepted)
     attempts = np.maximum(seen, 1)[:, :, None]
     harms = (seen[:, :, None] > 0) & (total / attempts + np.sqrt(once * KINDS / attempts) < 0)
@@ -139,8 +130,8 @@ def page(seed: int = 0) -> str:
     for name, shares in REFLECTORS.items():
         for gated in (False, True):
             for groups in GROUPS_EACH:
-                world = World(shares, 8, gated)
-                cells = [cell(with_budget(dice, world, most, groups)) for most in (8, 4, 2, 1)]
+                case = Case(World(shares, 8, TRIAL), gated)
+                cells = [cell(with_budget(dice, case, most, groups)) for most in (8, 4, 2, 1)]
                 lines.append(f"| {name} | {_gate(gated)} | {groups} | {' | '.join(cells)} |")
     lines += [
         "",
@@ -156,9 +147,9 @@ def page(seed: int = 0) -> str:
     for name, shares in REFLECTORS.items():
         for lessons in (1, 3):
             for gated in (False, True):
-                world = World(shares, lessons, gated)
-                plain, masked = with_credit(dice, world, drop=False)
-                dropped, both = with_credit(dice, world, drop=True)
+                case = Case(World(shares, lessons, TRIAL), gated)
+                plain, masked = with_credit(dice, case, drop=False)
+                dropped, both = with_credit(dice, case, drop=True)
                 cells = [cell(one) for one in (plain, dropped, masked, both)]
                 lines.append(f"| {name} | {lessons} | {_gate(gated)} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"

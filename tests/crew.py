@@ -187,7 +187,7 @@ class Disturbed:
     _requested: float = 0.0
     _since: float = 0.0
 
-    def run(self, parts: Mapping[str, Forked], seconds: float = 400.0) -> None:
+    def run(self, parts: Mapping[str, Forked], seconds: float = 150.0) -> None:
         """Kills and goes on until the run is finished. Raises AssertionError after `seconds`."""
         self._since = self._requested = time.monotonic()
         until = self._since + seconds

@@ -122,7 +122,7 @@ def run(python: str, code: list[str], store: Store, folder: Path) -> None:
                 while (line := process.stdout.readline()) and not line.startswith("answered: "):
                     pass
                 if not line:
-                    raise AssertionError(process.communicate(timeout=240)[1][-4000:])
+                    raise AssertionError(process.communicate(timeout=60)[1][-4000:])
                 assert line == f"answered: {ANSWER}\n"
                 asked = [r for r in provider.received if QUESTION.encode() in r.body][-1]
                 own, _, rest = instructions_of(asked).partition("You answer customers of a bike")

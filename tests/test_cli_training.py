@@ -192,7 +192,7 @@ def test_paths_in_a_record_hold_in_any_folder_of_the_project(
     below.mkdir()
     flags = (*SMALL, "--base-url", endpoint.base_url, "--prompts", "../mine")
     done = start(below, "train", "../problems.jsonl", *flags, "--heldout", "../heldout.jsonl")
-    out, err = done.communicate(timeout=240)
+    out, err = done.communicate(timeout=60)
     assert done.returncode == 0, err
     assert "step_3 is checked out" in out
     rollouts = [r for r in endpoint.requests if r["messages"][-1]["content"].startswith("What is")]
@@ -394,7 +394,7 @@ def test_a_full_disk_is_told_and_what_is_there_stays(
         endpoint.base_url,
         preexec_fn=small_files,
     )
-    _, err = running.communicate(timeout=240)
+    _, err = running.communicate(timeout=60)
     assert running.returncode == 1
     assert err.count("error: ") == 1
     assert "Traceback" not in err

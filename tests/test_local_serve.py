@@ -224,7 +224,7 @@ def test_a_parent_killed_by_minus_nine_leaves_no_child(
     parent.kill()
     parent.wait()
     try:
-        assert gone_within(240, pid)
+        assert gone_within(60, pid)
     finally:
         if sibling:
             os.kill(sibling, signal.SIGKILL)
@@ -244,7 +244,7 @@ def test_ctrl_c_reaches_the_parent_and_not_the_child(
     assert get(port)["alias"] == "noise"
     parent.kill()
     parent.communicate()
-    assert gone_within(240, pid)
+    assert gone_within(60, pid)
 
 
 @posix
@@ -344,4 +344,4 @@ def test_a_real_engine_ends_with_a_parent_killed_by_minus_nine(smallest: Path) -
     pid, _, _ = json.loads(parent.stdout.readline())
     parent.kill()
     parent.communicate()
-    assert gone_within(240, pid)
+    assert gone_within(60, pid)

@@ -386,7 +386,7 @@ def test_when_a_client_vanishes_its_request_is_taken_back(
         with socket.create_connection(("127.0.0.1", proxy.port)) as client:
             client.sendall(post(CHAT, ASK))
             assert client.recv(100)
-        assert gone.wait(240)
+        assert gone.wait(60)
         wait(lambda: proxy.proxy.open == 0)
 
 
@@ -486,7 +486,7 @@ def test_every_worker_has_the_new_library_and_one_that_is_killed_is_replaced(
         for _ in range(4):
             wait(lambda: ask().startswith(b"HTTP/1.1 200 "))
         process.terminate()
-        assert process.wait(240) == 0
+        assert process.wait(60) == 0
     finally:
         process.kill()
         process.communicate()
@@ -520,7 +520,7 @@ def test_an_end_while_a_worker_is_replaced_ends_the_new_one_too(
     time.sleep(pause)
     process.terminate()
     try:
-        assert process.wait(240) == 0
+        assert process.wait(60) == 0
     finally:
         process.kill()
         process.communicate(timeout=120)

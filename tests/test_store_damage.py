@@ -379,7 +379,7 @@ def test_processes_that_make_one_store_at_once_all_succeed(tmp_path: Path) -> No
             assert process.stdin is not None
             process.stdin.write("go\n")
             process.stdin.flush()
-        errors = [process.communicate(timeout=240)[1] for process in processes]
+        errors = [process.communicate(timeout=60)[1] for process in processes]
         assert "".join(errors) == ""
         with Store.open(path) as store:
             assert store.head.version.number == 3

@@ -217,7 +217,7 @@ def test_calls_of_several_processes_and_a_committer_all_land(store: Store) -> No
     for i in range(20):
         store.commit("main", [add(f"{i}")], message="m")
     for process in processes:
-        _, err = process.communicate(timeout=240)
+        _, err = process.communicate(timeout=60)
         assert process.returncode == 0, err
     assert journalled(store.path) == {f"w{w}-{i}": 1 for w in range(2) for i in range(100)}
     assert store.head.version.number == 21

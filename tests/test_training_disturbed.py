@@ -40,7 +40,7 @@ def test_a_run_that_is_told_to_end_ends_as_by_ctrl_c(
         signal.signal(number, before)
         until(lambda: len(server.requests) >= 6)
         process.send_signal(number)
-        assert process.wait(timeout=240) == 128 + number, run.said()
+        assert process.wait(timeout=60) == 128 + number, run.said()
         assert "--resume run" in run.said()
         assert "Traceback" not in run.said()
         asked = len(server.requests)
@@ -127,5 +127,5 @@ def test_a_run_whose_store_is_taken_away_stops_and_asks_for_no_more(tmp_path: Pa
         process = run.start()
         until(lambda: len(server.requests) >= 4)
         shutil.rmtree(folder)
-        assert process.wait(timeout=240) == 1
+        assert process.wait(timeout=60) == 1
         assert len(server.requests) < 150, "of 640 and more"

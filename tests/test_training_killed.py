@@ -257,7 +257,7 @@ def test_an_interrupted_run_says_how_to_go_on_and_does(tmp_path: Path) -> None:
         while len(server.requests) < 6 and time.monotonic() < until:
             time.sleep(0.005)
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=240) == 130, run.said()
+        assert process.wait(timeout=60) == 130, run.said()
         assert "--resume run" in run.said()
         assert "Traceback" not in run.said()
         with Store.open(run.store) as store:

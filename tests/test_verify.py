@@ -198,7 +198,7 @@ def test_the_time_in_which_a_process_stood_still_is_not_a_verdicts(tmp_path: Pat
         os.killpg(process.pid, signal.SIGCONT)
         time.sleep(1)  # by then its time is up, as the clock has it
         (tmp_path / "go").touch()
-        found, _ = process.communicate(timeout=240)
+        found, _ = process.communicate(timeout=60)
         assert "reward=1.0" in found
     finally:
         process.kill()

@@ -355,7 +355,7 @@ def test_the_pages_steps_from_an_empty_database_to_three_workers(
             assert time.monotonic() < until, done
         assert done == 6
         process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=240) == 0
+        assert process.wait(timeout=60) == 0
     finally:
         process.kill()
     assert states(shared) == ["left"] * 3
