@@ -50,6 +50,7 @@ SECTIONS: dict[str, tuple[str, Callable[[Wanted], Sequence[str]]]] = {
     "endpoints": ("Endpoints", lambda wanted: scale_endpoints.measure(wanted.most)),
     "http": ("HTTP's connections", lambda wanted: scale_http.measure(wanted.most)),
     "workers": ("Workers", lambda wanted: scale_workers.measure()),
+    "memory": ("Memory of a crew", lambda wanted: scale_workers.measure_memory()),
     "queue": ("The queue", lambda wanted: scale_queue.measure()),
     "file": (
         "A store in a file, before and after",

@@ -28,6 +28,8 @@ ROUNDS = 20
 """How often each place for a request is filled."""
 AT_ONCE = 100
 """Groups of a run whose answers come at once."""
+GROWING, STEP = (100, 1_000, 10_000), 100
+"""Groups of the runs whose memory is watched, and how many of them are a step."""
 UTILISATION, OVERHEAD = 0.90, 0.10
 
 
@@ -68,10 +70,13 @@ class Bench:
         (folder / ".tfgrpo").mkdir(parents=True)
         return folder, self.cluster.address(f"s{self._number}")  # type: ignore[attr-defined]
 
-    def run(self, groups: int, workers: int, concurrency: int, url: str) -> Made:
-        """Makes a run of one step with so many workers, or with none in one process."""
+    def run(
+        self, groups: int, workers: int, concurrency: int, url: str, step: int | None = None
+    ) -> Made:
+        """Makes a run with so many workers, or with none in one process: of one step, or of steps
+        of so many groups."""
         folder, store = self.library()
-        begin(folder, store, groups, concurrency, url)
+        begin(folder, store, (groups, step or groups), concurrency, url)
         crew = [
             self.forks.start(
                 folder / f"w{n}", "--store", store, "worker", "--slots", str(SLOTS), "--grace", "1"
@@ -94,7 +99,7 @@ class Bench:
         roots = (driver.pid, database, *(one.pid for one in crew))
         before, waits = {name: of() for name, of in parts.items()}, [waited(*roots)] * 2
         most, after = (0.0, 0.0), dict(before)
-        until = time.monotonic() + 600.0
+        until = time.monotonic() + 600.0 + groups
         while not driver.ended():
             assert time.monotonic() < until, driver.said()
             after = {name: of() for name, of in parts.items()}
@@ -125,8 +130,9 @@ def bench() -> Iterator[Bench]:
             cluster.close()
 
 
-def begin(folder: Path, store: str, groups: int, concurrency: int, url: str) -> None:
-    """Puts a run of one step on record, whose problems are all solved: nothing is reflected on."""
+def begin(folder: Path, store: str, groups: tuple[int, int], concurrency: int, url: str) -> None:
+    """Puts a run of so many groups on record, and so many of them a step, whose problems are all
+    solved: nothing is reflected on."""
     from tfgrpo.project import open_project
     from tfgrpo.store import Store
     from tfgrpo.training.setup import RunChoice, put_on_record, ready_run
@@ -134,7 +140,7 @@ def begin(folder: Path, store: str, groups: int, concurrency: int, url: str) -> 
     data = folder / "problems.jsonl"
     rows = (
         {"id": f"p{n}", "problem": f"What is {n} op {n + 3}?", "answer": str(2 * n + 4)}
-        for n in range(groups)
+        for n in range(groups[0])
     )
     data.write_text("".join(json.dumps(row) + "\n" for row in rows))
     given = {
@@ -143,7 +149,7 @@ def begin(folder: Path, store: str, groups: int, concurrency: int, url: str) -> 
         "base_url": url,
         "concurrency": concurrency,
         "epochs": 1,
-        "batch_size": groups,
+        "batch_size": groups[1],
         "group_size": GROUP,
         "verify_workers": 1,
     }
@@ -246,6 +252,38 @@ def measure() -> list[str]:
             f"{made.worker_memory:.0f} MB |"
         )
     return lines
+
+
+def measure_memory() -> list[str]:
+    """Makes runs that grow, with two workers; returns the table of what memory they took."""
+    lines = [
+        f"A run of steps of {STEP} groups of {GROUP} attempts, answers at once, two workers: each "
+        "process's own memory at its peak, looked at five times a second, without what it shares "
+        "with the one that it was forked from.",
+        "",
+        "| attempts | groups/s | CPU a group | of it workers | driver | database | judges | memory "
+        "of the driver | of a worker |",
+        "|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    made: list[Made] = []
+    with bench() as place, instant() as url:
+        place.run(SLOTS * 2, 1, IN_FLIGHT, url)  # the first of everything
+        for groups in GROWING:
+            run = place.run(groups, 2, 2 * SLOTS * GROUP, url, STEP)
+            made.append(run)
+            lines.append(
+                f"| {groups * GROUP:,} | {groups / run.seconds:.1f} | {_parts(run)} | "
+                f"{run.driver_memory:.0f} MB | {run.worker_memory:.0f} MB |"
+            )
+    first, last = made[0], made[-1]
+    return [
+        *lines,
+        "",
+        f"From {GROWING[0] * GROUP:,} to {GROWING[-1] * GROUP:,} attempts: memory of the driver "
+        f"{last.driver_memory / first.driver_memory:.2f} ×, of a worker "
+        f"{last.worker_memory / first.worker_memory:.2f} ×, processor time a group "
+        f"{last.each / first.each:.2f} ×.",
+    ]
 
 
 def _parts(made: Made) -> str:

@@ -437,6 +437,31 @@ def test_a_killed_recorder_loses_nothing_and_another_takes_its_place(
     assert "starting another" in caplog.text
 
 
+@pytest.mark.parametrize("seen", [True, False])
+def test_a_recorder_that_is_killed_before_the_end_loses_nothing(
+    settings: ProxySettings, store: Store, monkeypatch: pytest.MonkeyPatch, seen: bool
+) -> None:
+    monkeypatch.setattr("tfgrpo.proxy.recorder.AGAIN", 600.0)  # none takes its place until the end
+    with ProxyThread(settings) as proxy:
+        (recorder,) = {id(one): one for one in proxy.proxy.recorders.values()}.values()
+        ask(proxy)
+        wait(lambda: len(recorded(store)) == 1)
+        process = recorder.process
+        assert process is not None
+        process.send_signal(signal.SIGSTOP)
+        for _ in range(3):
+            ask(proxy)
+        if seen:
+            process.kill()
+            wait(lambda: recorder.process is None)
+            ask(proxy)
+        else:
+            threading.Timer(1.0, process.kill).start()  # in the end itself
+    live = json.loads(run(store, "stats", "--live", "--json"))
+    assert (live["versions"][0]["calls"], live["lost"]) == (5 if seen else 4, 0)
+    assert not list(store.path.parent.glob("*worker*"))
+
+
 def test_what_a_killed_worker_had_handed_over_is_recorded(
     store: Store, provider: Provider, tmp_path: Path
 ) -> None:

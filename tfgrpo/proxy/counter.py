@@ -25,12 +25,9 @@ class Counter:
     """A number in a file, which this process alone changes."""
 
     def __init__(self, path: str) -> None:
-        self._file: IO[bytes] = open(  # noqa: SIM115
-            path, "w+b", opener=lambda name, flags: os.open(name, flags, 0o600)
-        )
+        self._file = _locked(path)
         self._file.write(bytes(SIZE))
         self._file.flush()
-        fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self._map = mmap.mmap(self._file.fileno(), SIZE)
         self._cell = memoryview(self._map).cast("Q")
         self._value = 0
@@ -49,6 +46,27 @@ class Counter:
         self._cell.release()
         self._map.close()
         self._file.close()
+
+
+def _locked(path: str) -> IO[bytes]:
+    """Returns a new file whose lock is held. Whoever looks for workers that are gone may see it
+    first, before it is locked, and take it away: then another is made."""
+    while True:
+        file: IO[bytes] = open(  # noqa: SIM115
+            path, "w+b", opener=lambda name, flags: os.open(name, flags, 0o600)
+        )
+        fcntl.flock(file, fcntl.LOCK_EX)
+        if _is_there(path, file):
+            return file
+        file.close()
+
+
+def _is_there(path: str, file: IO[bytes]) -> bool:
+    """Returns whether a file that was opened by this name still has it."""
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(file.fileno()))
+    except FileNotFoundError:
+        return False
 
 
 def counter_path(traffic: str, worker: str) -> str:
@@ -75,4 +93,6 @@ def count_lost(traffic: Traffic, path: str) -> None:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 continue  # it is alive
+            if not _is_there(name, file):
+                continue  # somebody else has counted it meanwhile
             settle(traffic, path, name.rpartition("-")[2], file.fileno())

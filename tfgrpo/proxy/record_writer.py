@@ -83,7 +83,7 @@ class RecordWriter:
     def run(self, pipe: int) -> None:
         """Reads and writes until the pipe ends."""
         os.set_blocking(pipe, False)
-        ended = False
+        ended = hurried = False
         ending = select.poll()
         ending.register(pipe, 0)  # which is told of its end alone
         self._write(last=False)  # which counts what was lost before
@@ -92,6 +92,9 @@ class RecordWriter:
                 ending.poll(PAUSE * 1000)  # so that one batch has what comes meanwhile
             ended = self._read(pipe)
             self._write(last=ended)
+            if not hurried:  # until here nobody had what came since the one before was killed
+                hurried = True
+                os.nice(NICE)
         if self._traffic is not None:
             settings = self._settings
             with suppress(StoreError):
@@ -249,7 +252,6 @@ def main() -> None:
     line with a number after each batch says how many calls were written so far."""
     for number in (signal.SIGINT, signal.SIGTERM):  # those under way are still to be recorded
         signal.signal(number, signal.SIG_IGN)
-    os.nice(NICE)
 
     def tell(line: str) -> None:
         with suppress(OSError):  # the worker is gone

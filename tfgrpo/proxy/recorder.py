@@ -40,8 +40,11 @@ WAITING = 32 << 20
 later ones are lost, and counted."""
 PIPE = 1 << 20
 """Bytes that the system holds between the two, where it can be told so."""
-AGAIN = 1.0
-"""Seconds between two starts of the process, at least."""
+SOON, AGAIN = 0.03, 1.0
+"""Seconds after which a process that died is replaced; twice as many for each one before it that
+had written nothing either, up to so many."""
+TRIES = 3
+"""Processes that are given the last calls, at the end, where each is killed."""
 FLUSH = 5.0
 LEAVE = 60.0
 """Seconds that feedback waits for its call, and that the end waits for the last ones."""
@@ -86,7 +89,8 @@ class Recorder:
         self._pipe = self._lines = -1
         self._unread = b""
         self._watching = self._closing = False
-        self._started = 0.0
+        self._failed = 0
+        """Processes in a row that died before anything was written."""
         self._again: asyncio.TimerHandle | None = None
         self._start()
 
@@ -117,32 +121,18 @@ class Recorder:
         if self._again is not None:
             self._again.cancel()
         self._hand_over()
-        self._watch(False)
-        process = self.process
-        if process is None:
-            self._counter.close()
-            return
-        self._loop.remove_reader(self._lines)
         deadline = time.monotonic() + LEAVE
-        while self._pending and time.monotonic() < deadline:
-            if select.select([], [self._pipe], [], 1.0)[1] and not self._send():
+        for _ in range(TRIES):
+            if self.process is None and self._pending:
+                self._start()
+            if self.process is None or self._end(self.process, deadline):
                 break
-        self.process = None
-        os.close(self._pipe)
-        try:
-            rest, _ = process.communicate(timeout=max(1.0, deadline - time.monotonic()))
-            self._hear(rest)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-            log.warning("the last calls were not recorded: that took too long")
         self._counter.close()
 
     # the process that writes:
 
     def _start(self) -> None:
         self._again = None
-        self._started = time.monotonic()
         descriptor = self._counter.descriptor
         again = sum(calls for _, calls in self._pending)
         settings = json.dumps((self.path, self._worker, descriptor, again, *self._settings))
@@ -215,15 +205,41 @@ class Recorder:
         process.wait()
         if process.stdout is not None:
             process.stdout.close()
+        self._failed = 0 if self._reported else self._failed + 1
+        self._take_back(process.returncode)
+        pause = min(AGAIN, SOON * 2**self._failed)
+        self._again = self._loop.call_later(pause, self._start)
+
+    def _end(self, process: subprocess.Popen[bytes], deadline: float) -> bool:
+        """Lets the process write everything, and end. Returns False where it died instead, and
+        another has to."""
+        self._watch(False)
+        self._loop.remove_reader(self._lines)
+        while self._pending and time.monotonic() < deadline:
+            if select.select([], [self._pipe], [], 1.0)[1] and not self._send():
+                break
+        self.process = None
+        os.close(self._pipe)
+        try:
+            rest, _ = process.communicate(timeout=max(1.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            log.warning("the last calls were not recorded: that took too long")
+            return True
+        self._hear(rest)
+        if process.returncode:
+            self._take_back(process.returncode)
+        return not process.returncode
+
+    def _take_back(self, status: int) -> None:
+        """Takes back what a process that died may not have written: another gets it."""
         self._unread = b""
         self._pending.extendleft(reversed(self._sent))
         self._sent.clear()
         self._settle(-self._spare)  # they come again
         self._cut = self._reported = self._spare = 0
-        status = process.returncode
         log.warning("the process that records calls ended with %s; starting another", status)
-        pause = max(0.0, AGAIN - (time.monotonic() - self._started))
-        self._again = self._loop.call_later(pause, self._start)
 
     # what goes to it:
 
