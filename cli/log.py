@@ -103,7 +103,7 @@ def log(
         )
     if all_ and revision is not None:
         raise click.UsageError(f"--all shows every history, so what is {revision} for?")
-    if since or until:
+    if since is not None or until is not None:
         from tfgrpo.store.time_spec import parse_time
     store = app.store
     now = time.time_ns() // 1000
