@@ -80,6 +80,12 @@ def lived(path: Path, seed: int) -> None:
                     redact(store, Target(dice.choice(library).id), reason=f"leak {turn}")
             except TfgrpoError:
                 continue  # a conflict, or nothing to do: the store is as it was
+        store.create_branch(
+            "last", store.version(store.branches()["main"])
+        )  # not every life has a merge by chance
+        for branch in ("last", "main"):
+            store.commit(branch, [Operation("ADD", None, f"on {branch}")], message="m")
+        merges.merge(store, "main", store.version(store.branches()["last"]), message="merge")
         redact(store, Target(next(iter(store.library("main"))).id), reason="leak")
 
 
