@@ -252,7 +252,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--api-key-env", default="OPENAI_API_KEY")
     parser.add_argument("--folder", type=Path, help="where the store goes; by default a new one")
     parser.add_argument("--calls", type=int, default=28, help="customers before the improvement")
-    parser.add_argument("--most", type=int, default=120, help="customers of the experiment at most")
+    parser.add_argument("--most", type=int, default=240, help="customers of the experiment at most")
     return parser.parse_args()
 
 
