@@ -18,6 +18,7 @@ import pytest
 from conftest import TFGRPO, environment
 from providers import OK, Provider, ProxyThread, Received, post
 
+from tfgrpo.proxy import run
 from tfgrpo.proxy.settings import LibraryChoice as Choice
 from tfgrpo.proxy.settings import Limits, ProxySettings, Rule, parse_upstream, read_file
 from tfgrpo.store import Operation, Store
@@ -490,6 +491,21 @@ def test_every_worker_has_the_new_library_and_one_that_is_killed_is_replaced(
     finally:
         process.kill()
         process.communicate()
+
+
+def test_a_worker_that_cannot_begin_says_why_and_is_not_started_at_once(
+    settings: ProxySettings, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("no room for a worker")
+
+    monkeypatch.setattr(run, "_work", fail)
+    began = time.monotonic()
+    with socket.socket() as listener:
+        _, status = os.waitpid(run._fork(settings, listener), 0)
+    assert os.waitstatus_to_exitcode(status) == 1
+    assert time.monotonic() - began >= 1
+    assert "RuntimeError: no room for a worker" in capfd.readouterr().err
 
 
 def test_workers_end_when_who_started_them_is_killed(

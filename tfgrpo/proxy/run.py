@@ -10,6 +10,7 @@ import signal
 import socket
 import sys
 import time
+import traceback
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any
@@ -172,8 +173,11 @@ def _fork(settings: ProxySettings, listener: socket.socket) -> int:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
         _work(settings, listener, lambda port: None, supervisor)
         code = 0
-    except TfgrpoError as error:
-        complain(f"error: {error}")
+    except Exception as error:
+        if isinstance(error, TfgrpoError):
+            complain(f"error: {error}")
+        else:
+            traceback.print_exc()
         time.sleep(1)  # and not as fast as workers can be started
     finally:
         os._exit(code)
