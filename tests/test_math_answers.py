@@ -362,6 +362,21 @@ def test_equal_answers_share_a_normal_form_for_majority_votes(
     assert len({judge(gold, rf"\boxed{{{answer}}}").answer for answer in answers}) == 1
 
 
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ("0.20833333333333334", "0.20833333333333334"),
+        ("24/5", "4.8"),
+        ("-1/2", "-0.5"),
+        ("1/3", "1/3"),
+        ("100.10", "100.1"),
+        ("2^{-21}", "1/2097152"),
+    ],
+)
+def test_numbers_are_shown_as_decimals_where_they_have_one(written: str, shown: str) -> None:
+    assert judge("5", rf"\boxed{{{written}}}").answer == shown
+
+
 def test_different_answers_have_different_normal_forms() -> None:
     answers = ["4", "-4", "0.4", r"\frac{1}{4}", "x+4", "(1,4)", "four", "Paris", "pairs"]
     assert len({judge("5", rf"\boxed{{{answer}}}").answer for answer in answers}) == len(answers)

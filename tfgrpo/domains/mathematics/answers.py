@@ -68,6 +68,8 @@ LONGEST = 10_000
 """Characters of the longest answer that is read; a longer one is right only word for word."""
 WIDEST = 13_000
 """Bits of the widest number that is written out in digits."""
+PLACES = 20
+"""Decimal places of a number that is not written as a fraction, at most."""
 
 
 def judge(gold: str, response: str, rules: Rules = USUAL, others: Sequence[str] = ()) -> Verdict:
@@ -206,12 +208,26 @@ def normal(gold: str) -> str:
         number is not None
         and max(number.numerator.bit_length(), number.denominator.bit_length()) < WIDEST
     ):
-        return str(number)
+        return in_digits(number)
     if time is not None:
         return f"{time.hour}:{time.minute}{time.half}"
     if letter is not None:
         return letter if gold == letter else letter.upper()
     return in_words(gold) or one_line(gold)
+
+
+def in_digits(number: Fraction) -> str:
+    """Returns a number as a decimal, if it has one of few places, else as a fraction."""
+    rest, places = number.denominator, 0
+    for factor in (2, 5):
+        count = 0
+        while rest % factor == 0 and count <= PLACES:
+            rest, count = rest // factor, count + 1
+        places = max(places, count)
+    if rest != 1 or not 0 < places <= PLACES:
+        return str(number)
+    whole, part = divmod(abs(number.numerator) * 10**places // number.denominator, 10**places)
+    return f"{'-' if number < 0 else ''}{whole}.{part:0{places}}"
 
 
 def choice(text: str) -> str | None:
