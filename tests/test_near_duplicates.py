@@ -102,6 +102,23 @@ def test_another_number_is_still_alike_for_it_may_be_a_contradiction() -> None:
     assert found[1] > 95
 
 
+def test_what_has_the_same_condition_is_pointed_out_however_it_goes_on() -> None:
+    texts = {
+        "a": "When weeks are turned into days, multiply by 5.",
+        "b": "When days are turned  into hours, multiply the days by 8 hours for each day.",
+        "c": "If in doubt: ask.",
+    }
+    (found,) = asyncio.run(find_similar("when days are turned into hours, use 24.", texts))
+    assert describe([found], {"b": "G1"}).startswith(
+        "Alike in the library: G1 (the same condition)"
+    )
+    assert asyncio.run(find_similar("When: use 24.", texts)) == []
+    near = "When weeks are turned into days, multiply by 6."
+    assert "(98 % of the words and the same condition)" in describe(
+        asyncio.run(find_similar(near, texts)), {"a": "G0"}
+    )
+
+
 @given(st.text(max_size=40), st.dictionaries(st.sampled_from("abcd"), st.text(max_size=40)))
 def test_what_is_alike_is_in_the_library_and_ordered(text: str, texts: dict[str, str]) -> None:
     found = asyncio.run(find_similar(text, texts))

@@ -2,7 +2,8 @@
 
 Likeness in words is rapidfuzz's token sort ratio, in percent, with case ignored; likeness in
 meaning, where an embedding model is configured, the cosine of embeddings. Advice with another
-number is other advice, however alike the words are.
+number is other advice, however alike the words are. Two that begin with the same condition ("When
+days are turned into hours, …") are about the same thing, however they go on.
 
 Before a lesson enters, the controller is told what it is like; the controller decides, never the
 figure. After a merge a person is told which pairs it brought together: two people, or two runs,
@@ -29,17 +30,26 @@ SAME_MEANING = 0.8
 LONG = 1_000_000_000
 """From this product of lengths on, in characters, the words that two texts have in common are
 counted: the ratio takes a second for a hundred times as much, and days for two of 5 MB."""
+CONDITION = re.compile(r"\s*(?:when|whenever|where|if|for)\b(?:\s+[^\s,:;]+){2,30}(?=[,:])", re.I)
+"""What stands before the comma of `When days are turned into hours, multiply the days by 8`."""
 MOST = 3
 """How many experiences are pointed out for a lesson, the closest first."""
 
 
 @dataclass(slots=True)
 class Similar:
-    """An experience that is like a text: in words (percent) or in meaning (a cosine)."""
+    """An experience that is like a text: in words (percent), in meaning (a cosine), or because it
+    has the same condition."""
 
     experience: str
     words: float | None = None
     meaning: float | None = None
+    same_condition: bool = False
+
+    @property
+    def likeness(self) -> float:
+        """Returns how much it is alike, at most 1: by the condition alone, less than all else."""
+        return max((self.words or 0) / 100, self.meaning or 0, 0.5 * self.same_condition)
 
 
 class NearDuplicate(NamedTuple):
@@ -63,8 +73,17 @@ async def find_similar(
         for id, cosine in zip(texts, cosines, strict=True):
             if cosine >= SAME_MEANING:
                 similar.setdefault(id, Similar(id)).meaning = cosine
-    order = sorted(similar.values(), key=lambda s: -max((s.words or 0) / 100, s.meaning or 0))
-    return order[:MOST]
+    wanted = condition(text)
+    for id, other in texts.items():
+        if wanted is not None and condition(other) == wanted:
+            similar.setdefault(id, Similar(id)).same_condition = True
+    return sorted(similar.values(), key=lambda one: -one.likeness)[:MOST]
+
+
+def condition(text: str) -> str | None:
+    """Returns what a text says of when its advice holds, where it begins with that."""
+    match = CONDITION.match(text)
+    return " ".join(match[0].casefold().split()) if match else None
 
 
 def similar_in_words(
@@ -117,6 +136,7 @@ def describe(similar: list[Similar], label_of: Mapping[str, str]) -> str:
     for one in similar:
         how = [f"{one.words:.0f} % of the words"] if one.words is not None else []
         how += [f"{100 * one.meaning:.0f} % in meaning"] if one.meaning is not None else []
+        how += ["the same condition"] if one.same_condition else []
         parts.append(f"{label_of[one.experience]} ({' and '.join(how)})")
     return f"Alike in the library: {', '.join(parts)}. Only what these do not say yet is new."
 
