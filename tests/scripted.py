@@ -84,6 +84,14 @@ def teachable(request: dict[str, Any]) -> str:
             return json.dumps({"closest": "G0", "decision": "same", "text": ""})
 
 
+def _without_conditions(user: str) -> str:
+    """Returns a prompt without what it says of experiences with the same condition, which most of
+    this script's lessons have."""
+    user = user.replace(" and the same condition", "")
+    user = re.sub(r"(?:, )?G\d+ \(the same condition\)", "", user)
+    return user.replace("\nAlike in the library: . Only what these do not say yet is new.", "")
+
+
 def restless(request: dict[str, Any]) -> str:
     """A script under which every step changes the library: answers follow from the whole request.
 
@@ -91,6 +99,7 @@ def restless(request: dict[str, Any]) -> str:
     or two of a few dozen; the controller decides by the lesson and the library it is shown.
     """
     system, user = request["messages"][0]["content"], request["messages"][-1]["content"]
+    user = _without_conditions(user)
     chance = hashlib.sha256(f"{system}/{user}/{request.get('seed')}".encode()).digest()
     match stage(request):
         case "rollout":
