@@ -20,6 +20,7 @@ from test_traffic import answer
 
 from tfgrpo.cli.main import tfgrpo
 from tfgrpo.data import datasets
+from tfgrpo.data.contents import DatasetError
 from tfgrpo.proxy.settings import ProxySettings, parse_upstream
 from tfgrpo.store import Store, TfgrpoError
 from tfgrpo.store.default import open_traffic
@@ -110,6 +111,9 @@ def test_a_corrected_answer_on_the_wire_becomes_a_problem_once(
     assert [role for role, _ in problem.messages] == ["system", "user"]
     assert "nothing new" in run()
     assert len((tmp_path / "collected.jsonl").read_text().splitlines()) == 1
+    (tmp_path / "other.jsonl").write_bytes(b"\xff\xfe")
+    with pytest.raises(DatasetError, match="not UTF-8"):
+        collect("-o", "other.jsonl")
 
 
 def test_only_what_went_wrong_is_collected_and_the_rest_is_counted(store: Store) -> None:

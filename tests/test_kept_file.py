@@ -138,6 +138,7 @@ def test_what_others_do_to_the_file_is_mended_and_a_store_that_is_gone_changes_n
         folder.with_name("away").rename(folder)
         add(store, "Give units.")
         wait(lambda: "Give units." in path.read_text())
+        wait(lambda: len(wrote) == 4)  # it is said after the file is there
         assert wrote == ["v1", "v1", "v1", "v2"]
     finally:
         stop.set()

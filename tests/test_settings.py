@@ -92,6 +92,8 @@ OUT_OF_RANGE = [
     ("fields", "answer=gold"),
     ("ground_truth", "perhaps"),
     ("data", 5),
+    ("model", "gpt\udcff"),
+    ("fields", {"kind": "\udcff"}),
 ]
 
 

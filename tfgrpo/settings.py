@@ -8,6 +8,7 @@ the endpoint is opened and never becomes part of a record.
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from collections.abc import Callable, Mapping
@@ -256,6 +257,14 @@ def build(
     values: dict[str, Any] = {}
     for layer in reversed(layers):
         values.update({k.replace("-", "_"): v for k, v in layer.items() if v is not None})
+    for name, value in values.items():  # a record could not hold it
+        try:
+            json.dumps(value, ensure_ascii=False, default=str).encode()
+        except UnicodeEncodeError:
+            raise SettingsError(
+                f"{name}: it is not valid Unicode",
+                hint="part of a character is missing (a lone surrogate)",
+            ) from None
     if values.get("domain", domains.DEFAULT) != domains.DEFAULT:
         domain = find_domain(str(values["domain"]))
         for objective in ("agent_objective", "learning_objective"):

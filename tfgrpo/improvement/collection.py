@@ -331,12 +331,19 @@ def _alike(
 def read_collected(path: Path) -> list[Row]:
     """Returns the rows of a file of collected problems; none where there is no such file.
 
-    Raises DatasetError for a line that is no problem.
+    Raises DatasetError for a line that is no problem, and for a file that is not UTF-8.
     """
     if not path.exists():
         return []
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise DatasetError(
+            f"{path} is not UTF-8, so it is no file of collected problems",
+            hint="`tfgrpo collect -o FILE` appends to another one",
+        ) from None
     rows = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1):
+    for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
         try:

@@ -333,7 +333,9 @@ def _parts(store: Store, project: Project, one: Round) -> list[str]:
         if not Path(path).exists():
             continue
         paths.append(path)
-        count += sum(bool(line.strip()) for line in Path(path).read_text().split("\n"))
+        count += sum(
+            bool(line.strip()) for line in Path(path).read_text(encoding="utf-8").split("\n")
+        )
     return paths
 
 
