@@ -26,10 +26,12 @@ if TYPE_CHECKING:
     help="How many experiences to list in each group.",
 )
 @click.option("--live", is_flag=True, help="What calls through the proxy came to, instead.")
-@click.option("--since", default="7d", show_default=True, help="With --live: from when on.")
+@click.option("--since", help="With --live: from when on.  [7d]")
 @click.option("--json", "as_json", is_flag=True, help="Output JSON, with every experience.")
 @pass_app
-def stats(app: App, revision: str, number: int, live: bool, since: str, as_json: bool) -> None:
+def stats(
+    app: App, revision: str, number: int, live: bool, since: str | None, as_json: bool
+) -> None:
     """Show the size of a library's history, how much it changes, and which experiences are
     confirmed.
 
@@ -41,8 +43,10 @@ def stats(app: App, revision: str, number: int, live: bool, since: str, as_json:
     """
     from tfgrpo.store import stats as figures
 
+    if since is not None and not live:
+        raise click.UsageError("--since goes with --live")
     if live:
-        _live(app, since, number, as_json)
+        _live(app, "7d" if since is None else since, number, as_json)
         return
     store = app.store
     summary = figures.stats(store, store.resolve(revision))

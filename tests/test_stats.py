@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import Cli
+from conftest import Cli, one_line_error
 from store_helpers import add, clock
 
 from tfgrpo.store import Operation, Store, derived_id
@@ -76,6 +76,11 @@ def test_snapshots_are_a_share_of_the_file(tmp_path: Path) -> None:
         found = stats(store, store.tip("main"))
         assert found.snapshots == 1
         assert 0 < found.snapshot_share < 0.5
+
+
+def test_a_time_without_traffic_is_refused_and_not_ignored(cli: Cli) -> None:
+    cli("init")
+    one_line_error(cli("stats", "--since", "3d", ok=False), "--since", "--live", code=2)
 
 
 def test_the_verbs_say_it(cli: Cli) -> None:
