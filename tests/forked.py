@@ -85,15 +85,14 @@ class Forked:
             env=kept,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            text=True,
+            bufsize=0,  # a line that is read must not take the next one along: it is waited for
         )
         self._pid = 0
 
     def start(self, *arguments: str) -> None:
         """Starts a session."""
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps((str(self.folder), *arguments)) + "\n")
-        self._process.stdin.flush()
+        self._process.stdin.write(json.dumps((str(self.folder), *arguments)).encode() + b"\n")
         self._pid = int(self._line())
 
     def ended(self) -> bool:
@@ -112,7 +111,7 @@ class Forked:
         """Returns the last of what sessions have printed."""
         return (self.folder / "out.txt").read_text()[-2000:]
 
-    def _line(self) -> str:
+    def _line(self) -> bytes:
         assert self._process.stdout is not None
         return self._process.stdout.readline()
 
@@ -150,7 +149,7 @@ class CommandServer:
                 pass_fds=[listener.fileno()],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                text=True,
+                bufsize=0,  # as above
             )
 
     def run(
@@ -170,8 +169,7 @@ class CommandServer:
             for path, content in zip(streams, (input, "", ""), strict=True):
                 path.write_text(content, encoding="utf-8", newline="")
             order = (list(map(str, arguments)), str(cwd), env, list(map(str, streams)))
-            self._process.stdin.write(json.dumps(order) + "\n")
-            self._process.stdin.flush()
+            self._process.stdin.write(json.dumps(order).encode() + b"\n")
             pid = int(self._process.stdout.readline())
             if not select.select([self._process.stdout], [], [], timeout)[0]:
                 os.kill(pid, signal.SIGKILL)
