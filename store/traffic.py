@@ -19,7 +19,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeGuard
 
 from tfgrpo.store.errors import TfgrpoError, UnknownRevision
 from tfgrpo.store.find import FILE
@@ -238,6 +238,8 @@ def recent_call(traffic: Traffic, id: str) -> CallRecord:
     A proxy writes its records every tenth of a second, so a whole id that is not there yet is
     waited for, a second at most.
     """
+    if not id.isascii():
+        raise UnknownCall(f"no call {id!a} is on record")
     deadline = time.monotonic() + WAIT
     while True:
         try:
@@ -261,19 +263,34 @@ def checked_feedback(call: str, given: Mapping[str, object], *, author: str, tim
             f"feedback has no {min(unknown)!r}", hint="it has " + ", ".join(sorted(known))
         )
     score = given.get("score")
-    if score is not None and (
-        not isinstance(score, (bool, int, float)) or not math.isfinite(score)
-    ):
+    if score is not None and not _is_score(score):
         raise FeedbackRefused("a score is a number, true or false", hint='such as {"score": 1}')
     texts: dict[str, str | None] = {}
     for name in ("label", "comment", "correct"):
         value = given.get(name)
-        if value is not None and (not isinstance(value, str) or len(value) > MOST_TEXT):
+        if value is not None and not _is_text(value):
             raise FeedbackRefused(f"{name} is a text", hint=f"of at most {MOST_TEXT} characters")
         texts[name] = value
     if score is None and not any(texts.values()):
         raise FeedbackRefused("the feedback says nothing", hint="give a score, label or comment")
-    return Feedback(call, time, author, None if score is None else float(score), **texts)
+    number = float(score) if isinstance(score, (int, float)) else None
+    return Feedback(call, time, author, number, **texts)
+
+
+def _is_score(value: object) -> bool:
+    try:
+        return isinstance(value, (bool, int, float)) and math.isfinite(value)
+    except OverflowError:  # more digits than a float takes
+        return False
+
+
+def _is_text(value: object) -> TypeGuard[str]:
+    """Returns whether a value is a text that can be written: half of a surrogate pair is none."""
+    return (
+        isinstance(value, str)
+        and len(value) <= MOST_TEXT
+        and not any("\ud800" <= letter <= "\udfff" for letter in value)
+    )
 
 
 def figures(name: str, calls: Iterable[CallRecord], scores: Mapping[str, float]) -> LiveFigures:

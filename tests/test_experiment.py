@@ -597,6 +597,11 @@ def test_what_stands_against_promoting_keeps_auto_from_it(
     assert settle_all(str(store.path)) == []
     with pytest.raises(InvalidOperation, match="is over"):
         settle(store, plan)
+    worse = better._replace(verdict=better.verdict._replace(kind="harm"))
+    monkeypatch.setattr("tfgrpo.production.settle.evidence", lambda *_: worse)
+    with pytest.raises(InvalidOperation, match="is over"):  # somebody promoted it meanwhile
+        settle(store, plan)
+    assert experiment(store, "e").state == "promoted"
 
 
 def test_workers_that_are_killed_take_no_arm_and_no_evidence_with_them(

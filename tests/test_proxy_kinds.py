@@ -103,6 +103,16 @@ def test_a_subject_is_asked_about_once_and_gets_its_kinds_library(
     assert "private, company" in body["messages"][0]["content"]
 
 
+@pytest.mark.parametrize("said", [b'{"content":["x"]}', b"[" * 60_000, b"[]", b"\xff"])
+def test_whatever_the_provider_says_the_request_goes_on_with_the_default(
+    settings: ProxySettings, provider: Kinds, said: bytes
+) -> None:
+    provider.says = lambda _: answer(said)
+    with ProxyThread(settings) as proxy:
+        assert "net prices" not in got(proxy, provider, "Send the invoice to us.")
+        assert proxy.proxy.open == 0
+
+
 def test_on_anthropics_routes_the_question_is_a_message(
     settings: ProxySettings, provider: Kinds
 ) -> None:

@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import socket
+import sqlite3
 import subprocess
 import threading
 import time
@@ -248,6 +249,62 @@ def test_feedback_comes_from_whoever_made_the_call_and_from_nobody_else(
     assert found[0]["author"].startswith("caller ")
     with pytest.raises(TfgrpoError, match="no call"):
         run(store, "feedback", "call-zz", "--score", "1")
+
+
+@pytest.mark.parametrize(
+    ("given", "status"),
+    [
+        ({"call": "call-\ud800", "score": 1}, b"404"),
+        ({"score": 1, "comment": "\ud800"}, b"400"),
+        ({"score": 10**400}, b"400"),
+    ],
+)
+def test_odd_feedback_is_answered(
+    settings: ProxySettings, store: Store, given: dict[str, Any], status: bytes
+) -> None:
+    with ProxyThread(settings) as proxy:
+        body = json.dumps({"call": ask(proxy), **given}).encode()
+        assert proxy.ask(post("/feedback", body, KEY))[9:12] == status
+
+
+def test_what_fails_in_the_proxy_itself_is_answered_and_in_its_log(
+    settings: ProxySettings,
+    store: Store,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def fail(_: object) -> None:
+        raise RuntimeError("a shelf broke")
+
+    monkeypatch.setattr("tfgrpo.proxy.own.metrics", fail)
+    with ProxyThread(settings) as proxy:
+        got = proxy.ask(b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
+    assert got[9:12] == b"500"
+    assert "a shelf broke" in caplog.text
+
+
+def test_a_file_that_another_worker_makes_at_this_moment_is_a_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, connect = str(tmp_path / "traffic.db"), sqlite3.connect
+
+    class Slow:
+        """A connection before whose first look at the tables another one makes them."""
+
+        def __init__(self, db: sqlite3.Connection) -> None:
+            self._db = db
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._db, name)
+
+        def execute(self, sql: str, *given: Any) -> Any:
+            if "sqlite_master" in sql:
+                monkeypatch.setattr(sqlite3, "connect", connect)
+                open_traffic(path, create=True).close()
+            return self._db.execute(sql, *given)
+
+    monkeypatch.setattr(sqlite3, "connect", lambda *a, **k: Slow(connect(*a, **k)))
+    open_traffic(path, create=True).close()
 
 
 def test_calls_are_listed_filtered_and_shown_in_figures(

@@ -74,8 +74,9 @@ class SqliteTraffic:
 
     def _prepare(self) -> None:
         (schema,) = self._db.execute("pragma user_version").fetchone()
-        (application,) = self._db.execute("pragma application_id").fetchone()
+        # In this order: what is made meanwhile has its tables and its mark at once.
         (tables,) = self._db.execute("select count(*) from sqlite_master").fetchone()
+        (application,) = self._db.execute("pragma application_id").fetchone()
         if (application != APPLICATION and tables) or schema > SCHEMA:
             raise StoreError(f"{self.path} is no record of traffic", hint="move it away")
         self._db.execute("pragma journal_mode = wal")

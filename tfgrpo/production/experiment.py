@@ -219,17 +219,23 @@ def promote(
 
 
 def roll_back(
-    store: Store, name: str, *, evidence: Json | None = None, why: str | None = None
+    store: Store,
+    name: str,
+    *,
+    evidence: Json | None = None,
+    why: str | None = None,
+    only_running: bool = False,
 ) -> Experiment:
     """Ends an experiment in favour of the control: everybody gets it at the next request. One
-    that was promoted is taken back: its branch moves to the control's version.
+    that was promoted is taken back, its branch moves to the control's version, or, with
+    `only_running`, left alone.
 
     Raises StaleVersion where the branch has moved on from what was promoted, unless the store is
     forced; ProtectedName; InvalidOperation for an experiment that is over otherwise.
     """
     with store.operation(f"rollback {name}" + (f": {why}" if why else "")):
         ended = experiment(store, name)
-        if ended.state != PROMOTED:
+        if ended.state != PROMOTED or only_running:
             return _end(store, name, "rollback", evidence, why)
         branch, tip = ended.control.revision, store.tip(ended.control.revision)
         if tip.digest.hex() != ended.candidate.digest and not store.is_forced:

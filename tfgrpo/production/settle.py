@@ -41,9 +41,8 @@ def settle(store: Store, experiment: Experiment) -> Settled | None:
     verdict, record = shown.verdict, shown.as_object()
     why = f"auto: {verdict.said}"
     if verdict.kind == "harm":
-        return Settled(
-            experiment.name, roll_back(store, experiment.name, evidence=record, why=why).state, why
-        )
+        ended = roll_back(store, experiment.name, evidence=record, why=why, only_running=True)
+        return Settled(experiment.name, ended.state, why)
     if verdict.kind == "benefit" and not verdict.doubts:
         return Settled(
             experiment.name, promote(store, experiment.name, evidence=record, why=why).state, why

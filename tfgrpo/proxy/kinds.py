@@ -104,8 +104,8 @@ class Kinds:
                 library = await self._answered(asking)
         except TimeoutError:
             why = f"no answer in {asking.classifier.seconds:g} s"
-        except (OSError, ValueError, LookupError, TypeError) as error:
-            why = str(error) or type(error).__name__
+        except Exception as error:  # whatever the answer leads to: the request gets the default
+            why = f"{type(error).__name__}: {error}"
         if library is None and not self._trouble:
             log.warning("a subject's kind could not be told, and it got the default: %s", why)
         self._trouble = library is None

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
+import logging
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from tfgrpo.proxy.connection import ClientConnection
     from tfgrpo.proxy.server import Proxy
 
+log = logging.getLogger("tfgrpo.proxy")
 OWN = ("/healthz", "/feedback", "/metrics")
 METHODS = {
     "/healthz": (b"GET", b"HEAD"),
@@ -84,6 +86,9 @@ class OwnExchange:
             status, answer = 400, error_body(f"{error}: {error.hint}")
         except (StoreError, OSError) as error:
             status, answer = 503, error_body(str(error))
+        except Exception:  # nobody else would see it, and the client would wait for ever
+            log.exception("a request for %s failed", request.path)
+            status, answer = 500, error_body("this failed in the proxy; its log has the traceback")
         if request.method == b"HEAD":
             request.keep_alive, answer = False, b""
         self._client.write(own_answer(status, answer, kind=kind, closing=not request.keep_alive))

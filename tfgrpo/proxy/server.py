@@ -180,8 +180,8 @@ class Proxy:
             if trouble == self._troubles.get(name):
                 continue
             if trouble is None:
-                del self._troubles[name]
-                log.warning("%s: the library is read again", name)
+                if self._troubles.pop(name, None) is not None:  # /healthz looks in a thread too
+                    log.warning("%s: the library is read again", name)
             else:
                 self._troubles[name] = trouble
                 version = source.live.library.version.name
