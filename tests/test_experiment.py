@@ -9,11 +9,14 @@ import random
 import re
 import signal
 import socket
+import subprocess
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -37,6 +40,8 @@ from tfgrpo.production.experiment import (
 )
 from tfgrpo.production.rollback import rollback
 from tfgrpo.production.settle import settle, settle_all
+from tfgrpo.proxy.choice import Chooser
+from tfgrpo.proxy.decider import Decider
 from tfgrpo.proxy.settings import ProxySettings, parse_upstream
 from tfgrpo.store import (
     InvalidName,
@@ -577,6 +582,29 @@ def test_an_experiment_with_auto_decides_once_and_its_evidence_is_on_record(
     score = ended.content["evidence"]["metrics"]["score"]
     assert score["benefit" if better else "harm"] >= score["needed"]
     assert sum(ended.content["evidence"]["subjects"].values()) <= 80
+
+
+def test_an_end_waits_for_no_look_that_begins_at_that_moment(
+    settings: ProxySettings, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start(store, "e", ("prod", "main"), 0.5, ExperimentPlan(guards=(), auto=True))
+    open_traffic(traffic_path(store.path), create=True).close()
+    begun, popen = threading.Event(), subprocess.Popen
+
+    def begin(*given: Any, **more: Any) -> subprocess.Popen[str]:
+        begun.set()
+        time.sleep(0.5)  # in which it is ended
+        return popen(*given, **more)
+
+    monkeypatch.setattr("tfgrpo.proxy.decider.LOOK", 0.05)
+    monkeypatch.setattr("tfgrpo.proxy.decider.SETTLE", "import time; time.sleep(60)")
+    monkeypatch.setattr("tfgrpo.proxy.decider.subprocess.Popen", begin)
+    with closing(Chooser(settings)) as chooser:
+        decider = Decider(chooser)
+        assert begun.wait(60)
+        since = time.monotonic()
+        decider.close()
+        assert time.monotonic() - since < 60
 
 
 def test_what_stands_against_promoting_keeps_auto_from_it(

@@ -80,6 +80,26 @@ def test_only_its_own_block_is_touched(store: Store, tmp_path: Path, before: byt
     assert path.stat().st_mode & 0o777 == 0o664
 
 
+def test_what_another_writes_right_after_is_seen(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, replace = tmp_path / "AGENTS.md", os.replace
+    path.write_text("# Ours\n")
+    file = kept(store, path)
+
+    def replace_and_save(*given: object) -> None:
+        replace(*given)  # type: ignore[arg-type]
+        monkeypatch.setattr(os, "replace", replace)
+        path.write_text("# An editor's older text\n")
+
+    monkeypatch.setattr(os, "replace", replace_and_save)
+    assert file.bring_up_to_date()
+    assert path.read_text() == "# An editor's older text\n"
+    assert file.bring_up_to_date()
+    assert path.read_text().startswith("# An editor's older text\n\n")
+    assert not file.bring_up_to_date()
+
+
 def test_a_file_whose_block_cannot_be_told_is_left_alone(store: Store, tmp_path: Path) -> None:
     path = tmp_path / "CLAUDE.md"
     for text in (BEGIN, END, f"{END}\n{BEGIN}\n", f"{BEGIN}\n{END}\n{BEGIN}\n{END}\n"):

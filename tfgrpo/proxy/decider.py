@@ -82,6 +82,8 @@ class Decider:
         self._process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
         )
+        if self._stop.is_set():  # `close` may have looked for it before it was there
+            self._process.kill()
         try:
             _, errors = self._process.communicate(timeout=LONGEST)
         finally:

@@ -47,6 +47,11 @@ class Seen(NamedTuple):
     size: int
     time: int
 
+    @classmethod
+    def of(cls, status: os.stat_result) -> Seen:
+        """Returns it of a file's status."""
+        return cls(status.st_ino, status.st_size, status.st_mtime_ns)
+
 
 class KeptFile:
     """A file at `path` with the library that `live` says is in force. `name` and `description` are
@@ -82,7 +87,7 @@ class KeptFile:
             return False
         before = _read(self.path) if seen is not None else None
         after = self._content(library, before)
-        changed = after != before
+        changed, written = after != before, seen
         if changed:
             if seen is None and self.format == "skill":  # which is a folder with the file in it
                 os.makedirs(os.path.dirname(self.path), exist_ok=True)
@@ -93,7 +98,9 @@ class KeptFile:
                     os.fchmod(file.fileno(), mode)  # what the umask would take away
                 if _seen(self.path) != seen:
                     raise Overtaken(self.path)
-        self._library, self._seen = library, _seen(self.path)
+                file.flush()
+                written = Seen.of(os.fstat(file.fileno()))  # what others write later is not it
+        self._library, self._seen = library, written
         return changed
 
     def _content(self, library: Library, before: bytes | None) -> bytes:
@@ -180,10 +187,9 @@ def keep(file: KeptFile, stop: threading.Event, wrote: Callable[[str], None]) ->
 
 def _seen(path: str) -> Seen | None:
     try:
-        status = os.stat(path)
+        return Seen.of(os.stat(path))
     except FileNotFoundError:
         return None
-    return Seen(status.st_ino, status.st_size, status.st_mtime_ns)
 
 
 def _read(path: str) -> bytes:
