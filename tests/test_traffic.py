@@ -283,6 +283,20 @@ def test_what_fails_in_the_proxy_itself_is_answered_and_in_its_log(
     assert "a shelf broke" in caplog.text
 
 
+def test_a_record_that_is_taken_away_is_begun_anew(settings: ProxySettings, store: Store) -> None:
+    with ProxyThread(settings) as proxy:
+        ask(proxy)
+        wait(lambda: len(recorded(store)) == 1)
+        for path in store.path.parent.glob("traffic.db*"):
+            if "worker" not in path.name:
+                path.unlink()
+        call = ask(proxy)
+        wait(lambda: traffic_path(store.path) and os.path.exists(traffic_path(store.path)))
+        body = json.dumps({"call": call, "score": 1}).encode()
+        assert proxy.ask(post("/feedback", body, KEY))[9:12] == b"201"
+    assert [one.id for one in recorded(store)] == [call]
+
+
 def test_a_file_that_another_worker_makes_at_this_moment_is_a_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

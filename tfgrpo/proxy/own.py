@@ -154,7 +154,7 @@ def take_feedback(recorders: list[Recorder], request: Request, body: bytes) -> d
             call = recent_call(traffic, given["call"])
             if call.id != given["call"]:
                 raise UnknownCall(f"no call {given['call']!r} is on record")
-            sender = caller(recorder.secret, request.index)
+            sender = caller(traffic.secret(), request.index)
             if not hmac.compare_digest(sender or b"", call.caller or b""):
                 raise BadRequest(403, "feedback is sent with the key that the call was made with")
             author = "caller" if sender is None else f"caller {sender.hex()[:8]}"

@@ -75,6 +75,7 @@ class RecordWriter:
         self._again = settings.again
         """Calls, the first of those that wait, that may be on record already."""
         self._traffic: Traffic | None = None
+        self._node: tuple[int, int] | None = None
         self._secret = b""
         self._trouble = False
         self._pruned = 0.0
@@ -139,8 +140,13 @@ class RecordWriter:
         settings = self._settings
         rows: list[CallRecord] = []
         try:
+            if self._traffic is not None and self._node != node_of(settings.path):
+                self._tell(f"{settings.path} was taken away: calls go to a new one")
+                self._traffic.close()
+                self._traffic = None
             if self._traffic is None:
                 self._traffic = open_traffic(settings.path, create=True)
+                self._node = node_of(settings.path)
                 self._secret = self._traffic.secret()
                 count_lost(self._traffic, settings.path)
             if self._waiting:
@@ -240,6 +246,15 @@ class RecordWriter:
             without_secrets(request.decode(errors="replace"), self._patterns),
             without_secrets(answer.decode(errors="replace"), self._patterns),
         )
+
+
+def node_of(path: str) -> tuple[int, int] | None:
+    """Returns which file it is that has this name; None for none."""
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def _whole(text: str | None) -> str | None:

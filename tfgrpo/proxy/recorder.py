@@ -62,11 +62,7 @@ class Recorder:
         self._settings = content, keep, redact
         self.telemetry = Telemetry.of_environment(log.warning)
         """Where feedback is sent; of calls the other process tells."""
-        traffic = open_traffic(path, create=True)
-        try:
-            self.secret = traffic.secret()
-        finally:
-            traffic.close()
+        open_traffic(path, create=True).close()
         self._loop = asyncio.get_running_loop()
         self._ended: list[Call] = []
         self._pending: deque[tuple[bytes, int]] = deque()
