@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
 PRIVATE, SHARED = 0o600, 0o666
 """Modes of files: for the owner alone, as a store's are; for whoever the user's umask lets."""
+
+DATABASE = b"SQLite format 3\0"
+"""What a file of SQLite begins with."""
 
 NO_NAMELESS = {errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT, errno.EPERM}
 """What a file system says that has no files without a name, or a system without /proc."""
@@ -32,11 +36,14 @@ def replacing(
     it does not.
 
     A link at `path` is replaced, not followed. With `durable` the content is on the disk before
-    it takes its place, and its place before this returns. Raises OSError.
+    it takes its place, and its place before this returns. Raises OSError, and for a database,
+    which a store or a record of traffic is: no output takes the place of one.
     """
     folder, name = os.path.split(os.fspath(path))
     if os.path.isdir(path):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if _is_database(path):
+        raise FileExistsError(errno.EEXIST, "A database is not overwritten", str(path))
     temporary = os.path.join(folder, f".{name[:100]}.{os.urandom(8).hex()}")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
     flags |= getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
@@ -54,6 +61,15 @@ def replacing(
         raise
     if durable:
         sync_folder(folder or ".")
+
+
+def _is_database(path: Path | str) -> bool:
+    with suppress(OSError):
+        status = os.lstat(path)
+        if stat.S_ISREG(status.st_mode) and status.st_size >= len(DATABASE):
+            with open(path, "rb") as file:
+                return file.read(len(DATABASE)) == DATABASE
+    return False
 
 
 def write(
