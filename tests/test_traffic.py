@@ -25,6 +25,7 @@ from test_proxy import CHAT, Choice, listen, make, wait
 
 from tfgrpo.cli.main import tfgrpo
 from tfgrpo.proxy.metrics import Labels
+from tfgrpo.proxy.recorder import Recorder
 from tfgrpo.proxy.settings import ProxySettings, parse_upstream
 from tfgrpo.store import Operation, Store, TfgrpoError
 from tfgrpo.store.default import open_traffic
@@ -486,18 +487,24 @@ def test_a_worker_that_is_killed_loses_only_what_it_had_not_written_and_that_is_
     assert not list(store.path.parent.glob("*worker*"))
 
 
+def stopped_recorder(proxy: ProxyThread, store: Store) -> tuple[Recorder, subprocess.Popen[bytes]]:
+    """Stops the process that records, where one call is on record and three are not yet."""
+    (recorder,) = {id(one): one for one in proxy.proxy.recorders.values()}.values()
+    ask(proxy)
+    wait(lambda: len(recorded(store)) == 1)
+    process = recorder.process
+    assert process is not None
+    process.send_signal(signal.SIGSTOP)
+    for _ in range(3):
+        ask(proxy)
+    return recorder, process
+
+
 def test_a_killed_recorder_loses_nothing_and_another_takes_its_place(
     settings: ProxySettings, store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     with ProxyThread(settings) as proxy:
-        (recorder,) = {id(one): one for one in proxy.proxy.recorders.values()}.values()
-        ask(proxy)
-        wait(lambda: len(recorded(store)) == 1)
-        process = recorder.process
-        assert process is not None
-        process.send_signal(signal.SIGSTOP)
-        for _ in range(3):
-            ask(proxy)
+        recorder, process = stopped_recorder(proxy, store)
         process.kill()
         wait(lambda: recorder.process not in (None, process))
         for _ in range(2):
@@ -512,16 +519,10 @@ def test_a_killed_recorder_loses_nothing_and_another_takes_its_place(
 def test_a_recorder_that_is_killed_before_the_end_loses_nothing(
     settings: ProxySettings, store: Store, monkeypatch: pytest.MonkeyPatch, seen: bool
 ) -> None:
-    monkeypatch.setattr("tfgrpo.proxy.recorder.AGAIN", 600.0)  # none takes its place until the end
+    for pause in ("SOON", "AGAIN"):  # none takes its place until the end
+        monkeypatch.setattr(f"tfgrpo.proxy.recorder.{pause}", 600.0)
     with ProxyThread(settings) as proxy:
-        (recorder,) = {id(one): one for one in proxy.proxy.recorders.values()}.values()
-        ask(proxy)
-        wait(lambda: len(recorded(store)) == 1)
-        process = recorder.process
-        assert process is not None
-        process.send_signal(signal.SIGSTOP)
-        for _ in range(3):
-            ask(proxy)
+        recorder, process = stopped_recorder(proxy, store)
         if seen:
             process.kill()
             wait(lambda: recorder.process is None)

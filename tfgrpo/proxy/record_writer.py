@@ -84,7 +84,7 @@ class RecordWriter:
     def run(self, pipe: int) -> None:
         """Reads and writes until the pipe ends."""
         os.set_blocking(pipe, False)
-        ended = hurried = False
+        ended = caught_up = False
         ending = select.poll()
         ending.register(pipe, 0)  # which is told of its end alone
         self._write(last=False)  # which counts what was lost before
@@ -93,8 +93,8 @@ class RecordWriter:
                 ending.poll(PAUSE * 1000)  # so that one batch has what comes meanwhile
             ended = self._read(pipe)
             self._write(last=ended)
-            if not hurried:  # until here nobody had what came since the one before was killed
-                hurried = True
+            if not caught_up:  # what came since the one before was killed is lost with the worker
+                caught_up = True
                 os.nice(NICE)
         if self._traffic is not None:
             settings = self._settings
@@ -140,13 +140,13 @@ class RecordWriter:
         settings = self._settings
         rows: list[CallRecord] = []
         try:
-            if self._traffic is not None and self._node != node_of(settings.path):
-                self._tell(f"{settings.path} was taken away: calls go to a new one")
+            if self._traffic is not None and self._node != _node_of(settings.path):
+                self._tell(f"{settings.path} was deleted or replaced; another is written")
                 self._traffic.close()
                 self._traffic = None
             if self._traffic is None:
                 self._traffic = open_traffic(settings.path, create=True)
-                self._node = node_of(settings.path)
+                self._node = _node_of(settings.path)
                 self._secret = self._traffic.secret()
                 count_lost(self._traffic, settings.path)
             if self._waiting:
@@ -248,7 +248,7 @@ class RecordWriter:
         )
 
 
-def node_of(path: str) -> tuple[int, int] | None:
+def _node_of(path: str) -> tuple[int, int] | None:
     """Returns which file it is that has this name; None for none."""
     try:
         status = os.stat(path)

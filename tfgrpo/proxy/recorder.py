@@ -123,6 +123,8 @@ class Recorder:
                 self._start()
             if self.process is None or self._end(self.process, deadline):
                 break
+        else:
+            log.warning("the last calls were not recorded: %d processes died over them", TRIES)
         self._counter.close()
 
     # the process that writes:
