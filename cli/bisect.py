@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from tfgrpo.cli import log, options, text
-from tfgrpo.cli.context import REVISION, App, pass_app
+from tfgrpo.cli.context import FINITE, REVISION, App, pass_app
 from tfgrpo.cli.events import event_lines
 from tfgrpo.cli.suggest import SuggestingGroup
 from tfgrpo.projections.versions import StandingNames
@@ -99,7 +99,7 @@ def skip(app: App, revisions: tuple[str, ...]) -> None:
 @bisect.command(context_settings={"allow_interspersed_args": False})
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[COMMAND]...")
 @click.option("--data", "score", metavar="DATA", help="Judge by the recorded scores on DATA.")
-@click.option("--below", type=float, help="With --data: scores below this are bad.")
+@click.option("--below", type=FINITE, help="With --data: scores below this are bad.")
 @pass_app
 def run(app: App, command: tuple[str, ...], score: str | None, below: float | None) -> None:
     """Search automatically: with a command that tests a library, or by recorded scores.

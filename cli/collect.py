@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tfgrpo.cli import options, text
-from tfgrpo.cli.context import App, pass_app
+from tfgrpo.cli.context import FINITE, App, pass_app
 from tfgrpo.visible import shown
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ MOST = 10
 @click.option("--version", help="Only calls under this version, by name or digest.")
 @click.option("--of-model", help="Only calls of this model.")
 @click.option(
-    "--below", type=float, default=0.5, show_default=True, help="Scores below this are failures."
+    "--below", type=FINITE, default=0.5, show_default=True, help="Scores below this are failures."
 )
 @click.option("--by", metavar="AUTHOR", help="Only scores by this author, such as a judge.")
 @click.option(

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tfgrpo.cli import options, text
-from tfgrpo.cli.context import REVISION, App, pass_app
+from tfgrpo.cli.context import FINITE, REVISION, App, pass_app
 from tfgrpo.cli.grouped import GroupedCommand
 
 if TYPE_CHECKING:
     from tfgrpo.evaluation.comparison import Comparison, Power
 
 
+LEAST = 1e-9
+"""A smaller difference in mean reward is taken for none."""
 GROUPS = {
     "Comparison": (
         *("--library", "--against", "--samples", "--problems", "--budget", "--json", "--config"),
@@ -141,9 +143,9 @@ def _p(one: Comparison) -> str:
 @click.argument("data", required=False)
 @click.option("--library", type=REVISION, help="Evaluated library.  [HEAD]")
 @click.option("--against", type=REVISION, help="Its control.  [v0]")
-@click.option("--difference", type=float, help="Difference in mean reward to detect.")
-@click.option("--within", type=float, help="Standard deviation of samples within a problem.")
-@click.option("--between", type=float, help="Standard deviation of differences across problems.")
+@click.option("--difference", type=FINITE, help="Difference in mean reward to detect.")
+@click.option("--within", type=FINITE, help="Standard deviation of samples within a problem.")
+@click.option("--between", type=FINITE, help="Standard deviation of differences across problems.")
 @click.option(
     "--samples",
     "counts",
@@ -178,6 +180,8 @@ def power(
     """
     from tfgrpo.evaluation.comparison import SAMPLES, Power
 
+    if difference is not None and abs(difference) < LEAST:
+        difference = 0.0
     given = (difference, between, within)
     recorded = (data, library, against)
     if difference is not None and between is not None and within is not None:

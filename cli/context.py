@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from tfgrpo.store.store import Store
+
+
+LARGEST = 10**9
+"""Scores, and what they spread by, are no larger than this."""
 
 
 class App:
@@ -144,6 +148,22 @@ force_option = click.option(
     help="Also move protected branches and tags.",
 )
 """For every verb that moves names and has no other use for --force."""
+
+
+class Finite(click.types.FloatParamType):
+    """A number that can be calculated with: not `nan`, and no larger than a score can be."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Returns the number. Raises BadParameter."""
+        number: float = super().convert(value, param, ctx)
+        if not abs(number) <= LARGEST:
+            self.fail(f"{value!r} is no number from -{LARGEST:,} to {LARGEST:,}.", param, ctx)
+        return number
+
+
+FINITE = Finite()
 
 
 class Named(click.ParamType[str]):

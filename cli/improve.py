@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tfgrpo.cli import checkout, options, text
-from tfgrpo.cli.context import BRANCH, App, force_option, pass_app
+from tfgrpo.cli.context import BRANCH, FINITE, App, force_option, pass_app
 from tfgrpo.cli.grouped import GroupedCommand
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ GROUPS = {
 @click.option("--since", default="7d", show_default=True, help="Calls from when on: 2h, 3d.")
 @click.option("--library", help="Only calls under this library of the proxy.")
 @click.option(
-    "--below", type=float, default=0.5, show_default=True, help="Scores below this are failures."
+    "--below", type=FINITE, default=0.5, show_default=True, help="Scores below this are failures."
 )
 @click.option("--by", metavar="AUTHOR", help="Only scores by this author, such as a judge.")
 @click.option(

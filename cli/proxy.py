@@ -109,4 +109,9 @@ def settings_of(app: App, config: Path | None, flags: dict[str, Any]) -> ProxySe
         from tfgrpo.store.time_spec import parse_time
 
         keep = -parse_time(flags["keep"], now=0) / 1e6
+        if keep <= 0:  # a date: every call would be older than that
+            raise SettingsError(
+                f"--keep says for how long, and {flags['keep']!r} does not",
+                hint="12h, 30d or forever",
+            )
     return ProxySettings(**values, keep=keep, token=os.environ.get(TOKEN) or None)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tfgrpo.cli import text
-from tfgrpo.cli.context import App, pass_app
+from tfgrpo.cli.context import FINITE, App, pass_app
 from tfgrpo.visible import shown
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @click.option("--arm", help="Only calls in this arm of an experiment: NAME/candidate.")
 @click.option("--failed", is_flag=True, help="Only calls that failed.")
 @click.option("--feedback", "with_feedback", is_flag=True, help="Only calls with feedback.")
-@click.option("--below", type=float, help="Only calls whose mean score is below this.")
+@click.option("--below", type=FINITE, help="Only calls whose mean score is below this.")
 @click.option("-n", "--number", type=click.IntRange(1), default=50, show_default=True, help="Most.")
 @click.option("--json", "as_json", is_flag=True, help="Output JSON.")
 @pass_app
@@ -51,7 +51,11 @@ def traffic(
             return
         number = flags.pop("number")
         start = parse_time(since, now=time.time_ns() // 1000)
-        who = None if subject is None else keyed(log.secret(), subject.encode()).hex()
+        who = (
+            None
+            if subject is None
+            else keyed(log.secret(), subject.encode(errors="surrogatepass")).hex()
+        )
         calls = log.calls(CallFilter(since=start, subject=who, **flags), number)
         if as_json:
             text.emit_json([_object(one) for one in calls])

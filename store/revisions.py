@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from tfgrpo.store.store import Store
 
 SUFFIX = r"(?:~(\d*)|\^(\d*)|@\{(\d+)\})"  # compiled when it is needed, as those below
+MOST_DIGITS = 18
+"""Digits of a number that a file can hold, at most."""
 NUMBER = r"v(\d+)\Z"
 MANY = 200
 STEP = r"step_(\d+)\Z"
@@ -63,9 +65,9 @@ def parse(revision: str) -> Parsed:
             )
         back, parent, ago = match.groups()
         if ago is not None:
-            suffixes.append(("@", int(ago)))
+            suffixes.append(("@", _count(ago)))
         else:
-            suffixes.append(("~", int(back or 1)) if back is not None else ("^", int(parent or 1)))
+            suffixes.append(("^", _count(parent)) if back is None else ("~", _count(back)))
         rest = rest[match.end() :]
     if any(sign == "@" for sign, _ in suffixes[1:]):
         raise UnknownRevision(
@@ -137,12 +139,17 @@ def check_name(kind: str, name: str) -> None:
         )
 
 
+def _count(digits: str) -> int:
+    """Returns a number, 1 for none; one with more digits than there can be versions is the same
+    as any other."""
+    return int(digits or 1) if len(digits) <= MOST_DIGITS else 10**MOST_DIGITS
+
+
 def _base(store: Store, base: str) -> Version:
     if base in ("HEAD", "@"):
         return store.head.version
     if match := re.match(NUMBER, base):
-        number = int(match[1])
-        version = store.port.version(number) if number < 1 << 62 else None
+        version = store.port.version(_count(match[1]))
         if version is not None:
             return version
         last = store.port.last_version()

@@ -18,6 +18,8 @@ AGO = re.compile(
     r"(\d+)\s*(s|sec|second|m|min|minute|h|hour|d|day|w|week|y|year)s?(?:\s+ago)?\Z", re.I
 )
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400, "y": 365 * 86400}
+LONGEST = 1 << 60
+"""Microseconds that an age may have: some 36,000 years."""
 DAY = re.compile(r"\d{4}-\d\d-\d\d\Z")
 
 
@@ -32,9 +34,12 @@ def parse_time(text: str, *, now: int, end: bool = False) -> int:
     UnknownTime.
     """
     text = text.strip()
-    if match := AGO.match(text):
-        return now - int(match[1]) * SECONDS[match[2][0].lower()] * 1_000_000
     try:
+        if match := AGO.match(text):
+            ago = int(match[1]) * SECONDS[match[2][0].lower()] * 1_000_000
+            if ago > LONGEST:
+                raise OverflowError
+            return now - ago
         if DAY.match(text):
             day = date.fromisoformat(text) + timedelta(days=end)
             start = datetime(day.year, day.month, day.day)

@@ -238,8 +238,6 @@ def recent_call(traffic: Traffic, id: str) -> CallRecord:
     A proxy writes its records every tenth of a second, so a whole id that is not there yet is
     waited for, a second at most.
     """
-    if not id.isascii():
-        raise UnknownCall(f"no call {id!a} is on record")
     deadline = time.monotonic() + WAIT
     while True:
         try:

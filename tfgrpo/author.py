@@ -28,7 +28,7 @@ def _set(root: str) -> str:
             import tomllib  # which takes as long to load as all that a checkout needs
 
             author = tomllib.load(file).get(SETTING)
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return ""
     return author.strip() if isinstance(author, str) else ""
 

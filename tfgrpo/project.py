@@ -248,7 +248,7 @@ def file_permissions(path: Path) -> list[Permissions]:
     settings file names by itself. Raises SettingsError and DomainError."""
     try:
         settings = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         settings = {}  # what is wrong with it is told below
     if "criteria" in settings:
         return [rubric_permissions(path)]

@@ -221,7 +221,7 @@ def read_toml(path: Path) -> dict[str, dict[str, Any]]:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise SettingsError(f"no file {path}", hint="--config takes a TOML file") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise SettingsError(f"{path}: {error}", hint="the file must be TOML") from None
     if isinstance(tables.get(SETTING), str):
         del tables[SETTING]  # who signs: read where that is needed, and no part of a run

@@ -20,7 +20,7 @@ from tfgrpo.store.sqlite.writer_queue import WriterQueue, holder
 if TYPE_CHECKING:
     from pathlib import Path
 
-FAILURES = (sqlite3.Error, UnicodeError)  # the latter for a text that no SQL can hold
+FAILURES = (sqlite3.Error, UnicodeError, OverflowError)  # the last two for what no SQL can hold
 
 
 def connect(
@@ -165,7 +165,7 @@ def use_wal(connection: sqlite3.Connection) -> None:
             time.sleep(0.01)
 
 
-def translated(error: sqlite3.Error | UnicodeError, path: Path | str) -> StoreError:
+def translated(error: sqlite3.Error | UnicodeError | OverflowError, path: Path | str) -> StoreError:
     """Returns the error that a user should read in place of SQLite's."""
     if isinstance(error, UnicodeDecodeError):  # SQLite quotes what it could not read
         return damage_error("what SQLite says of it is no text")
@@ -174,6 +174,8 @@ def translated(error: sqlite3.Error | UnicodeError, path: Path | str) -> StoreEr
             f"{error.object!r} is not valid Unicode",
             hint="part of a character is missing (a lone surrogate)",
         )
+    if isinstance(error, OverflowError):
+        return RowRefused("a number is too large for the store", hint="at most 2**63 - 1")
     text = str(error)
     if "full" in text or "disk I/O" in text:
         return StoreError(

@@ -96,6 +96,10 @@ class SqliteTraffic:
     def _translating(self) -> Iterator[None]:
         try:
             yield
+        except (UnicodeError, OverflowError) as error:  # values that no SQL can hold
+            from tfgrpo.store.sqlite.file import translated
+
+            raise translated(error, self.path) from error
         except (sqlite3.Error, OSError) as error:
             raise StoreError(f"{self.path}: {error}", hint="is the disk full?") from error
 
@@ -160,7 +164,7 @@ class SqliteTraffic:
 
     def call(self, id: str) -> CallRecord:
         query = f"select {CALL} from calls where id >= ? and id < ? order by id limit 2"
-        rows = self._rows(query, (id, id + "\U0010ffff")) if id else []
+        rows = self._rows(query, (id, id + "\U0010ffff")) if id and id.isascii() else []
         exact = [row for row in rows if row[0] == id]
         if len(exact or rows) != 1:
             raise UnknownCall(

@@ -208,7 +208,7 @@ def read_rules(options: str, hint: str) -> tuple[FieldRules, str]:
             rules = _from_words(options, hint)
     except ValidationError as error:
         raise DomainError(f"json: {first_error(error)}", hint=hint) from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DomainError(f"json: {error}", hint=hint) from None
     if rules == FieldRules():
         return rules, ""

@@ -25,7 +25,7 @@ def read(path: Path, shape: type[T]) -> tuple[T, str]:
         ).hexdigest()
     except OSError as error:
         raise DomainError(f"{path}: {error.strerror}", hint="the file must be TOML") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise DomainError(f"{path}: {error}", hint="the file must be TOML") from None
     except ValidationError as error:
         raise DomainError(f"{path}: {first_error(error)}", hint=HINT) from None

@@ -155,7 +155,7 @@ def _check_pattern(pattern: str | None) -> None:
         return
     try:
         compiled = re.compile(pattern)
-    except re.error as error:
+    except (re.error, OverflowError, RecursionError) as error:
         raise DatasetError(
             f"{pattern!r} is not a valid regular expression: {error}", hint="as in 'Answer: (.*)'"
         ) from None

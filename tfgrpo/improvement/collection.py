@@ -68,7 +68,7 @@ class CollectionRules:
     def __post_init__(self) -> None:
         try:
             re.compile(self.redact)
-        except re.error as error:
+        except (re.error, OverflowError, RecursionError) as error:
             raise SettingsError(f"redact: {error}", hint="a regular expression") from None
 
     @property

@@ -129,7 +129,7 @@ class ProxySettings:
             raise SettingsError(f"record is no {self.record!r}", hint=", ".join(RECORDS))
         try:
             re.compile(self.redact)
-        except re.error as error:
+        except (re.error, OverflowError, RecursionError) as error:
             raise SettingsError(f"redact: {error}", hint="a regular expression") from None
         if self.host not in LOOPBACK and not self.token:
             raise SettingsError(
@@ -179,7 +179,7 @@ def read_file(path: Path, given: Collection[str] = ()) -> dict[str, Any]:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise SettingsError(f"{path}: {error.strerror}", hint="--config takes a file") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise SettingsError(f"{path}: {error}", hint="the file must be TOML") from None
     plain = ("default", "host", "port", "record", "redact")
     known = {"upstream", "anthropic", "libraries", "rules", *plain}
@@ -200,7 +200,10 @@ def read_file(path: Path, given: Collection[str] = ()) -> dict[str, Any]:
             if _checked(name)
         }
         settings["rules"] = tuple(_rule(table) for table in tables.get("rules", ()))
-    except (KeyError, TypeError, ValueError, AttributeError, re.error) as error:
+    except (
+        *(KeyError, TypeError, ValueError, AttributeError),
+        *(re.error, OverflowError, RecursionError),
+    ) as error:
         raise SettingsError(
             f"{path}: {error}", hint="docs/production.md shows a file with every setting"
         ) from None
