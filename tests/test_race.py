@@ -7,6 +7,7 @@ import json
 import sys
 import urllib.error
 import urllib.request
+from functools import partial
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -144,44 +145,53 @@ def test_the_bills_have_eight_rules_and_share_no_problem() -> None:
     assert bills.draw("sealed") == parts["sealed"]
 
 
+def who_learns(answers: dict[str, str], request: dict[str, Any]) -> str:
+    """A model that comes to RULE, and does better with it."""
+    text, user = json.dumps(request["messages"]), request["messages"][-1]["content"]
+    match stage(request):
+        case "comparison":
+            lessons = [{"reason": "Five.", "text": RULE}]
+            return json.dumps({"right_did": "a", "wrong_did": "b", "lessons": lessons})
+        case "rollout":
+            coin = hashlib.sha256(f"{user}{request['seed']}".encode()).digest()[0] % 10
+            right = coin < (9 if "five days" in text else 4)
+            return f"\\boxed{{{answers[user] if right else 7777}}}"
+        case _:
+            return json.dumps({"closest": "G0", "decision": "same", "text": ""})
+
+
+def race(folder: Path, verb: str, *rest: str) -> str:
+    """What a verb prints, with the code of a failure before it."""
+    done = CliRunner().invoke(main, [verb, str(folder / "results"), *rest], catch_exceptions=False)
+    return done.output if done.exit_code == 0 else f"{done.exit_code}: {done.output}"
+
+
+def endpoint_of(folder: Path, server: ScriptedEndpoint) -> list[str]:
+    """The options of an endpoint and of a short task."""
+    speeds = folder / "speeds.json"
+    speeds.write_text(json.dumps(SPEEDS._asdict()))
+    end = ["--base-url", server.base_url, "--model", "m", "--speeds", str(speeds)]
+    return [*end, "--limit", "5"]
+
+
 def test_cells_of_three_arms_end_in_a_table(tmp_path: Path, answers: dict[str, str]) -> None:
     """Each cell is made once, its learner stops at its budget, and a rule that helps is found."""
 
-    def script(request: dict[str, Any]) -> str | Reply:
-        text, user = json.dumps(request["messages"]), request["messages"][-1]["content"]
-        match stage(request):
-            case "comparison":
-                lessons = [{"reason": "Five.", "text": RULE}]
-                return json.dumps({"right_did": "a", "wrong_did": "b", "lessons": lessons})
-            case "rollout":
-                coin = hashlib.sha256(f"{user}{request['seed']}".encode()).digest()[0] % 10
-                right = coin < (9 if "five days" in text else 4)
-                return f"\\boxed{{{answers[user] if right else 7777}}}"
-            case _:
-                return json.dumps({"closest": "G0", "decision": "same", "text": ""})
-
-    speeds = tmp_path / "speeds.json"
-    speeds.write_text(json.dumps(SPEEDS._asdict()))
     results = tmp_path / "results"
-
-    def race(verb: str, *rest: str) -> str:
-        given = [verb, str(results), *rest]
-        done = CliRunner().invoke(main, given, catch_exceptions=False)
-        return done.output if done.exit_code == 0 else f"{done.exit_code}: {done.output}"
-
-    with ScriptedEndpoint(script) as server:
-        end = ["--base-url", server.base_url, "--model", "m", "--speeds", str(speeds)]
-        end += ["--limit", "5"]
+    with ScriptedEndpoint(partial(who_learns, answers)) as server:
+        end = endpoint_of(tmp_path, server)
         budget = ["--budget", "90", "--samples", "2"]
-        assert "measure the headroom" in race("cell", "bills", "empty", *budget, *end)
-        assert "raced" in race("headroom", "bills", *end)
-        first = {arm: race("cell", "bills", arm, *budget, *end) for arm in ("empty", "random")}
+        assert "measure the headroom" in race(tmp_path, "cell", "bills", "empty", *budget, *end)
+        assert "raced" in race(tmp_path, "headroom", "bills", *end)
+        first = {
+            arm: race(tmp_path, "cell", "bills", arm, *budget, *end) for arm in ("empty", "random")
+        }
         ours = ["cell", "bills", "tfgrpo", "--budget", "150", "--samples", "2", *end]
-        learned = race(*ours)
+        learned = race(tmp_path, *ours)
         assert "seed 0: best" in learned, learned
         asked = len(server.requests)
-        assert race("cell", "bills", "random", *budget, *end) == first["random"]
-        assert race(*ours) == learned
+        assert race(tmp_path, "cell", "bills", "random", *budget, *end) == first["random"]
+        assert race(tmp_path, *ours) == learned
         assert len(server.requests) == asked, "what is done is read"
     assert "0.0 of 90" in first["empty"]
     random_cell = json.loads((results / "bills.m.random-seed0.json").read_text())
@@ -191,13 +201,36 @@ def test_cells_of_three_arms_end_in_a_table(tmp_path: Path, answers: dict[str, s
     found = json.loads((results / "bills.m.tfgrpo-seed0.json").read_text())
     assert RULE in json.dumps(found["best"]["prompt"])
     assert len(found["best"]["rewards"]) == 5
-    page, output = race("table"), tmp_path / "RESULTS.md"
+    page, output = race(tmp_path, "table"), tmp_path / "RESULTS.md"
     assert "| tfgrpo | 1 |" in page
-    assert "bills m tfgrpo seed 0: done" in race("list")
-    race("table", "-o", str(output))
+    assert "bills m tfgrpo seed 0: done" in race(tmp_path, "list")
+    race(tmp_path, "table", "-o", str(output))
     assert "![" in output.read_text()
     figure = ElementTree.fromstring(output.with_suffix(".svg").read_text())
     assert "tfgrpo" in [element.text for element in figure.iter()]
+
+
+@pytest.mark.parametrize("arm", ["tfgrpo", "published", "random"])
+def test_a_cell_that_was_cut_off_is_gone_on_with(
+    tmp_path: Path, answers: dict[str, str], arm: str
+) -> None:
+    """Under a meter at another address, and without paying again for what was answered."""
+    answered: list[str] = []
+
+    def script(request: dict[str, Any]) -> str | Reply:
+        if len(answered) >= limit:
+            return Reply({"error": {"message": "no"}}, status=401)
+        answered.append(json.dumps(request, sort_keys=True))
+        return who_learns(answers, request)
+
+    with ScriptedEndpoint(script) as server:
+        end = ["--budget", "150", "--samples", "1", "--anyway", *endpoint_of(tmp_path, server)]
+        limit = 12
+        assert race(tmp_path, "cell", "bills", arm, *end).startswith("1: ")
+        limit = 1000
+        assert "seed 0: best" in race(tmp_path, "cell", "bills", arm, *end)
+    again = len(answered) - len(set(answered))
+    assert again <= (8 if arm == "random" else 0), "of a round that was under way, no more"
 
 
 def result(arm: str, seed: int, rewards: list[float]) -> dict[str, Any]:

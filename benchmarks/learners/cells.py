@@ -211,13 +211,15 @@ def _apart(job: Job, meter: Meter, what: str) -> Job:
 def _chosen(job: Job, learned: dict[str, Any]) -> Prompt:
     """Returns the checkpoint that does best on the validation problems; of equals the first."""
     rows_file = racing.RowFile(job.folder / "choice.jsonl")
-    candidates = learned["checkpoints"] or [learned["final"]]
+    candidates: list[Prompt] = []
+    for prompt in learned["checkpoints"] or [learned["final"]]:
+        if prompt not in candidates:
+            candidates.append(prompt)
     for number in range(len(rows_file.rows), len(candidates)):
         attempts = racing.attempt_all(job, candidates[number], job.validation, "choice")
         rows_file.add(racing.mean(attempts))
     scores = rows_file.rows[: len(candidates)]
-    best: Prompt = candidates[scores.index(max(scores))]
-    return best
+    return candidates[scores.index(max(scores))]
 
 
 def _tested(job: Job, prompt: Prompt, task: Task, samples: int) -> dict[str, Any]:

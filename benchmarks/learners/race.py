@@ -81,6 +81,7 @@ def setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
         speeds: Path,
         data: Path | None,
         limit: int | None,
+        local: bool,
         **rest: Any,
     ) -> Any:
         names = ("budget", "samples", "temperature", "max_tokens", "concurrency")
@@ -94,7 +95,7 @@ def setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
                 upstream,
                 Speeds.read(speeds),
                 **{"budget": 0.0, **numbers},
-                local=model.startswith(LOCAL),
+                local=local or model.startswith(LOCAL),
             )
             return command(setting, problems, **rest)
 
@@ -107,6 +108,7 @@ def setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--limit", type=int, help="The first problems of each part, for a try."),
         click.option("--data", type=FOLDER, help="The folder with the files of formula or labels."),
         click.option("--speeds", type=FILE, required=True, help="The file that `measure` wrote."),
+        click.option("--local", is_flag=True, help="--base-url is on this machine, as slow as it."),
         endpoint_options,
         click.argument("task", type=click.Choice(list(TASKS))),
         click.argument("results", type=FOLDER),

@@ -22,18 +22,18 @@ from benchmarks.learners import bills
 Rows = list[dict[str, Any]]
 BOX = "Write the calculation, then the result as a number in \\boxed{}."
 TRAIN, VALIDATION, SEALED = 60, 40, 150
-TRANSFERS = {
-    "balance_not_updated_after_bank_transfer": "money was sent to the account by bank transfer "
-    "and the balance does not show it",
-    "beneficiary_not_allowed": "the recipient cannot be added, or is refused",
-    "cancel_transfer": "a transfer is to be stopped or taken back",
-    "declined_transfer": "the transfer was declined",
-    "failed_transfer": "the transfer did not work or cannot be made, and declined is not the word",
-    "pending_transfer": "the transfer is shown as pending",
-    "transfer_fee_charged": "a fee for a transfer",
-    "transfer_into_account": "how to bring money into the account by transfer",
-    "transfer_not_received_by_recipient": "the recipient has not got the money",
-    "transfer_timing": "how long transfers take, before or without trouble",
+CARDS = {
+    "activate_my_card": "a new card is to be activated, or its activation fails",
+    "card_arrival": "a card that was ordered has not come, or is to be traced",
+    "card_delivery_estimate": "how long deliveries take in general, to a country, on a chosen date "
+    "or faster",
+    "order_physical_card": "how, where and for what price a card of plastic is ordered",
+    "get_physical_card": "the PIN of a card: where it is, when it comes",
+    "getting_spare_card": "one more card beside the first, for the family too",
+    "card_linking": "a card is to appear in the app, or one that was lost is found again",
+    "getting_virtual_card": "how to get a virtual card, or it has not come",
+    "get_disposable_virtual_card": "disposable cards: what they are, how to get one",
+    "card_acceptance": "where a card is accepted",
 }
 """Ten labels whose borders are a matter of convention, and where each ends."""
 
@@ -116,7 +116,7 @@ def labels_task(folder: Path | None) -> Task:
     """Returns a bank's messages with ten neighbouring labels."""
     parts = []
     for name in ("train_3000", "val_600"):
-        rows = [r for r in _read(folder, f"banking77_{name}.jsonl") if r["label"] in TRANSFERS]
+        rows = [r for r in _read(folder, f"banking77_{name}.jsonl") if r["label"] in CARDS]
         random.Random("labels").shuffle(rows)
         parts.append([{"id": r["id"], "problem": r["text"], "answer": r["label"]} for r in rows])
     learned = {r["problem"].strip().lower() for r in parts[0][: TRAIN + VALIDATION]}
@@ -124,10 +124,10 @@ def labels_task(folder: Path | None) -> Task:
         "labels",
         "label",
         "A message to a bank gets one of these labels: "
-        + ", ".join(TRANSFERS)
+        + ", ".join(CARDS)
         + ". Answer with the label alone, in \\boxed{}.",
         "Where one label ends and its neighbour begins.",
-        tuple(f"{label}: {meaning}." for label, meaning in TRANSFERS.items()),
+        tuple(f"{label}: {meaning}." for label, meaning in CARDS.items()),
         parts[0][:TRAIN],
         parts[0][TRAIN : TRAIN + VALIDATION],
         [r for r in parts[1] if r["problem"].strip().lower() not in learned],

@@ -43,13 +43,14 @@ def train(job: Job) -> None:
         shared_answers=job.kind == "label",
     )
     config, files = job.folder / "tfgrpo.toml", {}
-    config.touch()  # no other project's settings are those of the race
+    # No other project's settings are those of the race. The meter has another address each time,
+    # and a run goes on with other endpoints, not with another base_url.
+    config.write_text(f"[[endpoints]]\nbase_url = {json.dumps(job.base_url)}\n", encoding="utf-8")
     for name, rows in (("train", job.train), ("gate", job.validation)):
         files[name] = job.folder / f"{name}.jsonl"
         files[name].write_text("".join(json.dumps(_plain(row)) + "\n" for row in rows))
     settings: dict[str, Any] = {
         "model": job.model,
-        "base_url": job.base_url,
         "agent_objective": job.seed_text,
         "learning_objective": job.learning_objective,
         "temperature": job.temperature,
