@@ -8,6 +8,7 @@ leaves open, and the sealed test, are asked by the race itself and count for nob
 from __future__ import annotations
 
 import json
+import os
 import platform
 import subprocess
 import sys
@@ -190,9 +191,10 @@ def _learn(job: Job, arm: str, python: str) -> None:
     path, log = job.folder / "job.json", job.folder / "log.txt"
     path.write_text(json.dumps({**described, "folder": str(job.folder.absolute())}))
     command = [python, str(ARMS / NEEDED[arm][0]), str(path.absolute())]
+    own = {**os.environ, "TFGRPO_TRUST": str(job.folder.absolute())}  # the race wrote all of it
     with log.open("ab") as output:
         code = subprocess.run(
-            command, cwd=job.folder, stdout=output, stderr=subprocess.STDOUT, check=False
+            command, cwd=job.folder, env=own, stdout=output, stderr=subprocess.STDOUT, check=False
         ).returncode
     if code or not (job.folder / "learned.json").exists():
         tail = log.read_text(encoding="utf-8", errors="replace")[-LOG_TAIL:]
@@ -293,8 +295,6 @@ HEADROOM = 0.15
 
 def machine() -> str:
     """Returns what a result was made on."""
-    import os
-
     cpu = platform.processor() or platform.machine()
     try:
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
