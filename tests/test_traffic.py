@@ -322,6 +322,18 @@ def test_a_file_that_another_worker_makes_at_this_moment_is_a_record(
     open_traffic(path, create=True).close()
 
 
+def test_a_file_that_others_are_in_is_opened_once_they_are_out(tmp_path: Path) -> None:
+    """SQLite makes a write-ahead log at once or not at all, however long a connection would wait:
+    of four workers that began together one in 33 was refused."""
+    path = str(tmp_path / "traffic.db")
+    with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other:
+        other.execute("begin immediate")
+        timer = threading.Timer(0.3, other.execute, ["rollback"])
+        timer.start()
+        open_traffic(path, create=True).close()
+        timer.join()
+
+
 def test_calls_are_listed_filtered_and_shown_in_figures(
     settings: ProxySettings, provider: Provider, store: Store
 ) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING
 from tfgrpo.migrations import APPLICATION_ID, SCHEMA
 from tfgrpo.store.errors import RowRefused, StoreError
 from tfgrpo.store.row_checks import damage_error
+from tfgrpo.store.sqlite.write_ahead import use_wal
 from tfgrpo.store.sqlite.writer_queue import WriterQueue, holder
 
 if TYPE_CHECKING:
@@ -151,18 +151,6 @@ def schema(connection: sqlite3.Connection | None) -> dict[tuple[str, str], str]:
         " and (type, name) <> ('table', '_sqlite_migrations')"
     ).fetchall()
     return {(kind, name): sql for kind, name, sql in rows}
-
-
-def use_wal(connection: sqlite3.Connection) -> None:
-    """Makes the journal a write-ahead log, which SQLite refuses at once while others read."""
-    deadline = time.monotonic() + 60
-    while connection.execute("pragma journal_mode").fetchone() != ("wal",):
-        try:
-            connection.execute("pragma journal_mode = wal")
-        except sqlite3.OperationalError as error:
-            if "locked" not in str(error) or time.monotonic() > deadline:
-                raise
-            time.sleep(0.01)
 
 
 def translated(error: sqlite3.Error | UnicodeError | OverflowError, path: Path | str) -> StoreError:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfgrpo.store.errors import StoreError
 from tfgrpo.store.records import REDACTED
+from tfgrpo.store.sqlite.write_ahead import use_wal
 from tfgrpo.store.traffic import (
     ArmCall,
     ArmScore,
@@ -79,7 +80,7 @@ class SqliteTraffic:
         (application,) = self._db.execute("pragma application_id").fetchone()
         if (application != APPLICATION and tables) or schema > SCHEMA:
             raise StoreError(f"{self.path} is no record of traffic", hint="move it away")
-        self._db.execute("pragma journal_mode = wal")
+        use_wal(self._db)
         self._db.execute("pragma synchronous = normal")
         if schema == SCHEMA:
             return
