@@ -108,7 +108,7 @@ def log(
     store = app.store
     now = time.time_ns() // 1000
     filter = select.Filter(
-        run=run,
+        run=None if run is None else _known(store, run),
         experience=None if experience is None else store.experience_id(experience),
         words=words,
         author=author,
@@ -134,6 +134,15 @@ def log(
         text.emit_json_lines(view.as_object(version) for version in shown)
     else:
         text.emit(app, view.listed(shown))
+
+
+def _known(store: Store, run: str) -> str:
+    """Returns the name of a run, which may have been pulled with its versions alone. Raises
+    UnknownRevision."""
+    if store.runs.find(run) is None:
+        pulled = any(version.meta.get("run") == run for version in store.log(None))
+        return run if pulled else store.runs.get(run).name
+    return run
 
 
 class LogView(NamedTuple):

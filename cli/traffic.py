@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from tfgrpo.cli import text
 from tfgrpo.cli.context import FINITE, App, pass_app
@@ -45,6 +46,8 @@ def traffic(
     from tfgrpo.store.time_spec import parse_time
     from tfgrpo.store.traffic import CallFilter, keyed
 
+    if call is not None:
+        _refuse_filters(click.get_current_context())
     with opened(app) as log:
         if call is not None:
             text.emit_json(_whole(log, call)) if as_json else text.emit(app, _shown(log, call))
@@ -93,6 +96,14 @@ def feedback(app: App, /, call: str, score: str | None, **given: str | None) -> 
         checked = checked_feedback(id, words, author=default_author(), time=now)
         log.add_feedback(checked, sums_of_feedback(checked, about))
     text.echo(f"recorded feedback on {id}")
+
+
+def _refuse_filters(context: click.Context) -> None:
+    """Raises UsageError where options that choose among calls stand beside one call."""
+    for option in context.command.params:
+        given = context.get_parameter_source(option.name or "") is ParameterSource.COMMANDLINE
+        if given and option.name not in ("call", "as_json"):
+            raise click.UsageError(f"{option.opts[0]} chooses among calls: leave out CALL, or it")
 
 
 def opened(app: App) -> Any:
