@@ -198,6 +198,8 @@ def test_a_lesson_too_long_is_asked_about_even_in_an_empty_library(tmp_path: Pat
     found, requests = planned(tmp_path, answers, long, library=EMPTY, max_words=5)
     assert short(found.operations) == [("ADD", FRESH, "one two three")]
     assert len(requests) == 2
+    schema = requests[0]["response_format"]["json_schema"]["schema"]
+    assert schema["properties"]["decision"]["enum"] == ["new"], "there is nothing to refine"
 
 
 @pytest.mark.parametrize(

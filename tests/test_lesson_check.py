@@ -121,6 +121,72 @@ def test_half_a_sentence_is_no_lesson(text: str) -> None:
     assert "breaks off" in str(CHECK(text))
 
 
+SHORT = LessonCheck((PROBLEM,), (PROMPT,), max_words=16)
+
+
+@pytest.mark.parametrize(
+    ("text", "counts"),
+    [
+        ("Carry the ones.", "Carry the ones."),
+        (
+            "When a PIN is missing, choose the post. It agrees with the right answer, which is "
+            "certain even where it is surprising.",
+            "When a PIN is missing, choose the post.",
+        ),
+        (
+            "When goods go to the U.S. by sea, allow six weeks, as it is a rule that fits other "
+            "problems of the kind.",
+            "When goods go to the U.S. by sea, allow six weeks.",
+        ),
+        (
+            "Count both days. Then multiply by the price. The total of 4177 comes from this, and "
+            "so does all that is on the bill of such a customer.",
+            "Count both days. Then multiply by the price.",
+        ),
+        (
+            "When weeks are counted, multiply them by five because the firm works on five days of "
+            "each week and on no other ones.",
+            "When weeks are counted, multiply them by five.",
+        ),
+    ],
+)
+def test_of_a_long_lesson_the_beginning_counts_that_nothing_is_wrong_with(
+    text: str, counts: str
+) -> None:
+    assert SHORT.accepted(text) == counts
+
+
+def test_a_long_lesson_without_a_short_beginning_is_left_to_the_controller() -> None:
+    text = " ".join(["When goods go abroad by sea or by land and no day was agreed"] * 2)
+    assert SHORT.accepted(text) == text
+
+
+def test_of_a_lesson_without_a_good_beginning_nothing_counts() -> None:
+    with pytest.raises(ValueError, match="gives away"):
+        SHORT.accepted("The total comes to 4,177 boxes. That is what the boxes hold.")
+
+
+LABELLED = Problem("m-1", "I never got my PIN.", "get_physical_card")
+
+
+@pytest.mark.parametrize(
+    ("text", "passes"),
+    [
+        ("When a PIN is asked for, the label is get_physical_card.", True),
+        ("When a PIN is asked for, it is 'Get physical card', not card_linking.", True),
+        ("When a PIN is asked for, the label is card_linking.", False),
+        ("The wrong attempts are all the same, so they are wrong.", False),
+    ],
+)
+def test_a_lesson_about_a_label_names_the_right_one(text: str, passes: bool) -> None:
+    """A small model takes a wrong attempt for the right one now and then, or says nothing."""
+    check = LessonCheck((LABELLED,), shared_answers=True)
+    assert (check(text) is None) is passes
+    if not passes:
+        assert "'get_physical_card'" in str(check(text))
+    assert LessonCheck((LABELLED,), shared_answers=True, ground_truth=False)(text) is None
+
+
 def lessons(*texts: str) -> str:
     rows = [{"reason": "It is so.", "text": text} for text in texts]
     return json.dumps({"right_did": "", "wrong_did": "", "lessons": rows})
@@ -154,6 +220,30 @@ def test_a_lesson_that_is_mended_when_it_goes_back_counts(tmp_path: Path) -> Non
     found, _ = compared(tmp_path, group(1.0, 0.0), script)
     assert [lesson.text for lesson in found.lessons] == ["Carry the ones."]
     assert (found.failures, found.repaired) == ((), False)
+
+
+def test_a_lesson_that_is_given_twice_is_one(tmp_path: Path) -> None:
+    def script(request: dict[str, Any]) -> str | Reply:
+        if stage(request) == "comparison":
+            return lessons("Carry the ones.", "Carry  the ones.")
+        return teachable(request)
+
+    found, _ = compared(tmp_path, group(1.0, 0.0), script)
+    assert [lesson.text for lesson in found.lessons] == ["Carry the ones."]
+
+
+def test_a_lesson_that_goes_on_in_the_words_of_the_prompt_is_cut_and_not_lost(
+    tmp_path: Path,
+) -> None:
+    def script(request: dict[str, Any]) -> str | Reply:
+        if stage(request) == "comparison":
+            echo = "It is a rule that fits other problems of the kind: no names."
+            return lessons(f"When sums pass ten, carry the ones. {echo}")
+        return teachable(request)
+
+    found, server = compared(tmp_path, group(1.0, 0.0), script)
+    assert [lesson.text for lesson in found.lessons] == ["When sums pass ten, carry the ones."]
+    assert (found.failures, len(said(server, "comparison"))) == ((), 1)
 
 
 def test_no_schema_cuts_a_lesson_off(tmp_path: Path) -> None:

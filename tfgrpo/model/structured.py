@@ -29,18 +29,15 @@ from tfgrpo.model.repair import check_encodable, load_repaired
 from tfgrpo.store.records import Json
 
 T = TypeVar("T", bound=BaseModel)
-TextCheck: TypeAlias = Callable[[str], str | None]
-"""From a text to what is wrong with it, or None."""
+TextCheck: TypeAlias = Callable[[str], str]
+"""From a text to what counts of it. Raises ValueError with what is wrong with it."""
 FENCE = re.compile(r"```(?:json)?(.*?)```", re.DOTALL)
 UNASKED = frozenset({"title", "description", "default", "minLength"})
 """What pydantic says of a field that an endpoint is not told: strict ones refuse the last."""
 
 
 def _checked(text: str, info: ValidationInfo) -> str:
-    objection = info.context(text) if info.context is not None else None
-    if objection is not None:
-        raise ValueError(objection)
-    return text
+    return text if info.context is None else str(info.context(text))
 
 
 CheckedText: TypeAlias = Annotated[str, AfterValidator(_checked)]
@@ -133,7 +130,7 @@ async def ask(
 ) -> Typed[T]:
     """Returns an answer of the given shape that `check` has no objection to.
 
-    `check` returns what is wrong with a value, or None, and `text_check` the same of each field
+    `check` returns what is wrong with a value, or None, and `text_check` what counts of each field
     that is a `CheckedText`. The model is asked once to mend its answer. Raises Unreadable,
     CallFailed, EndpointError.
     """

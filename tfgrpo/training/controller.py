@@ -182,6 +182,8 @@ class Controller:
     ) -> structured.Typed[Decision]:
         reflection, labels = self.reflection, draft.labels
         decisions = [one for one in DECISIONS if one != "drop" or self.notes.turned_down]
+        if not labels:  # nothing is there that a lesson could be the same as, or refine
+            decisions = [one for one in decisions if one in ("new", "drop")]
         question = Question(
             prompt=reflection.controller,
             values={

@@ -32,6 +32,9 @@ QUOTE = 4
 """The words in a row from which on a text with a number in them is about one problem."""
 SHARE = 0.6
 """The share of a text's pairs of words from which on it is put together from a prompt's."""
+SENTENCE_END = re.compile(r"(?<=[.!?])(?= [\"'“‘(]?[^\W\d_a-z])")
+REASON = re.compile(r",? (?:as|because|since)\b|, (?:and|so|which)\b")
+"""What the reason for a rule begins with, or what follows from it."""
 UNFINISHED = re.compile(
     r"(?i)(?:an?|and|are|as|at|because|but|by|for|from|if|into?|is|its|of|on|or|so|than|that|the"
     r"|their|then|these|this|those|to|was|were|when|where|which|while|with)"
@@ -43,12 +46,35 @@ UNFINISHED = re.compile(
 class LessonCheck:
     """The check of texts that were learned from `problems`, by calls with these `prompts`.
 
-    With `shared_answers` a text may tell the answer, which is one of few, as a label is.
+    With `shared_answers` a text may tell the answer, which is one of few, as a label is; and one
+    that was learned from a problem whose answer is known has to. Of a text of more than `max_words`
+    words only the beginning counts, where that is whole.
     """
 
     problems: tuple[Problem, ...] = ()
     prompts: tuple[str, ...] = ()
     shared_answers: bool = False
+    max_words: int | None = None
+    ground_truth: bool = True
+
+    def accepted(self, text: str) -> str:
+        """Returns what counts of a text: all of it, or the longest beginning of whole sentences, or
+        of whole clauses of the first, that is short enough and that nothing is wrong with. A small
+        model says the rule first, and then what it was told to say. Raises ValueError with what is
+        wrong where there is none.
+        """
+        wrong = self(text)
+        if wrong is None and not self._is_long(text):
+            return text
+        for beginning in beginnings(text):
+            if not self._is_long(beginning) and self(beginning) is None:
+                return beginning
+        if wrong is not None:
+            raise ValueError(wrong)
+        return text  # whoever decides about it words it anew
+
+    def _is_long(self, text: str) -> bool:
+        return self.max_words is not None and len(text.split()) > self.max_words
 
     def __call__(self, text: str) -> str | None:
         """Returns what is wrong with a text, as the model is told it, or None."""
@@ -70,7 +96,22 @@ class LessonCheck:
         last = broken_off(text)
         if last is not None:
             return f"it breaks off at {last!r}; write a whole sentence, in fewer words"
+        if self.shared_answers and self.ground_truth and len(self.problems) == 1:
+            answer = str(self.problems[0].answer or "").strip()
+            if answer and _plain(answer) not in _plain(text):
+                return f"it does not name the right answer, {answer!r}; say when it is right"
         return None
+
+
+def beginnings(text: str) -> Iterator[str]:
+    """Yields the beginnings of a text, the longest first: without its last sentences, then without
+    the last reasons that its first one gives."""
+    text = " ".join(text.split())
+    ends = [match.start() for match in SENTENCE_END.finditer(text)]
+    yield from (text[:end] for end in reversed(ends))
+    first = text[: ends[0]] if ends else text
+    for match in reversed(list(REASON.finditer(first))):
+        yield f"{first[: match.start()]}."
 
 
 def given_away(text: str, problem: Problem) -> str | None:

@@ -120,7 +120,7 @@ class Reflection:
         """Returns the check of texts that are learned from problems by this prompt."""
         instructions = "\n".join(text for _, text in prompt.parts)
         texts = (instructions, self.agent_objective, self.learning_objective)
-        return LessonCheck(problems, texts, self.shared_answers)
+        return LessonCheck(problems, texts, self.shared_answers, self.max_words, self.ground_truth)
 
     async def ask(
         self,
@@ -142,7 +142,7 @@ class Reflection:
             answer,
             call_path=question.call_path,
             check=check,
-            text_check=self.lesson_check(question.problems, question.prompt),
+            text_check=self.lesson_check(question.problems, question.prompt).accepted,
         )
 
 
@@ -323,13 +323,17 @@ def lessons_of(
     calls: tuple[str, ...] = (),
 ) -> tuple[tuple[Lesson, ...], tuple[Failure, ...]]:
     """Returns the lessons of an answer that lists some, the first that there may be, and what
-    could not be used of it as failures of that stage. `calls` are those before the answer's own."""
-    given = [lesson for lesson in typed.value.lessons if lesson.text.strip()]
+    could not be used of it as failures of that stage. A lesson that is given twice is one. `calls`
+    are those before the answer's own."""
+    given: dict[str, ReflectedLesson] = {}
+    for one in typed.value.lessons:
+        given.setdefault(" ".join(one.text.split()), one)
+    listed = [(text, one) for text, one in given.items() if text]
     lessons = tuple(
-        Lesson(" ".join(one.text.split()), one.reason.strip(), group, (*calls, typed.key))
-        for one in given[:MOST_LESSONS]
+        Lesson(text, one.reason.strip(), group, (*calls, typed.key))
+        for text, one in listed[:MOST_LESSONS]
     )
-    beyond = (f"more than {MOST_LESSONS} lessons: {one.text}" for one in given[MOST_LESSONS:])
+    beyond = (f"more than {MOST_LESSONS} lessons: {text}" for text, _ in listed[MOST_LESSONS:])
     return lessons, tuple(
         Failure(stage, group.problem.id, reason) for reason in (*typed.lost, *beyond)
     )
