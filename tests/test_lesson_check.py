@@ -176,6 +176,7 @@ LABELLED = Problem("m-1", "I never got my PIN.", "get_physical_card")
         ("When a PIN is asked for, it is 'Get physical card', not card_linking.", True),
         ("When a PIN is asked for, the label is card_linking.", False),
         ("The wrong attempts are all the same, so they are wrong.", False),
+        ("get_physical_card.", False),
     ],
 )
 def test_a_lesson_about_a_label_names_the_right_one(text: str, passes: bool) -> None:
@@ -183,7 +184,7 @@ def test_a_lesson_about_a_label_names_the_right_one(text: str, passes: bool) -> 
     check = LessonCheck((LABELLED,), shared_answers=True)
     assert (check(text) is None) is passes
     if not passes:
-        assert "'get_physical_card'" in str(check(text))
+        assert "say when it is right" in str(check(text))
     assert LessonCheck((LABELLED,), shared_answers=True, ground_truth=False)(text) is None
 
 

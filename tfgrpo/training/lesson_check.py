@@ -100,6 +100,8 @@ class LessonCheck:
             answer = str(self.problems[0].answer or "").strip()
             if answer and _plain(answer) not in _plain(text):
                 return f"it does not name the right answer, {answer!r}; say when it is right"
+            if _plain(answer) == _plain(text):
+                return "it is an answer alone; say when it is right"
         return None
 
 
