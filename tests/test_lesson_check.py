@@ -177,6 +177,7 @@ LABELLED = Problem("m-1", "I never got my PIN.", "get_physical_card")
         ("When a PIN is asked for, the label is card_linking.", False),
         ("The wrong attempts are all the same, so they are wrong.", False),
         ("get_physical_card.", False),
+        ("When it is late, the label is card_arrival, not get_physical_card.", False),
     ],
 )
 def test_a_lesson_about_a_label_names_the_right_one(text: str, passes: bool) -> None:

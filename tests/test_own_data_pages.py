@@ -18,6 +18,7 @@ from scripted import ScriptedEndpoint, stage
 from tfgrpo.domains.prompt_library import read_library
 
 LESSON = "When a part of the bike does not work, the label is damage, not booking."
+OTHER = "When a bike is asked for, the label is booking, not damage."
 
 
 def answers(request: dict[str, Any]) -> str:
@@ -32,7 +33,8 @@ def answers(request: dict[str, Any]) -> str:
             return json.dumps({"vendor": "Alder Paper", "total": total, "due": "2026-05-02"})
         case "comparison":
             assert "total: 1 is not" in user or "answer booking" in user or "answer damage" in user
-            lesson = {"reason": "It is broken.", "text": LESSON}
+            text = OTHER if "Right answer: booking" in user else LESSON
+            lesson = {"reason": "It is broken.", "text": text}
             return json.dumps({"right_did": "a", "wrong_did": "b", "lessons": [lesson]})
         case "summary":
             return "It chose."

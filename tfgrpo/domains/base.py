@@ -18,6 +18,7 @@ import inspect
 import pickle
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib import resources
 from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
@@ -125,6 +126,8 @@ class Context:
         return await (model or self.calls).ask(question, call_path=call_path, sample=self.sample)
 
 
+SHARED_PROMPTS = Path(str(resources.files("tfgrpo.prompts").joinpath("choice")))
+"""Reflection on problems that have the same few answers."""
 QUOTED = 2
 """The most tokens that a token of an answer becomes in another model's prompt."""
 
@@ -224,8 +227,8 @@ class Domain:
     `judgements` tell an estimate what `rollout` and an asynchronous `verify` ask at most.
     `configure` makes the domain anew from options, those of `NAME:OPTIONS`, and `options_from`
     reads off the data those that it needs and nobody wrote, such as its labels. With
-    `shared_answers` many problems have the same few answers, as labels are: a lesson may then
-    name the answer of the problem that taught it.
+    `shared_answers` many problems have the same few answers, as labels are: a lesson then says
+    when the answer is that of the problem which taught it, and reflection is asked for that.
     """
 
     name: str
@@ -279,8 +282,8 @@ class Domain:
                 ) from None
 
     def template(self, name: str, folder: Path | None = None) -> Template:
-        """Returns a prompt: from `folder`, else the domain's own, else ours.
-
-        Raises TemplateError.
+        """Returns a prompt: from `folder`, else the domain's own, else ours, of which some are for
+        shared answers. Raises TemplateError.
         """
-        return templates.load(name, folder, self.prompts)
+        own = SHARED_PROMPTS if self.prompts is None and self.shared_answers else self.prompts
+        return templates.load(name, folder, own)

@@ -18,7 +18,6 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +47,6 @@ KEYS = (
     "classification",
 )
 """What the field of a JSON object is called that holds a label."""
-PROMPTS = Path(str(resources.files("tfgrpo.prompts").joinpath("choice")))
 """A comparison and a controller that know of labels, with a worked example each."""
 HINT = 'write choice, choice:labels.txt (a label a line), or choice:["no","yes"]'
 
@@ -210,7 +208,6 @@ def _domain(labels: Labels) -> Domain:
         configure=with_options,
         options_from=partial(labels_in, labels=labels),
         shared_answers=True,
-        prompts=PROMPTS,
     )
 
 

@@ -73,6 +73,14 @@ class LessonCheck:
             raise ValueError(wrong)
         return text  # whoever decides about it words it anew
 
+    def _without_answers(self, text: str) -> str:
+        """Returns a text with one word for each shared answer: a prompt lists them all, and some
+        are as long as a sentence."""
+        for problem in self.problems if self.shared_answers else ():
+            if problem.answer:
+                text = re.sub(re.escape(str(problem.answer)), "answer", text, flags=re.IGNORECASE)
+        return text
+
     def _is_long(self, text: str) -> bool:
         return self.max_words is not None and len(text.split()) > self.max_words
 
@@ -91,14 +99,14 @@ class LessonCheck:
             quote = quoted(text, problem)
             if quote is not None:
                 return f"it is about one problem ({quote!r}); say it for any number"
-        if any(repeats(text, prompt) for prompt in self.prompts):
+        if any(repeats(self._without_answers(text), prompt) for prompt in self.prompts):
             return "it repeats the instructions; say what the attempts have shown"
         last = broken_off(text)
         if last is not None:
             return f"it breaks off at {last!r}; write a whole sentence, in fewer words"
         if self.shared_answers and self.ground_truth and len(self.problems) == 1:
             answer = str(self.problems[0].answer or "").strip()
-            if answer and _plain(answer) not in _plain(text):
+            if answer and not re.search(rf"(?<! not){_plain(answer)}", _plain(text)):
                 return f"it does not name the right answer, {answer!r}; say when it is right"
             if _plain(answer) == _plain(text):
                 return "it is an answer alone; say when it is right"
