@@ -183,6 +183,16 @@ def test_objectives_that_nobody_names_are_the_domains(tmp_path: Path, module: st
     assert build(TrainSettings, mine).agent_objective == "Whisper."
 
 
+@pytest.mark.parametrize("name", ["comparison", "controller", "missed"])
+def test_a_domain_with_shared_answers_reflects_as_labels_do(tmp_path: Path, name: str) -> None:
+    from tfgrpo.domains import choice
+
+    own = Domain(name="own", verify=shouts, shared_answers=True)
+    assert own.template(name) == choice.DOMAIN.template(name) != load(name)
+    (tmp_path / f"{name}.md").write_text("<!-- user -->\nthe user's\n")
+    assert own.template(name, tmp_path).parts == (("user", "the user's"),)
+
+
 def test_a_domains_prompts_stand_between_the_users_and_ours(tmp_path: Path) -> None:
     theirs, users = tmp_path / "theirs", tmp_path / "users"
     for folder, text in ((theirs, "theirs"), (users, "the user's")):
