@@ -202,6 +202,44 @@ def test_a_lesson_too_long_is_asked_about_even_in_an_empty_library(tmp_path: Pat
     assert schema["properties"]["decision"]["enum"] == ["new"], "there is nothing to refine"
 
 
+PIN = "When a PIN is asked for, the label is GOLD-777, not card_linking."
+
+
+def labelled(*texts: str) -> Library:
+    ids = (A, B)
+    return Library(ROOT, tuple(Experience(ids[n], text, n + 1) for n, text in enumerate(texts)))
+
+
+def test_a_lesson_about_a_label_that_no_experience_names_is_new_without_asking(
+    tmp_path: Path,
+) -> None:
+    """A small model called each of three the same as the only experience, on another label."""
+    there = labelled("When a card is late, the label is card_arrival.")
+    found, requests = planned(tmp_path, [], PIN, library=there, shared_answers=True)
+    assert short(found.operations) == [("ADD", FRESH, PIN)]
+    assert requests == []
+
+
+def test_a_lesson_about_a_label_is_put_beside_the_experiences_that_name_it(tmp_path: Path) -> None:
+    there = labelled(
+        "When a card is late, the label is card_arrival.",
+        "When a code is missing, the label is GOLD-777.",
+    )
+    answers = [decision("G0", "same"), decision("G1", "same")]
+    found, requests = planned(tmp_path, answers, PIN, library=there, shared_answers=True)
+    assert short(found.operations) == [("KEEP", B, None)]
+    schema = requests[0]["response_format"]["json_schema"]["schema"]
+    assert schema["properties"]["closest"]["enum"] == ["G1", None]
+
+
+def test_an_experience_that_names_a_label_as_wrong_is_not_the_same(tmp_path: Path) -> None:
+    there = labelled("When a card is late, the label is card_arrival, not GOLD-777.")
+    answers = [decision("G0", "same"), decision(None, "new")]
+    found, requests = planned(tmp_path, answers, PIN, library=there, shared_answers=True)
+    assert short(found.operations) == [("ADD", FRESH, PIN)]
+    assert "gives another answer than GOLD-777" in requests[1]["messages"][-1]["content"]
+
+
 @pytest.mark.parametrize(
     "bad",
     [

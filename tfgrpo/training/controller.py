@@ -10,7 +10,8 @@ its own lesson only. Lessons are decided in order; some are asked about ahead of
     new → ADD      same → KEEP      refines, contradicts → MODIFY, or DELETE when no text is left
 
 What is already there word for word is a KEEP without asking: every group that comes to the
-same lesson is one more vote for it. An ADD of what is there, or a MODIFY that changes nothing,
+same lesson is one more vote for it. Where answers are shared, as labels are, a lesson is put beside
+the experiences that name its label; where none does, it is new without asking. An ADD of what is there, or a MODIFY that changes nothing,
 is a KEEP and recorded as one; a MODIFY that keeps no word of the experience would lose it to a
 lesson about something else, so it is an ADD. A label that does not exist, or a text of too many
 words, goes back once and is then refused, on record. Labels are made for each prompt and
@@ -38,6 +39,7 @@ from tfgrpo.training import pruning
 from tfgrpo.training.draft import Draft, words
 from tfgrpo.training.edits import RoomMaker, within_budget
 from tfgrpo.training.exemplars import is_example
+from tfgrpo.training.lesson_check import mentions, tells
 from tfgrpo.training.lookahead import LessonStream, Lookahead, Proposed, Refusal
 from tfgrpo.training.near_duplicates import Similar, describe, find_similar, numbers
 from tfgrpo.training.notes import Notes
@@ -175,14 +177,32 @@ class Controller:
     def _needs_no_call(self, lesson: Lesson, draft: Draft) -> bool:
         """Returns whether a lesson enters as it is: nothing is there that it could be like."""
         short = words(lesson.text) <= self.reflection.max_words
-        return not draft.texts and not self.notes.turned_down and short
+        return not self._related(lesson, draft) and not self.notes.turned_down and short
+
+    def _related(self, lesson: Lesson, draft: Draft) -> dict[str, str]:
+        """Returns the experiences, by their labels, that a lesson may be about as well: where
+        answers are shared, those that name its answer. A small model calls a lesson about one
+        label the same as one about another."""
+        answer = self._answer(lesson)
+        if answer is None:
+            return dict(draft.labels)
+        return {
+            label: id for label, id in draft.labels.items() if mentions(draft.texts[id], answer)
+        }
+
+    def _answer(self, lesson: Lesson) -> str | None:
+        """Returns the shared answer that a lesson is about, or None."""
+        if not (self.reflection.shared_answers and self.reflection.ground_truth):
+            return None
+        return str(lesson.group.problem.answer or "").strip() or None
 
     async def _decide(
         self, lesson: Lesson, draft: Draft, similar: list[Similar], call_path: CallPath
     ) -> structured.Typed[Decision]:
         reflection, labels = self.reflection, draft.labels
+        related = self._related(lesson, draft)
         decisions = [one for one in DECISIONS if one != "drop" or self.notes.turned_down]
-        if not labels:  # nothing is there that a lesson could be the same as, or refine
+        if not related:  # nothing is there that a lesson could be the same as, or refine
             decisions = [one for one in decisions if one in ("new", "drop")]
         question = Question(
             prompt=reflection.controller,
@@ -195,7 +215,7 @@ class Controller:
             max_tokens=CONTROLLER_TOKENS,
             call_path=call_path,
             appendix=self.notes.text(labels, lesson.misled),
-            narrowed={"decision": {"enum": decisions}, "closest": {"enum": [*labels, None]}},
+            narrowed={"decision": {"enum": decisions}, "closest": {"enum": [*related, None]}},
             problems=(lesson.group.problem,),
         )
 
@@ -211,11 +231,13 @@ class Controller:
 
     def _objection(self, decision: Decision, lesson: Lesson, draft: Draft) -> str | None:
         """Returns what is wrong with a decision, or None."""
-        labels = draft.labels
+        labels, answer = self._related(lesson, draft), self._answer(lesson)
         if decision.decision == "drop":
             if self.notes.turned_down:
                 return None
             return "the decision is new, same, refines or contradicts"
+        if decision.decision != "new" and not labels:
+            return "no experience is about that: the decision is new"
         if decision.decision != "new" and decision.closest not in labels:
             return f"there is no experience {decision.closest}; closest is one of {list(labels)}"
         if decision.decision in ("refines", "contradicts") and decision.text.strip():
@@ -224,6 +246,8 @@ class Controller:
                 return f"{decision.closest} is an example, which can be dropped and not reworded"
         if decision.decision == "same":
             there = draft.texts[labels[decision.closest or ""]]
+            if answer is not None and not tells(there, answer):
+                return f"{decision.closest} gives another answer than {answer}: it is not the same"
             if set(numbers(lesson.text)) - set(numbers(there)):
                 return (
                     f"{decision.closest} does not give the number of the lesson, so it is not the "

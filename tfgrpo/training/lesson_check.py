@@ -106,7 +106,7 @@ class LessonCheck:
             return f"it breaks off at {last!r}; write a whole sentence, in fewer words"
         if self.shared_answers and self.ground_truth and len(self.problems) == 1:
             answer = str(self.problems[0].answer or "").strip()
-            if answer and not re.search(rf"(?<! not){_plain(answer)}", _plain(text)):
+            if answer and not tells(text, answer):
                 return f"it does not name the right answer, {answer!r}; say when it is right"
             if _plain(answer) == _plain(text):
                 return "it is an answer alone; say when it is right"
@@ -140,6 +140,16 @@ def given_away(text: str, problem: Problem) -> str | None:
         ):
             return answer
     return None
+
+
+def tells(text: str, answer: str) -> bool:
+    """Returns whether a text gives a shared answer, and not only as one that is not right."""
+    return bool(re.search(rf"(?<! not){_plain(answer)}", _plain(text)))
+
+
+def mentions(text: str, answer: str) -> bool:
+    """Returns whether a text names a shared answer, be it as one that is not right."""
+    return _plain(answer) in _plain(text)
 
 
 def named(text: str, problem: Problem) -> str | None:
