@@ -10,13 +10,14 @@ its own lesson only. Lessons are decided in order; some are asked about ahead of
     new → ADD      same → KEEP      refines, contradicts → MODIFY, or DELETE when no text is left
 
 What is already there word for word is a KEEP without asking: every group that comes to the
-same lesson is one more vote for it. Where answers are shared, as labels are, a lesson is put beside
-the experiences that name its label; where none does, it is new without asking. An ADD of what is there, or a MODIFY that changes nothing,
-is a KEEP and recorded as one; a MODIFY that keeps no word of the experience would lose it to a
-lesson about something else, so it is an ADD. A label that does not exist, or a text of too many
-words, goes back once and is then refused, on record. Labels are made for each prompt and
-resolved against that prompt alone. Where the library may not grow any more, room is made first,
-or the operation refused (`pruning.py`).
+same lesson is one more vote for it. Where answers are shared, as labels are, a lesson is put
+beside the experiences that name its label; where none does, it is new without asking. An ADD
+of what is there, or a MODIFY that changes nothing, is a KEEP and recorded as one; a MODIFY
+that keeps no word of the experience would lose it to a lesson about something else, so it is
+an ADD. A label that does not exist, or a text of too many words, goes back once and is then
+refused, on record. Labels are made for each prompt and resolved against that prompt alone.
+Where the library may not grow any more, room is made first, or the operation refused
+(`pruning.py`).
 """
 
 from __future__ import annotations
