@@ -232,12 +232,21 @@ def test_a_lesson_about_a_label_is_put_beside_the_experiences_that_name_it(tmp_p
     assert schema["properties"]["closest"]["enum"] == ["G1", None]
 
 
-def test_an_experience_that_names_a_label_as_wrong_is_not_the_same(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["same", "refines"])
+def test_an_experience_that_names_a_label_as_wrong_is_not_the_same(
+    tmp_path: Path, kind: str
+) -> None:
     there = labelled("When a card is late, the label is card_arrival, not GOLD-777.")
-    answers = [decision("G0", "same"), decision(None, "new")]
-    found, requests = planned(tmp_path, answers, PIN, library=there, shared_answers=True)
+    answers = [decision("G0", kind, PIN)]
+    found, _ = planned(tmp_path, answers, PIN, library=there, shared_answers=True)
     assert short(found.operations) == [("ADD", FRESH, PIN)]
-    assert "gives another answer than GOLD-777" in requests[1]["messages"][-1]["content"]
+
+
+def test_an_experience_that_names_a_label_as_wrong_can_be_contradicted(tmp_path: Path) -> None:
+    there = labelled("When a PIN is asked for, the label is card_linking, not GOLD-777.")
+    answers = [decision("G0", "contradicts", PIN)]
+    found, _ = planned(tmp_path, answers, PIN, library=there, shared_answers=True)
+    assert short(found.operations) == [("MODIFY", A, PIN)]
 
 
 @pytest.mark.parametrize(

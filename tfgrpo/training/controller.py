@@ -163,6 +163,8 @@ class Controller:
                 refusal = Refusal(lesson.text, problem, str(error))
                 return Proposed(refused=(refusal,), failures=failures)
             decision, call, repaired = typed.value, (typed.key,), typed.repaired
+            if self._tells_apart(decision, lesson, draft):
+                decision = Decision(decision="new", text=lesson.text)
             label = draft.labels.get(decision.closest or "")
             if decision.decision == "drop":
                 why = DROPPED_DECLINED if self.notes.declined else DROPPED
@@ -190,6 +192,14 @@ class Controller:
         return {
             label: id for label, id in draft.labels.items() if mentions(draft.texts[id], answer)
         }
+
+    def _tells_apart(self, decision: Decision, lesson: Lesson, draft: Draft) -> bool:
+        """Returns whether a decision takes a lesson for one that gives another shared answer: it
+        may contradict that, and nothing else."""
+        answer, id = self._answer(lesson), draft.labels.get(decision.closest or "")
+        if answer is None or id is None or decision.decision not in ("same", "refines"):
+            return False
+        return not tells(draft.texts[id], answer)
 
     def _answer(self, lesson: Lesson) -> str | None:
         """Returns the shared answer that a lesson is about, or None."""
@@ -232,7 +242,7 @@ class Controller:
 
     def _objection(self, decision: Decision, lesson: Lesson, draft: Draft) -> str | None:
         """Returns what is wrong with a decision, or None."""
-        labels, answer = self._related(lesson, draft), self._answer(lesson)
+        labels = self._related(lesson, draft)
         if decision.decision == "drop":
             if self.notes.turned_down:
                 return None
@@ -241,21 +251,23 @@ class Controller:
             return "no experience is about that: the decision is new"
         if decision.decision != "new" and decision.closest not in labels:
             return f"there is no experience {decision.closest}; closest is one of {list(labels)}"
+        most = self.reflection.max_words
+        if self._tells_apart(decision, lesson, draft):  # it is new, if it is short enough for that
+            if words(lesson.text) <= most:
+                return None
+            return f"{decision.closest} gives another answer: the decision is new"
         if decision.decision in ("refines", "contradicts") and decision.text.strip():
             there = draft.texts[labels[decision.closest or ""]]
             if is_example(there):
                 return f"{decision.closest} is an example, which can be dropped and not reworded"
         if decision.decision == "same":
             there = draft.texts[labels[decision.closest or ""]]
-            if answer is not None and not tells(there, answer):
-                return f"{decision.closest} gives another answer than {answer}: it is not the same"
             if set(numbers(lesson.text)) - set(numbers(there)):
                 return (
                     f"{decision.closest} does not give the number of the lesson, so it is not the "
                     "same. The decision is new, unless both are about the very same thing."
                 )
             return None
-        most = self.reflection.max_words
         count = words(_text(decision, lesson, most))
         return f"the text has {count} words, and {most} are the most" if count > most else None
 
