@@ -26,11 +26,11 @@ from tfgrpo.cli.main import tfgrpo as command_line
 from tfgrpo.store import Store, atomic_write
 from tfgrpo.store.errors import StoreError, TfgrpoError
 
-PARTS = {"store.db", "store.db-wal", "store.db-shm", "store.db-queue"}
+PARTS = {"store.db", "store.db-wal", "store.db-shm", "store.db-queue", "locks"}
 
 
 def left(folder: Path) -> set[str]:
-    """Returns what lies in a store's folder, but for a run's lock and what belongs to a store."""
+    """Returns what lies in a store's folder, but for runs' locks and what belongs to a store."""
     names = {path.name for path in folder.iterdir()} if folder.exists() else set()
     return {name for name in names - PARTS if not name.endswith(".lock")}
 

@@ -44,6 +44,8 @@ def behaving(answer: Callable[[dict[str, Any]], dict[str, Any]]) -> Callable[...
             message = {"content": prose(request, 100, 250)}
         elif kind == "comparison":
             text = f"When case {coin[0]} comes up, look at part {coin[1]} of it first, then add."
+            if label := re.search(r"Right answer: ([a-z]+)", request["messages"][-1]["content"]):
+                text = f"When case {coin[0]} of part {coin[1]} comes up, the answer is {label[1]}."
             lessons = [{"reason": prose(request, 20, 50), "text": text}]
             said = {"right_did": prose(request, 30, 60), "wrong_did": prose(request, 30, 60)}
             message = {"content": json.dumps({**said, "lessons": lessons})}

@@ -14,13 +14,13 @@ Amounts are whole numbers, of tokens or of `UNIT`s of a dollar: sums of them com
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from dataclasses import dataclass
 from math import ceil, floor, log10
 
 from tfgrpo.model.endpoint import Answer, Request, prompt_tokens, schema_instruction
 from tfgrpo.model.prices import ModelPrices, Price
-from tfgrpo.store.canonical import canonical
 from tfgrpo.store.errors import TfgrpoError
 
 AMOUNT = re.compile(r"\$?(\d+(?:\.\d*)?|\.\d+)\Z")
@@ -275,12 +275,13 @@ def open_budget(amount: str | None, prices: ModelPrices) -> Budget | None:
 def most_tokens(request: Request) -> int:
     """Returns an upper bound of a prompt's tokens: its bytes, and the template around each part.
 
-    A schema may be sent as one and be said in words too.
+    A schema may be sent as one and be said in words too, and is read with spaces between its parts,
+    as templates write it.
     """
     text = sum(len(content.encode()) + PER_MESSAGE for _, content in request.messages)
-    text += sum(len(canonical(turn)) + PER_MESSAGE for turn in (*request.turns, *request.tools))
+    text += sum(len(json.dumps(turn)) + PER_MESSAGE for turn in (*request.turns, *request.tools))
     if request.schema:
-        text += len(schema_instruction(request.schema)) + len(canonical(request.schema))
+        text += len(schema_instruction(request.schema)) + len(json.dumps(request.schema))
     return text
 
 
