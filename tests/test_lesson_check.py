@@ -15,6 +15,7 @@ from test_reflection import compared, group, said
 
 from tfgrpo.data.problems import Problem
 from tfgrpo.rendering import templates
+from tfgrpo.training.label_mentions import mentions, tells
 from tfgrpo.training.lesson_check import LessonCheck
 
 PROBLEM = Problem("QQ-0", "In order QQ-0, Marisol packs 41 boxes of 103. How many in all?", "4177")
@@ -187,6 +188,89 @@ def test_a_lesson_about_a_label_names_the_right_one(text: str, passes: bool) -> 
     if not passes:
         assert "say when it is right" in str(check(text))
     assert LessonCheck((LABELLED,), shared_answers=True, ground_truth=False)(text) is None
+
+
+@pytest.mark.parametrize(
+    ("label", "lesson", "other"),
+    [
+        ("C++", "When templates are named, the answer is C++.", "When it says so, it is C."),
+        ("C", "When pointers are named, the answer is C.", "When classes are named, it is C++."),
+        ("C#", "When .NET is named, the answer is C#.", "When there is no runtime, it is C."),
+        ("+", "When two heaps become one, the answer is +.", "When some go, it is -."),
+        ("退款", "如果顾客想要回钱，答案是退款。", "如果顾客想要回钱，答案是换货。"),
+        (
+            "возврат",
+            "Если просят деньги назад, ответ «Возврат».",
+            "Если просят деньги, ответ «обмен».",
+        ),
+        ("Réclamation", "When a fault is named, it is re\u0301clamation.", "Then it is a reclame."),
+        ("คืนเงิน", "ถ้าลูกค้าขอเงินคืนให้ตอบคืนเงินเสมอ", "ถ้าลูกค้าขอเงินคืนให้ตอบเปลี่ยน"),
+        (
+            "transfer",
+            "When money goes out, it is transfer.",
+            "When it returns, it is failed_transfer.",
+        ),
+        (
+            "no",
+            "When no day is agreed, the answer is no.",
+            "When a day is named, say nobody knows.",
+        ),
+        ("get_physical_card", "It is 'Get  physical-card'.", "It is get_physical_cards."),
+        ("3", "With a refund in words, the answer is 3.", "With a refund in words, it is 3.5."),
+    ],
+)
+def test_a_label_is_read_in_any_writing(label: str, lesson: str, other: str) -> None:
+    problem = Problem("m-1", "Which is it?", label)
+    check = LessonCheck((problem,), shared_answers=True)
+    assert check(lesson) is None
+    assert "name the right answer" in str(check(other))
+    assert mentions(lesson, label)
+    assert tells(lesson, label)
+    assert not mentions(other, label)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "When a parcel is late, it is card_arrival, not transfer.",
+        "When a parcel is late, it is card_arrival and not 'transfer'.",
+        "When a parcel is late, it is card_arrival, not a transfer, nor the transfer.",
+        "When a parcel is late, it is card_arrival rather than transfer.",
+        "When a parcel is late, it is card_arrival instead of transfer.",
+    ],
+)
+def test_a_label_that_is_not_right_is_mentioned_and_not_told(text: str) -> None:
+    assert mentions(text, "transfer")
+    assert not tells(text, "transfer")
+    assert tells(text, "card_arrival")
+
+
+def test_a_lesson_gives_one_of_several_right_labels() -> None:
+    meta = {"answers": ["card arrival", "post"]}
+    problem = Problem("m-1", "Where is it?", "card_arrival", meta=meta)
+    assert len(problem.ground_truths) > 1
+    check = LessonCheck((problem,), shared_answers=True)
+    assert check("When a letter is late, the answer is post.") is None
+    assert check("When a letter is late, the answer is card-arrival.") is None
+    assert "name the right answer" in str(check("When a letter is late, it is transfer."))
+    assert "an answer alone" in str(check("Post."))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "When the price is given for a pair and not for one, divide the number of them by two, "
+        "and round up.",
+        "When goods are weighed as they come in, take the weight since the last day of the month "
+        "and no other.",
+        "Because a week has five days here, weeks are multiplied by five and months by twenty "
+        "days each time.",
+        "If it is cold, which it is in winter, the price of each day is the price of one and a "
+        "half.",
+    ],
+)
+def test_half_a_rule_does_not_count_as_a_beginning(text: str) -> None:
+    assert SHORT.accepted(text) == text
 
 
 def lessons(*texts: str) -> str:

@@ -40,7 +40,7 @@ from tfgrpo.training import pruning
 from tfgrpo.training.draft import Draft, words
 from tfgrpo.training.edits import RoomMaker, within_budget
 from tfgrpo.training.exemplars import is_example
-from tfgrpo.training.lesson_check import mentions, tells
+from tfgrpo.training.label_mentions import mentions, right_answers, tells
 from tfgrpo.training.lookahead import LessonStream, Lookahead, Proposed, Refusal
 from tfgrpo.training.near_duplicates import Similar, describe, find_similar, numbers
 from tfgrpo.training.notes import Notes
@@ -186,26 +186,28 @@ class Controller:
         """Returns the experiences, by their labels, that a lesson may be about as well: where
         answers are shared, those that name its answer. A small model calls a lesson about one
         label the same as one about another."""
-        answer = self._answer(lesson)
-        if answer is None:
+        answers = self._answers(lesson)
+        if not answers:
             return dict(draft.labels)
         return {
-            label: id for label, id in draft.labels.items() if mentions(draft.texts[id], answer)
+            label: id
+            for label, id in draft.labels.items()
+            if any(mentions(draft.texts[id], answer) for answer in answers)
         }
 
     def _tells_apart(self, decision: Decision, lesson: Lesson, draft: Draft) -> bool:
         """Returns whether a decision takes a lesson for one that gives another shared answer: it
         may contradict that, and nothing else."""
-        answer, id = self._answer(lesson), draft.labels.get(decision.closest or "")
-        if answer is None or id is None or decision.decision not in ("same", "refines"):
+        answers, id = self._answers(lesson), draft.labels.get(decision.closest or "")
+        if not answers or id is None or decision.decision not in ("same", "refines"):
             return False
-        return not tells(draft.texts[id], answer)
+        return not any(tells(draft.texts[id], answer) for answer in answers)
 
-    def _answer(self, lesson: Lesson) -> str | None:
-        """Returns the shared answer that a lesson is about, or None."""
+    def _answers(self, lesson: Lesson) -> tuple[str, ...]:
+        """Returns the shared answers that a lesson is about, or none."""
         if not (self.reflection.shared_answers and self.reflection.ground_truth):
-            return None
-        return str(lesson.group.problem.answer or "").strip() or None
+            return ()
+        return right_answers(lesson.group.problem)
 
     async def _decide(
         self, lesson: Lesson, draft: Draft, similar: list[Similar], call_path: CallPath

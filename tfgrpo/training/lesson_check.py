@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from tfgrpo.data.problems import Problem
+from tfgrpo.training.label_mentions import is_only, replace_answer, right_answers, tells
 
 NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?(?![\w])")
 CODE = re.compile(r"\b(?:[A-Z]{2,}-\d+|[A-Z]+-?\d{2,})\b")
@@ -33,8 +34,12 @@ QUOTE = 4
 SHARE = 0.6
 """The share of a text's pairs of words from which on it is put together from a prompt's."""
 SENTENCE_END = re.compile(r"(?<=[.!?])(?= [\"'“‘(]?[^\W\d_a-z])")
-REASON = re.compile(r",? (?:as|because|since)\b|, (?:and|so|which)\b")
-"""What the reason for a rule begins with, or what follows from it."""
+REASON = re.compile(r",? because\b|, (?:as|since|which)\b")
+"""What the reason for a rule begins with; `and`, `so` and a bare `as` may go on with the rule."""
+CONDITION = re.compile(
+    r"(?i)(?:if|when|whenever|where|wherever|for|as|because|since|unless)\b[^,]*"
+)
+"""What is no rule yet: when it holds, or why."""
 UNFINISHED = re.compile(
     r"(?i)(?:an?|and|are|as|at|because|but|by|for|from|if|into?|is|its|of|on|or|so|than|that|the"
     r"|their|then|these|this|those|to|was|were|when|where|which|while|with)"
@@ -77,8 +82,8 @@ class LessonCheck:
         """Returns a text with one word for each shared answer: a prompt lists them all, and some
         are as long as a sentence."""
         for problem in self.problems if self.shared_answers else ():
-            if problem.answer:
-                text = re.sub(re.escape(str(problem.answer)), "answer", text, flags=re.IGNORECASE)
+            for answer in right_answers(problem):
+                text = replace_answer(text, answer, "answer")
         return text
 
     def _is_long(self, text: str) -> bool:
@@ -105,10 +110,10 @@ class LessonCheck:
         if last is not None:
             return f"it breaks off at {last!r}; write a whole sentence, in fewer words"
         if self.shared_answers and self.ground_truth and len(self.problems) == 1:
-            answer = str(self.problems[0].answer or "").strip()
-            if answer and not tells(text, answer):
-                return f"it does not name the right answer, {answer!r}; say when it is right"
-            if _plain(answer) == _plain(text):
+            answers = right_answers(self.problems[0])
+            if answers and not any(tells(text, answer) for answer in answers):
+                return f"it does not name the right answer, {answers[0]!r}; say when it is right"
+            if any(is_only(text, answer) for answer in answers):
                 return "it is an answer alone; say when it is right"
         return None
 
@@ -121,7 +126,9 @@ def beginnings(text: str) -> Iterator[str]:
     yield from (text[:end] for end in reversed(ends))
     first = text[: ends[0]] if ends else text
     for match in reversed(list(REASON.finditer(first))):
-        yield f"{first[: match.start()]}."
+        beginning = first[: match.start()]
+        if beginning and not CONDITION.fullmatch(beginning):
+            yield f"{beginning}."
 
 
 def given_away(text: str, problem: Problem) -> str | None:
@@ -140,16 +147,6 @@ def given_away(text: str, problem: Problem) -> str | None:
         ):
             return answer
     return None
-
-
-def tells(text: str, answer: str) -> bool:
-    """Returns whether a text gives a shared answer, and not only as one that is not right."""
-    return bool(re.search(rf"(?<! not){_plain(answer)}", _plain(text)))
-
-
-def mentions(text: str, answer: str) -> bool:
-    """Returns whether a text names a shared answer, be it as one that is not right."""
-    return _plain(answer) in _plain(text)
 
 
 def named(text: str, problem: Problem) -> str | None:
