@@ -42,7 +42,7 @@ def plot(app: App, name: str | None, output: Path | None, html: Path | None, as_
     from tfgrpo.training.dynamics import draw, dynamics, page
 
     if (output is not None) + (html is not None) + as_json > 1:
-        raise click.UsageError("--output, --html and --json are three ways to write one run")
+        raise click.UsageError("give only one of --output, --html and --json")
     runs = app.store.runs.listed()
     if name is None and not runs:
         raise UnknownRevision("there is no run to plot", hint="start one with `tfgrpo train`")

@@ -103,7 +103,9 @@ def _refuse_filters(context: click.Context) -> None:
     for option in context.command.params:
         given = context.get_parameter_source(option.name or "") is ParameterSource.COMMANDLINE
         if given and option.name not in ("call", "as_json"):
-            raise click.UsageError(f"{option.opts[0]} chooses among calls: leave out CALL, or it")
+            raise click.UsageError(
+                f"{option.opts[0]} filters the list: it cannot be given with CALL"
+            )
 
 
 def opened(app: App) -> Any:

@@ -26,12 +26,15 @@ from tfgrpo.cli.main import tfgrpo as command_line
 from tfgrpo.store import Store, atomic_write
 from tfgrpo.store.errors import StoreError, TfgrpoError
 
-PARTS = {"store.db", "store.db-wal", "store.db-shm", "store.db-queue", "locks"}
+PARTS = {"store.db", "store.db-wal", "store.db-shm", "store.db-queue"}
 
 
 def left(folder: Path) -> set[str]:
-    """Returns what lies in a store's folder, but for runs' locks and what belongs to a store."""
+    """Returns what lies in a store's folder, but for runs' locks and what belongs to a store; the
+    folder of locks belongs to one that is there."""
     names = {path.name for path in folder.iterdir()} if folder.exists() else set()
+    if "store.db" in names:
+        names.discard("locks")
     return {name for name in names - PARTS if not name.endswith(".lock")}
 
 

@@ -108,7 +108,7 @@ def setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--limit", type=int, help="The first problems of each part, for a try."),
         click.option("--data", type=FOLDER, help="The folder with the files of formula or labels."),
         click.option("--speeds", type=FILE, required=True, help="The file that `measure` wrote."),
-        click.option("--local", is_flag=True, help="--base-url is on this machine, as slow as it."),
+        click.option("--local", is_flag=True, help="Settings as for local:NAME."),
         endpoint_options,
         click.argument("task", type=click.Choice(list(TASKS))),
         click.argument("results", type=FOLDER),
