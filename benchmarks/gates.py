@@ -36,6 +36,12 @@ REFLECTORS = {
     "middling (25/50/25)": (0.25, 0.50, 0.25),
     "weak (15/50/35)": (0.15, 0.50, 0.35),
 }
+SPREADS = ((8, 4), (16, 2), (32, 1), (48, 1), (64, 1))
+"""Of a small trial: problems, and attempts at each with either library."""
+NOISES = ((0.39, 0.10), (0.39, 0.20), (0.25, 0.30))
+"""Standard deviations of an attempt and of a lesson's effect: of a general rule, of one that is
+for some problems, and of a rule about one label, which most problems do not meet."""
+LOCAL_STEPS = 4
 TRIALS = {192: (24, 4), 384: (48, 4), 96: (12, 4)}
 """Attempts of a trial → problems, and attempts at each with either library."""
 Array = NDArray[np.float64]
@@ -86,6 +92,24 @@ def factorial(dice: np.random.Generator, world: World, runs: int, rule: GateRule
         if world.pairs:
             seen = np.full((runs, 2), EFFECT)
             gain += 2 * EFFECT * _let_in(dice, rule, seen, error, freedom).all(axis=1)
+    return gain
+
+
+def spread(
+    dice: np.random.Generator,
+    shares: tuple[float, float, float],
+    trial: tuple[int, int],
+    noise: tuple[float, float],
+    runs: int,
+) -> Array:
+    """Returns each run's gain over a few steps of three lessons, by how a trial's attempts are
+    spread over problems."""
+    (problems, samples), (within, between) = trial, noise
+    error = np.sqrt(2 * within**2 / (problems * samples) + 3 * between**2 / problems)
+    gain = np.zeros(runs)
+    for _ in range(LOCAL_STEPS):
+        true = draw(dice, World(shares, 3, 0), runs).sum(axis=1)
+        gain += np.where(_let_in(dice, "one-se", true, error, problems - 1), true, 0.0)
     return gain
 
 
@@ -178,6 +202,19 @@ def page(runs: int, seed: int) -> str:
         for trial in (bundle, factorial):
             cells = [trial(dice, world, runs, rule) for rule in GATE_RULES]
             lines += _row([name, 192, "3 + 2", trial.__name__, *map(cell, cells)])
+    lines += ["", "## A small trial's attempts, spread over problems", ""]
+    lines += [
+        f"{LOCAL_STEPS} steps of three lessons with `one-se`. The columns are problems × attempts "
+        "at each with either library; the noise is that of an attempt, and of a lesson from "
+        "problem to problem.",
+        "",
+    ]
+    lines += _row(["reflector", "noise", *(f"{n} × {s}" for n, s in SPREADS)])
+    lines += _row(["---"] * (2 + len(SPREADS)))
+    for name, shares in REFLECTORS.items():
+        for noise in NOISES:
+            cells = [spread(dice, shares, trial, noise, runs) for trial in SPREADS]
+            lines += _row([name, "{:.2f}, {:.2f}".format(*noise), *map(cell, cells)])
     return "\n".join(lines) + "\n"
 
 

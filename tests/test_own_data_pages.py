@@ -100,9 +100,9 @@ def test_own_data_is_split_fairly_and_nothing_is_overwritten(cli: Cli, tmp_path:
         for name in ("train", "gate", "heldout")
     }
     assert {name: len(part) for name, part in parts.items()} == {
-        "train": 79,
-        "gate": 12,
-        "heldout": 28,
+        "train": 59,
+        "gate": 24,
+        "heldout": 36,
     }
     texts = [row["problem"] for part in parts.values() for row in part]
     assert len(set(texts)) == len(texts) == 119
@@ -115,7 +115,8 @@ def test_own_data_is_split_fairly_and_nothing_is_overwritten(cli: Cli, tmp_path:
     # a local model writes ten tokens a second, and a label takes some thirty
     steps = -(-48 // train["batch_size"]) * train["epochs"]
     tries = 48 * train["epochs"] * train["group_size"]
-    tries += 12 * train["gate_samples"] * (steps + 1) + 28 * train["heldout_samples"] * 2
+    tries += 24 * train["gate_samples"] * (steps + 1) + 36 * train["heldout_samples"] * 2
+    assert (train["gate_samples"], train["heldout_samples"]) == (1, 1)
     assert tries * 30 / 10 < 0.5 * 3600
     before = (tmp_path / "tfgrpo.toml").read_bytes()
     assert "wrote" in cli("init", "--from", "mail.csv").stdout  # the same again changes nothing
@@ -198,6 +199,19 @@ def test_defaults_fit_the_data_and_the_model_and_a_preset_keeps_the_papers() -> 
     assert "\n" not in said
     named, _ = fit(build(TrainSettings, {**given, "batch_size": 50}), tickets, ("batch_size",))
     assert named.batch_size == 50
+    for gate, more, sizes in [
+        (200, {}, (32, 1)),  # each once where there are enough
+        (12, {}, (32, 3)),
+        (3, {}, (32, 4)),
+        (200, {"gate_samples": 4}, (8, 4)),
+        (200, {"gate_problems": 8}, (8, 4)),
+        (200, {"gate_trial": "factorial"}, (16, 2)),
+    ]:
+        gated = RunProblems(tickets.train, gate=tickets.train[:gate])
+        fitted, _ = fit(
+            build(TrainSettings, {**given, "domain": "choice", **more}), gated, tuple(more)
+        )
+        assert (fitted.gate_problems, fitted.gate_samples) == sizes
     few = RunProblems(tickets.train[:60])
     far = build(TrainSettings, {**given, "model": "m"})
     assert fit(far, few, ()) == (far, "")  # that is what the paper's come to

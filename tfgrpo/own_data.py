@@ -28,7 +28,7 @@ from tfgrpo.data.columns import (
 from tfgrpo.data.contents import DatasetError
 from tfgrpo.model.prices import LOCAL
 from tfgrpo.model.settings import DEFAULT_MODEL
-from tfgrpo.settings import FILE, LOCAL_TOKENS, SHORT_ANSWERS, SHORT_TOKENS
+from tfgrpo.settings import FILE, LOCAL_TOKENS, SHORT_ANSWERS, SHORT_TOKENS, fitting_samples
 from tfgrpo.store.atomic_write import SHARED, write
 from tfgrpo.store.errors import InvalidOperation
 
@@ -52,14 +52,15 @@ class Sizes:
 
 REMOTE = Sizes(train=200, gate=50, sealed=100, batch=100)
 LOCAL_SIZES: dict[Kind, Sizes] = {
-    "choice": Sizes(train=48, gate=12, sealed=28, batch=16),
-    "exact": Sizes(train=32, gate=12, sealed=24, batch=16),
-    "json": Sizes(train=24, gate=8, sealed=20, batch=12),
-    "math": Sizes(train=16, gate=0, sealed=16, batch=8),
-    "rubric": Sizes(train=16, gate=0, sealed=12, batch=8),
+    "choice": Sizes(train=48, gate=32, sealed=48, batch=16),
+    "exact": Sizes(train=32, gate=24, sealed=36, batch=16),
+    "json": Sizes(train=24, gate=16, sealed=32, batch=12),
+    "math": Sizes(train=16, gate=0, sealed=24, batch=8),
+    "rubric": Sizes(train=16, gate=0, sealed=20, batch=8),
 }
 """What a model on this machine does in about an hour at ten tokens a second: 400 answers of a
-line or 130 worked solutions, and what is learned from them."""
+line or 130 worked solutions, and what is learned from them. Of the gate and at the end each
+problem is attempted once where there are so many, and more often where there are fewer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +123,7 @@ def plan_files(path: Path, rows: Sequence[Mapping[str, Any]], own: OwnData) -> D
     elif columns.kind == "rubric":
         files["rubric.toml"] = RUBRIC
     used = min(len(split["train"]), sizes.train)
-    batch = -(-used // max(1, -(-used // sizes.batch)))
-    files[FILE] = _settings(path, own, columns, split, used, batch)
+    files[FILE] = _settings(path, own, columns, split, sizes)
     lines = [
         f"{path}: {len(rows):,} rows; {_arrow(columns)}",
         *columns.why,
@@ -285,11 +285,12 @@ def _settings(
     own: OwnData,
     columns: ColumnGuess,
     split: Mapping[str, Sequence[object]],
-    used: int,
-    batch: int,
+    sizes: Sizes,
 ) -> str:
     """Returns the settings file, every line of it with what it is for."""
     kind, local = columns.kind, own.is_local
+    used = min(len(split["train"]), sizes.train)
+    batch = -(-used // max(1, -(-used // sizes.batch)))
     tokens = SHORT_ANSWERS.get(kind, LOCAL_TOKENS) if local else SHORT_TOKENS
     if kind in ("math", "rubric") and not local:
         tokens = 16_384
@@ -311,8 +312,16 @@ def _settings(
         ("batch_size", batch, "problems of a step; each step makes a version"),
         ("group_size", 4 if local else 5, "attempts at each problem"),
         ("max_tokens", tokens, "the longest answer" + (", as a local model is slow" * local)),
-        ("gate_samples", 2 if local else 4, "attempts at each gate problem"),
-        ("heldout_samples", 2, "attempts at each problem at the end"),
+        (
+            "gate_samples",
+            fitting_samples(sizes.gate, len(split["gate"])) if local else 4,
+            "attempts at each gate problem",
+        ),
+        (
+            "heldout_samples",
+            fitting_samples(sizes.sealed, len(split["heldout"])) if local else 2,
+            "attempts at each problem at the end",
+        ),
     ]
     if kind in SHORT_ANSWERS:
         rows.append(("summarise_over", 400, "characters up to which attempts are compared whole"))

@@ -55,6 +55,8 @@ SHORT_ANSWERS = {"choice": 96, "exact": 256, "json": 512}
 SHORT_TOKENS, LOCAL_TOKENS = 4096, 1024
 """The most tokens of a short answer elsewhere, where a model may think first, and of any other
 answer of a local model, whose whole context is 4,096."""
+MOST_SAMPLES = 4
+"""Of a problem that is attempted again because there are few."""
 
 S = TypeVar("S", bound="Settings")
 
@@ -187,6 +189,15 @@ def fitting_tokens(settings: Settings) -> int | None:
     if settings.models.model.startswith(LOCAL):
         return SHORT_ANSWERS.get(kind, LOCAL_TOKENS)
     return SHORT_TOKENS if kind in SHORT_ANSWERS else None
+
+
+def fitting_samples(attempts: int, problems: int) -> int:
+    """Returns how often each of so many problems is attempted, to make about so many attempts.
+
+    Once where there are enough of them: more problems tell more than more attempts at each
+    (benchmarks/RESULTS-gates.md).
+    """
+    return min(max(round(attempts / max(problems, 1)), 1), MOST_SAMPLES)
 
 
 class EvalSettings(Settings):

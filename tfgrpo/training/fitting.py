@@ -11,7 +11,7 @@ from collections.abc import Collection
 from typing import Any
 
 from tfgrpo.model.prices import LOCAL
-from tfgrpo.settings import SHORT_ANSWERS, TrainSettings, fitting_tokens
+from tfgrpo.settings import SHORT_ANSWERS, TrainSettings, fitting_samples, fitting_tokens
 from tfgrpo.training.run_problems import RunProblems
 
 BATCH = 100
@@ -22,22 +22,51 @@ LOCAL_BATCH = 16
 LOCAL_VALUES: dict[str, Any] = {
     "epochs": 2,
     "group_size": 4,
-    "gate_samples": 2,
-    "gate_problems": 16,
     "heldout_problems": 24,
 }
 """What a model on this machine gets through in an hour: it writes some ten tokens a second."""
+GATE_ATTEMPTS = 32
+"""Of a library, on a local model."""
 
 
-def fitting_values(settings: TrainSettings, problems: RunProblems) -> dict[str, Any]:
+def local_sizes(
+    train: int, gate: int, gate_samples: int | None = None, gate_problems: int | None = None
+) -> dict[str, Any]:
+    """Returns the sizes of a run on a local model with so many problems, by the settings' names.
+
+    Of a gate's problems as many are used as there are, up to its attempts; what is given of the
+    two numbers stays, and the other one fits it.
+    """
+    if gate_problems is None:
+        gate_problems = max(GATE_ATTEMPTS // (gate_samples or 1), 1)
+    if gate_samples is None:
+        gate_samples = fitting_samples(GATE_ATTEMPTS, min(gate, gate_problems))
+    steps = max(-(-train // LOCAL_BATCH), 1)
+    return {
+        **LOCAL_VALUES,
+        "batch_size": -(-train // steps),
+        "gate_samples": gate_samples,
+        "gate_problems": gate_problems,
+    }
+
+
+def fitting_values(
+    settings: TrainSettings, problems: RunProblems, named: Collection[str]
+) -> dict[str, Any]:
     """Returns the settings that fit these problems and this model, by name."""
     count = len(problems.train)
-    local = settings.models.model.startswith(LOCAL)
-    values: dict[str, Any] = dict(LOCAL_VALUES) if local else {}
-    most = LOCAL_BATCH if local else BATCH
-    if count > most or local:  # in steps of one size
-        steps = -(-count // most)
-        values["batch_size"] = -(-count // steps)
+    values: dict[str, Any] = {}
+    if settings.models.model.startswith(LOCAL):
+        # a factorial trial compares the attempts at one problem with each other
+        samples = 2 if settings.gate_trial == "factorial" else None
+        values = local_sizes(
+            count,
+            len(problems.gate),
+            settings.gate_samples if "gate_samples" in named else samples,
+            settings.gate_problems if "gate_problems" in named else None,
+        )
+    elif count > BATCH:  # in steps of one size
+        values["batch_size"] = -(-count // -(-count // BATCH))
     tokens = fitting_tokens(settings)
     if tokens is not None:
         values["max_tokens"] = tokens
@@ -55,7 +84,7 @@ def fit(
     """
     if settings.preset == "paper":
         return settings, ""
-    values = {k: v for k, v in fitting_values(settings, problems).items() if k not in named}
+    values = {k: v for k, v in fitting_values(settings, problems, named).items() if k not in named}
     if settings.hints and "group_size" in values:  # hints take the place of some of a group
         del values["group_size"]
     fitted = settings.model_copy(update=values)
@@ -84,7 +113,8 @@ def _size_words(settings: TrainSettings, problems: RunProblems) -> dict[str, str
     if problems.gate:
         if len(problems.gate) > (settings.gate_problems or 0):
             words["gate_problems"] = f"{settings.gate_problems} gate problems"
-        words["gate_samples"] = f"{settings.gate_samples} attempts at a gate problem"
+        times = f"{settings.gate_samples} attempts" if settings.gate_samples > 1 else "one attempt"
+        words["gate_samples"] = f"{times} at a gate problem"
     if len(problems.heldout) > (settings.heldout_problems or 0):
         words["heldout_problems"] = f"{settings.heldout_problems} held-out problems"
     return words
