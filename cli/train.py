@@ -49,7 +49,8 @@ GROUPS = {
     "Learning": (
         *("--learning-objective", "--max-words", "--library-tokens", "--ground-truth"),
         *("--summarise-over", "--controller-sees-credit", "--lessons-ahead", "--direct"),
-        *("--controller", "--max-edits", "--all-wrong", "--blame", "--exemplars", "--drop-harmful"),
+        *("--controller", "--max-edits", "--confirm", "--all-wrong", "--blame", "--exemplars"),
+        "--drop-harmful",
     ),
     "Gate and evaluation": (
         *("--gate", "--gate-samples", "--gate-problems", "--gate-rule", "--gate-trial", "--deploy"),
@@ -101,6 +102,12 @@ GROUPS = {
     "--max-edits",
     type=int,
     help="Most experiences a step may change: those that most groups came to.  [no limit]",
+)
+@click.option(
+    "--confirm",
+    type=int,
+    help="Try each lesson so many times on the problem that taught it: it enters if each attempt "
+    "beats the group's mean.  [0]",
 )
 @click.option(
     "--all-wrong",

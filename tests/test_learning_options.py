@@ -164,6 +164,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "batch of few edits": {"controller": "batch", "max_edits": 1},
     "edits under a cap": {"max_edits": 2, "library_tokens": 60},
     "all wrong": {"all_wrong": 2, "group_size": 2},
+    "confirmed": {"confirm": 2},
     "blame and examples": {"blame": True, "exemplars": 1, "dropout": 0.3, "drop_harmful": True},
 }
 

@@ -65,6 +65,58 @@ def test_what_a_problem_teaches_that_nothing_solved_is_tried_on_it_first(
         assert reasons == [f"fewer than 2 of 3 attempts with it are right: {text}"] * 2
 
 
+@pytest.mark.parametrize("kind", ["right", "truism", "wrong", "known"])
+def test_a_lesson_of_a_mixed_group_is_tried_on_its_problem(
+    tmp_path: Path, verifier: Verifier, kind: str
+) -> None:
+    """Of four attempts two are right; with the lesson all, as many as before, or none."""
+    text = "When numbers are joined by op, add one more to what you have."
+    beats = {"right": [1, 1, 1], "truism": [1, 0, 1], "wrong": [0, 0, 0], "known": [0, 0, 0]}
+    tries = dict.fromkeys(("with", "without"), 0)
+
+    def script(request: dict[str, Any]) -> str:
+        user = request["messages"][-1]["content"]
+        match stage(request):
+            case "rollout":
+                a, b = map(int, re.search(r"What is (\d+) op (\d+)", user).groups())  # type: ignore[union-attr]
+                if kind != "known" and text in request["messages"][0]["content"]:
+                    right = beats[kind][tries["with"]]
+                    tries["with"] += 1
+                else:
+                    right = tries["without"] % 2
+                    tries["without"] += 1
+                return f"\\boxed{{{a + b + right}}}"
+            case "comparison":
+                lessons = [{"reason": "One more.", "text": text}]
+                return json.dumps({"right_did": "a", "wrong_did": "b", "lessons": lessons})
+            case "controller":
+                return decision(None, "new")
+        return "It added the two numbers."
+
+    desk = made_desk(
+        tmp_path, verifier, count=1, batch_size=1, epochs=1, group_size=4, confirm=3, concurrency=1
+    )
+    if kind == "known":
+        with desk.store() as store:
+            store.commit("main", [Operation("ADD", derived_id("k"), text)], message="known")
+    with ScriptedEndpoint(script) as server:
+        desk.train(server)
+    (version,) = steps(desk.path, "problems")
+    with desk.store() as store:
+        library = [e.text for e in store.library()]
+        rows = store.runs.rollouts(store.runs.get("problems"))
+    tried = [row.reward for row in rows if row.sample >= CONFIRMING]
+    expected: dict[str, list[float]] = {"right": [1, 1, 1], "truism": [1, 0], "wrong": [0]}
+    assert tried == expected.get(kind, []), "as many as it takes to know"
+    if kind in ("right", "known"):
+        assert library == [text]
+        assert "failed" not in version.meta
+    else:
+        assert library == []
+        reasons = [failure["reason"] for failure in version.meta["failed"]]
+        assert reasons == [f"not each of 3 attempts with it beat the group's 0.50: {text}"]
+
+
 def blaming(request: dict[str, Any]) -> str:
     """A comparison that says what experiences did, beside one lesson."""
     match stage(request):

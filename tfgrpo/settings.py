@@ -145,6 +145,7 @@ class TrainSettings(Settings):
     lessons_ahead: int = Field(default=16, ge=1, le=1000)
     controller: Deciding = "lesson"
     max_edits: int | None = Field(default=None, ge=1)
+    confirm: int = Field(default=0, ge=0, le=20)
     all_wrong: int = Field(default=0, ge=0, le=20)
     blame: bool = False
     exemplars: int = Field(default=0, ge=0, le=100)
@@ -177,6 +178,8 @@ class TrainSettings(Settings):
             raise ValueError("a majority vote needs fixed groups without hints")
         if self.all_wrong and (self.reward == "majority" or not self.ground_truth):
             raise ValueError("--all-wrong needs the ground truth: it tells what was missed")
+        if self.confirm and self.reward == "majority":
+            raise ValueError("--confirm needs the verifier's rewards, which votes replace")
         if self.reward == "majority" and self.controller_sees_credit:
             raise ValueError("credit is counted in the verifier's rewards, which votes replace")
         return self

@@ -332,6 +332,7 @@ class _Total:
             lessons = self._reflect(groups, attempts, one)
             confirmed = unsolved * assumed.lessons * assumed.mixed
             tried = settings.all_wrong * batch * wrong
+            tried += settings.confirm * batch * assumed.mixed * assumed.lessons
             self._attempts(CONFIRMATIONS * confirmed + tried, one, self._text)
             self._control(lessons)
 

@@ -25,7 +25,7 @@ from tfgrpo.training import ablations, controller, pruning
 from tfgrpo.training.all_wrong import is_all_wrong, reflect_on_failure
 from tfgrpo.training.batch_controller import plan_batch
 from tfgrpo.training.blame import Mark
-from tfgrpo.training.confirmation import half_of
+from tfgrpo.training.confirmation import ONE_OF_TWO, Confirmation, better_than, half_of
 from tfgrpo.training.draft import Draft
 from tfgrpo.training.exemplars import add_examples
 from tfgrpo.training.gate import rejections
@@ -168,8 +168,14 @@ class Learner:
             return await self._learn_from_failure(group, library, step)
         shown = relevant(library, group.problem.problem, self._settings.injected)
         comparison = await compare(*arguments, step=step, shown=shown)
-        if comparison.lessons and all(winner.hint for winner in group.winners):
-            comparison = await self._confirmed(comparison, library, step)
+        if self._settings.confirm:
+            wanted = better_than(group.rewards, self._settings.confirm)
+            mean = f"{wanted.above:.2f}"
+            why = f"not each of {wanted.attempts} attempts with it beat the group's {mean}"
+            return await self._confirmed(comparison, library, step, wanted, why)
+        if all(winner.hint for winner in group.winners):
+            why = "no success without a strategy followed"
+            return await self._confirmed(comparison, library, step, ONE_OF_TWO, why)
         return comparison
 
     async def _learn_from_failure(self, group: Group, library: Library, step: int) -> Advantage:
@@ -185,17 +191,23 @@ class Learner:
                 return replace(missed, lessons=(), failures=(*missed.failures, failure))
         return missed
 
-    async def _confirmed(self, comparison: Advantage, library: Library, step: int) -> Advantage:
-        """Returns a comparison with the lessons that made an attempt succeed without a strategy."""
+    async def _confirmed(
+        self, comparison: Advantage, library: Library, step: int, wanted: Confirmation, why: str
+    ) -> Advantage:
+        """Returns a comparison with the lessons that attempts at its problem confirm, or that are
+        in the library word for word, and the others as failures, for that reason."""
         group = comparison.group
+        known = {experience.text for experience in library}
         lessons: list[Lesson] = []
         failures = list(comparison.failures)
         for number, lesson in enumerate(comparison.lessons):
-            if await self._collector.confirms(step, group, number, lesson.text, library):
+            if lesson.text in known or await self._collector.confirms(
+                step, group, number, lesson.text, library, wanted
+            ):
                 lessons.append(lesson)
             else:
-                why = f"no success without a strategy followed: {lesson.text}"
-                failures.append(Failure("confirmation", group.problem.id, why))
+                reason = f"{why}: {lesson.text}"
+                failures.append(Failure("confirmation", group.problem.id, reason))
         return replace(comparison, lessons=tuple(lessons), failures=tuple(failures))
 
     # what becomes of lessons:

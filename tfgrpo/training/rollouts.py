@@ -168,7 +168,7 @@ class Collector:
         library: Library,
         wanted: Confirmation = ONE_OF_TWO,
     ) -> bool:
-        """Returns whether attempts with a lesson in the library, and no strategy, succeed.
+        """Returns whether so many attempts with a lesson in the library, and no strategy, succeed.
 
         `number` is the lesson's among those of its group. Attempts are made one after the other
         until it is known; they are on record like all others, and part of no group.
@@ -178,13 +178,14 @@ class Collector:
         recorded = {(r.problem, r.sample): r for r in rows}
         gathering = Gathering(group.problem, trial)
         gathering.omitted = self._harmful(group.problem, library)
+        right = 0
         for left in range(wanted.attempts, 0, -1):
             sample = CONFIRMING + (number + 1) * wanted.attempts - left
             await self._here.attempt(step, gathering, sample, recorded)
-            right = sum(reward > 0 for reward in gathering.rewards)
+            right = sum(reward > wanted.above for reward in gathering.rewards)
             if right >= wanted.right or right + left - 1 < wanted.right:
                 break
-        return sum(reward > 0 for reward in gathering.rewards) >= wanted.right
+        return right >= wanted.right
 
     def failures(self) -> list[Failure]:
         """Returns what could not be had since this was last asked, by problem."""

@@ -37,6 +37,7 @@ HARMLESS = frozenset(
             "lessons_ahead",
             "controller",
             "max_edits",
+            "confirm",
             "all_wrong",
             "blame",
             "exemplars",
