@@ -1,11 +1,12 @@
-"""What it takes for a lesson from a problem that nothing solved to enter: simulated.
+"""What it takes for a lesson to enter that is tried on its own problem first: simulated.
 
     python -m benchmarks.confirmations   # seconds; writes RESULTS-confirmations.md
 
 Five attempts at a problem were wrong, and the ground truth alone has led to a lesson. It is one of
 four kinds: it helps here and elsewhere, it does nothing, it harms, or it helps here alone (it says
 what this answer needs) and does a little harm elsewhere. Attempts with it at the very problem
-decide whether it enters. Reported are, for each rule, the attempts that a lesson takes, the share
+decide whether it enters. Where some of the five were right, each attempt with a lesson from their
+comparison has to be right. Reported are, for each rule, the attempts that a lesson takes, the share
 of lessons that enter, and what a lesson that was proposed is worth elsewhere, on average. No
 model is asked; the chances below are assumptions.
 """
@@ -37,6 +38,10 @@ RULES = {
 }
 """Attempts with a lesson at its problem, and how many of them have to be right."""
 RUNS, WRONG = 200_000, 5
+HERE_MIXED = (0.4, 0.0, -0.3, 0.4)
+"""What a lesson from a comparison adds at its own problem: a wrong rule shows there."""
+MIXED_RULES = {"no trial": 0, "1 of 1": 1, "2 of 2": 2, "3 of 3": 3}
+"""How many attempts with a lesson from a comparison all have to be right."""
 Array = NDArray[np.float64]
 
 
@@ -61,29 +66,68 @@ def tried(dice: np.random.Generator, shares: tuple[float, ...], rule: tuple[int,
     return np.stack([made, entered, np.where(entered, np.take(ELSEWHERE, kind), 0.0)])
 
 
+def compared(dice: np.random.Generator, shares: tuple[float, ...], attempts: int) -> Array:
+    """Returns the same for each lesson of a group of which some attempts were right, and some not;
+    all attempts with it have to be right, and they stop at the first that is not."""
+    chance = dice.beta(0.7, 0.7, size=4 * RUNS)
+    right = (dice.random((chance.size, WRONG)) < chance[:, None]).sum(axis=1)
+    base = chance[(right > 0) & (right < WRONG)][:RUNS]
+    kind = dice.choice(len(KINDS), size=base.size, p=shares)
+    chance = np.clip(base + np.take(HERE_MIXED, kind), 0.02, 0.98)
+    passed = dice.random((base.size, attempts)) < chance[:, None]
+    entered = passed.all(axis=1)
+    ended = (~passed).argmax(axis=1) + 1.0 if attempts else np.zeros(base.size)
+    made = np.where(entered, attempts, ended)
+    return np.stack([made, entered, np.where(entered, np.take(ELSEWHERE, kind), 0.0)])
+
+
+def row(name: str, shares: tuple[float, ...], rule: str, lessons: Array) -> str:
+    """Returns a line of a table."""
+    made, entered, worth = lessons
+    listed = " / ".join(f"{share:.0%}" for share in shares)
+    each = worth.sum() / max(1.0, entered.sum())
+    return (
+        f"| {name} ({listed}) | {rule} | {made.mean():.2f} | {entered.mean():.0%} |"
+        f" {worth.mean():+.4f} | {each:+.4f} |"
+    )
+
+
+HEAD = [
+    "",
+    "| reflector | rule | attempts a lesson | enter | worth of a proposed lesson | of one "
+    "that enters |",
+    "|---|---|---:|---:|---:|---:|",
+]
+
+
 def page(seed: int = 0) -> str:
-    """Returns the table as Markdown."""
+    """Returns the tables as Markdown."""
     dice = np.random.default_rng(seed)
     lines = [
-        "# Lessons from problems that nothing solved",
+        "# Lessons that are tried on their own problems",
         "",
         f"Written by `python -m benchmarks.confirmations`: {RUNS:,} simulated lessons a cell at "
         f"most, seed {seed}. Shares of lessons that help, do nothing, harm, and help at their own "
         "problem alone; they are worth .05, 0, −.05 and −.02 elsewhere.",
         "",
-        "| reflector | rule | attempts a lesson | enter | worth of a proposed lesson | of one "
-        "that enters |",
-        "|---|---|---:|---:|---:|---:|",
+        "## From problems that nothing solved (`--all-wrong`)",
+        *HEAD,
     ]
     for name, shares in REFLECTORS.items():
-        told = " / ".join(f"{share:.0%}" for share in shares)
-        for rule, numbers in RULES.items():
-            made, entered, worth = tried(dice, shares, numbers)
-            each = worth.sum() / max(1.0, entered.sum())
-            lines.append(
-                f"| {name} ({told}) | {rule} | {made.mean():.2f} | {entered.mean():.0%} |"
-                f" {worth.mean():+.4f} | {each:+.4f} |"
-            )
+        lines += [row(name, shares, rule, tried(dice, shares, of)) for rule, of in RULES.items()]
+    lines += [
+        "",
+        "## From comparisons (`--confirm`)",
+        "",
+        "At its own problem a lesson adds .4, 0, −.3 and .4 to the chance of a right attempt, and "
+        "every attempt with it has to be right.",
+        *HEAD,
+    ]
+    for name, shares in REFLECTORS.items():
+        lines += [
+            row(name, shares, rule, compared(dice, shares, attempts))
+            for rule, attempts in MIXED_RULES.items()
+        ]
     return "\n".join(lines) + "\n"
 
 
