@@ -199,7 +199,8 @@ def test_cells_of_three_arms_end_in_a_table(tmp_path: Path, answers: dict[str, s
     most = 90 + 8 * SPEEDS.seconds(Used(50, 0, 10))  # eight were in flight
     assert 90 <= random_cell["spent"]["spent"] < most
     found = json.loads((results / "bills.m.tfgrpo-seed0.json").read_text())
-    assert RULE in json.dumps(found["best"]["prompt"])
+    assert RULE in (results / "bills.m.tfgrpo-seed0" / "deployed.json").read_text()
+    assert RULE not in json.dumps(found), "a result tells no problem's words"
     assert len(found["best"]["rewards"]) == 5
     page, output = race(tmp_path, "table"), tmp_path / "RESULTS.md"
     assert "| tfgrpo | 1 |" in page

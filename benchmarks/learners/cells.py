@@ -1,6 +1,7 @@
 """One cell of the race: a task, a learner and a seed, from its environment to its sealed test.
 
-A cell is a folder that the same command goes on with, and leaves its result as one JSON file. What
+A cell is a folder that the same command goes on with, and leaves its result as one JSON file of
+numbers alone, which can be given away where the data can not; its prompts stay in the folder. What
 the learner asks is counted and stopped by the meter; the choice among checkpoints that a learner
 leaves open, and the sealed test, are asked by the race itself and count for nobody.
 """
@@ -154,6 +155,10 @@ def run_cell(
             tested["final"] = tested["best"]
         else:
             tested["final"] = _tested(sealed, learned["final"], task, setting.samples)
+    prompts = {"best": best, "final": learned["final"]}
+    racing.write_text(
+        job.folder / "deployed.json", json.dumps(prompts, indent=1, ensure_ascii=False)
+    )
     result = {
         "task": task.name,
         "problems": task.digest,
@@ -166,8 +171,7 @@ def run_cell(
         "ended": learned["ended"],
         "notes": learned["notes"],
         "chosen_by": "the learner" if learned["best"] is not None else "validation",
-        "best": {**tested["best"], "prompt": best},
-        "final": {**tested["final"], "prompt": learned["final"]},
+        **tested,
         "samples": setting.samples,
         "temperature": setting.temperature,
         "max_tokens": setting.max_tokens,

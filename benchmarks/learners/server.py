@@ -1,0 +1,206 @@
+"""A server of one local model for the race: many answers at once on a processor.
+
+    python3 -m venv ~/server && ~/server/bin/pip install openvino-genai
+    ~/server/bin/python benchmarks/learners/server.py MODEL.gguf --name qwen2.5-coder-1.5b
+    python -m benchmarks.learners.race cell … --base-url http://127.0.0.1:8090/v1 --local
+
+Learners that ask dozens of calls at a time wait less where the answers of all are written
+together. OpenVINO GenAI does that with the weights that `tfgrpo model get` fetches, and writes
+several times as many tokens a second as a server of few slots, where the processor multiplies
+matrices (AMX) or has AVX-512. It is imported from nothing here: it runs in an environment of its
+own, speaks the chat completions of OpenAI's protocol with JSON schemas, seeds and cached tokens,
+and listens on this machine alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import multiprocessing
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from multiprocessing.connection import Connection
+from typing import Any
+
+TOP_K, TOP_P, MIN_P = 40, 0.95, 0.05
+"""As llama.cpp samples where a request does not say."""
+REMEMBERED = 150
+"""Prompts that a new one is likened to, for the tokens that need not be read again."""
+STALL = 600.0
+Message = tuple[int, dict[str, Any]]
+
+
+def generate(pipe: Connection, weights: str, slots: int, cache: int) -> None:
+    """Answers what comes through a pipe, in a process of its own: the engine and the server would
+    wait for each other's lock."""
+    import openvino_genai as genai
+
+    scheduler = genai.SchedulerConfig()
+    scheduler.cache_size, scheduler.max_num_seqs = cache, slots
+    scheduler.enable_prefix_caching = True
+    engine = genai.ContinuousBatchingPipeline(weights, scheduler, "CPU")
+    tokenizer = engine.get_tokenizer()
+    earlier: deque[list[int]] = deque(maxlen=REMEMBERED)
+    handles: dict[int, tuple[Any, int, int]] = {}
+    pipe.send((-1, {}))
+    while True:
+        while pipe.poll(0 if handles else None):
+            number, asked = pipe.recv()
+            try:
+                text = tokenizer.apply_chat_template(asked["messages"], add_generation_prompt=True)
+                ids = tokenizer.encode(text, add_special_tokens=False).input_ids
+                listed = ids.data.flatten().tolist()
+                cached = max((_shared(listed, one) for one in earlier), default=0)
+                earlier.append(listed)
+                handle = engine.add_request(number, ids, _configuration(genai, asked, tokenizer))
+                handles[number] = (handle, len(listed), min(cached, len(listed) - 1))
+            except Exception as error:  # whatever it is, the one who asked is told
+                pipe.send((number, {"error": f"{type(error).__name__}: {error}"}))
+        if handles:
+            engine.step()
+        for number, (handle, length, cached) in list(handles.items()):
+            if handle.get_status() == genai.GenerationStatus.RUNNING:
+                continue
+            del handles[number]
+            (output,) = handle.read_all() or (None,)
+            if output is None:
+                pipe.send((number, {"error": "the engine gave no answer"}))
+                continue
+            written = list(output.generated_ids)
+            long = output.finish_reason == genai.GenerationFinishReason.LENGTH
+            usage = {
+                "prompt_tokens": length,
+                "completion_tokens": len(written),
+                "total_tokens": length + len(written),
+                "prompt_tokens_details": {"cached_tokens": cached},
+            }
+            answer = {"text": tokenizer.decode(written), "usage": usage}
+            pipe.send((number, {**answer, "ended": "length" if long else "stop"}))
+
+
+def _configuration(genai: Any, asked: dict[str, Any], tokenizer: Any) -> Any:
+    """Returns how a request is answered."""
+    how = genai.GenerationConfig()
+    how.set_eos_token_id(tokenizer.get_eos_token_id())
+    how.max_new_tokens = asked.get("max_completion_tokens") or asked.get("max_tokens") or 1024
+    temperature = asked.get("temperature", 1.0)
+    how.do_sample = temperature > 0
+    if how.do_sample:
+        how.temperature, how.top_k, how.min_p = temperature, TOP_K, MIN_P
+        how.top_p = asked.get("top_p", TOP_P)
+        how.rng_seed = asked.get("seed") or 0
+    if stop := asked.get("stop"):
+        how.stop_strings = {stop} if isinstance(stop, str) else set(stop)
+    shape = (asked.get("response_format") or {}).get("json_schema")
+    if shape:
+        schema = json.dumps(shape["schema"])
+        how.structured_output_config = genai.StructuredOutputConfig(json_schema=schema)
+    return how
+
+
+def _shared(one: Sequence[int], other: Sequence[int]) -> int:
+    """Returns how many tokens two prompts begin with alike."""
+    pairs = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))
+    return sum(1 for _ in pairs)
+
+
+class Engine:
+    """The engine in its process; `ask` is for many threads at a time."""
+
+    def __init__(self, weights: str, slots: int, cache: int) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        arguments = (theirs, weights, slots, cache)
+        self._process = context.Process(target=generate, args=arguments, daemon=True)
+        self._process.start()
+        self._pipe.recv()
+        self._numbers, self._lock = itertools.count(), threading.Lock()
+        self._waiting: dict[int, tuple[threading.Event, dict[str, Any]]] = {}
+        threading.Thread(target=self._receive, daemon=True).start()
+
+    def ask(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """Returns the answer to a request, or what is wrong with it as `error`."""
+        event, answer = threading.Event(), dict[str, Any]()
+        with self._lock:
+            number = next(self._numbers)
+            self._waiting[number] = (event, answer)
+            self._pipe.send((number, asked))
+        if not event.wait(STALL):
+            return {"error": f"no answer within {STALL:.0f} s"}
+        return answer
+
+    def _receive(self) -> None:
+        while True:
+            number, answer = self._pipe.recv()
+            event, slot = self._waiting.pop(number)
+            slot.update(answer)
+            event.set()
+
+
+def handler(engine: Engine, name: str) -> type[BaseHTTPRequestHandler]:
+    """Returns what answers HTTP requests with an engine."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            self._send(200, {"object": "list", "data": [{"id": name, "object": "model"}]})
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            answer = engine.ask(json.loads(body))
+            if "error" in answer:
+                self._send(400, {"error": {"message": answer["error"]}})
+                return
+            message = {"role": "assistant", "content": answer["text"]}
+            choice = {"index": 0, "message": message, "finish_reason": answer["ended"]}
+            self._send(
+                200,
+                {
+                    "id": f"chatcmpl-{time.time_ns()}",
+                    "object": "chat.completion",
+                    "created": int(time.time()),
+                    "model": name,
+                    "choices": [choice],
+                    "usage": answer["usage"],
+                },
+            )
+
+        def _send(self, status: int, content: dict[str, Any]) -> None:
+            payload = json.dumps(content).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(payload)))
+            self.end_headers()
+            self.wfile.write(payload)
+
+        def log_message(self, format: str, *arguments: Any) -> None:
+            """Writes nothing."""
+
+    return Handler
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Serve a model to many at once.")
+    parser.add_argument("weights", help="A GGUF file.")
+    parser.add_argument("--name", required=True, help="What the model is asked by.")
+    parser.add_argument("--port", type=int, default=8090)
+    parser.add_argument("--slots", type=int, default=32, help="Answers that are written at once.")
+    parser.add_argument("--cache", type=int, default=6, help="GB of memory for prompts.")
+    given = parser.parse_args()
+    engine = Engine(given.weights, given.slots, given.cache)
+    server = ThreadingHTTPServer(("127.0.0.1", given.port), handler(engine, given.name))
+    print(f"{given.name} is at http://127.0.0.1:{given.port}/v1", file=sys.stderr)
+    try:
+        server.serve_forever()
+    except KeyboardInterrupt:
+        server.server_close()
+
+
+if __name__ == "__main__":
+    main()
