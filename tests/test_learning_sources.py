@@ -93,9 +93,8 @@ def test_a_lesson_of_a_mixed_group_is_tried_on_its_problem(
                 return decision(None, "new")
         return "It added the two numbers."
 
-    desk = made_desk(
-        tmp_path, verifier, count=1, batch_size=1, epochs=1, group_size=4, confirm=3, concurrency=1
-    )
+    settings = {"batch_size": 1, "epochs": 1, "group_size": 4, "concurrency": 1}
+    desk = made_desk(tmp_path, verifier, count=1, confirm=3, dropout=0.9, **settings)
     if kind == "known":
         with desk.store() as store:
             store.commit("main", [Operation("ADD", derived_id("k"), text)], message="known")

@@ -292,7 +292,7 @@ class GroupMaker:
         rollout = await self.recalled(problem, row, shared) if row else None
         if rollout is None:
             call_path = (step, problem.id)
-            ids = [experience.id for experience in library]
+            ids = [experience.id for experience in library if experience.id != TRIAL]
             absent = gathering.omitted ^ left_out(  # for what harms the coin is turned round
                 ids, self._settings.dropout, self._settings.seed, (*call_path, sample)
             )
@@ -306,9 +306,10 @@ class GroupMaker:
             if rollout.outcome != "failed":  # what failed may succeed when the run goes on
                 await self.record(step, rollout, library)
         gathering.rollouts[sample] = rollout
-        self._progress.attempts_done += 1
-        if rollout.reward is not None:
-            self._progress.rewards.append(rollout.reward)
+        if sample < CONFIRMING:
+            self._progress.attempts_done += 1
+            if rollout.reward is not None:
+                self._progress.rewards.append(rollout.reward)
         self._progress.announce()
         if self._on_attempt is not None:
             self._on_attempt(rollout)
