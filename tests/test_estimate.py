@@ -238,7 +238,7 @@ CASES = {
     "all wrong": Case(
         ("--all-wrong", "2", "--group-size", "2"), ("summary", "comparison"), unsolved=True
     ),
-    "confirm": Case(("--confirm", "2"), ("rollout", "summary", "comparison")),
+    "confirm": Case(("--confirm", "2"), ("summary", "comparison")),
     "blame": Case(("--blame", "--exemplars", "2"), ("rollout", "summary", "comparison")),
     "embeddings": Case((), ("rollout",), toml='[model]\nembedding_model = "e"\n'),
 }
