@@ -17,6 +17,7 @@ from test_controller import EMPTY, GROUP, A, decision, planned, short
 from tfgrpo.domains.verifier import Verifier
 from tfgrpo.rollout.attempt import CONFIRMING
 from tfgrpo.store import Experience, Library, Operation, derived_id
+from tfgrpo.training.confirmation import better_than
 from tfgrpo.training.exemplars import add_examples, is_example, of_other_problems
 
 
@@ -69,9 +70,9 @@ def test_what_a_problem_teaches_that_nothing_solved_is_tried_on_it_first(
 def test_a_lesson_of_a_mixed_group_is_tried_on_its_problem(
     tmp_path: Path, verifier: Verifier, kind: str
 ) -> None:
-    """Of four attempts two are right; with the lesson all, as many as before, or none."""
+    """Of four attempts two are right; of three with the lesson two, one, or none."""
     text = "When numbers are joined by op, add one more to what you have."
-    beats = {"right": [1, 1, 1], "truism": [1, 0, 1], "wrong": [0, 0, 0], "known": [0, 0, 0]}
+    beats = {"right": [0, 1, 1], "truism": [1, 0, 0], "wrong": [0, 0, 0], "known": [0, 0, 0]}
     tries = dict.fromkeys(("with", "without"), 0)
 
     def script(request: dict[str, Any]) -> str:
@@ -105,7 +106,7 @@ def test_a_lesson_of_a_mixed_group_is_tried_on_its_problem(
         library = [e.text for e in store.library()]
         rows = store.runs.rollouts(store.runs.get("problems"))
     tried = [row.reward for row in rows if row.sample >= CONFIRMING]
-    expected: dict[str, list[float]] = {"right": [1, 1, 1], "truism": [1, 0], "wrong": [0]}
+    expected: dict[str, list[float]] = {"right": [0, 1, 1], "truism": [1, 0, 0], "wrong": [0, 0]}
     assert tried == expected.get(kind, []), "as many as it takes to know"
     if kind in ("right", "known"):
         assert library == [text]
@@ -113,7 +114,26 @@ def test_a_lesson_of_a_mixed_group_is_tried_on_its_problem(
     else:
         assert library == []
         reasons = [failure["reason"] for failure in version.meta["failed"]]
-        assert reasons == [f"not each of 3 attempts with it beat the group's 0.50: {text}"]
+        assert reasons == [f"fewer than 2 of 3 attempts with it beat the group's 0.50: {text}"]
+
+
+@pytest.mark.parametrize(
+    ("rewards", "attempts", "right"),
+    [
+        ([0, 1], 2, 2),
+        ([0, 1], 3, 2),
+        ([0, 0, 0, 0, 1], 3, 1),
+        ([0, 1, 1, 1, 1], 3, 3),
+        ([0, 1, 1, 1, 1], 10, 9),
+        ([0.2, 0.3, 0.7, 0.8], 3, 2),  # half of them are above the mean
+        ([0.2, 0.3, 0.3, 0.9], 3, 1),
+    ],
+)
+def test_a_lesson_has_to_be_right_more_often_than_its_group(
+    rewards: list[float], attempts: int, right: int
+) -> None:
+    wanted = better_than(rewards, attempts)
+    assert wanted == (attempts, right, pytest.approx(sum(rewards) / len(rewards)))
 
 
 def blaming(request: dict[str, Any]) -> str:

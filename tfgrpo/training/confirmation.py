@@ -28,5 +28,7 @@ def half_of(attempts: int) -> Confirmation:
 
 
 def better_than(rewards: Sequence[float], attempts: int) -> Confirmation:
-    """Returns that each of so many attempts has to get more than a mixed group on average."""
-    return Confirmation(attempts, attempts, fmean(rewards))
+    """Returns that more of so many attempts than of a mixed group have to beat its mean."""
+    mean = fmean(rewards)
+    above = sum(reward > mean for reward in rewards)
+    return Confirmation(attempts, attempts * above // len(rewards) + 1, mean)

@@ -170,8 +170,8 @@ class Learner:
         comparison = await compare(*arguments, step=step, shown=shown)
         if self._settings.confirm:
             wanted = better_than(group.rewards, self._settings.confirm)
-            mean = f"{wanted.above:.2f}"
-            why = f"not each of {wanted.attempts} attempts with it beat the group's {mean}"
+            few = f"fewer than {wanted.right} of {wanted.attempts} attempts"
+            why = f"{few} with it beat the group's {wanted.above:.2f}"
             return await self._confirmed(comparison, library, step, wanted, why)
         if all(winner.hint for winner in group.winners):
             why = "no success without a strategy followed"
