@@ -192,6 +192,22 @@ def test_the_same_with_another_number_is_not_the_same(tmp_path: Path) -> None:
     assert "does not give the number" in requests[1]["messages"][-1]["content"]
 
 
+def test_a_label_that_was_miscounted_is_named(tmp_path: Path) -> None:
+    """A small model says what is there, and beside it the label of another."""
+    texts = ["When days are turned into hours, multiply by 8.", "When weeks end, multiply by 5."]
+    lesson = "When weeks end, multiply by 5, on each week of those."
+    answers = [decision("G0", "same"), decision("G1", "same")]
+    found, requests = planned(tmp_path, answers, lesson, library=labelled(*texts))
+    assert short(found.operations) == [("KEEP", B, None)]
+    back = requests[1]["messages"][-1]["content"]
+    assert "G0 does not give the number of the lesson, and G1 does" in back
+    unlike = "When months are billed, multiply each by 5."
+    answers = [decision("G0", "same"), decision(None, "new")]
+    (folder := tmp_path / "unlike").mkdir()
+    _, requests = planned(folder, answers, unlike, library=labelled(*texts))
+    assert "so it is not the same" in requests[1]["messages"][-1]["content"]
+
+
 def test_a_lesson_too_long_is_asked_about_even_in_an_empty_library(tmp_path: Path) -> None:
     long = "one two three four five six"
     answers = [decision(None, "new", ""), decision(None, "new", "one two three")]

@@ -235,14 +235,16 @@ class Controller:
         check = reflection.lesson_check(question.problems, question.prompt)
 
         def objection(decision: Decision) -> str | None:
-            wrong = self._objection(decision, lesson, draft)
+            wrong = self._objection(decision, lesson, draft, similar)
             if wrong is None and decision.decision not in ("same", "drop"):
                 wrong = check(_text(decision, lesson, reflection.max_words))
             return wrong
 
         return await reflection.ask(self.calls, question, Decision, objection)
 
-    def _objection(self, decision: Decision, lesson: Lesson, draft: Draft) -> str | None:
+    def _objection(
+        self, decision: Decision, lesson: Lesson, draft: Draft, similar: list[Similar]
+    ) -> str | None:
         """Returns what is wrong with a decision, or None."""
         labels = self._related(lesson, draft)
         if decision.decision == "drop":
@@ -263,13 +265,18 @@ class Controller:
             if is_example(there):
                 return f"{decision.closest} is an example, which can be dropped and not reworded"
         if decision.decision == "same":
-            there = draft.texts[labels[decision.closest or ""]]
-            if set(numbers(lesson.text)) - set(numbers(there)):
-                return (
-                    f"{decision.closest} does not give the number of the lesson, so it is not the "
-                    "same. The decision is new, unless both are about the very same thing."
-                )
-            return None
+            wanted, id = set(numbers(lesson.text)), labels[decision.closest or ""]
+            if not wanted - set(numbers(draft.texts[id])):
+                return None
+            gives = f"{decision.closest} does not give the number of the lesson"
+            alike = {one.experience for one in similar}
+            for label, other in labels.items():  # small models miscount labels
+                if other in alike and not wanted - set(numbers(draft.texts[other])):
+                    return f"{gives}, and {label} does: it is the same as {label}, or it is new."
+            return (
+                f"{gives}, so it is not the same. The decision is new, unless both are about the "
+                "very same thing."
+            )
         count = words(_text(decision, lesson, most))
         return f"the text has {count} words, and {most} are the most" if count > most else None
 
