@@ -173,15 +173,36 @@ def test_a_label_mended_at_the_second_turn_counts(tmp_path: Path) -> None:
     assert found.refused == ()
 
 
-def test_too_many_words_go_back_once_and_are_then_refused(tmp_path: Path) -> None:
-    for kind, label in (("refines", "G0"), ("contradicts", "G1")):
-        folder = tmp_path / kind
-        folder.mkdir()
-        long = decision(label, kind, "one two three four five six")
-        found, requests = planned(folder, [long, long], "Round down.", max_words=5)
-        assert found.operations == ()
-        assert "6 words" in found.refused[0].reason
-        assert "the text has 6 words, and 5 are the most" in requests[1]["messages"][-1]["content"]
+LONG = "one two three four five six"
+
+
+@pytest.mark.parametrize(
+    ("kind", "label", "text", "operation"),
+    [
+        ("refines", "G0", LONG, ("ADD", FRESH, "Check the sign twice.")),
+        ("contradicts", "G1", LONG, ("MODIFY", B, "Check the sign twice.")),
+        ("contradicts", "G1", "So GOLD-777 it is.", ("MODIFY", B, "Check the sign twice.")),
+        ("refines", "G1", "Check the", ("ADD", FRESH, "Check the sign twice.")),
+    ],
+)
+def test_a_text_that_cannot_be_used_goes_back_and_the_lesson_then_counts_as_it_is(
+    tmp_path: Path, kind: str, label: str, text: str, operation: tuple[Any, ...]
+) -> None:
+    """A right lesson is not lost because the controller words it badly."""
+    bad = decision(label, kind, text)
+    found, requests = planned(tmp_path, [bad, bad], "Check the sign twice.", max_words=5)
+    assert short(found.operations) == [operation]
+    assert (found.refused, len(requests)) == ((), 2)
+    wrong = {LONG: "6 words, and 5 are the most", "Check the": "breaks off"}
+    assert wrong.get(text, "gives away") in requests[1]["messages"][-1]["content"]
+
+
+def test_too_many_words_of_a_lesson_too_long_itself_are_refused(tmp_path: Path) -> None:
+    long = decision("G0", "refines", LONG)
+    found, requests = planned(tmp_path, [long, long], f"{LONG} seven", max_words=5)
+    assert found.operations == ()
+    assert "6 words" in found.refused[0].reason
+    assert len(requests) == 2
 
 
 def test_the_same_with_another_number_is_not_the_same(tmp_path: Path) -> None:
@@ -209,9 +230,8 @@ def test_a_label_that_was_miscounted_is_named(tmp_path: Path) -> None:
 
 
 def test_a_lesson_too_long_is_asked_about_even_in_an_empty_library(tmp_path: Path) -> None:
-    long = "one two three four five six"
     answers = [decision(None, "new", ""), decision(None, "new", "one two three")]
-    found, requests = planned(tmp_path, answers, long, library=EMPTY, max_words=5)
+    found, requests = planned(tmp_path, answers, LONG, library=EMPTY, max_words=5)
     assert short(found.operations) == [("ADD", FRESH, "one two three")]
     assert len(requests) == 2
     schema = requests[0]["response_format"]["json_schema"]["schema"]

@@ -358,10 +358,13 @@ def test_of_an_answer_that_was_cut_off_the_last_lesson_does_not_count(tmp_path: 
     assert "cut off" in said(server, "comparison")[1]
 
 
-def test_a_text_of_the_controller_that_gives_the_answer_is_refused(tmp_path: Path) -> None:
+def test_a_text_of_the_controller_that_gives_the_answer_never_enters(tmp_path: Path) -> None:
     bad = decision("G0", "refines", "Carry the ten, as in GOLD-777.")
     found, requests = planned(tmp_path, [bad, bad], "Round down.")
+    assert [operation.text for operation in found.operations] == ["Round down."]
+    assert "gives away an answer" in requests[1]["messages"][-1]["content"]
+    (tmp_path / "own").mkdir()
+    found, _ = planned(tmp_path / "own", [bad, bad], "Round down to GOLD-777.")
     assert found.operations == ()
     (refusal,) = found.refused
     assert "gives away an answer" in refusal.reason
-    assert len(requests) == 2

@@ -9,22 +9,22 @@ its own lesson only. Lessons are decided in order; some are asked about ahead of
 
     new → ADD      same → KEEP      refines, contradicts → MODIFY, or DELETE when no text is left
 
-What is already there word for word is a KEEP without asking: every group that comes to the
-same lesson is one more vote for it. Where answers are shared, as labels are, a lesson is put
-beside the experiences that name its label; where none does, it is new without asking. An ADD
-of what is there, or a MODIFY that changes nothing, is a KEEP and recorded as one; a MODIFY
-that keeps no word of the experience would lose it to a lesson about something else, so it is
-an ADD. A label that does not exist, or a text of too many words, goes back once and is then
-refused, on record. Labels are made for each prompt and resolved against that prompt alone.
-Where the library may not grow any more, room is made first, or the operation refused
-(`pruning.py`).
+What is already there word for word is a KEEP without asking: every group that comes to the same
+lesson is one more vote for it. Where answers are shared, as labels are, a lesson is put beside
+the experiences that name its label; where none does, it is new without asking. An ADD of what
+is there, or a MODIFY that changes nothing, is a KEEP and recorded as one; a MODIFY that keeps
+no word of the experience would lose it to a lesson about something else, so it is an ADD. What
+cannot be used goes back once. A label that does not exist is then refused, on record; where
+only the text is wrong, the lesson counts in its own words, if nothing is wrong with those.
+Labels are made for each prompt and resolved against that prompt alone. Where the library may
+not grow any more, room is made first, or the operation refused (`pruning.py`).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 from pydantic import BaseModel
@@ -232,15 +232,34 @@ class Controller:
             problems=(lesson.group.problem,),
         )
 
+        most, faults = reflection.max_words, 0
         check = reflection.lesson_check(question.problems, question.prompt)
 
+        def fault(text: str) -> str | None:
+            count = words(text)
+            return (
+                f"the text has {count} words, and {most} are the most"
+                if count > most
+                else check(text)
+            )
+
+        def fault_of(decision: Decision) -> str | None:
+            settled = decision.decision in ("same", "drop")
+            return None if settled else fault(_text(decision, lesson, most))
+
         def objection(decision: Decision) -> str | None:
+            nonlocal faults
             wrong = self._objection(decision, lesson, draft, similar)
-            if wrong is None and decision.decision not in ("same", "drop"):
-                wrong = check(_text(decision, lesson, reflection.max_words))
+            if wrong is None and (wrong := fault_of(decision)) is not None:
+                faults += 1
+                if faults > 1 and fault(lesson.text) is None:
+                    return None
             return wrong
 
-        return await reflection.ask(self.calls, question, Decision, objection)
+        typed = await reflection.ask(self.calls, question, Decision, objection)
+        if fault_of(typed.value) is not None:
+            typed = replace(typed, value=_in_the_lessons_words(typed.value, lesson))
+        return typed
 
     def _objection(
         self, decision: Decision, lesson: Lesson, draft: Draft, similar: list[Similar]
@@ -277,8 +296,14 @@ class Controller:
                 f"{gives}, so it is not the same. The decision is new, unless both are about the "
                 "very same thing."
             )
-        count = words(_text(decision, lesson, most))
-        return f"the text has {count} words, and {most} are the most" if count > most else None
+        return None
+
+
+def _in_the_lessons_words(decision: Decision, lesson: Lesson) -> Decision:
+    """Returns a decision whose own text cannot be used: what contradicts takes the lesson's, and
+    what refines is an experience of its own."""
+    kind = decision.decision if decision.decision == "contradicts" else "new"
+    return decision.model_copy(update={"decision": kind, "text": lesson.text})
 
 
 def _text(decision: Decision, lesson: Lesson, most: int) -> str:
