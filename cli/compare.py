@@ -11,6 +11,7 @@ import click
 from tfgrpo.cli import options, text
 from tfgrpo.cli.context import FINITE, REVISION, App, pass_app
 from tfgrpo.cli.grouped import GroupedCommand
+from tfgrpo.wording import plural
 
 if TYPE_CHECKING:
     from tfgrpo.evaluation.comparison import Comparison, Power
@@ -131,8 +132,8 @@ def _table(comparisons: Sequence[Comparison]) -> Iterator[str]:
     yield from text.table(rows, header=header)
     yield from dict.fromkeys(note for one in comparisons for note in one.unscored_notes())
     if any(one.difference.verdict == "inconclusive" for one in comparisons):
-        samples = comparisons[0].conditions["samples"]
-        yield f"`would decide`: number of problems, at {samples} samples each (80 % power)"
+        samples = plural(comparisons[0].conditions["samples"], "sample")
+        yield f"`would decide`: number of problems, at {samples} each (80 % power)"
 
 
 def _p(one: Comparison) -> str:

@@ -40,6 +40,12 @@ def plural(count: int, noun: str) -> str:
     return f"{count} {noun}"
 
 
+def sampled(problems: int, samples: int, kind: str = "") -> str:
+    """Returns `1 problem × 8 samples`, `1,200 held-out problems × 1 sample`."""
+    noun = f"{kind} problem" if kind else "problem"
+    return f"{problems:,} {noun}{'s' * (problems != 1)} × {plural(samples, 'sample')}"
+
+
 def money(amount: float | None) -> str:
     """Returns US dollars as people read them: cents, or as many places as it takes."""
     if amount is None:

@@ -20,6 +20,7 @@ from tfgrpo.store.records import Json, Version
 from tfgrpo.store.runs import Evaluation
 from tfgrpo.store.store import Store
 from tfgrpo.views import View, Viewed
+from tfgrpo.wording import sampled
 
 SAMPLES = (1, 2, 4, 8, 16, 32)
 
@@ -56,7 +57,7 @@ class Comparison(Viewed):
     def view(self) -> View:
         samples, estimate = int(self.conditions["samples"]), self.difference.estimate
         title = (
-            f"{self.dataset}: {estimate.problems} problems × {samples} samples, {self.model}, "
+            f"{self.dataset}: {sampled(estimate.problems, samples)}, {self.model}, "
             f"temperature {self.conditions['temperature']:g}"
         )
         rows = [

@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from tfgrpo.wording import plural, sampled
+
 if TYPE_CHECKING:
     from tfgrpo.evaluation.statistics import Difference
 
@@ -32,7 +34,7 @@ def conditions_words(conditions: Mapping[str, Any]) -> str:
     """
     samples = conditions["samples"]
     parts = [
-        f"{samples} sample{'s' * (samples != 1)} each",
+        f"{plural(samples, 'sample')} each",
         f"temperature {conditions['temperature']:g}",
         f"at most {conditions['max_tokens']:,} tokens",
         f"seed {conditions['seed']}",
@@ -54,5 +56,5 @@ def verdict_words(difference: Difference, samples: int) -> str:
         return difference.verdict
     if difference.problems_needed is None:
         return "inconclusive"
-    needed = f"{difference.problems_needed:,} problems × {samples} samples"
+    needed = sampled(difference.problems_needed, samples)
     return f"inconclusive; about {needed} would decide"

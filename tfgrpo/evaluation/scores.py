@@ -19,6 +19,7 @@ from tfgrpo.store.records import Version
 from tfgrpo.store.runs import Evaluation, Score
 from tfgrpo.store.store import Store
 from tfgrpo.views import View, Viewed
+from tfgrpo.wording import sampled
 
 if TYPE_CHECKING:
     import pandas
@@ -89,7 +90,7 @@ class Scores(Viewed):
         header = ["library", f"mean@{samples}", *(f"pass@{k}" for k in ks), f"maj@{samples}"]
         rows = [list(_cells(one, ks)) for one in self.libraries]
         title = (
-            f"{self.dataset}: {summary['problems']} problems × {samples} samples, {self.model}, "
+            f"{self.dataset}: {sampled(summary['problems'], samples)}, {self.model}, "
             f"temperature {self.temperature:g}"
         )
         settings = conditions_words(self.libraries[0].evaluation.config)

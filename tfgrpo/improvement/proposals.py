@@ -28,6 +28,7 @@ from tfgrpo.store.store import Store
 from tfgrpo.training.draft import plain
 from tfgrpo.training.turned_down import PROPOSAL, REJECTED
 from tfgrpo.views import View, Viewed
+from tfgrpo.wording import sampled
 
 State: TypeAlias = Literal["open", "accepted", "rejected"]
 
@@ -76,7 +77,7 @@ class Effect(NamedTuple):
         bounds = "" if self.low is None else f" [{self.low:+.3f}, {self.high:+.3f}]"
         return (
             f"{self.before:.3f} → {self.after:.3f}, {self.mean:+.3f}{bounds}, {self.verdict} "
-            f"({self.problems} held-out problems × {self.samples} samples, {self.model})"
+            f"({sampled(self.problems, self.samples, 'held-out')}, {self.model})"
         )
 
 

@@ -43,6 +43,7 @@ from tfgrpo.store.records import Library, Operation, Version
 from tfgrpo.store.store import Store
 from tfgrpo.training.factorial import left_out_of
 from tfgrpo.views import View, Viewed
+from tfgrpo.wording import plural
 
 REGRESSION = "regression"
 """The kind of decisions that hold what each experience added under a model."""
@@ -129,7 +130,7 @@ class Regression(Viewed):
 
     def view(self) -> View:
         sides = [side for side in (self.then, self.now) if side is not None]
-        title = f"{self.version.name} on {self.dataset}, {self.samples} samples"
+        title = f"{self.version.name} on {self.dataset}, {plural(self.samples, 'sample')}"
         rows = [
             (side.model, f"{side.empty:.3f}", f"{side.mean:.3f}", _difference(side.adds))
             for side in sides

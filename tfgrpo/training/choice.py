@@ -20,6 +20,7 @@ from tfgrpo.store.records import Version
 from tfgrpo.store.runs import Run
 from tfgrpo.store.store import Store
 from tfgrpo.training.run_report import versions_of
+from tfgrpo.wording import sampled
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ class Choice:
         """How many problems at how many samples each, and the temperature."""
         summary = self.scores.libraries[0].evaluation.summary
         return (
-            f"{summary['problems']} problems × {summary['samples']} samples, temperature "
+            f"{sampled(summary['problems'], summary['samples'])}, temperature "
             f"{self.scores.temperature:g}"
         )
 

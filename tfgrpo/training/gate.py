@@ -37,6 +37,7 @@ from tfgrpo.training.draft import Draft
 from tfgrpo.training.factorial import Changes, FactorialTrial, can_be_factorial, try_changes
 from tfgrpo.training.gate_rules import passes
 from tfgrpo.training.pruning import is_initial_prune
+from tfgrpo.wording import sampled
 
 Verdict: TypeAlias = Literal["accepted", "rejected"]
 REJECTIONS = 5
@@ -213,7 +214,7 @@ def describe_gate(gate: Json) -> str:
     open_ = ", not significant" if gate.get("difference_is") == "inconclusive" else ""
     needed = gate.get("problems_needed") if open_ else None
     if needed:
-        open_ += f" (about {needed:,} problems × {gate['samples']} samples would decide)"
+        open_ += f" (about {sampled(needed, gate['samples'])} would decide)"
     return f"{done} by the gate: {describe_figures(gate)}{open_}"
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from tfgrpo.wording import sampled
+
 if TYPE_CHECKING:
     from tfgrpo.training.run import TrainResult
 
@@ -37,7 +39,7 @@ def next_steps(result: TrainResult) -> Iterator[str]:
         return
     else:
         needed = comparison.difference.problems_needed
-        many = f"about {needed:,} problems × {samples} samples" if needed else "more problems"
+        many = f"about {sampled(needed, samples)}" if needed else "more problems"
         yield (
             f"not decided: {many} would decide; `tfgrpo compare MORE` scores it on them, and "
             "`tfgrpo power` counts them for other numbers of samples"

@@ -18,6 +18,7 @@ from tfgrpo.ui.charts import CurvePoint, chart, run_charts
 from tfgrpo.ui.place import project_of
 from tfgrpo.ui.route import Route
 from tfgrpo.ui.watch import Watches
+from tfgrpo.wording import plural
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -44,7 +45,7 @@ def show(visit: Visit) -> Response:
     base = store.version(run.base)
     curves = [
         chart(
-            f"{curve.dataset}, {curve.samples} samples a problem",
+            f"{curve.dataset}, {plural(curve.samples, 'sample')} a problem",
             [CurvePoint(p.version.name, *p.mean) for p in curve.points],
             lambda value: f"{value:.2f}",
             1.0,
