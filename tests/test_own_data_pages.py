@@ -205,7 +205,6 @@ def test_defaults_fit_the_data_and_the_model_and_a_preset_keeps_the_papers() -> 
         (3, {}, (32, 4)),
         (200, {"gate_samples": 4}, (8, 4)),
         (200, {"gate_problems": 8}, (8, 4)),
-        (200, {"gate_trial": "factorial"}, (16, 2)),
     ]:
         gated = RunProblems(tickets.train, gate=tickets.train[:gate])
         fitted, _ = fit(

@@ -57,12 +57,10 @@ def fitting_values(
     count = len(problems.train)
     values: dict[str, Any] = {}
     if settings.models.model.startswith(LOCAL):
-        # a factorial trial compares the attempts at one problem with each other
-        samples = 2 if settings.gate_trial == "factorial" else None
         values = local_sizes(
             count,
             len(problems.gate),
-            settings.gate_samples if "gate_samples" in named else samples,
+            settings.gate_samples if "gate_samples" in named else None,
             settings.gate_problems if "gate_problems" in named else None,
         )
     elif count > BATCH:  # in steps of one size
