@@ -63,6 +63,6 @@ def test_what_a_trial_lets_in_follows_from_answers_that_are_asked_for_once(
     rows = [json.loads(line) for line in answers.read_text().splitlines()]
     assert len(rows) == len(list(planted.wanted())) == kept + total
     assert re.search(r"helpful: days \| \+0\.[45]\d\d ", page)
-    assert re.search(r"\| 128 \| factorial \| \+0\.", page)
+    assert re.search(r"\| 128 \| factorial \| one-se \| \+0\.", page)
     done = CliRunner().invoke(planted.main, [str(answers), "--model", "m", "--report"])
     assert done.stdout == page

@@ -33,6 +33,7 @@ from benchmarks.learners.race import endpoint_options, served
 from tfgrpo.evaluation.credit import Observation, estimate_effects
 from tfgrpo.evaluation.statistics import interval, t_quantile
 from tfgrpo.rendering import templates
+from tfgrpo.settings import GateRule
 from tfgrpo.training.gate_rules import passes
 
 ROOT = Path(__file__).parents[2]
@@ -64,6 +65,7 @@ REPEATS = 4
 """Attempts at a problem with all lessons, and with none."""
 SIZES = (1, 2, 4)
 """Pairs of attempts at each problem that a trial has."""
+RULES: tuple[GateRule, ...] = ("one-se", "above-zero")
 TRIALS = 2_000
 MAX_TOKENS, TEMPERATURE = 80, 0.7
 Mask = tuple[int, ...]
@@ -194,7 +196,7 @@ class Attempts:
         for problem, mask, _, reward in rows:
             self.by_key.setdefault((problem, tuple(mask)), []).append(reward)
 
-    def bundle(self, dice: random.Random, size: int) -> Mask:
+    def bundle(self, dice: random.Random, size: int, rule: GateRule) -> Mask:
         """Returns what a trial of the bundle lets in, of so many pairs at each problem."""
         count = len(problems())
         differences = []
@@ -204,9 +206,9 @@ class Attempts:
         found = interval(differences)
         quantile = t_quantile(0.975, count - 1)
         error = (found.high - found.mean) / quantile
-        return ALL if passes("one-se", found.mean, error, quantile) else NONE
+        return ALL if passes(rule, found.mean, error, quantile) else NONE
 
-    def factorial(self, dice: random.Random, size: int) -> Mask:
+    def factorial(self, dice: random.Random, size: int, rule: GateRule) -> Mask:
         """Returns what a factorial trial lets in."""
         count = len(problems())
         seen = []
@@ -219,7 +221,7 @@ class Attempts:
         kept = {
             one.experience
             for one in estimate_effects(seen)
-            if passes("one-se", one.effect, (one.high - one.effect) / quantile, quantile)
+            if passes(rule, one.effect, (one.high - one.effect) / quantile, quantile)
         }
         return tuple(int(name in kept) for name in NAMES)
 
@@ -244,16 +246,16 @@ def page(rows: Sequence[list[Any]], model: str) -> str:
         ),
         "",
         f"The three that help and the pair add {worth.of(best):+.3f} in all. {TRIALS:,} trials a "
-        "row, by `one-se`; attempts are those of a whole trial, the same for both kinds.",
+        "row; attempts are those of a whole trial, the same for both kinds.",
         "",
-        "| attempts | trial | worth of what enters | share of the most | below none | helpful, of 3"
-        " | whole pair | harmful, of 2 |",
-        "|---:|---|---:|---:|---:|---:|---:|---:|",
+        "| attempts | trial | rule | worth of what enters | of what helps | below none "
+        "| helpful, of 3 | whole pair | harmful, of 2 |",
+        "|---:|---|---|---:|---:|---:|---:|---:|---:|",
     ]
     for size in SIZES:
-        for name in ("bundle", "factorial"):
+        for name, rule in itertools.product(("bundle", "factorial"), RULES):
             trial = getattr(attempts, name)
-            kept = [trial(dice, size) for _ in range(TRIALS)]
+            kept = [trial(dice, size, rule) for _ in range(TRIALS)]
             gains = [worth.of(mask) for mask in kept]
             shares = {
                 kind: fmean(
@@ -263,7 +265,7 @@ def page(rows: Sequence[list[Any]], model: str) -> str:
                 for kind in ("helpful", "harmful")
             }
             lines.append(
-                f"| {2 * size * len(problems())} | {name} | {fmean(gains):+.3f} | "
+                f"| {2 * size * len(problems())} | {name} | {rule} | {fmean(gains):+.3f} | "
                 f"{fmean(gains) / worth.of(best):.0%} | {fmean(g < -1e-9 for g in gains):.0%} | "
                 f"{shares['helpful']:.2f} | "
                 f"{fmean(mask[PAIR[0]] * mask[PAIR[1]] for mask in kept):.0%} | "
