@@ -106,8 +106,8 @@ GROUPS = {
 @click.option(
     "--confirm",
     type=int,
-    help="Try each lesson so many times on the problem that taught it: it enters if they are "
-    "right more often than the group was.  [0]",
+    help="Attempts with each lesson at the problem that taught it; it enters if they are right "
+    "more often than the group.  [0]",
 )
 @click.option(
     "--all-wrong",

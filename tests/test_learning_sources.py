@@ -30,6 +30,12 @@ def contents(server: ScriptedEndpoint, wanted: str) -> list[str]:
     ]
 
 
+def operands(request: dict[str, Any]) -> tuple[int, int]:
+    """Returns the two numbers of the problem that an attempt is asked about."""
+    a, b = re.findall(r"What is (\d+) op (\d+)", request["messages"][-1]["content"])[-1]
+    return int(a), int(b)
+
+
 @pytest.mark.parametrize("helps", [True, False])
 def test_what_a_problem_teaches_that_nothing_solved_is_tried_on_it_first(
     tmp_path: Path, verifier: Verifier, helps: bool
@@ -37,9 +43,8 @@ def test_what_a_problem_teaches_that_nothing_solved_is_tried_on_it_first(
     text = "When numbers are joined by op, add one more to what you have."
 
     def script(request: dict[str, Any]) -> str:
-        user = request["messages"][-1]["content"]
         if stage(request) == "rollout":
-            a, b = map(int, re.search(r"What is (\d+) op (\d+)", user).groups())  # type: ignore[union-attr]
+            a, b = operands(request)
             taught = helps and text in request["messages"][0]["content"]
             return f"\\boxed{{{a + b + taught}}}"
         if stage(request) == "comparison":
@@ -76,10 +81,9 @@ def test_a_lesson_of_a_mixed_group_is_tried_on_its_problem(
     tries = dict.fromkeys(("with", "without"), 0)
 
     def script(request: dict[str, Any]) -> str:
-        user = request["messages"][-1]["content"]
         match stage(request):
             case "rollout":
-                a, b = map(int, re.search(r"What is (\d+) op (\d+)", user).groups())  # type: ignore[union-attr]
+                a, b = operands(request)
                 if kind != "known" and text in request["messages"][0]["content"]:
                     right = beats[kind][tries["with"]]
                     tries["with"] += 1

@@ -176,3 +176,13 @@ def test_patience_is_a_time(text: object, seconds: float) -> None:
 def test_what_is_no_time_is_refused(text: str) -> None:
     with pytest.raises(SettingsError, match="patience"):
         build(TrainSettings, {"data": "d.jsonl", "patience": text})
+
+
+@pytest.mark.parametrize(
+    "settings", [{"group_size": 1}, {"direct": 5}, {"reward": "majority"}], ids=str
+)
+def test_lessons_are_confirmed_only_where_a_group_has_rewards(settings: dict[str, object]) -> None:
+    """An option that would do nothing is refused, and not passed over."""
+    train(confirm=2)
+    with pytest.raises(SettingsError, match="--confirm needs"):
+        train(confirm=2, **settings)

@@ -47,7 +47,6 @@ KEYS = (
     "classification",
 )
 """What the field of a JSON object is called that holds a label."""
-"""A comparison and a controller that know of labels, with a worked example each."""
 HINT = 'write choice, choice:labels.txt (a label a line), or choice:["no","yes"]'
 
 
