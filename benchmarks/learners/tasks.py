@@ -119,7 +119,8 @@ def labels_task(folder: Path | None) -> Task:
         rows = [r for r in _read(folder, f"banking77_{name}.jsonl") if r["label"] in CARDS]
         random.Random("labels").shuffle(rows)
         parts.append([{"id": r["id"], "problem": r["text"], "answer": r["label"]} for r in rows])
-    learned = {r["problem"].strip().lower() for r in parts[0][: TRAIN + VALIDATION]}
+    learned = {_plain(r) for r in parts[0][: TRAIN + VALIDATION]}
+    rest = {_plain(r): r for r in parts[1] + parts[0][TRAIN + VALIDATION :]}
     return Task(
         "labels",
         "label",
@@ -130,7 +131,7 @@ def labels_task(folder: Path | None) -> Task:
         tuple(f"{label}: {meaning}." for label, meaning in CARDS.items()),
         parts[0][:TRAIN],
         parts[0][TRAIN : TRAIN + VALIDATION],
-        [r for r in parts[1] if r["problem"].strip().lower() not in learned],
+        [r for text, r in rest.items() if text not in learned][:SEALED],
     )
 
 
@@ -144,6 +145,10 @@ TASKS: dict[str, Callable[[Path | None], Task]] = {
 def find_task(name: str, folder: Path | None, limit: int | None = None) -> Task:
     """Returns a task. Raises UsageError where its data is not given."""
     return TASKS[name](folder).cut(limit)
+
+
+def _plain(row: dict[str, Any]) -> str:
+    return str(row["problem"]).strip().lower()
 
 
 def _read(folder: Path | None, name: str) -> Rows:
