@@ -178,11 +178,12 @@ def test_what_is_no_time_is_refused(text: str) -> None:
         build(TrainSettings, {"data": "d.jsonl", "patience": text})
 
 
+@pytest.mark.parametrize("option", ["confirm", "all_wrong"])
 @pytest.mark.parametrize(
     "settings", [{"group_size": 1}, {"direct": 5}, {"reward": "majority"}], ids=str
 )
-def test_lessons_are_confirmed_only_where_a_group_has_rewards(settings: dict[str, object]) -> None:
-    """An option that would do nothing is refused, and not passed over."""
-    train(confirm=2)
-    with pytest.raises(SettingsError, match="--confirm needs"):
-        train(confirm=2, **settings)
+def test_lessons_are_tried_only_where_a_group_has_rewards(
+    settings: dict[str, object], option: str
+) -> None:
+    with pytest.raises(SettingsError, match=f"--{option.replace('_', '-')} needs"):
+        build(TrainSettings, {"data": "d.jsonl", option: 4, **settings})

@@ -178,6 +178,8 @@ class TrainSettings(Settings):
             raise ValueError("a majority vote needs fixed groups without hints")
         if self.all_wrong and (self.reward == "majority" or not self.ground_truth):
             raise ValueError("--all-wrong needs the ground truth: it tells what was missed")
+        if self.all_wrong and (self.group_size == 1 or self.direct):
+            raise ValueError("--all-wrong needs groups: --group-size of 2 or more")
         if self.confirm and (self.group_size == 1 or self.direct):
             raise ValueError("--confirm needs groups to compare with: --group-size of 2 or more")
         if self.confirm and self.reward == "majority":
