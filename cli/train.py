@@ -53,7 +53,8 @@ GROUPS = {
         "--drop-harmful",
     ),
     "Gate and evaluation": (
-        *("--gate", "--gate-samples", "--gate-problems", "--gate-rule", "--gate-trial", "--deploy"),
+        *("--gate", "--gate-samples", "--gate-problems", "--gate-rule", "--gate-trial"),
+        *("--retry-lessons", "--deploy"),
         *("--heldout", "--heldout-samples", "--heldout-problems", "--sealed"),
     ),
     "Cost": ("--estimate", "--details", "--json", "--budget"),
@@ -207,6 +208,11 @@ GROUPS = {
     "--gate-trial",
     type=click.Choice(["bundle", "factorial"]),
     help="Try a step's changes together, or each by its own effect at the same cost.  [bundle]",
+)
+@click.option(
+    "--retry-lessons",
+    type=int,
+    help="How often a step's trial tries again what those before it left undecided.  [3]",
 )
 @click.option(
     "--deploy",

@@ -137,6 +137,7 @@ class TrainSettings(Settings):
     gate_samples: int = Field(default=4, ge=1)
     gate_rule: GateRule = "one-se"
     gate_trial: GateTrial = "bundle"
+    retry_lessons: int = Field(default=3, ge=0, le=100)
     deploy: Deployed = "best"
     gate_problems: int | None = Field(default=None, ge=1)
     sealed: str | None = None

@@ -28,18 +28,20 @@ from tfgrpo.store.runs import Run
 from tfgrpo.training.draft import Draft
 from tfgrpo.training.gate_rules import passes
 from tfgrpo.training.pruning import is_prune
+from tfgrpo.training.retries import is_undecided
 
 
 class ChangeEffect(NamedTuple):
     """What the change of one experience does to the reward, and whether it passes the rule.
 
-    The interval is of 95 %, infinite where nothing is known.
+    The interval is of 95 %; it and the standard `error` are infinite where nothing is known.
     """
 
     experience: str
     mean: float
     low: float
     high: float
+    error: float
     is_kept: bool
 
     def to_json(self) -> Json:
@@ -67,6 +69,14 @@ class FactorialTrial(NamedTuple):
         """Whether an operation enters: its change passed, or was not on trial."""
         rejected = {effect.experience for effect in self.effects if not effect.is_kept}
         return operation.experience not in rejected
+
+    def leaves_open(self, operation: Operation) -> bool:
+        """Whether an operation that does not enter may yet be one that helps."""
+        return any(
+            not effect.is_kept and is_undecided(effect.mean, effect.error)
+            for effect in self.effects
+            if effect.experience == operation.experience
+        )
 
     def to_json(self) -> Json:
         """Returns the figures as they stand in a version's record."""
@@ -158,8 +168,9 @@ def _trial(
         mean, low, high = 0.0, -inf, inf
         if id in known:
             mean, low, high = known[id].effect, known[id].low, known[id].high
-        accepted = passes(rule, mean, (high - mean) / quantile, quantile)
-        effects.append(ChangeEffect(id, mean, low, high, accepted))
+        error = (high - mean) / quantile
+        accepted = passes(rule, mean, error, quantile)
+        effects.append(ChangeEffect(id, mean, low, high, error, accepted))
     at_none = {
         problem: fmean(
             one.reward - sum(e.mean for e in effects if e.experience not in one.without)

@@ -27,20 +27,32 @@ LOCAL_VALUES: dict[str, Any] = {
 """What a model on this machine gets through in an hour: it writes some ten tokens a second."""
 GATE_ATTEMPTS = 32
 """Of a library, on a local model."""
+LABEL_GATE_ATTEMPTS = 64
+"""The same where an answer is a label: writing one takes a small part of what a lesson takes, and
+a lesson about a label helps few of the problems."""
+
+
+def gate_attempts(domain: str) -> int:
+    """Returns how many attempts a trial makes with a library on a local model."""
+    return LABEL_GATE_ATTEMPTS if domain.partition(":")[0] == "choice" else GATE_ATTEMPTS
 
 
 def local_sizes(
-    train: int, gate: int, gate_samples: int | None = None, gate_problems: int | None = None
+    train: int,
+    gate: int,
+    attempts: int = GATE_ATTEMPTS,
+    gate_samples: int | None = None,
+    gate_problems: int | None = None,
 ) -> dict[str, Any]:
     """Returns the sizes of a run on a local model with so many problems, by the settings' names.
 
-    Of a gate's problems as many are used as there are, up to its attempts; what is given of the
-    two numbers stays, and the other one fits it.
+    Of a gate's problems as many are used as there are, up to its `attempts` with a library; what
+    is given of the two numbers stays, and the other one fits it.
     """
     if gate_problems is None:
-        gate_problems = max(GATE_ATTEMPTS // (gate_samples or 1), 1)
+        gate_problems = max(attempts // (gate_samples or 1), 1)
     if gate_samples is None:
-        gate_samples = fitting_samples(GATE_ATTEMPTS, min(gate, gate_problems))
+        gate_samples = fitting_samples(attempts, min(gate, gate_problems))
     steps = max(-(-train // LOCAL_BATCH), 1)
     return {
         **LOCAL_VALUES,
@@ -60,6 +72,7 @@ def fitting_values(
         values = local_sizes(
             count,
             len(problems.gate),
+            gate_attempts(settings.domain),
             settings.gate_samples if "gate_samples" in named else None,
             settings.gate_problems if "gate_problems" in named else None,
         )

@@ -37,7 +37,8 @@ from tfgrpo.training.draft import Draft
 from tfgrpo.training.factorial import Changes, FactorialTrial, can_be_factorial, try_changes
 from tfgrpo.training.gate_rules import passes
 from tfgrpo.training.pruning import is_initial_prune
-from tfgrpo.wording import sampled
+from tfgrpo.training.retries import RETRIED, is_undecided
+from tfgrpo.wording import plural, sampled
 
 Verdict: TypeAlias = Literal["accepted", "rejected"]
 REJECTIONS = 5
@@ -59,14 +60,24 @@ class Trial:
     @property
     def verdict(self) -> Verdict:
         """Accepted when the difference passes the rule."""
+        mean, error, quantile = self._measured
+        return "accepted" if passes(self.rule, mean, error, quantile) else "rejected"
+
+    @property
+    def _measured(self) -> tuple[float, float, float]:
+        """The mean difference, its standard error, and how many of those its interval reaches."""
         mean, _, high, n = self.difference.estimate
         quantile = statistics.t_quantile(0.975, n - 1) if n > 1 else 1.0
-        error = (high - mean) / quantile
-        return "accepted" if passes(self.rule, mean, error, quantile) else "rejected"
+        return mean, (high - mean) / quantile, quantile
 
     def keeps(self, operation: Operation) -> bool:
         """Whether an operation enters: all do or none, but for what brought it under the cap."""
         return self.verdict == "accepted" or is_initial_prune(operation.evidence)
+
+    def leaves_open(self, operation: Operation) -> bool:
+        """Whether an operation that does not enter may yet be one that helps."""
+        mean, error, _ = self._measured
+        return not self.keeps(operation) and is_undecided(mean, error)
 
     def to_json(self) -> Json:
         """Returns the figures as they stand in a version's record."""
@@ -206,16 +217,18 @@ def _is_harmful(gate: Json) -> bool:
 def describe_gate(gate: Json) -> str:
     """Returns what a record says was done, and by what: `kept by the gate: 0.350 → 0.440, +0.090
     [-0.010, +0.190], not significant (about 61 problems × 4 samples would decide)`."""
+    waiting = len(gate.get(RETRIED, ()))
+    again = f"; {plural(waiting, 'change')} to be tried again with the next" if waiting else ""
     if gate.get("trial") == "factorial":
         accepted = sum(change["kept"] for change in gate["changes"])
         whole = len(gate["changes"])
-        return f"{accepted} of {whole} changes kept by the gate: {describe_figures(gate)}"
+        return f"{accepted} of {whole} changes kept by the gate: {describe_figures(gate)}{again}"
     done = "kept" if gate["verdict"] == "accepted" else "rejected"
     open_ = ", not significant" if gate.get("difference_is") == "inconclusive" else ""
     needed = gate.get("problems_needed") if open_ else None
     if needed:
         open_ += f" (about {sampled(needed, gate['samples'])} would decide)"
-    return f"{done} by the gate: {describe_figures(gate)}{open_}"
+    return f"{done} by the gate: {describe_figures(gate)}{open_}{again}"
 
 
 def gate_word(gate: Json) -> str:

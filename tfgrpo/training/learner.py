@@ -33,6 +33,7 @@ from tfgrpo.training.groups import RunParts
 from tfgrpo.training.lookahead import LessonStream
 from tfgrpo.training.notes import Notes
 from tfgrpo.training.reflection import Advantage, Failure, Lesson, StepOrigin, compare
+from tfgrpo.training.retries import waiting
 from tfgrpo.training.rollouts import Collector
 from tfgrpo.training.turned_down import turned_down
 
@@ -83,6 +84,9 @@ class Learner:
         settings, library = self._settings, step.library
         origin = StepOrigin(self._run.uid, step.number, self._evidence(step.number))
         initial = await pruning.bring_under(self._reflector, self._reflection, library, origin)
+        pruned = Draft(library).after(initial.operations).library
+        undecided = waiting(self._store, step.base, pruned, settings.library_tokens)
+        initial += pruning.Pruning(tuple(undecided))
         self._enter("rollouts")
         if settings.direct:
             written = await ablations.write_directly(

@@ -47,6 +47,7 @@ from tfgrpo.training.notes import prompts_of
 from tfgrpo.training.progress import Progress
 from tfgrpo.training.rebase import still_apply
 from tfgrpo.training.reflection import Advantage, Reflection
+from tfgrpo.training.retries import RETRIED, to_retry
 from tfgrpo.training.rollouts import Collector
 from tfgrpo.training.run_problems import RunProblems
 
@@ -305,6 +306,9 @@ class Training:
                 meta["blame"] = blamed
             if trial is not None and self._gate is not None:
                 meta["gate"] = self._gate.record(trial)
+                again = self._to_retry(step, trial, operations)
+                if again:
+                    meta["gate"][RETRIED] = again
                 message += f"; {describe_gate(meta['gate'])}"
             author = f"tfgrpo ({self._reflector.endpoint.model})"
             try:
@@ -337,6 +341,15 @@ class Training:
             self.progress.library = len(store.library(version))
             self._on_progress(StepFinished(version))
             return version
+
+    def _to_retry(
+        self, step: int, trial: Trial | FactorialTrial, operations: Sequence[Operation]
+    ) -> list[str]:
+        """Returns the experiences whose changes the next step's trial has to try again."""
+        if step == len(self.steps) - 1:
+            return []
+        undecided = filter(trial.leaves_open, operations)
+        return to_retry(undecided, self.settings.retry_lessons)
 
     def _stats(self, groups: Sequence[Group]) -> dict[str, Any]:
         rollouts = [rollout for group in groups for rollout in group.rollouts]

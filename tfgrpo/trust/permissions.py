@@ -37,6 +37,7 @@ HARMLESS = frozenset(
             "lessons_ahead",
             "controller",
             "max_edits",
+            "retry_lessons",
             "confirm",
             "all_wrong",
             "blame",

@@ -14,7 +14,7 @@ from racing import PROBLEM, Job, Prompt, Row, answer_of, is_right, leave, main, 
 import tfgrpo
 from tfgrpo.domains.base import Context, Domain, Judge, Trajectory, Verdict
 from tfgrpo.store.errors import TfgrpoError
-from tfgrpo.training.fitting import local_sizes
+from tfgrpo.training.fitting import gate_attempts, local_sizes
 from tfgrpo.training.run_report import versions_of
 
 PUBLISHED: dict[str, Any] = {"epochs": 3, "batch_size": 100, "group_size": 5, "controller": "batch"}
@@ -63,7 +63,11 @@ def train(job: Job) -> None:
     else:
         settings["gate"] = str(files["gate"])
         if job.local:
-            settings |= local_sizes(len(job.train), len(job.validation))
+            settings |= local_sizes(
+                len(job.train),
+                len(job.validation),
+                gate_attempts("choice" if job.kind == "label" else "math"),
+            )
     store, ended, notes = job.folder / "store.db", "done", {}
     try:
         result = tfgrpo.train_sync(
