@@ -14,6 +14,7 @@ from test_controller import decision, planned
 from test_reflection import compared, group, said
 
 from tfgrpo.data.problems import Problem
+from tfgrpo.domains.base import SHARED_PROMPTS
 from tfgrpo.rendering import templates
 from tfgrpo.training.label_mentions import mentions, tells
 from tfgrpo.training.lesson_check import LessonCheck
@@ -188,6 +189,29 @@ def test_a_lesson_about_a_label_names_the_right_one(text: str, passes: bool) -> 
     if not passes:
         assert "say when it is right" in str(check(text))
     assert LessonCheck((LABELLED,), shared_answers=True, ground_truth=False)(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("The right answer is get_physical_card, not card_linking.", "does not say when"),
+        ("The correct answer is get_physical_card, not card_linking", "does not say when"),
+        ("It should be get_physical_card or any other option.", "does not say when"),
+        ("When a PIN has not come, the answer is get_physical_card, not get_physical_card.", "not"),
+        ("When a PIN is late, the answer is get_physical_card, not card_linking.", None),
+        ("PIN: get_physical_card.", None),
+        ("Kommt die PIN nicht, so ist get_physical_card richtig.", None),
+        ("PINが届かないなら get_physical_card。", None),
+    ],
+)
+def test_a_lesson_about_a_label_says_when(text: str, wrong: str | None) -> None:
+    """A label without its condition pulls every answer to it."""
+    parts = templates.load("comparison", None, SHARED_PROMPTS).parts
+    prompt = "\n".join(text for _, text in parts)
+    complaint = LessonCheck((LABELLED,), (prompt,), shared_answers=True)(text)
+    assert (complaint is None) is (wrong is None)
+    if complaint and wrong:
+        assert wrong in complaint
 
 
 @pytest.mark.parametrize(

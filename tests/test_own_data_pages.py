@@ -116,7 +116,7 @@ def test_own_data_is_split_fairly_and_nothing_is_overwritten(cli: Cli, tmp_path:
     steps = -(-48 // train["batch_size"]) * train["epochs"]
     tries = 48 * train["epochs"] * train["group_size"]
     tries += 24 * train["gate_samples"] * (steps + 1) + 36 * train["heldout_samples"] * 2
-    assert (train["gate_samples"], train["heldout_samples"]) == (1, 1)
+    assert (train["gate_samples"], train["heldout_samples"]) == (3, 1)
     assert tries * 30 / 10 < 0.5 * 3600
     before = (tmp_path / "tfgrpo.toml").read_bytes()
     assert "wrote" in cli("init", "--from", "mail.csv").stdout  # the same again changes nothing
@@ -200,11 +200,13 @@ def test_defaults_fit_the_data_and_the_model_and_a_preset_keeps_the_papers() -> 
     named, _ = fit(build(TrainSettings, {**given, "batch_size": 50}), tickets, ("batch_size",))
     assert named.batch_size == 50
     for gate, more, sizes in [
-        (200, {}, (32, 1)),  # each once where there are enough
-        (12, {}, (32, 3)),
-        (3, {}, (32, 4)),
-        (200, {"gate_samples": 4}, (8, 4)),
-        (200, {"gate_problems": 8}, (8, 4)),
+        (200, {}, (64, 1)),  # each once where there are enough
+        (200, {"domain": "exact"}, (32, 1)),
+        (24, {}, (64, 3)),
+        (12, {"domain": "exact"}, (32, 3)),
+        (3, {}, (64, 4)),
+        (200, {"gate_samples": 4}, (16, 4)),
+        (200, {"gate_problems": 16}, (16, 4)),
     ]:
         gated = RunProblems(tickets.train, gate=tickets.train[:gate])
         fitted, _ = fit(

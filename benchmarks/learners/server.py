@@ -25,7 +25,7 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from multiprocessing.connection import Connection
@@ -38,6 +38,8 @@ TOP_K, TOP_P, MIN_P = 40, 0.95, 0.05
 """As llama.cpp samples where a request does not say."""
 REMEMBERED = 150
 """Prompts that a new one is likened to, for the tokens that need not be read again."""
+BLOCK = 32
+"""Tokens that the engine keeps together: what is less is not worth waiting for."""
 STALL = 600.0
 MODEL = "openvino_model.xml"
 STEP_TOKENS = 128
@@ -66,27 +68,36 @@ def generate(pipe: Connection, served: Served) -> None:
     engine = _engine(genai, served)
     tokenizer = engine.get_tokenizer()
     earlier: deque[list[int]] = deque(maxlen=REMEMBERED)
+    waiting: dict[int, tuple[Any, list[int], Any]] = {}
+    reading: dict[int, list[int]] = {}
     handles: dict[int, tuple[Any, int, int]] = {}
     pipe.send((-1, {}))
     while True:
-        while pipe.poll(0 if handles else None):
+        while pipe.poll(0 if handles or waiting else None):
             number, asked = pipe.recv()
             try:
                 text = tokenizer.apply_chat_template(asked["messages"], add_generation_prompt=True)
                 ids = tokenizer.encode(text, add_special_tokens=False).input_ids
-                listed = ids.data.flatten().tolist()
-                cached = max((_shared(listed, one) for one in earlier), default=0)
-                earlier.append(listed)
-                handle = engine.add_request(number, ids, _configuration(genai, asked, tokenizer))
-                handles[number] = (handle, len(listed), min(cached, len(listed) - 1))
+                how = _configuration(genai, asked, tokenizer)
+                waiting[number] = (ids, ids.data.flatten().tolist(), how)
             except Exception as error:  # whatever it is, the one who asked is told
                 pipe.send((number, {"error": f"{type(error).__name__}: {error}"}))
+        for number, (ids, listed, how) in list(waiting.items()):
+            cached = _longest_shared(listed, earlier)
+            if _longest_shared(listed, reading.values()) >= cached + BLOCK:
+                continue  # what it shares with another prompt is read once, by that one
+            del waiting[number]
+            handles[number] = (engine.add_request(number, ids, how), len(listed), cached)
+            reading[number] = listed
         if handles:
             engine.step()
         for number, (handle, length, cached) in list(handles.items()):
+            if number in reading and handle.can_read():
+                earlier.append(reading.pop(number))
             if handle.get_status() == genai.GenerationStatus.RUNNING:
                 continue
             del handles[number]
+            reading.pop(number, None)
             (output,) = handle.read_all() or (None,)
             if output is None:
                 pipe.send((number, {"error": "the engine gave no answer"}))
@@ -97,7 +108,7 @@ def generate(pipe: Connection, served: Served) -> None:
                 "prompt_tokens": length,
                 "completion_tokens": len(written),
                 "total_tokens": length + len(written),
-                "prompt_tokens_details": {"cached_tokens": cached},
+                "prompt_tokens_details": {"cached_tokens": min(cached, length - 1)},
             }
             answer = {"text": tokenizer.decode(written), "usage": usage}
             pipe.send((number, {**answer, "ended": "length" if long else "stop"}))
@@ -199,10 +210,14 @@ def _configuration(genai: Any, asked: dict[str, Any], tokenizer: Any) -> Any:
     return how
 
 
-def _shared(one: Sequence[int], other: Sequence[int]) -> int:
-    """Returns how many tokens two prompts begin with alike."""
-    pairs = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))
-    return sum(1 for _ in pairs)
+def _longest_shared(prompt: Sequence[int], others: Iterable[Sequence[int]]) -> int:
+    """Returns how many tokens a prompt begins with as one of some others does, at most."""
+    longest = 0
+    for other in others:
+        if prompt[:longest] == other[:longest]:
+            pairs = zip(prompt[longest:], other[longest:], strict=False)
+            longest += sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
+    return longest
 
 
 class Engine:

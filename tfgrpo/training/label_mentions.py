@@ -39,6 +39,12 @@ def tells(text: str, answer: str) -> bool:
     return any(not NEGATED.search(text[: match.start()]) for match in _places(text, answer))
 
 
+def denies(text: str, answer: str) -> bool:
+    """Returns whether a text says of a shared answer that it is not right."""
+    text = _plain(text)
+    return any(NEGATED.search(text[: match.start()]) for match in _places(text, answer))
+
+
 def is_only(text: str, answer: str) -> bool:
     """Returns whether a text is a shared answer and no more."""
     return fold(_plain(text).rstrip(".!?。 ")) == fold(_plain(answer).rstrip(".!?。 "))

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from tfgrpo.data.problems import Problem
-from tfgrpo.training.label_mentions import is_only, replace_answer, right_answers, tells
+from tfgrpo.training.label_mentions import denies, is_only, replace_answer, right_answers, tells
 
 NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?(?![\w])")
 CODE = re.compile(r"\b(?:[A-Z]{2,}-\d+|[A-Z]+-?\d{2,})\b")
@@ -23,6 +23,10 @@ CODE = re.compile(r"\b(?:[A-Z]{2,}-\d+|[A-Z]+-?\d{2,})\b")
 WORD = re.compile(r"[^\W_]+")
 NAME = re.compile(r"(?<=[\w,;] )[A-Z][a-z]{2,}")
 """A capital letter that does not begin a sentence."""
+IDENTIFIER = re.compile(r"\w*\w_\w+")
+"""What is written as labels are: `card_linking`."""
+ANSWER_WORDS = {"any", "be", "class", "correct", "label", "labels", "option", "other", "should"}
+"""What a sentence that names an answer and no more may have in it."""
 TELLING_DIGITS = 3
 """The digits from which on a number is no chance find, zeros at its ends apart."""
 TELLING_LETTERS = 8
@@ -115,7 +119,20 @@ class LessonCheck:
                 return f"it does not name the right answer, {answers[0]!r}; say when it is right"
             if any(is_only(text, answer) for answer in answers):
                 return "it is an answer alone; say when it is right"
+            denied = next((answer for answer in answers if denies(text, answer)), None)
+            if denied is not None:
+                return f"it says that {denied!r} is right, and that it is not"
+            if answers and not self._says_when(text):
+                return "it does not say when; begin with what such a problem says or asks for"
         return None
+
+    def _says_when(self, text: str) -> bool:
+        """Returns whether a text about a shared answer has any word beside answers and what the
+        prompts say of every problem."""
+        words = _words(IDENTIFIER.sub(" ", self._without_answers(text)))
+        said = (_runs(prompt, 1) for prompt in self.prompts[:1])
+        everywhere = ANSWER_WORDS.union(*({word for (word,) in run} for run in said))
+        return any(word not in everywhere for word in words)
 
 
 def beginnings(text: str) -> Iterator[str]:
