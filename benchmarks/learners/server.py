@@ -42,7 +42,7 @@ BLOCK = 32
 """Tokens that the engine keeps together: what is less is not worth waiting for."""
 STALL = 600.0
 MODEL = "openvino_model.xml"
-STEP_TOKENS = 128
+STEP_TOKENS = 48
 """Of all requests, in one step: a long prompt does not hold up the answers beside it."""
 ROUNDED_TOGETHER = 128
 """Values of an activation that share a scale, where the matrices have eight bits."""
