@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from tfgrpo.evaluation.statistics import t_quantile
 from tfgrpo.settings import GateRule
 from tfgrpo.training.gate_rules import GATE_RULES, passes
+from tfgrpo.training.retries import WORST
 
 RESULTS = Path(__file__).parent / "RESULTS-gates.md"
 STEPS, EFFECT, WITHIN, BETWEEN = 10, 0.05, 0.39, 0.10
@@ -42,6 +43,8 @@ NOISES = ((0.39, 0.10), (0.39, 0.20), (0.25, 0.30))
 """Standard deviations of an attempt and of a lesson's effect: of a general rule, of one that is
 for some problems, and of a rule about one label, which most problems do not meet."""
 LOCAL_STEPS = 4
+RETRIES = (0, 1, 3, 7)
+RETRY_STEPS = 8
 TRIALS = {192: (24, 4), 384: (48, 4), 96: (12, 4)}
 """Attempts of a trial → problems, and attempts at each with either library."""
 Array = NDArray[np.float64]
@@ -113,6 +116,34 @@ def spread(
     return gain
 
 
+def retried(
+    dice: np.random.Generator,
+    shares: tuple[float, float, float],
+    trial: tuple[int, int],
+    noise: tuple[float, float],
+    most: int,
+    runs: int,
+) -> Array:
+    """Returns each run's gain over steps of three lessons, where what a trial leaves undecided is
+    tried again with the next step's lessons, `most` times."""
+    (problems, samples), (within, between) = trial, noise
+    gain, waiting = np.zeros(runs), np.zeros((runs, most + 1))
+    lessons = np.zeros((runs, most + 1))
+    for _ in range(RETRY_STEPS):
+        waiting[:, 0] = draw(dice, World(shares, 3, 0), runs).sum(axis=1)
+        lessons[:, 0] = 3.0
+        true = waiting.sum(axis=1)
+        spread = lessons.sum(axis=1) * between**2 / problems
+        error = np.sqrt(2 * within**2 / (problems * samples) + spread)
+        measured, estimated = _measured(dice, true, error, problems - 1)
+        enters = passes("one-se", measured, estimated, 0.0)  # type: ignore[arg-type]
+        gain += np.where(enters, true, 0.0)
+        stays = ~np.asarray(enters) & (measured > -WORST * estimated)
+        for held in (waiting, lessons):
+            held[:, 1:] = np.where(stays[:, None], held[:, :-1], 0.0)
+    return gain
+
+
 def ungated(dice: np.random.Generator, world: World, runs: int) -> Array:
     """Returns each run's gain where everything enters."""
     pairs = 2 * EFFECT if world.pairs else 0.0
@@ -146,10 +177,17 @@ def bundle_step(dice: np.random.Generator, world: World, runs: int, rule: GateRu
 def _let_in(
     dice: np.random.Generator, rule: GateRule, true: Array, error: float, freedom: int
 ) -> Any:
-    """Returns which effects pass, measured with a standard error that is itself estimated."""
-    measured = true + dice.normal(0.0, error, true.shape)
-    estimated = error * np.sqrt(dice.chisquare(freedom, true.shape) / freedom)
+    """Returns which effects pass."""
+    measured, estimated = _measured(dice, true, error, freedom)
     return passes(rule, measured, estimated, t_quantile(0.975, freedom))  # type: ignore[arg-type]
+
+
+def _measured(
+    dice: np.random.Generator, true: Array, error: float | Array, freedom: int
+) -> tuple[Array, Array]:
+    """Returns effects as a trial measures them, with a standard error that is itself estimated."""
+    measured = true + dice.normal(0.0, error, true.shape)
+    return measured, error * np.sqrt(dice.chisquare(freedom, true.shape) / freedom)
 
 
 def cell(gain: Array) -> str:
@@ -215,6 +253,21 @@ def page(runs: int, seed: int) -> str:
         for noise in NOISES:
             cells = [spread(dice, shares, trial, noise, runs) for trial in SPREADS]
             lines += _row([name, "{:.2f}, {:.2f}".format(*noise), *map(cell, cells)])
+    lines += ["", "## What a trial left undecided, tried again", ""]
+    lines += [
+        f"{RETRY_STEPS} steps of three lessons with `one-se`. What is not let in is tried again "
+        f"with the next step's lessons, unless it was measured more than {WORST} standard errors "
+        "below zero. The last columns say how often at most.",
+        "",
+    ]
+    lines += _row(["reflector", "noise", "trial", *map(str, RETRIES)])
+    lines += _row(["---"] * (3 + len(RETRIES)))
+    for name, shares in REFLECTORS.items():
+        for noise in NOISES:
+            for trial in ((32, 1), (64, 1), (48, 4)):
+                cells = [retried(dice, shares, trial, noise, most, runs) for most in RETRIES]
+                tried = "{} × {}".format(*trial)
+                lines += _row([name, "{:.2f}, {:.2f}".format(*noise), tried, *map(cell, cells)])
     return "\n".join(lines) + "\n"
 
 
