@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfgrpo.store.named_tuple import NamedTuple
 from tfgrpo.store.records import Event, Version
+from tfgrpo.wording import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,6 +79,8 @@ def evidence_words(event: Event) -> str:
         parts.append(f"{right} of {len(rewards)} right")
     if "run" in evidence:
         parts.append(f"step {evidence['step'] + 1} of run {evidence['run']}")
+    if retried := evidence.get("retried"):
+        parts.append(f"tried again in {plural(retried, 'later step')}")
     if "source" in evidence:
         parts.append(f"imported from {evidence['source']}")
     return ", ".join(parts)
