@@ -125,19 +125,26 @@ def retried(
     runs: int,
 ) -> Array:
     """Returns each run's gain over steps of three lessons, where what a trial leaves undecided is
-    tried again with the next step's lessons, `most` times."""
+    tried again with the next step's lessons, `most` times.
+
+    As in a run, the library in force keeps its scores from trial to trial, and a candidate that
+    enters keeps those that it entered by.
+    """
     (problems, samples), (within, between) = trial, noise
+    attempts = within / np.sqrt(problems * samples)
     gain, waiting = np.zeros(runs), np.zeros((runs, most + 1))
-    lessons = np.zeros((runs, most + 1))
+    luck, lessons = dice.normal(0.0, attempts, runs), np.zeros((runs, most + 1))
     for _ in range(RETRY_STEPS):
         waiting[:, 0] = draw(dice, World(shares, 3, 0), runs).sum(axis=1)
         lessons[:, 0] = 3.0
         true = waiting.sum(axis=1)
-        spread = lessons.sum(axis=1) * between**2 / problems
-        error = np.sqrt(2 * within**2 / (problems * samples) + spread)
-        measured, estimated = _measured(dice, true, error, problems - 1)
+        spread = np.sqrt(lessons.sum(axis=1) * between**2 / problems)
+        fresh = dice.normal(0.0, attempts, runs)
+        measured = true + dice.normal(0.0, spread, runs) + fresh - luck
+        estimated = _estimated(dice, np.hypot(np.sqrt(2.0) * attempts, spread), problems - 1)
         enters = passes("one-se", measured, estimated, 0.0)  # type: ignore[arg-type]
         gain += np.where(enters, true, 0.0)
+        luck = np.where(enters, fresh, luck)
         stays = ~np.asarray(enters) & (measured > -WORST * estimated)
         for held in (waiting, lessons):
             held[:, 1:] = np.where(stays[:, None], held[:, :-1], 0.0)
@@ -177,17 +184,16 @@ def bundle_step(dice: np.random.Generator, world: World, runs: int, rule: GateRu
 def _let_in(
     dice: np.random.Generator, rule: GateRule, true: Array, error: float, freedom: int
 ) -> Any:
-    """Returns which effects pass."""
-    measured, estimated = _measured(dice, true, error, freedom)
+    """Returns which effects pass, measured with a standard error that is itself estimated."""
+    measured = true + dice.normal(0.0, error, true.shape)
+    estimated = _estimated(dice, np.full(true.shape, error), freedom)
     return passes(rule, measured, estimated, t_quantile(0.975, freedom))  # type: ignore[arg-type]
 
 
-def _measured(
-    dice: np.random.Generator, true: Array, error: float | Array, freedom: int
-) -> tuple[Array, Array]:
-    """Returns effects as a trial measures them, with a standard error that is itself estimated."""
-    measured = true + dice.normal(0.0, error, true.shape)
-    return measured, error * np.sqrt(dice.chisquare(freedom, true.shape) / freedom)
+def _estimated(dice: np.random.Generator, error: Array, freedom: int) -> Array:
+    """Returns standard errors as trials estimate them."""
+    estimated: Array = error * np.sqrt(dice.chisquare(freedom, error.shape) / freedom)
+    return estimated
 
 
 def cell(gain: Array) -> str:
@@ -257,7 +263,8 @@ def page(runs: int, seed: int) -> str:
     lines += [
         f"{RETRY_STEPS} steps of three lessons with `one-se`. What is not let in is tried again "
         f"with the next step's lessons, unless it was measured more than {WORST} standard errors "
-        "below zero. The last columns say how often at most.",
+        "below zero. The library in force keeps its scores from trial to trial, as in a run. The "
+        "last columns say how often a change is tried again at most.",
         "",
     ]
     lines += _row(["reflector", "noise", "trial", *map(str, RETRIES)])
