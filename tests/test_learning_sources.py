@@ -14,11 +14,19 @@ from desk import steps
 from scripted import ScriptedEndpoint, restless, stage, teachable
 from test_controller import EMPTY, GROUP, A, decision, planned, short
 
+from tfgrpo.data.problems import Problem
 from tfgrpo.domains.verifier import Verifier
-from tfgrpo.rollout.attempt import CONFIRMING
+from tfgrpo.rollout.attempt import CONFIRMING, Group
 from tfgrpo.store import Experience, Library, Operation, derived_id
 from tfgrpo.training.confirmation import better_than
-from tfgrpo.training.exemplars import add_examples, is_example, of_other_problems
+from tfgrpo.training.exemplars import (
+    add_examples,
+    is_example,
+    of_other_problems,
+    shared_answers,
+    winning_attempts,
+    without_examples,
+)
 
 
 def contents(server: ScriptedEndpoint, wanted: str) -> list[str]:
@@ -216,16 +224,53 @@ def test_a_winning_attempt_becomes_an_example_that_its_own_problem_does_not_see(
     assert second.meta["step"] == 1
 
 
-def test_examples_keep_to_the_cap_and_are_not_reworded(tmp_path: Path) -> None:
+def test_examples_keep_to_the_cap_and_are_no_matter_of_the_controller(tmp_path: Path) -> None:
     won = replace(GROUP.winners[0], response="\\boxed{5}")
     mixed = replace(GROUP, rollouts=(won, *GROUP.rollouts[1:]))
-    first = add_examples([mixed, mixed], EMPTY, 2, None, {}, ("run", 0))
+    first = add_examples(winning_attempts([mixed, mixed]), EMPTY, 2, None, {}, ("run", 0))
     assert [o.text for o in first] == [f"Example: {won.problem.problem} → \\boxed{{5}}"]
-    assert add_examples([mixed], EMPTY, 1, 5, {}, ("run", 0)) == []
+    assert add_examples(winning_attempts([mixed]), EMPTY, 1, 5, {}, ("run", 0)) == []
     library = Library(EMPTY.version, (Experience(A, str(first[0].text), 1),))
     assert of_other_problems(library, won.problem.problem).readable == ()
     assert of_other_problems(library, "Another?") is library
-    answers = [decision("G0", "refines", "Box the number."), decision("G0", "contradicts")]
-    plan, requests = planned(tmp_path, answers, "Box it.", library=library)
-    assert "is an example" in requests[1]["messages"][-1]["content"]
-    assert short(plan.operations) == [("DELETE", A, None)]
+    assert without_examples(library).readable == ()
+    plan, requests = planned(tmp_path, [], "Box it.", library=library)
+    assert requests == [], "the library has nothing that a lesson could be the same as"
+    assert short(plan.operations) == [("ADD", plan.operations[0].experience, "Box it.")]
+
+
+def labelled(id: str, answer: str, *responses: tuple[str, float]) -> Group:
+    """Makes a group at a problem with a label."""
+    problem = Problem(id, f"Message {id}", answer)
+    rollouts = [
+        replace(GROUP.rollouts[0], problem=problem, sample=n, response=response, reward=reward)
+        for n, (response, reward) in enumerate(responses)
+    ]
+    return Group(problem, tuple(rollouts))
+
+
+def test_where_answers_are_shared_every_problem_is_an_example_with_its_ground_truth() -> None:
+    groups = [
+        labelled("m-1", "refund", ("\\boxed{refund}", 1.0), ("\\boxed{refund}", 1.0)),
+        labelled("m-2", "fraud", ("\\boxed{refund}", 0.0), ("refund", 0.0)),
+        labelled("m-3", "refund", ("\\boxed{fraud}", 0.0), ("refund", 1.0)),
+        labelled("m-4", "late", ("I think that this message is about: late", 1.0), ("x", 0.0)),
+        labelled("m-5", "", ("\\boxed{fraud}", 0.0)),
+    ]
+    chosen = shared_answers(groups)
+    assert [one.text for one in chosen] == [
+        "Example: Message m-3 → \\boxed{refund}",  # mixed, and the first of its label
+        "Example: Message m-4 → \\boxed{late}",
+        "Example: Message m-2 → \\boxed{fraud}",  # nothing solved it
+        "Example: Message m-1 → \\boxed{refund}",  # the second of its label
+    ]
+    added = add_examples(chosen, EMPTY, 3, None, {"run": "r"}, ("run", 0))
+    assert [o.text for o in added] == [one.text for one in chosen[:3]]
+    assert added[2].evidence == {
+        "run": "r",
+        "kind": "example",
+        "problem": "m-2",
+        "rollouts": [[0, 0.0], [1, 0.0]],
+    }
+    unsolved = shared_answers(groups[1:2])
+    assert [one.text for one in unsolved] == ["Example: Message m-2 → fraud"]

@@ -153,10 +153,10 @@ class Controller:
             decision, label = Decision(decision="new", text=lesson.text), None
         else:
             try:
-                similar = await find_similar(lesson.text, draft.texts, self.embeddings)
+                similar = await find_similar(lesson.text, _lessons(draft), self.embeddings)
             except CallFailed as error:  # the words are still there to go by
                 failures = (Failure("embedding", problem, str(error)),)
-                similar = await find_similar(lesson.text, draft.texts)
+                similar = await find_similar(lesson.text, _lessons(draft))
             try:
                 typed = await self._decide(lesson, draft, similar, (origin.step, number))
             except CallFailed as error:
@@ -187,11 +187,13 @@ class Controller:
         answers are shared, those that name its answer. A small model calls a lesson about one
         label the same as one about another."""
         answers = self._answers(lesson)
+        lessons = _lessons(draft)
+        there = {label: id for label, id in draft.labels.items() if id in lessons}
         if not answers:
-            return dict(draft.labels)
+            return there
         return {
             label: id
-            for label, id in draft.labels.items()
+            for label, id in there.items()
             if any(mentions(draft.texts[id], answer) for answer in answers)
         }
 
@@ -220,7 +222,7 @@ class Controller:
         question = Question(
             prompt=reflection.controller,
             values={
-                "library": draft.prompt(),
+                "library": draft.prompt(_lessons(draft)),
                 "lesson": lesson.text,
                 "reason": lesson.reason,
                 "similar": describe(similar, {id: label for label, id in labels.items()}),
@@ -279,10 +281,6 @@ class Controller:
             if words(lesson.text) <= most:
                 return None
             return f"{decision.closest} gives another answer: the decision is new"
-        if decision.decision in ("refines", "contradicts") and decision.text.strip():
-            there = draft.texts[labels[decision.closest or ""]]
-            if is_example(there):
-                return f"{decision.closest} is an example, which can be dropped and not reworded"
         if decision.decision == "same":
             wanted, id = set(numbers(lesson.text)), labels[decision.closest or ""]
             if not wanted - set(numbers(draft.texts[id])):
@@ -297,6 +295,11 @@ class Controller:
                 "very same thing."
             )
         return None
+
+
+def _lessons(draft: Draft) -> dict[str, str]:
+    """Returns what a lesson may have to do with, id → text: all but the examples."""
+    return {id: text for id, text in draft.texts.items() if not is_example(text)}
 
 
 def _in_the_lessons_words(decision: Decision, lesson: Lesson) -> Decision:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from tfgrpo.model.tokens import count
 from tfgrpo.rendering.render import EMPTY, prompt_text
@@ -36,9 +36,14 @@ class Draft:
         """Tokens of the draft as prompts will show it (`tokens.py` says how they are counted)."""
         return count(prompt_text(self.library))
 
-    def prompt(self) -> str:
-        """Returns the draft as prompt text."""
-        return "\n".join(f"[G{i}] {t}" for i, t in enumerate(self.texts.values())) or EMPTY
+    def prompt(self, shown: Container[str] | None = None) -> str:
+        """Returns the draft as prompt text; of the ids that are `shown`, if not of all."""
+        lines = (
+            f"[G{i}] {text}"
+            for i, (id, text) in enumerate(self.texts.items())
+            if shown is None or id in shown
+        )
+        return "\n".join(lines) or EMPTY
 
     def same(self, text: str) -> str | None:
         """Returns the experience that says just this, give or take case and white space."""

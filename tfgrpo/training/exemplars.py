@@ -1,25 +1,34 @@
-"""Exemplars: verified winning attempts as experiences, of which a model copies the way.
+"""Exemplars: problems with a right answer as experiences, of which a model copies the way.
+
+Mostly they are verified winning attempts. Where answers are shared, as labels are, a problem that
+no attempt solved is as good an example as any, with its ground truth: for tasks of this kind many
+right examples are worth more than rules (Agarwal et al., Many-Shot In-Context Learning, arXiv
+2404.11018), and it is one line each.
 
 An example is an experience like any other, told by how its text begins, with all that experiences
 have: events, diff, blame, credit, a place under the cap on tokens. Its event names the journal's
 call that the attempt is on record with; the text holds the attempt itself, so that a library can
 be rendered where there is no journal. An example is not shown at its own problem, whose answer it
-gives away, and the controller may drop it but not reword it.
+gives away. Lessons are learned and decided about without regard to examples: those are many, and
+say nothing in general.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
+from tfgrpo.data.problems import Problem
 from tfgrpo.model.response import visible
 from tfgrpo.model.tokens import count
 from tfgrpo.rendering.render import one_line
-from tfgrpo.rollout.attempt import Group, Rollout
+from tfgrpo.rollout.attempt import Group
 from tfgrpo.store.canonical import derived_id
 from tfgrpo.store.records import Library, Operation
 from tfgrpo.training.draft import Draft
+from tfgrpo.training.label_mentions import right_answers
 from tfgrpo.training.pruning import fits
 
 EXAMPLE = "Example: "
@@ -27,16 +36,26 @@ ANSWERED = " → "
 LONGEST, LONGEST_BYTES = 400, 3200
 """The most tokens and bytes of an example: a longer attempt says too much of its own problem."""
 
+ANSWER = "\N{OBJECT REPLACEMENT CHARACTER}"
+"""What stands for the answer in a form of giving one."""
+LONGEST_FORM = 40
+"""The most characters that a form has beside the answer: more say something of the problem."""
+
 
 def is_example(text: str) -> bool:
     """Returns whether an experience is an example."""
     return text.startswith(EXAMPLE)
 
 
-def example_text(rollout: Rollout) -> str:
-    """Returns an attempt as an example: its problem, and its answer as it was given."""
-    answer = one_line(visible(rollout.response))
-    return f"{EXAMPLE}{one_line(rollout.problem.problem)}{ANSWERED}{answer}"
+def without_examples(library: Library) -> Library:
+    """Returns a library without its examples; itself where it has none."""
+    ids = frozenset(e.id for e in library.readable if is_example(e.text))
+    return library.less(ids) if ids else library
+
+
+def example_text(problem: Problem, answer: str) -> str:
+    """Returns a problem and an answer as an example."""
+    return f"{EXAMPLE}{one_line(problem.problem)}{ANSWERED}{one_line(answer)}"
 
 
 def of_other_problems(library: Library, problem: str) -> Library:
@@ -46,44 +65,92 @@ def of_other_problems(library: Library, problem: str) -> Library:
     return library.less(ids) if ids else library
 
 
+class Example(NamedTuple):
+    """A problem with a right answer, as an experience says it, and why it may be one."""
+
+    problem: Problem
+    text: str
+    reason: str
+    evidence: dict[str, Any]
+
+
+def winning_attempts(groups: Sequence[Group]) -> list[Example]:
+    """Returns the shortest winner of each mixed group, those with the lowest rewards first."""
+    mixed = sorted((g for g in groups if g.mixed), key=lambda group: fmean(group.rewards))
+    examples = []
+    for group in mixed:
+        best = max(rollout.reward or 0.0 for rollout in group.winners)
+        winners = [rollout for rollout in group.winners if rollout.reward == best]
+        winner = min(winners, key=lambda one: (len(visible(one.response)), one.sample))
+        if winner.hint or not visible(winner.response).strip():
+            continue
+        text = example_text(group.problem, visible(winner.response))
+        evidence = {
+            "rollouts": [[winner.sample, winner.reward]],
+            "calls": [key[:16] for key in winner.calls],
+            "call": winner.call,
+        }
+        examples.append(Example(group.problem, text, "a verified attempt", evidence))
+    return examples
+
+
+def shared_answers(groups: Sequence[Group]) -> list[Example]:
+    """Returns each problem with its ground truth, in the form in which most attempts give it.
+
+    Mixed groups come first, then those without a right attempt, then the others; but no answer
+    comes a second time before each has come once.
+    """
+    form = _form(groups)
+    known = [group for group in groups if right_answers(group.problem)]
+    ranked = sorted(known, key=lambda g: (not g.mixed, fmean(g.rewards) if g.rewards else 0.0))
+    seen: Counter[str] = Counter()
+    turns: list[tuple[int, Example]] = []
+    for group in ranked:
+        answer = right_answers(group.problem)[0]
+        text = example_text(group.problem, form.replace(ANSWER, answer))
+        evidence = {"rollouts": [[one.sample, one.reward] for one in group.rollouts]}
+        turns.append((seen[answer], Example(group.problem, text, "a right answer", evidence)))
+        seen[answer] += 1
+    return [example for _, example in sorted(turns, key=lambda turn: turn[0])]
+
+
+def _form(groups: Sequence[Group]) -> str:
+    """Returns how most right attempts give their answer, with ANSWER in its place."""
+    forms: Counter[str] = Counter()
+    for group in groups:
+        for rollout in group.rollouts:
+            response = one_line(visible(rollout.response))
+            for answer in right_answers(group.problem)[:1] if (rollout.reward or 0) >= 1 else ():
+                if response.count(answer) == 1 and len(response) - len(answer) <= LONGEST_FORM:
+                    forms[response.replace(answer, ANSWER)] += 1
+    return max(forms, key=lambda form: (forms[form], form), default=ANSWER)
+
+
 def add_examples(
-    groups: Sequence[Group],
+    examples: Sequence[Example],
     library: Library,
     most: int,
     cap: int | None,
     evidence: Mapping[str, Any],
     step_path: tuple[str, int],
 ) -> list[Operation]:
-    """Returns the ADDs of at most so many examples: of the mixed groups with the lowest rewards,
-    the shortest winner each, as far as it fits under the cap.
+    """Returns the ADDs of the first `most` examples that are short, are not there yet, and fit
+    under the cap.
 
     `library` is the one that the step has come to; `step_path` are the run's uid and the step.
     """
     draft = Draft(library)
     operations: list[Operation] = []
-    mixed = sorted((g for g in groups if g.mixed), key=lambda group: fmean(group.rewards))
-    for group in mixed:
+    for example in examples:
         if len(operations) == most:
             break
-        best = max(rollout.reward or 0.0 for rollout in group.winners)
-        winners = [rollout for rollout in group.winners if rollout.reward == best]
-        winner = min(winners, key=lambda one: (len(visible(one.response)), one.sample))
-        text = example_text(winner)
-        known = draft.library
-        there = of_other_problems(known, group.problem.problem) is not known
-        long = count(text) > LONGEST or len(text.encode()) > LONGEST_BYTES
-        if winner.hint or there or long or not visible(winner.response).strip():
+        problem, text, known = example.problem, example.text, draft.library
+        there = of_other_problems(known, problem.problem) is not known
+        if there or count(text) > LONGEST or len(text.encode()) > LONGEST_BYTES:
             continue
-        id = derived_id(*step_path, "example", group.problem.id)
-        proof = {
-            **evidence,
-            "kind": "example",
-            "problem": group.problem.id,
-            "rollouts": [[winner.sample, winner.reward]],
-            "calls": [key[:16] for key in winner.calls],
-            "call": winner.call,
-        }
-        operation = Operation("ADD", id, text, "a verified attempt", proof)
+        id = derived_id(*step_path, "example", problem.id)
+        proof = {**evidence, "kind": "example", "problem": problem.id, **example.evidence}
+        operation = Operation("ADD", id, text, example.reason, proof)
         if fits(draft, operation, cap):
             draft.apply(operation)
             operations.append(operation)

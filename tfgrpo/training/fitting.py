@@ -32,6 +32,10 @@ LABEL_GATE_ATTEMPTS = 64
 a lesson about a label helps few of the problems."""
 
 
+LABEL_EXAMPLES = 8
+"""Right answers that a step adds as examples where answers are labels."""
+
+
 def gate_attempts(domain: str) -> int:
     """Returns how many attempts a trial makes with a library on a local model."""
     return LABEL_GATE_ATTEMPTS if domain.partition(":")[0] == "choice" else GATE_ATTEMPTS
@@ -81,8 +85,11 @@ def fitting_values(
     tokens = fitting_tokens(settings)
     if tokens is not None:
         values["max_tokens"] = tokens
-    if settings.domain.partition(":")[0] in SHORT_ANSWERS:
+    kind = settings.domain.partition(":")[0]
+    if kind in SHORT_ANSWERS:
         values["summarise_over"] = SUMMARISE_OVER
+    if kind == "choice" and settings.ground_truth and not settings.direct:
+        values["exemplars"] = LABEL_EXAMPLES
     return values
 
 
@@ -121,6 +128,8 @@ def _size_words(settings: TrainSettings, problems: RunProblems) -> dict[str, str
         "epochs": f"{settings.epochs} epochs",
         "max_tokens": f"at most {settings.max_tokens:,} tokens an answer",
     }
+    if settings.exemplars:
+        words["exemplars"] = f"{settings.exemplars} right answers a step as examples"
     if problems.gate:
         if len(problems.gate) > (settings.gate_problems or 0):
             words["gate_problems"] = f"{settings.gate_problems} gate problems"

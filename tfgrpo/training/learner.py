@@ -27,7 +27,12 @@ from tfgrpo.training.batch_controller import plan_batch
 from tfgrpo.training.blame import Mark
 from tfgrpo.training.confirmation import ONE_OF_TWO, Confirmation, better_than, half_of
 from tfgrpo.training.draft import Draft
-from tfgrpo.training.exemplars import add_examples
+from tfgrpo.training.exemplars import (
+    add_examples,
+    shared_answers,
+    winning_attempts,
+    without_examples,
+)
 from tfgrpo.training.gate import rejections
 from tfgrpo.training.groups import RunParts
 from tfgrpo.training.lookahead import LessonStream
@@ -165,6 +170,7 @@ class Learner:
         return self._reflection.missed is not None and is_all_wrong(group)
 
     async def _compare(self, group: Group, library: Library, step: int) -> Advantage:
+        library = without_examples(library)
         arguments = (self._reflector, self._reflection, group, library)
         if self._reflection.single is not None:
             return await ablations.reflect_alone(*arguments, step=step)
@@ -262,8 +268,10 @@ class Learner:
         now = now.after(dropped)
         added: list[Operation] = []
         if settings.exemplars:
+            labels = self._reflection.shared_answers and self._reflection.ground_truth
+            choose = shared_answers if labels else winning_attempts
             added = add_examples(
-                reflected.groups,
+                choose(reflected.groups),
                 now.library,
                 settings.exemplars,
                 settings.library_tokens,

@@ -10,7 +10,7 @@ those of the rejected candidate. So a run that is resumed tries the same again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from math import isfinite
 from typing import Any
 
@@ -74,5 +74,5 @@ def waiting(store: Store, base: Version, library: Library, cap: int | None) -> l
     return operations
 
 
-def _tries(evidence: dict[str, Any] | None) -> int:
+def _tries(evidence: Mapping[str, Any] | None) -> int:
     return int((evidence or {}).get(RETRIED, 0))

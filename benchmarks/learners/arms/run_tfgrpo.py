@@ -14,7 +14,7 @@ from racing import PROBLEM, Job, Prompt, Row, answer_of, is_right, leave, main, 
 import tfgrpo
 from tfgrpo.domains.base import Context, Domain, Judge, Trajectory, Verdict
 from tfgrpo.store.errors import TfgrpoError
-from tfgrpo.training.fitting import gate_attempts, local_sizes
+from tfgrpo.training.fitting import LABEL_EXAMPLES, gate_attempts, local_sizes
 from tfgrpo.training.run_report import versions_of
 
 PUBLISHED: dict[str, Any] = {"epochs": 3, "batch_size": 100, "group_size": 5, "controller": "batch"}
@@ -62,6 +62,8 @@ def train(job: Job) -> None:
         settings |= PUBLISHED
     else:
         settings["gate"] = str(files["gate"])
+        if job.kind == "label":
+            settings["exemplars"] = LABEL_EXAMPLES
         if job.local:
             settings |= local_sizes(
                 len(job.train),
