@@ -22,7 +22,7 @@ from racing import (
     with_examples,
 )
 
-SIZES = (2, 4, 8)
+SIZES = (4, 8, 16, 32)
 CANDIDATES = 24
 
 
