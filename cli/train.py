@@ -125,7 +125,8 @@ GROUPS = {
 @click.option(
     "--exemplars",
     type=int,
-    help="Winning attempts that a step may add to the library as examples.  [0]",
+    help="Examples that a step may add to the library: winning attempts, or right answers where "
+    "these are labels.  [0; labels: 8]",
 )
 @click.option(
     "--drop-harmful",

@@ -42,8 +42,9 @@ from tfgrpo.training.attempt_cost import (
 from tfgrpo.training.batch_controller import PLAN_TOKENS
 from tfgrpo.training.confirmation import CONFIRMATIONS
 from tfgrpo.training.controller import CONTROLLER_TOKENS
-from tfgrpo.training.exemplars import LONGEST, LONGEST_BYTES
+from tfgrpo.training.exemplars import LONGEST, LONGEST_BYTES, LONGEST_FORM, example_text
 from tfgrpo.training.gate import REJECTIONS
+from tfgrpo.training.label_mentions import right_answers
 from tfgrpo.training.lookahead import EARLY
 from tfgrpo.training.loop import plan_steps, reflection_of
 from tfgrpo.training.notes import prompts_of
@@ -254,6 +255,7 @@ class _Total:
         over = settings.library_tokens is not None and tokens > settings.library_tokens
         self._over = len(library) if over else 0
         self._grown, self._experiences = 0.0, float(len(library))
+        self._example = self._example_size()
         self._embedded = False
         self._gated = False
         self._rejections = [counter.text("\n".join(plan.rejected))]
@@ -263,6 +265,20 @@ class _Total:
         total = _Total(self._counter, self._plan)
         total._grown, total._experiences = self._grown, self._experiences
         return total
+
+    def _example_size(self) -> float:
+        """Returns the tokens of an example, where a run may have any."""
+        most = float(LONGEST_BYTES if self._upper else LONGEST / 4)
+        if not (self._settings.exemplars and self._reflection.shared_answers):
+            return most
+        sizes = [
+            self._counter.text(example_text(problem, answer)) + LONGEST_FORM * self._upper
+            for problem in self._plan.dataset
+            for answer in right_answers(problem)[:1]
+        ]
+        if not sizes:
+            return 0.0
+        return min(most, max(sizes)) if self._upper else sum(sizes) / len(sizes)
 
     def _prompt_sizes(self) -> dict[str, float]:
         """Returns stage → the mean size of its prompt, without what the run will have said."""
@@ -412,7 +428,7 @@ class _Total:
     def _add_examples(self) -> None:
         """Lets the library grow by a step's examples."""
         most = float(self._settings.exemplars)
-        grown = most * (LONGEST_BYTES if self._upper else LONGEST / 4)
+        grown = most * self._example
         cap = self._settings.library_tokens
         self._grown += grown if cap is None or self._upper else min(grown, self._room)
         self._experiences += most
