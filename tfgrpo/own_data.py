@@ -28,7 +28,14 @@ from tfgrpo.data.columns import (
 from tfgrpo.data.contents import DatasetError
 from tfgrpo.model.prices import LOCAL
 from tfgrpo.model.settings import DEFAULT_MODEL
-from tfgrpo.settings import FILE, LOCAL_TOKENS, SHORT_ANSWERS, SHORT_TOKENS, fitting_samples
+from tfgrpo.settings import (
+    FILE,
+    LABEL_EXAMPLES,
+    LOCAL_TOKENS,
+    SHORT_ANSWERS,
+    SHORT_TOKENS,
+    fitting_samples,
+)
 from tfgrpo.store.atomic_write import SHARED, write
 from tfgrpo.store.errors import InvalidOperation
 
@@ -325,6 +332,8 @@ def _settings(
     ]
     if kind in SHORT_ANSWERS:
         rows.append(("summarise_over", 400, "characters up to which attempts are compared whole"))
+    if kind == "choice":
+        rows.append(("exemplars", LABEL_EXAMPLES, "right answers that a step adds, word for word"))
     if local:
         rows.append(("reflection_temperature", 0.0, "a small model reflects best when it is sure"))
     if not split["gate"]:

@@ -11,7 +11,13 @@ from collections.abc import Collection
 from typing import Any
 
 from tfgrpo.model.prices import LOCAL
-from tfgrpo.settings import SHORT_ANSWERS, TrainSettings, fitting_samples, fitting_tokens
+from tfgrpo.settings import (
+    LABEL_EXAMPLES,
+    SHORT_ANSWERS,
+    TrainSettings,
+    fitting_samples,
+    fitting_tokens,
+)
 from tfgrpo.training.run_problems import RunProblems
 
 BATCH = 100
@@ -30,10 +36,6 @@ GATE_ATTEMPTS = 32
 LABEL_GATE_ATTEMPTS = 64
 """The same where an answer is a label: writing one takes a small part of what a lesson takes, and
 a lesson about a label helps few of the problems."""
-
-
-LABEL_EXAMPLES = 8
-"""Right answers that a step adds as examples where answers are labels."""
 
 
 def gate_attempts(domain: str) -> int:

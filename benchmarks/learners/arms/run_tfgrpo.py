@@ -13,8 +13,9 @@ from racing import PROBLEM, Job, Prompt, Row, answer_of, is_right, leave, main, 
 
 import tfgrpo
 from tfgrpo.domains.base import Context, Domain, Judge, Trajectory, Verdict
+from tfgrpo.settings import LABEL_EXAMPLES
 from tfgrpo.store.errors import TfgrpoError
-from tfgrpo.training.fitting import LABEL_EXAMPLES, gate_attempts, local_sizes
+from tfgrpo.training.fitting import gate_attempts, local_sizes
 from tfgrpo.training.run_report import versions_of
 
 PUBLISHED: dict[str, Any] = {"epochs": 3, "batch_size": 100, "group_size": 5, "controller": "batch"}
