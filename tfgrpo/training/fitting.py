@@ -90,7 +90,8 @@ def fitting_values(
     kind = settings.domain.partition(":")[0]
     if kind in SHORT_ANSWERS:
         values["summarise_over"] = SUMMARISE_OVER
-    if kind == "choice" and settings.ground_truth and not settings.direct:
+    known = settings.ground_truth and settings.reward == "verifier"
+    if kind == "choice" and known and not settings.direct:
         values["exemplars"] = LABEL_EXAMPLES
     return values
 
