@@ -1,4 +1,5 @@
-"""tfgrpo with its defaults, and the method as published: no gate, and the last library is it.
+"""tfgrpo with its defaults, without examples, and the method as published: no gate, and the last
+library is it.
 
 Both start from the race's seed text and are judged by the race's judge; the prompts are the
 built-in ones. A library that stayed empty is deployed as the seed text.
@@ -63,7 +64,7 @@ def train(job: Job) -> None:
         settings |= PUBLISHED
     else:
         settings["gate"] = str(files["gate"])
-        if job.kind == "label":
+        if job.kind == "label" and job.arm != "lessons":
             settings["exemplars"] = LABEL_EXAMPLES
         if job.local:
             settings |= local_sizes(
