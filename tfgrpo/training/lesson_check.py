@@ -130,8 +130,8 @@ class LessonCheck:
         """Returns whether a text about a shared answer has any word beside answers and what the
         prompts say of every problem."""
         words = _words(IDENTIFIER.sub(" ", self._without_answers(text)))
-        said = (_runs(prompt, 1) for prompt in self.prompts[:1])
-        everywhere = ANSWER_WORDS.union(*({word for (word,) in run} for run in said))
+        instructions = _words(self.prompts[0]) if self.prompts else ()
+        everywhere = ANSWER_WORDS.union(instructions)
         return any(word not in everywhere for word in words)
 
 
