@@ -13,7 +13,7 @@ from conftest import Cli
 from scripted import ScriptedEndpoint, stage, teachable, write_problems
 
 import tfgrpo
-from tfgrpo.store import Operation, Store, Version
+from tfgrpo.store import Event, Operation, Store, Version
 from tfgrpo.store.fsck import fsck
 from tfgrpo.store.redact import Target, redact
 from tfgrpo.training.retries import is_undecided, to_retry, waiting
@@ -89,6 +89,24 @@ def test_lessons_that_show_nothing_alone_enter_together(
     assert "1 change to be tried again with the next" in log
     blame = " ".join(cli("blame").stdout.split())
     assert "step 1 of run problems, tried again in 1 later step" in blame
+
+
+def test_what_waits_in_one_run_does_not_enter_another_untried(
+    folder: Path, endpoint: ScriptedEndpoint
+) -> None:
+    first, _ = train(endpoint, deploy="last").versions
+    assert first.meta["gate"]["retried"]
+    with Store.open(folder / ".tfgrpo/store.db", author="tests") as store:
+        store.move_branch("main", first)
+    held = len(endpoint.requests)
+    after = train(endpoint, run="other", gate=None)
+    assert len(endpoint.requests) > held
+    assert all("retried" not in (e.evidence or {}) for e in _events(folder, after))
+
+
+def _events(folder: Path, result: tfgrpo.TrainResult) -> list[Event]:
+    with Store.open(folder / ".tfgrpo/store.db") as store:
+        return [event for version in result.versions for event in store.events(version)]
 
 
 def test_without_retries_each_step_stands_or_falls_alone(

@@ -218,7 +218,9 @@ def describe_gate(gate: Json) -> str:
     """Returns what a record says was done, and by what: `kept by the gate: 0.350 → 0.440, +0.090
     [-0.010, +0.190], not significant (about 61 problems × 4 samples would decide)`."""
     waiting = len(gate.get(RETRIED, ()))
-    again = f"; {plural(waiting, 'change')} to be tried again with the next" if waiting else ""
+    again = (
+        f"; {plural(waiting, 'change')} to be tried again with the next step's" if waiting else ""
+    )
     if gate.get("trial") == "factorial":
         accepted = sum(change["kept"] for change in gate["changes"])
         whole = len(gate["changes"])

@@ -90,7 +90,9 @@ class Learner:
         origin = StepOrigin(self._run.uid, step.number, self._evidence(step.number))
         initial = await pruning.bring_under(self._reflector, self._reflection, library, origin)
         pruned = Draft(library).after(initial.operations).library
-        undecided = waiting(self._store, step.base, pruned, settings.library_tokens)
+        undecided: list[Operation] = []
+        if step.base.meta.get("run") == self._run.name:  # another run's are not this one's to try
+            undecided = waiting(self._store, step.base, pruned, settings.library_tokens)
         initial += pruning.Pruning(tuple(undecided))
         self._enter("rollouts")
         if settings.direct:
@@ -170,13 +172,13 @@ class Learner:
         return self._reflection.missed is not None and is_all_wrong(group)
 
     async def _compare(self, group: Group, library: Library, step: int) -> Advantage:
-        library = without_examples(library)
-        arguments = (self._reflector, self._reflection, group, library)
+        rules = without_examples(library)
+        arguments = (self._reflector, self._reflection, group, rules)
         if self._reflection.single is not None:
             return await ablations.reflect_alone(*arguments, step=step)
         if not group.mixed:
             return await self._learn_from_failure(group, library, step)
-        shown = relevant(library, group.problem.problem, self._settings.injected)
+        shown = relevant(rules, group.problem.problem, self._settings.injected)
         comparison = await compare(*arguments, step=step, shown=shown)
         if self._settings.confirm:
             wanted = better_than(group.rewards, self._settings.confirm)
@@ -191,7 +193,7 @@ class Learner:
     async def _learn_from_failure(self, group: Group, library: Library, step: int) -> Advantage:
         """Returns what a group without a right attempt teaches, as far as attempts with it at the
         very problem come out right."""
-        arguments = (self._reflector, self._reflection, group, library)
+        arguments = (self._reflector, self._reflection, group, without_examples(library))
         missed = await reflect_on_failure(*arguments, step=step)
         wanted = half_of(self._settings.all_wrong)
         for lesson in missed.lessons:
