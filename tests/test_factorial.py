@@ -25,7 +25,7 @@ from tfgrpo.training.factorial import (
     changed_experiences,
     left_out_of,
 )
-from tfgrpo.training.gate import rejections
+from tfgrpo.training.gate_words import rejections
 
 
 def mixed_up(request: dict[str, Any]) -> str:

@@ -25,8 +25,9 @@ from tfgrpo.settings import TrainSettings
 from tfgrpo.store import Operation, Store
 from tfgrpo.store.fsck import fsck
 from tfgrpo.store.merge import merge
-from tfgrpo.training.gate import applied, rejections
+from tfgrpo.training.gate import applied
 from tfgrpo.training.gate_rules import GATE_RULES, passes
+from tfgrpo.training.gate_words import rejections
 
 BAD = "When two numbers are joined by op, add them and stop there."
 

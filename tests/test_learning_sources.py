@@ -257,13 +257,16 @@ def test_where_answers_are_shared_every_problem_is_an_example_with_its_ground_tr
         labelled("m-4", "late", ("I think that this message is about: late", 1.0), ("x", 0.0)),
         labelled("m-5", "", ("\\boxed{fraud}", 0.0)),
     ]
-    chosen = shared_answers(groups)
+    others = [Problem("m-6", "Message m-6", "late"), Problem("m-7", "Message m-7")]
+    chosen = shared_answers(groups, others, EMPTY)
     assert [one.text for one in chosen] == [
         "Example: Message m-3 → \\boxed{refund}",  # mixed, and the first of its label
         "Example: Message m-4 → \\boxed{late}",
         "Example: Message m-2 → \\boxed{fraud}",  # nothing solved it
-        "Example: Message m-1 → \\boxed{refund}",  # the second of its label
+        "Example: Message m-6 → \\boxed{late}",  # the second of its label, and not attempted
+        "Example: Message m-1 → \\boxed{refund}",  # every attempt solved it
     ]
+    assert "rollouts" not in chosen[3].evidence
     added = add_examples(chosen, EMPTY, 3, None, {"run": "r"}, ("run", 0))
     assert [o.text for o in added] == [one.text for one in chosen[:3]]
     assert added[2].evidence == {
@@ -272,5 +275,26 @@ def test_where_answers_are_shared_every_problem_is_an_example_with_its_ground_tr
         "problem": "m-2",
         "rollouts": [[0, 0.0], [1, 0.0]],
     }
-    unsolved = shared_answers(groups[1:2])
+    library = Library(EMPTY.version, (Experience(A, str(added[0].text), 1),))
+    left = [one.text for one in shared_answers(groups[:3], [], library)]
+    assert left == [  # a refund is there already, so fraud comes first
+        "Example: Message m-2 → \\boxed{fraud}",
+        "Example: Message m-1 → \\boxed{refund}",
+    ]
+    unsolved = shared_answers(groups[1:2], [], EMPTY)
     assert [one.text for one in unsolved] == ["Example: Message m-2 → fraud"]
+
+
+def test_examples_stop_where_a_library_grows_long_without_a_cap(tmp_path: Path) -> None:
+    groups = [labelled(f"m-{n}", "refund", ("\\boxed{fraud}", 0.0)) for n in range(400)]
+    long = [replace_problem(group, " ".join(["message"] * 60)) for group in groups]
+    added = add_examples(shared_answers(long, [], EMPTY), EMPTY, 100, None, {}, ("run", 0))
+    tokens = Draft(EMPTY).after(added).tokens
+    assert MOST_TOKENS - 80 < tokens <= MOST_TOKENS
+    assert len(add_examples(shared_answers(long, [], EMPTY), EMPTY, 100, 9000, {}, ("r", 0))) == 100
+
+
+def replace_problem(group: Group, words: str) -> Group:
+    """Returns a group at a longer problem."""
+    problem = replace(group.problem, problem=f"{group.problem.problem} {words}")
+    return Group(problem, group.rollouts)

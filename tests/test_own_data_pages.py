@@ -214,8 +214,8 @@ def test_defaults_fit_the_data_and_the_model_and_a_preset_keeps_the_papers() -> 
         )
         assert (fitted.gate_problems, fitted.gate_samples) == sizes
     for more, examples in [
-        ({"domain": "choice"}, 16),
-        ({"domain": "choice", "model": "m"}, 16),
+        ({"domain": "choice"}, 32),
+        ({"domain": "choice", "model": "m"}, 32),
         ({"domain": "choice", "exemplars": 2}, 2),
         ({"domain": "choice", "ground_truth": False}, 0),
         ({"domain": "choice", "reward": "majority"}, 0),
@@ -224,7 +224,7 @@ def test_defaults_fit_the_data_and_the_model_and_a_preset_keeps_the_papers() -> 
     ]:
         fitted, words = fit(build(TrainSettings, {**given, **more}), tickets, tuple(more))
         assert fitted.exemplars == examples, more
-        assert ("16 right answers a step as examples" in words) is (examples == 16)
+        assert ("32 right answers a step as examples" in words) is (examples == 32)
     few = RunProblems(tickets.train[:60])
     far = build(TrainSettings, {**given, "model": "m"})
     assert fit(far, few, ()) == (far, "")  # that is what the paper's come to

@@ -42,8 +42,14 @@ from tfgrpo.training.attempt_cost import (
 from tfgrpo.training.batch_controller import PLAN_TOKENS
 from tfgrpo.training.confirmation import CONFIRMATIONS
 from tfgrpo.training.controller import CONTROLLER_TOKENS
-from tfgrpo.training.exemplars import LONGEST, LONGEST_BYTES, LONGEST_FORM, example_text
-from tfgrpo.training.gate import REJECTIONS
+from tfgrpo.training.exemplars import (
+    LONGEST,
+    LONGEST_BYTES,
+    LONGEST_FORM,
+    MOST_TOKENS,
+    example_text,
+)
+from tfgrpo.training.gate_words import REJECTIONS
 from tfgrpo.training.label_mentions import right_answers
 from tfgrpo.training.lookahead import EARLY
 from tfgrpo.training.loop import plan_steps, reflection_of
@@ -256,6 +262,7 @@ class _Total:
         self._over = len(library) if over else 0
         self._grown, self._experiences = 0.0, float(len(library))
         self._example = self._example_size()
+        self._examples_left = len(plan.dataset)
         self._embedded = False
         self._gated = False
         self._rejections = [counter.text("\n".join(plan.rejected))]
@@ -264,6 +271,7 @@ class _Total:
         """Returns a total that begins with all that this one has come to know."""
         total = _Total(self._counter, self._plan)
         total._grown, total._experiences = self._grown, self._experiences
+        total._examples_left = self._examples_left
         return total
 
     def _example_size(self) -> float:
@@ -427,10 +435,14 @@ class _Total:
 
     def _add_examples(self) -> None:
         """Lets the library grow by a step's examples."""
-        most = float(self._settings.exemplars)
+        most = min(self._settings.exemplars, self._examples_left)
+        self._examples_left -= most
         grown = most * self._example
-        cap = self._settings.library_tokens
-        self._grown += grown if cap is None or self._upper else min(grown, self._room)
+        if not self._upper:
+            cap = self._settings.library_tokens or MOST_TOKENS
+            opening = count(prompt_text(self._library))
+            grown = min(grown, max(0.0, cap - opening - self._grown))
+        self._grown += grown
         self._experiences += most
 
     def _decide_each(self, lessons: float, added: float, prompt: float) -> float:
@@ -496,9 +508,11 @@ class _Total:
     # evaluation:
 
     def add_gate(self, problems: int, one: AttemptCost) -> None:
-        """Adds a step's candidate and the library in force, which only the first is new to."""
+        """Adds a step's candidate, and the one with its examples alone, beside the library in
+        force, which only the first is new to."""
         number = float(problems * self._settings.gate_samples)
-        self._attempts(number, one, evaluation=True)
+        for _ in range(2 if self._settings.exemplars else 1):
+            self._attempts(number, one, evaluation=True)
         if not self._gated:
             self._attempts(number, one, -self._grown, evaluation=True)
         self._gated = True

@@ -36,6 +36,11 @@ ANSWERED = " → "
 LONGEST, LONGEST_BYTES = 400, 3200
 """The most tokens and bytes of an example: a longer attempt says too much of its own problem."""
 
+MOST_TOKENS = 2048
+"""The most tokens of a library that examples are added to, where it has no cap of its own: they
+stand in every prompt, and a model on this machine reads 4,096 tokens in all."""
+OTHERS = (2, 0.0)
+"""The place of a problem without attempts among those that may be examples."""
 ANSWER = "\N{OBJECT REPLACEMENT CHARACTER}"
 """What stands for the answer in a form of giving one."""
 LONGEST_FORM = 40
@@ -45,6 +50,11 @@ LONGEST_FORM = 40
 def is_example(text: str) -> bool:
     """Returns whether an experience is an example."""
     return text.startswith(EXAMPLE)
+
+
+def adds_example(operation: Operation) -> bool:
+    """Returns whether an operation adds an example."""
+    return operation.op == "ADD" and is_example(operation.text or "")
 
 
 def without_examples(library: Library) -> Library:
@@ -94,24 +104,41 @@ def winning_attempts(groups: Sequence[Group]) -> list[Example]:
     return examples
 
 
-def shared_answers(groups: Sequence[Group]) -> list[Example]:
-    """Returns each problem with its ground truth, in the form in which most attempts give it.
+def shared_answers(
+    groups: Sequence[Group], others: Sequence[Problem], library: Library
+) -> list[Example]:
+    """Returns each problem with its ground truth, in the form in which most attempts give it,
+    without those that a library has.
 
-    Mixed groups come first, then those without a right attempt, then the others; but no answer
-    comes a second time before each has come once.
+    `others` are problems that were not attempted: an answer that is known needs no attempt. Mixed
+    groups come first, then those without a right attempt, then the others, then what every attempt
+    solved; but no answer comes once more before each has come as often, the library's included.
     """
     form = _form(groups)
-    known = [group for group in groups if right_answers(group.problem)]
-    ranked = sorted(known, key=lambda g: (not g.mixed, fmean(g.rewards) if g.rewards else 0.0))
+    ranked = [(_rank(group), group.problem, group.rollouts) for group in groups]
+    ranked += [(OTHERS, problem, ()) for problem in others]
     seen: Counter[str] = Counter()
     turns: list[tuple[int, Example]] = []
-    for group in ranked:
-        answer = right_answers(group.problem)[0]
-        text = example_text(group.problem, form.replace(ANSWER, answer))
-        evidence = {"rollouts": [[one.sample, one.reward] for one in group.rollouts]}
-        turns.append((seen[answer], Example(group.problem, text, "a right answer", evidence)))
+    fresh = []
+    for rank, problem, rollouts in ranked:
+        for answer in right_answers(problem)[:1]:
+            if of_other_problems(library, problem.problem) is library:
+                fresh.append((rank, problem, rollouts, answer))
+            else:
+                seen[answer] += 1
+    for _, problem, rollouts, answer in sorted(fresh, key=lambda one: one[0]):
+        text = example_text(problem, form.replace(ANSWER, answer))
+        attempts = [[one.sample, one.reward] for one in rollouts]
+        evidence = {"rollouts": attempts} if attempts else {}
+        turns.append((seen[answer], Example(problem, text, "a right answer", evidence)))
         seen[answer] += 1
     return [example for _, example in sorted(turns, key=lambda turn: turn[0])]
+
+
+def _rank(group: Group) -> tuple[int, float]:
+    """Returns the place of a group's problem: what the model knows already comes last."""
+    mean = fmean(group.rewards) if group.rewards else 0.0
+    return (0 if group.mixed else OTHERS[0] + 1 if mean > 0.0 else 1), mean
 
 
 def _form(groups: Sequence[Group]) -> str:
@@ -135,10 +162,11 @@ def add_examples(
     step_path: tuple[str, int],
 ) -> list[Operation]:
     """Returns the ADDs of the first `most` examples that are short, are not there yet, and fit
-    under the cap.
+    under the cap (MOST_TOKENS where there is none).
 
     `library` is the one that the step has come to; `step_path` are the run's uid and the step.
     """
+    cap = MOST_TOKENS if cap is None else cap
     draft = Draft(library)
     operations: list[Operation] = []
     for example in examples:

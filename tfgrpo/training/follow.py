@@ -22,7 +22,7 @@ from tfgrpo.rollout.attempt import CONFIRMING
 from tfgrpo.store.records import Version
 from tfgrpo.store.runs import AttemptMark, Run, RunState, Spent, Usage
 from tfgrpo.store.store import Store
-from tfgrpo.training.gate import gate_word
+from tfgrpo.training.gate_words import gate_word
 from tfgrpo.training.live_run import LiveFigures, live_path, read_live
 from tfgrpo.training.run_report import Issue, issues, versions_of
 

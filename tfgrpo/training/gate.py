@@ -11,15 +11,18 @@ stands in the version's record, which its digest covers. A rejected one becomes 
 side branch, in the transaction that gives its own branch a version without events: `step_N`
 names the library in force whatever the gate said.
 
+A step's examples are tried before its lessons, and the lessons beside the examples that are kept:
+together, lessons that harm would enter on what the examples bring.
+
 A cap on the library is kept whatever the gate says. So what brought a library under it before
 anything was learnt is not on trial: both sides have it, and it stays where the rest is rejected.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from tfgrpo.data import problems
 from tfgrpo.evaluation import evaluate, statistics
@@ -28,21 +31,17 @@ from tfgrpo.evaluation.omissions import Omissions
 from tfgrpo.evaluation.statistics import Difference
 from tfgrpo.session import Session
 from tfgrpo.settings import GateRule, TrainSettings
-from tfgrpo.store.errors import UnknownRevision
-from tfgrpo.store.history import first_parents
 from tfgrpo.store.records import Json, Library, Operation, Version
 from tfgrpo.store.runs import Run, Score
 from tfgrpo.store.store import Store
 from tfgrpo.training.draft import Draft
+from tfgrpo.training.exemplars import adds_example
 from tfgrpo.training.factorial import Changes, FactorialTrial, can_be_factorial, try_changes
 from tfgrpo.training.gate_rules import passes
 from tfgrpo.training.pruning import is_initial_prune
-from tfgrpo.training.retries import RETRIED, is_undecided
-from tfgrpo.wording import plural, sampled
+from tfgrpo.training.retries import is_undecided
 
 Verdict: TypeAlias = Literal["accepted", "rejected"]
-REJECTIONS = 5
-"""The most rejected candidates that the controller is told of, newest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +94,72 @@ class Trial:
         }
 
 
+class PartsTrial(NamedTuple):
+    """The trial of a step's examples, and that of the rest of what it changes, with the examples
+    beside it that are kept.
+
+    Lessons that are worth something in an empty library can harm one that holds examples; tried
+    together, they enter on what the examples bring.
+    """
+
+    examples: Trial
+    rest: Trial | FactorialTrial
+
+    @property
+    def verdict(self) -> Verdict:
+        """Accepted when anything is kept."""
+        verdicts = {self.examples.verdict, self.rest.verdict}
+        return "accepted" if "accepted" in verdicts else "rejected"
+
+    def keeps(self, operation: Operation) -> bool:
+        """Whether an operation enters."""
+        return self._of(operation).keeps(operation)
+
+    def leaves_open(self, operation: Operation) -> bool:
+        """Whether an operation that does not enter may yet be one that helps."""
+        return self._of(operation).leaves_open(operation)
+
+    def _of(self, operation: Operation) -> Trial | FactorialTrial:
+        return self.examples if adds_example(operation) else self.rest
+
+    def to_json(self) -> Json:
+        """Returns the figures as they stand in a version's record."""
+        parts = {
+            "examples": {"verdict": self.examples.verdict, **self.examples.to_json()},
+            "rest": {"verdict": self.rest.verdict, **self.rest.to_json()},
+        }
+        kept = [part for part in parts.values() if part["verdict"] == "accepted"]
+        before = parts["examples"]["before"]
+        after = kept[-1]["after"] if kept else parts["rest"]["after"]
+        return {"trial": "parts", "before": before, "after": after, **parts}
+
+
+AnyTrial: TypeAlias = Trial | FactorialTrial | PartsTrial
+
+
+def trials_of(trial: AnyTrial) -> list[Trial]:
+    """Returns the comparisons of two libraries that a trial consists of."""
+    parts = trial if isinstance(trial, PartsTrial) else (trial,)
+    return [part for part in parts if isinstance(part, Trial)]
+
+
+class Candidate(NamedTuple):
+    """A library in force and a candidate, the operations between them, and the former's scores
+    where they are on record."""
+
+    library: Library
+    candidate: Library
+    operations: Sequence[Operation]
+    known: list[Score] | None
+
+
 class Gate:
     """Tries candidates of one run on its held-out problems."""
 
     def __init__(self, session: Session, run: Run, task: EvalTask, settings: TrainSettings) -> None:
         self._session, self._run, self._task = session, run, task
         self._rule, self._is_factorial = settings.gate_rule, settings.gate_trial == "factorial"
+        self._cap = settings.library_tokens
 
     def leave_out(self, omissions: Omissions) -> None:
         """Has trials leave out of a prompt what is predicted to harm its problem's kind."""
@@ -111,21 +170,49 @@ class Gate:
         library: Library,
         operations: Sequence[Operation],
         progress: EvalProgress | None = None,
-    ) -> Trial | FactorialTrial | None:
+    ) -> AnyTrial | None:
         """Returns how the library fares with these operations; None where they change no text
-        but to bring it under the cap. `progress` is told of each attempt."""
+        but to bring it under the cap. `progress` is told of each attempt.
+
+        Examples are tried before the rest, and the rest beside those that are kept.
+        """
         progress = progress or EvalProgress(0, meter=self._session.meter)
-        before = applied(library, (o for o in operations if is_initial_prune(o.evidence)))
-        candidate = applied(library, operations)
+        pruned = [o for o in operations if is_initial_prune(o.evidence)]
+        before, candidate = applied(library, pruned), applied(library, operations)
         if candidate == before:
             return None
-        new = [o for o in operations if not is_initial_prune(o.evidence)]
-        if self._is_factorial and can_be_factorial(new):
-            return await try_changes(
-                self._session, self._run, self._task, self._rule, Changes(before, new), progress
-            )
         known = self._recorded(library.version) if before == library else None
-        library = before
+        new = [o for o in operations if not is_initial_prune(o.evidence)]
+        examples = [o for o in new if adds_example(o)]
+        rest = [o for o in new if not adds_example(o)]
+        with_examples = applied(before, examples)
+        if not self._can_be_apart(rest, before, with_examples):
+            return await self._try(Candidate(before, candidate, new, known), progress)
+        first = await self._bundle(Candidate(before, with_examples, examples, known), progress)
+        if first.verdict == "rejected":
+            second = Candidate(before, applied(before, rest), rest, list(first.scores))
+        else:  # in the order in which they would enter
+            scores = list(first.candidate_scores)
+            second = Candidate(with_examples, candidate, rest, scores)
+        return PartsTrial(first, await self._try(second, progress))
+
+    def _can_be_apart(
+        self, rest: Sequence[Operation], before: Library, with_examples: Library
+    ) -> bool:
+        """Whether a step's examples can be tried before the rest: there are both, and the library
+        keeps to its cap without the rest."""
+        is_short = self._cap is None or Draft(with_examples).tokens <= self._cap
+        return is_short and with_examples != before and applied(before, rest) != before
+
+    async def _try(self, tried: Candidate, progress: EvalProgress) -> Trial | FactorialTrial:
+        if self._is_factorial and can_be_factorial(tried.operations):
+            changes = Changes(tried.library, tried.operations)
+            where = (self._session, self._run, self._task, self._rule)
+            return await try_changes(*where, changes, progress)
+        return await self._bundle(tried, progress)
+
+    async def _bundle(self, tried: Candidate, progress: EvalProgress) -> Trial:
+        library, candidate, _, known = tried
         libraries = [candidate] if known else [library, candidate]
         scored = await evaluate.examine(
             self._session,
@@ -143,7 +230,7 @@ class Gate:
             difference = Difference(none, "inconclusive")
         return Trial(library, candidate, tuple(scores), tuple(after), difference, self._rule)
 
-    def record(self, trial: Trial | FactorialTrial) -> Json:
+    def record(self, trial: AnyTrial) -> Json:
         """Returns a trial as it stands in a version's record."""
         return {
             "verdict": trial.verdict,
@@ -154,16 +241,16 @@ class Gate:
             **trial.to_json(),
         }
 
-    def keep(self, trial: Trial, version: Version) -> None:
-        """Keeps a trial's scores with the versions that they are scores of.
-
-        `version` is the candidate's, unless somebody moved the branch and it became another.
-        """
-        entries = [(trial.library.version, trial.library, trial.scores)]
-        entries.append((version, trial.candidate, trial.candidate_scores))
-        for at, library, scores in entries:
-            if _texts(self._session.store.library(at)) == _texts(library):
-                evaluate.record(self._session.store, at, self._task, scores)
+    def keep(self, trial: AnyTrial, versions: Iterable[Version]) -> None:
+        """Keeps a trial's scores with the versions that they are scores of: the one in force, and
+        of these `versions` those whose library was tried."""
+        store = self._session.store
+        for one in trials_of(trial):
+            entries = [(one.library.version, one.library, one.scores)]
+            entries += [(at, one.candidate, one.candidate_scores) for at in versions]
+            for at, library, scores in entries:
+                if _texts(store.library(at)) == _texts(library):
+                    evaluate.record(store, at, self._task, scores)
 
     def _recorded(self, version: Version) -> list[Score] | None:
         runs = self._session.store.runs
@@ -184,95 +271,6 @@ def side_branch(store: Store, run: Run, step: int) -> str:
     stem = f"rejected/{run.name}/step_{step + 1}"
     names = (stem if n == 1 else f"{stem}-{n}" for n in range(1, 1000))
     return next(name for name in names if name not in store.branches())
-
-
-def rejections(store: Store, version: Version) -> list[str]:
-    """Returns what the gate rejected on a version's history as harmful, newest first, in words.
-
-    What was rejected because nothing was shown is left out: it may be worth another trial, and a
-    weak controller drops whatever is like it.
-    """
-    lines: list[str] = []
-    for ancestor in first_parents(store, version):
-        gate = ancestor.meta.get("gate")
-        if len(lines) == REJECTIONS:
-            break
-        if isinstance(gate, dict) and "candidate" in gate and _is_harmful(gate):
-            try:
-                candidate = store.resolve(str(gate["candidate"]))
-            except UnknownRevision:  # a clone has the versions of the names it fetched
-                continue
-            changes = " ".join(_changes(store, candidate))
-            lines.append(f"- {changes} (reward {describe_figures(gate)})")
-    return lines
-
-
-def _is_harmful(gate: Json) -> bool:
-    if gate.get("trial") == "factorial":
-        highs = (change["effect"][2] for change in gate["changes"] if not change["kept"])
-        return any(high is not None and high < 0 for high in highs)
-    return bool(gate.get("difference_is") == "worse")
-
-
-def describe_gate(gate: Json) -> str:
-    """Returns what a record says was done, and by what: `kept by the gate: 0.350 → 0.440, +0.090
-    [-0.010, +0.190], not significant (about 61 problems × 4 samples would decide)`."""
-    waiting = len(gate.get(RETRIED, ()))
-    again = (
-        f"; {plural(waiting, 'change')} to be tried again with the next step's" if waiting else ""
-    )
-    if gate.get("trial") == "factorial":
-        accepted = sum(change["kept"] for change in gate["changes"])
-        whole = len(gate["changes"])
-        return f"{accepted} of {whole} changes kept by the gate: {describe_figures(gate)}{again}"
-    done = "kept" if gate["verdict"] == "accepted" else "rejected"
-    open_ = ", not significant" if gate.get("difference_is") == "inconclusive" else ""
-    needed = gate.get("problems_needed") if open_ else None
-    if needed:
-        open_ += f" (about {sampled(needed, gate['samples'])} would decide)"
-    return f"{done} by the gate: {describe_figures(gate)}{open_}{again}"
-
-
-def gate_word(gate: Json) -> str:
-    """Returns what became of a candidate in a word or two, as a record says it. What the trial
-    could not decide is called that, and not rejected: nothing was found against it."""
-    if gate.get("trial") == "factorial":
-        accepted = sum(bool(change["kept"]) for change in gate["changes"])
-        return f"{accepted} of {len(gate['changes'])} changes kept"
-    if gate["verdict"] == "accepted":
-        return "kept"
-    return "not kept: inconclusive" if gate.get("difference_is") == "inconclusive" else "rejected"
-
-
-def describe_figures(gate: Json) -> str:
-    """Returns a record's numbers: `0.350 → 0.440, +0.090 [-0.010, +0.190]`, and of a factorial
-    trial the effects of what was kept and of what was not."""
-    means = f"{gate['before']:.3f} → {gate['after']:.3f}"
-    if gate.get("trial") == "factorial":
-        effects = [
-            ("kept" if change["kept"] else "rejected", change["effect"][0])
-            for change in gate["changes"]
-        ]
-        return f"{means}, " + ", ".join(f"{done} {effect:+.3f}" for done, effect in effects)
-    mean, low, high = gate["difference"]
-    bounds = "" if low is None else f" [{low:+.3f}, {high:+.3f}]"
-    return f"{means}, {mean:+.3f}{bounds}"
-
-
-def _changes(store: Store, candidate: Version) -> Iterator[str]:
-    before: dict[str, Any] = {}
-    if candidate.parent is not None:
-        before = {e.id: e.text for e in store.library(store.version(candidate.parent))}
-    for event in store.events(candidate):
-        if event.redacted or event.op == "KEEP" or is_initial_prune(event.evidence):
-            continue
-        old = before.get(event.experience, "")
-        if event.op == "ADD":
-            yield f'added: "{event.text}"'
-        elif event.op == "MODIFY":
-            yield f'changed "{old}" to: "{event.text}"'
-        else:
-            yield f'deleted: "{old}"'
 
 
 def _texts(library: Library) -> list[str]:

@@ -18,7 +18,7 @@ from tfgrpo.store.records import Event, Experience, Json, Library, Version
 from tfgrpo.store.runs import Call, Run
 from tfgrpo.store.store import Store
 from tfgrpo.training.attempts import AttemptList, AttemptText, RecordedAttempt
-from tfgrpo.training.gate import describe_figures, gate_word
+from tfgrpo.training.gate_words import describe_figures, gate_word
 from tfgrpo.training.run_report import Issue, issues, versions_of
 
 COMPARISONS = ("comparison", "single", "reconcile", "controller")

@@ -28,12 +28,13 @@ from tfgrpo.training.blame import Mark
 from tfgrpo.training.confirmation import ONE_OF_TWO, Confirmation, better_than, half_of
 from tfgrpo.training.draft import Draft
 from tfgrpo.training.exemplars import (
+    Example,
     add_examples,
     shared_answers,
     winning_attempts,
     without_examples,
 )
-from tfgrpo.training.gate import rejections
+from tfgrpo.training.gate_words import rejections
 from tfgrpo.training.groups import RunParts
 from tfgrpo.training.lookahead import LessonStream
 from tfgrpo.training.notes import Notes
@@ -53,11 +54,12 @@ class Reflected(NamedTuple):
 
 
 class LearningStep(NamedTuple):
-    """A step to learn from: its number, its problems, the version in force with its library, and
-    whether it is the run's last."""
+    """A step to learn from: its number, its problems and the run's, the version in force with its
+    library, and whether it is the run's last."""
 
     number: int
     batch: Sequence[Problem]
+    dataset: Sequence[Problem]
     base: Version
     library: Library
     is_last: bool
@@ -270,10 +272,15 @@ class Learner:
         now = now.after(dropped)
         added: list[Operation] = []
         if settings.exemplars:
-            labels = self._reflection.shared_answers and self._reflection.ground_truth
-            choose = shared_answers if labels else winning_attempts
+            groups, examples = reflected.groups, list[Example]()
+            if self._reflection.shared_answers and self._reflection.ground_truth:
+                attempted = {group.problem.id for group in groups}
+                others = [one for one in step.dataset if one.id not in attempted]
+                examples = shared_answers(groups, others, now.library)
+            else:
+                examples = winning_attempts(groups)
             added = add_examples(
-                choose(reflected.groups),
+                examples,
                 now.library,
                 settings.exemplars,
                 settings.library_tokens,

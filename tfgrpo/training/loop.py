@@ -39,8 +39,8 @@ from tfgrpo.store.runs import Run
 from tfgrpo.tools.record import ToolRecord
 from tfgrpo.training import controller, pruning
 from tfgrpo.training.blame import counted
-from tfgrpo.training.factorial import FactorialTrial
-from tfgrpo.training.gate import Gate, Trial, describe_gate, side_branch
+from tfgrpo.training.gate import AnyTrial, Gate, side_branch
+from tfgrpo.training.gate_words import describe_gate
 from tfgrpo.training.groups import Makers, RunParts
 from tfgrpo.training.learner import Learner, LearningStep
 from tfgrpo.training.notes import prompts_of
@@ -115,7 +115,8 @@ class Training:
         keep_going: bool = True,
     ) -> None:
         self.settings = TrainSettings(**run.config)
-        self.steps = plan_steps(data.train, self.settings)
+        self._dataset = data.train
+        self.steps = plan_steps(self._dataset, self.settings)
         self._on_progress = on_progress
         self.progress = Progress(
             run.name,
@@ -218,7 +219,8 @@ class Training:
                 0, meter=progress.meter, on_change=lambda _: progress.announce()
             )
         last = step == len(self.steps) - 1
-        reflected = await self._learner.learn(LearningStep(step, batch, base, library, last))
+        learning = LearningStep(step, batch, self._dataset, base, library, last)
+        reflected = await self._learner.learn(learning)
         groups, comparisons, plan = reflected
         self._enter("gate")
         trial = None
@@ -260,7 +262,7 @@ class Training:
         groups: Sequence[Group],
         comparisons: Sequence[Advantage],
         plan: controller.BatchPlan,
-        trial: Trial | FactorialTrial | None,
+        trial: AnyTrial | None,
     ) -> Version:
         """Appends the step's version.
 
@@ -334,17 +336,15 @@ class Training:
                         expected=tip,
                         tags=[f"{run.name}/step_{step + 1}"],
                     )
-                    if isinstance(trial, Trial) and self._gate is not None:
-                        self._gate.keep(trial, rejected or version)
+                    if trial is not None and self._gate is not None:
+                        self._gate.keep(trial, [version, *([rejected] if rejected else [])])
             except StaleVersion:
                 continue
             self.progress.library = len(store.library(version))
             self._on_progress(StepFinished(version))
             return version
 
-    def _to_retry(
-        self, step: int, trial: Trial | FactorialTrial, operations: Sequence[Operation]
-    ) -> list[str]:
+    def _to_retry(self, step: int, trial: AnyTrial, operations: Sequence[Operation]) -> list[str]:
         """Returns the experiences whose changes the next step's trial has to try again."""
         if step == len(self.steps) - 1:
             return []

@@ -12,7 +12,7 @@ from tfgrpo.store.runs import Run, Spent
 from tfgrpo.store.store import Store
 from tfgrpo.training.attempt_cost import Model, PlannedRun
 from tfgrpo.training.estimate import RunEstimate, StageEstimate, answer_lengths, estimate
-from tfgrpo.training.gate import rejections
+from tfgrpo.training.gate_words import rejections
 from tfgrpo.training.run_report import versions_of
 from tfgrpo.training.setup import RunPlan
 from tfgrpo.training.turned_down import turned_down

@@ -1,0 +1,146 @@
+"""A step's examples are tried before its lessons, which enter only where they add to them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Cli
+from scripted import ScriptedEndpoint, stage
+
+import tfgrpo
+from tfgrpo.store import Store
+from tfgrpo.store.fsck import fsck
+from tfgrpo.training.gate_words import describe_gate, gate_word, rejections
+
+LESSON = "When a message names what is owed, the answer is refund, not fraud."
+SOLVED = {
+    "harmful": {(): 4, ("lesson",): 6, ("examples",): 10, ("examples", "lesson"): 3},
+    "helpful": {(): 2, ("lesson",): 3, ("examples",): 6, ("examples", "lesson"): 11},
+    "examples harm": {(): 6, ("lesson",): 11, ("examples",): 1, ("examples", "lesson"): 2},
+}
+"""How many of twelve held-out messages come out right, by what is in the prompt."""
+
+
+def model(request: dict[str, Any], solved: dict[tuple[str, ...], int]) -> str:
+    """A model that a lesson serves otherwise beside examples than without."""
+    system, user = request["messages"][0]["content"], request["messages"][-1]["content"]
+    match stage(request):
+        case "rollout":
+            held = re.search(r"Message 7(\d\d)", user)
+            parts = {"examples": "Example: " in system, "lesson": LESSON in system}
+            there = tuple(name for name, is_there in parts.items() if is_there)
+            right = int(held[1]) < solved[there] if held else int(request["seed"]) % 2
+            return "\\boxed{refund}" if right else "\\boxed{fraud}"
+        case "comparison":
+            lessons = [{"reason": "It came out right.", "text": LESSON}]
+            return json.dumps({"right_did": "a", "wrong_did": "b", "lessons": lessons})
+        case "controller":
+            return json.dumps({"closest": None, "decision": "new", "text": LESSON})
+    return "It answered."
+
+
+def write_messages(path: Path, count: int, start: int) -> None:
+    rows = [
+        {"id": f"m-{n}", "problem": f"Message {n} about a sum.", "answer": "refund"}
+        for n in range(start, start + count)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    write_messages(tmp_path / "train.jsonl", 3, 100)
+    write_messages(tmp_path / "gate.jsonl", 12, 700)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def endpoint(request: pytest.FixtureRequest) -> Iterator[ScriptedEndpoint]:
+    with ScriptedEndpoint(lambda asked: model(asked, SOLVED[request.param])) as server:
+        yield server
+
+
+def train(endpoint: ScriptedEndpoint, **more: Any) -> tfgrpo.TrainResult:
+    how = {"gate": "gate.jsonl", "epochs": 1, "batch_size": 1, "group_size": 8, "exemplars": 2}
+    where = {"model": "m", "base_url": endpoint.base_url, "store": ".", "deploy": "last"}
+    return tfgrpo.train_sync(
+        "train.jsonl", **{**how, **where, "domain": 'choice:["refund", "fraud"]', **more}
+    )
+
+
+def gate_of(result: tfgrpo.TrainResult) -> dict[str, Any]:
+    return dict(result.versions[0].meta["gate"])
+
+
+@pytest.mark.parametrize("endpoint", ["harmful"], indirect=True)
+def test_a_lesson_does_not_enter_on_what_examples_bring(
+    folder: Path, endpoint: ScriptedEndpoint, cli: Cli
+) -> None:
+    result = train(endpoint)
+    assert [e.text.partition(":")[0] for e in result.library] == ["Example"] * 2
+    gate = gate_of(result)
+    assert (gate["trial"], gate["verdict"]) == ("parts", "accepted")
+    assert (gate["before"], gate["after"]) == (round(4 / 12, 6), round(10 / 12, 6))
+    examples, rest = gate["examples"], gate["rest"]
+    assert (examples["verdict"], examples["difference_is"]) == ("accepted", "better")
+    assert (rest["verdict"], rest["difference_is"]) == ("rejected", "worse")
+    assert (rest["before"], rest["after"]) == (round(10 / 12, 6), round(3 / 12, 6))
+    with Store.open(folder / ".tfgrpo/store.db") as store:
+        candidate = store.resolve(gate["candidate"])
+        assert [e.text for e in store.events(candidate)] == [LESSON]
+        line = f'- added: "{LESSON}" (reward 0.833 → 0.250'
+        assert rejections(store, result.versions[0])[0].startswith(line)
+        assert fsck(store).problems == ()
+        (scored,) = {e.summary["mean"] for e in store.runs.evaluations(result.versions[0].number)}
+    assert scored == pytest.approx(10 / 12)
+    words = "examples kept by the gate: 0.333 → 0.833, +0.500"
+    assert words in describe_gate(gate)
+    assert "; lessons rejected by the gate: 0.833 → 0.250" in describe_gate(gate)
+    assert gate_word(gate) == "examples kept, lessons rejected"
+    assert words in " ".join(cli("log").stdout.split())
+    held = [r for r in endpoint.requests if "Message 7" in r["messages"][-1]["content"]]
+    prompts = {r["messages"][0]["content"] for r in held}
+    assert len(held) == 12 * len(prompts), "no library is tried twice"
+
+
+@pytest.mark.parametrize("endpoint", ["helpful"], indirect=True)
+def test_lessons_that_add_to_examples_enter_with_them(
+    folder: Path, endpoint: ScriptedEndpoint
+) -> None:
+    result = train(endpoint)
+    assert LESSON in {e.text for e in result.library}
+    gate = gate_of(result)
+    assert (gate["examples"]["verdict"], gate["rest"]["verdict"]) == ("accepted", "accepted")
+    assert (gate["rest"]["before"], gate["after"]) == (0.5, round(11 / 12, 6))
+    assert "candidate" not in gate
+
+
+@pytest.mark.parametrize("endpoint", ["examples harm"], indirect=True)
+@pytest.mark.parametrize("trial", ["bundle", "factorial"])
+def test_lessons_enter_without_examples_that_harm(
+    folder: Path, endpoint: ScriptedEndpoint, trial: str
+) -> None:
+    result = train(endpoint, gate_trial=trial)
+    assert [e.text for e in result.library] == [LESSON]
+    gate = gate_of(result)
+    assert (gate["examples"]["verdict"], gate["rest"]["verdict"]) == ("rejected", "accepted")
+    assert gate["rest"]["before"] == 0.5
+    with Store.open(folder / ".tfgrpo/store.db") as store:
+        texts = [e.text or "" for e in store.events(store.resolve(gate["candidate"]))]
+        assert [text.partition(":")[0] for text in texts] == ["Example"] * 2
+        assert rejections(store, result.versions[0]) == [], "the controller is told of lessons"
+
+
+@pytest.mark.parametrize("endpoint", ["harmful"], indirect=True)
+def test_parts_that_do_not_fit_alone_are_tried_together(
+    folder: Path, endpoint: ScriptedEndpoint
+) -> None:
+    result = train(endpoint, library_tokens=30)
+    assert all(v.meta["gate"].get("trial") != "parts" for v in result.versions) or result.library
+    assert len(result.library) <= 3
