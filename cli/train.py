@@ -126,7 +126,7 @@ GROUPS = {
     "--exemplars",
     type=int,
     help="Examples that a step may add to the library: winning attempts, or right answers where "
-    "these are labels.  [0; labels: 16]",
+    "these are labels.  [0; labels: 32]",
 )
 @click.option(
     "--drop-harmful",

@@ -11,10 +11,13 @@ from typing import Any
 import pytest
 from conftest import Cli
 from scripted import ScriptedEndpoint, stage
+from test_controller import EMPTY
 
 import tfgrpo
-from tfgrpo.store import Store
+from tfgrpo.store import Experience, Library, Operation, Store
 from tfgrpo.store.fsck import fsck
+from tfgrpo.training.draft import Draft
+from tfgrpo.training.gate import split_examples
 from tfgrpo.training.gate_words import describe_gate, gate_word, rejections
 
 LESSON = "When a message names what is owed, the answer is refund, not fraud."
@@ -97,8 +100,8 @@ def test_a_lesson_does_not_enter_on_what_examples_bring(
         line = f'- added: "{LESSON}" (reward 0.833 → 0.250'
         assert rejections(store, result.versions[0])[0].startswith(line)
         assert fsck(store).problems == ()
-        (scored,) = {e.summary["mean"] for e in store.runs.evaluations(result.versions[0].number)}
-    assert scored == pytest.approx(10 / 12)
+        scores = [e.summary["mean"] for e in store.runs.evaluations(result.versions[0].number)]
+    assert [round(mean[0], 3) for mean in scores] == [0.833]
     words = "examples kept by the gate: 0.333 → 0.833, +0.500"
     assert words in describe_gate(gate)
     assert "; lessons rejected by the gate: 0.833 → 0.250" in describe_gate(gate)
@@ -106,7 +109,7 @@ def test_a_lesson_does_not_enter_on_what_examples_bring(
     assert words in " ".join(cli("log").stdout.split())
     held = [r for r in endpoint.requests if "Message 7" in r["messages"][-1]["content"]]
     prompts = {r["messages"][0]["content"] for r in held}
-    assert len(held) == 12 * len(prompts), "no library is tried twice"
+    assert len(held) == 12 * 4 * len(prompts), "no library is tried twice"
 
 
 @pytest.mark.parametrize("endpoint", ["helpful"], indirect=True)
@@ -137,10 +140,13 @@ def test_lessons_enter_without_examples_that_harm(
         assert rejections(store, result.versions[0]) == [], "the controller is told of lessons"
 
 
-@pytest.mark.parametrize("endpoint", ["harmful"], indirect=True)
-def test_parts_that_do_not_fit_alone_are_tried_together(
-    folder: Path, endpoint: ScriptedEndpoint
-) -> None:
-    result = train(endpoint, library_tokens=30)
-    assert all(v.meta["gate"].get("trial") != "parts" for v in result.versions) or result.library
-    assert len(result.library) <= 3
+def test_what_only_fits_beside_the_rest_is_tried_with_it() -> None:
+    library = Library(EMPTY.version, (Experience("a" * 12, "When a card is late, call. " * 3, 1),))
+    shorter = Operation("MODIFY", "a" * 12, "When a card is late, call.")
+    example = Operation("ADD", "b" * 12, "Example: Where is my card? → late")
+    whole = Draft(library).after([example]).tokens
+    for cap, is_apart in ((None, True), (whole, True), (whole - 1, False)):
+        parts = split_examples(library, [shorter, example], cap)
+        assert (parts is not None) is is_apart
+    assert split_examples(library, [example], None) is None
+    assert split_examples(library, [shorter, Operation("KEEP", "a" * 12)], None) is None

@@ -12,7 +12,14 @@ from typing import Any
 import pytest
 from desk import Desk, libraries, steps
 from desk import made as made_desk
-from scripted import Reply, ScriptedEndpoint, opened_calls, restless, stage
+from scripted import (
+    Reply,
+    ScriptedEndpoint,
+    opened_calls,
+    restless,
+    stage,
+    write_problems,
+)
 from test_controller import KNOWN, A, B, lesson, short
 from test_reflection import reflection
 
@@ -166,13 +173,17 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "all wrong": {"all_wrong": 2, "group_size": 2},
     "confirmed": {"confirm": 2},
     "blame and examples": {"blame": True, "exemplars": 1, "dropout": 0.3, "drop_harmful": True},
+    "examples apart": {"exemplars": 1, "gate": "gate.jsonl", "gate_rule": "not-worse"},
 }
 
 
 @pytest.mark.parametrize("name", OPTIONS)
 def test_a_run_that_is_stopped_anywhere_comes_to_the_same_library(
-    tmp_path: Path, verifier: Verifier, name: str
+    tmp_path: Path, verifier: Verifier, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
+    write_problems(tmp_path / "gate.jsonl", 6, start=700)
+    monkeypatch.chdir(tmp_path)
+
     def make(folder: str) -> Desk:
         desk = made_desk(tmp_path, verifier, folder, count=6, **OPTIONS[name])
         desk.prepare()
@@ -184,6 +195,9 @@ def test_a_run_that_is_stopped_anywhere_comes_to_the_same_library(
         total = len(server.requests)
     expected = libraries(calm.path)
     assert expected[-1], "the script changes the library at every step"
+    if "gate" in OPTIONS[name]:
+        trials = [version.meta["gate"]["trial"] for version in steps(calm.path)]
+        assert "parts" in trials
     if "max_edits" in OPTIONS[name]:
         most = OPTIONS[name]["max_edits"]
         with calm.store() as store:

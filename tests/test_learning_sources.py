@@ -19,7 +19,9 @@ from tfgrpo.domains.verifier import Verifier
 from tfgrpo.rollout.attempt import CONFIRMING, Group
 from tfgrpo.store import Experience, Library, Operation, derived_id
 from tfgrpo.training.confirmation import better_than
+from tfgrpo.training.draft import Draft
 from tfgrpo.training.exemplars import (
+    MOST_TOKENS,
     add_examples,
     is_example,
     of_other_problems,
@@ -258,7 +260,7 @@ def test_where_answers_are_shared_every_problem_is_an_example_with_its_ground_tr
         labelled("m-5", "", ("\\boxed{fraud}", 0.0)),
     ]
     others = [Problem("m-6", "Message m-6", "late"), Problem("m-7", "Message m-7")]
-    chosen = shared_answers(groups, others, EMPTY)
+    chosen = shared_answers(groups, others, EMPTY, "")
     assert [one.text for one in chosen] == [
         "Example: Message m-3 → \\boxed{refund}",  # mixed, and the first of its label
         "Example: Message m-4 → \\boxed{late}",
@@ -276,22 +278,40 @@ def test_where_answers_are_shared_every_problem_is_an_example_with_its_ground_tr
         "rollouts": [[0, 0.0], [1, 0.0]],
     }
     library = Library(EMPTY.version, (Experience(A, str(added[0].text), 1),))
-    left = [one.text for one in shared_answers(groups[:3], [], library)]
+    left = [one.text for one in shared_answers(groups[:3], [], library, "")]
     assert left == [  # a refund is there already, so fraud comes first
         "Example: Message m-2 → \\boxed{fraud}",
         "Example: Message m-1 → \\boxed{refund}",
     ]
-    unsolved = shared_answers(groups[1:2], [], EMPTY)
+    unsolved = shared_answers(groups[1:2], [], EMPTY, "")
     assert [one.text for one in unsolved] == ["Example: Message m-2 → fraud"]
+
+
+@pytest.mark.parametrize(
+    ("objective", "text"),
+    [
+        ("Answer in \\boxed{}.", "\\boxed{refund}"),
+        ("Think, then write `Label: NAME`.", "Label: refund"),
+        ("Box it: \\boxed{}. But at the end of all write `Label: NAME`.", "Label: refund"),
+        ("Say which.", "The label: refund"),
+    ],
+)
+def test_an_example_gives_its_answer_as_the_task_asks_for_it(objective: str, text: str) -> None:
+    attempts = [("They want money.\n\nThe label: refund", 1.0)] * 2 + [("refund", 1.0)]
+    (example,) = shared_answers([labelled("m-1", "refund", *attempts)], [], EMPTY, objective)
+    assert example.text == f"Example: Message m-1 → {text}"
 
 
 def test_examples_stop_where_a_library_grows_long_without_a_cap(tmp_path: Path) -> None:
     groups = [labelled(f"m-{n}", "refund", ("\\boxed{fraud}", 0.0)) for n in range(400)]
     long = [replace_problem(group, " ".join(["message"] * 60)) for group in groups]
-    added = add_examples(shared_answers(long, [], EMPTY), EMPTY, 100, None, {}, ("run", 0))
+    added = add_examples(shared_answers(long, [], EMPTY, ""), EMPTY, 100, None, {}, ("run", 0))
     tokens = Draft(EMPTY).after(added).tokens
     assert MOST_TOKENS - 80 < tokens <= MOST_TOKENS
-    assert len(add_examples(shared_answers(long, [], EMPTY), EMPTY, 100, 9000, {}, ("r", 0))) == 100
+    assert (
+        len(add_examples(shared_answers(long, [], EMPTY, ""), EMPTY, 100, 9000, {}, ("r", 0)))
+        == 100
+    )
 
 
 def replace_problem(group: Group, words: str) -> Group:

@@ -43,6 +43,8 @@ OTHERS = (2, 0.0)
 """The place of a problem without attempts among those that may be examples."""
 ANSWER = "\N{OBJECT REPLACEMENT CHARACTER}"
 """What stands for the answer in a form of giving one."""
+ANSWER_FORMS = {"\\boxed{": f"\\boxed{{{ANSWER}}}", "Label:": f"Label: {ANSWER}"}
+"""What the text of a task says of the form of an answer, and that form."""
 LONGEST_FORM = 40
 """The most characters that a form has beside the answer: more say something of the problem."""
 
@@ -105,16 +107,16 @@ def winning_attempts(groups: Sequence[Group]) -> list[Example]:
 
 
 def shared_answers(
-    groups: Sequence[Group], others: Sequence[Problem], library: Library
+    groups: Sequence[Group], others: Sequence[Problem], library: Library, objective: str
 ) -> list[Example]:
-    """Returns each problem with its ground truth, in the form in which most attempts give it,
-    without those that a library has.
+    """Returns each problem with its ground truth, in the form that the `objective` asks for or
+    most attempts have, without those that a library has.
 
     `others` are problems that were not attempted: an answer that is known needs no attempt. Mixed
     groups come first, then those without a right attempt, then the others, then what every attempt
     solved; but no answer comes once more before each has come as often, the library's included.
     """
-    form = _form(groups)
+    form = _form(groups, objective)
     ranked = [(_rank(group), group.problem, group.rollouts) for group in groups]
     ranked += [(OTHERS, problem, ()) for problem in others]
     seen: Counter[str] = Counter()
@@ -141,15 +143,21 @@ def _rank(group: Group) -> tuple[int, float]:
     return (0 if group.mixed else OTHERS[0] + 1 if mean > 0.0 else 1), mean
 
 
-def _form(groups: Sequence[Group]) -> str:
-    """Returns how most right attempts give their answer, with ANSWER in its place."""
+def _form(groups: Sequence[Group], objective: str) -> str:
+    """Returns how an answer is given, with ANSWER in its place: as the task asks for it, else as
+    most right attempts end. Examples in another form take the model away from what it is told."""
+    places = {form: objective.rfind(words) for words, form in ANSWER_FORMS.items()}
+    form = max(places, key=places.__getitem__)
+    if places[form] >= 0:
+        return form
     forms: Counter[str] = Counter()
     for group in groups:
         for rollout in group.rollouts:
-            response = one_line(visible(rollout.response))
+            lines = visible(rollout.response).strip().splitlines()
+            last = one_line(lines[-1]) if lines else ""
             for answer in right_answers(group.problem)[:1] if (rollout.reward or 0) >= 1 else ():
-                if response.count(answer) == 1 and len(response) - len(answer) <= LONGEST_FORM:
-                    forms[response.replace(answer, ANSWER)] += 1
+                if last.count(answer) == 1 and len(last) - len(answer) <= LONGEST_FORM:
+                    forms[last.replace(answer, ANSWER)] += 1
     return max(forms, key=lambda form: (forms[form], form), default=ANSWER)
 
 

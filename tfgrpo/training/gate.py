@@ -128,9 +128,9 @@ class PartsTrial(NamedTuple):
             "examples": {"verdict": self.examples.verdict, **self.examples.to_json()},
             "rest": {"verdict": self.rest.verdict, **self.rest.to_json()},
         }
-        kept = [part for part in parts.values() if part["verdict"] == "accepted"]
+        accepted = [part for part in parts.values() if part["verdict"] == "accepted"]
         before = parts["examples"]["before"]
-        after = kept[-1]["after"] if kept else parts["rest"]["after"]
+        after = accepted[-1]["after"] if accepted else parts["rest"]["after"]
         return {"trial": "parts", "before": before, "after": after, **parts}
 
 
@@ -183,11 +183,11 @@ class Gate:
             return None
         known = self._recorded(library.version) if before == library else None
         new = [o for o in operations if not is_initial_prune(o.evidence)]
-        examples = [o for o in new if adds_example(o)]
-        rest = [o for o in new if not adds_example(o)]
-        with_examples = applied(before, examples)
-        if not self._can_be_apart(rest, before, with_examples):
+        parts = split_examples(before, new, self._cap)
+        if parts is None:
             return await self._try(Candidate(before, candidate, new, known), progress)
+        examples, rest = parts
+        with_examples = applied(before, examples)
         first = await self._bundle(Candidate(before, with_examples, examples, known), progress)
         if first.verdict == "rejected":
             second = Candidate(before, applied(before, rest), rest, list(first.scores))
@@ -195,14 +195,6 @@ class Gate:
             scores = list(first.candidate_scores)
             second = Candidate(with_examples, candidate, rest, scores)
         return PartsTrial(first, await self._try(second, progress))
-
-    def _can_be_apart(
-        self, rest: Sequence[Operation], before: Library, with_examples: Library
-    ) -> bool:
-        """Whether a step's examples can be tried before the rest: there are both, and the library
-        keeps to its cap without the rest."""
-        is_short = self._cap is None or Draft(with_examples).tokens <= self._cap
-        return is_short and with_examples != before and applied(before, rest) != before
 
     async def _try(self, tried: Candidate, progress: EvalProgress) -> Trial | FactorialTrial:
         if self._is_factorial and can_be_factorial(tried.operations):
@@ -264,6 +256,21 @@ def applied(library: Library, operations: Iterable[Operation]) -> Library:
     for operation in operations:
         draft.apply(operation)
     return draft.library
+
+
+def split_examples(
+    library: Library, operations: Sequence[Operation], cap: int | None
+) -> tuple[list[Operation], list[Operation]] | None:
+    """Returns the operations that add examples, and the others; None where these or those change
+    nothing, or where the examples would cross the cap, in tokens, without the others."""
+    examples = [o for o in operations if adds_example(o)]
+    rest = [o for o in operations if not adds_example(o)]
+    with_examples = applied(library, examples)
+    if library in (with_examples, applied(library, rest)):
+        return None
+    if cap is not None and Draft(with_examples).tokens > cap:
+        return None
+    return examples, rest
 
 
 def side_branch(store: Store, run: Run, step: int) -> str:

@@ -276,7 +276,8 @@ class Learner:
             if self._reflection.shared_answers and self._reflection.ground_truth:
                 attempted = {group.problem.id for group in groups}
                 others = [one for one in step.dataset if one.id not in attempted]
-                examples = shared_answers(groups, others, now.library)
+                objective = settings.agent_objective
+                examples = shared_answers(groups, others, now.library, objective)
             else:
                 examples = winning_attempts(groups)
             added = add_examples(
