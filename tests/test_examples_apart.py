@@ -140,6 +140,21 @@ def test_lessons_enter_without_examples_that_harm(
         assert rejections(store, result.versions[0]) == [], "the controller is told of lessons"
 
 
+@pytest.mark.parametrize("endpoint", ["harmful"], indirect=True)
+def test_a_lesson_is_confirmed_beside_the_examples_that_its_group_saw(
+    folder: Path, endpoint: ScriptedEndpoint
+) -> None:
+    train(endpoint, confirm=1)
+    trials = [
+        (request["messages"][0]["content"], request["messages"][-1]["content"])
+        for request in endpoint.requests
+        if stage(request) == "rollout" and LESSON in request["messages"][0]["content"]
+    ]
+    trials = [(system, user) for system, user in trials if "Message 1" in user]
+    assert [system.count("Example: ") for system, _ in trials] == [0, 1, 2]
+    assert not any(f"Example: {user} → " in system for system, user in trials)
+
+
 def test_what_only_fits_beside_the_rest_is_tried_with_it() -> None:
     library = Library(EMPTY.version, (Experience("a" * 12, "When a card is late, call. " * 3, 1),))
     shorter = Operation("MODIFY", "a" * 12, "When a card is late, call.")

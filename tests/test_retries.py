@@ -91,6 +91,18 @@ def test_lessons_that_show_nothing_alone_enter_together(
     assert "step 1 of run problems, tried again in 1 later step" in blame
 
 
+def test_what_waits_is_tried_by_its_own_effect_in_a_factorial_trial(
+    folder: Path, endpoint: ScriptedEndpoint
+) -> None:
+    result = train(endpoint, deploy="last", gate_trial="factorial")
+    first, second = (version.meta["gate"] for version in result.versions)
+    assert (first["trial"], first["verdict"]) == ("bundle", "rejected")
+    assert second["trial"] == "factorial"
+    assert [change["kept"] for change in second["changes"]] == [True, True]
+    assert second["changes"][0]["experience"] == first["retried"][0]
+    assert {e.text for e in result.library} == {FIRST, SECOND}
+
+
 def test_what_waits_in_one_run_does_not_enter_another_untried(
     folder: Path, endpoint: ScriptedEndpoint
 ) -> None:
