@@ -155,6 +155,20 @@ def test_a_lesson_is_confirmed_beside_the_examples_that_its_group_saw(
     assert not any(f"Example: {user} → " in system for system, user in trials)
 
 
+@pytest.mark.parametrize("endpoint", ["examples harm"], indirect=True)
+@pytest.mark.parametrize("epochs", [1, 2])
+def test_examples_that_the_gate_rejected_are_not_proposed_again(
+    folder: Path, endpoint: ScriptedEndpoint, epochs: int
+) -> None:
+    result = train(endpoint, epochs=epochs, exemplars=1, retry_lessons=0)
+    with Store.open(folder / ".tfgrpo/store.db") as store:
+        gates = [v.meta["gate"] for v in result.versions if "candidate" in v.meta.get("gate", {})]
+        events = [store.events(store.resolve(gate["candidate"])) for gate in gates]
+    added = [event for some in events for event in some if event.op == "ADD"]
+    proposed = [(event.evidence or {})["problem"] for event in added]
+    assert sorted(proposed) == ["m-100", "m-101", "m-102"]
+
+
 def test_what_only_fits_beside_the_rest_is_tried_with_it() -> None:
     library = Library(EMPTY.version, (Experience("a" * 12, "When a card is late, call. " * 3, 1),))
     shorter = Operation("MODIFY", "a" * 12, "When a card is late, call.")

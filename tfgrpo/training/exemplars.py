@@ -177,12 +177,14 @@ def add_examples(
     cap = MOST_TOKENS if cap is None else cap
     draft = Draft(library)
     operations: list[Operation] = []
+    left = cap - draft.tokens
     for example in examples:
         if len(operations) == most:
             break
         problem, text, known = example.problem, example.text, draft.library
-        there = of_other_problems(known, problem.problem) is not known
-        if there or count(text) > LONGEST or len(text.encode()) > LONGEST_BYTES:
+        if count(text) > min(LONGEST, left) or len(text.encode()) > LONGEST_BYTES:
+            continue
+        if of_other_problems(known, problem.problem) is not known:
             continue
         id = derived_id(*step_path, "example", problem.id)
         proof = {**evidence, "kind": "example", "problem": problem.id, **example.evidence}
@@ -190,4 +192,5 @@ def add_examples(
         if fits(draft, operation, cap):
             draft.apply(operation)
             operations.append(operation)
+            left = cap - draft.tokens
     return operations

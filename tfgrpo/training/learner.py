@@ -39,7 +39,7 @@ from tfgrpo.training.groups import RunParts
 from tfgrpo.training.lookahead import LessonStream
 from tfgrpo.training.notes import Notes
 from tfgrpo.training.reflection import Advantage, Failure, Lesson, StepOrigin, compare
-from tfgrpo.training.retries import waiting
+from tfgrpo.training.retries import rejected_examples, waiting
 from tfgrpo.training.rollouts import Collector
 from tfgrpo.training.turned_down import turned_down
 
@@ -277,7 +277,9 @@ class Learner:
                 attempted = {group.problem.id for group in groups}
                 others = [one for one in step.dataset if one.id not in attempted]
                 objective = settings.agent_objective
-                examples = shared_answers(groups, others, now.library, objective)
+                proposed = shared_answers(groups, others, now.library, objective)
+                rejected = rejected_examples(self._store, step.base, self._run.name)
+                examples = [one for one in proposed if one.problem.id not in rejected]
             else:
                 examples = winning_attempts(groups)
             added = add_examples(

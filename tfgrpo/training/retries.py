@@ -15,6 +15,7 @@ from math import isfinite
 from typing import Any
 
 from tfgrpo.store.errors import UnknownRevision
+from tfgrpo.store.history import first_parents
 from tfgrpo.store.records import Library, Operation, Version
 from tfgrpo.store.store import Store
 from tfgrpo.training import pruning
@@ -72,6 +73,24 @@ def waiting(store: Store, base: Version, library: Library, cap: int | None) -> l
     operations, _ = still_apply(operations, before, library)
     operations, _ = pruning.split_fitting(operations, library, cap)
     return operations
+
+
+def rejected_examples(store: Store, base: Version, run: str) -> set[str]:
+    """Returns the problems whose examples the gate has rejected in a run, up to a version: they
+    are tried again where that was undecided, and not proposed anew."""
+    rejected: set[str] = set()
+    for ancestor in first_parents(store, base):
+        if ancestor.meta.get("run") != run:
+            continue
+        gate = ancestor.meta.get("gate")
+        if isinstance(gate, dict) and "candidate" in gate:
+            try:
+                events = store.events(store.resolve(str(gate["candidate"])))
+            except UnknownRevision:  # a clone has the versions of the names it fetched
+                continue
+            proofs = [event.evidence or {} for event in events]
+            rejected |= {proof["problem"] for proof in proofs if proof.get("kind") == "example"}
+    return rejected
 
 
 def _tries(evidence: Mapping[str, Any] | None) -> int:
