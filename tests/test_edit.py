@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tfgrpo.rendering.edit import UnreadableEdit, document, edited
-from tfgrpo.rendering.render import one_line
+from tfgrpo.rendering.lines import one_line
 from tfgrpo.store import ROOT, Experience, Library, Operation, derived_id
 
 IDS = [derived_id("edit", n) for n in range(8)]

@@ -35,7 +35,8 @@ def model(request: dict[str, Any], solved: dict[tuple[str, ...], int]) -> str:
     match stage(request):
         case "rollout":
             held = re.search(r"Message 7(\d\d)", user)
-            parts = {"examples": "Example: " in system, "lesson": LESSON in system}
+            turns = [message["role"] for message in request["messages"]]
+            parts = {"examples": "assistant" in turns, "lesson": LESSON in system}
             there = tuple(name for name, is_there in parts.items() if is_there)
             right = int(held[1]) < solved[there] if held else int(request["seed"]) % 2
             return "\\boxed{refund}" if right else "\\boxed{fraud}"
@@ -108,7 +109,7 @@ def test_a_lesson_does_not_enter_on_what_examples_bring(
     assert gate_word(gate) == "examples kept, lessons rejected"
     assert words in " ".join(cli("log").stdout.split())
     held = [r for r in endpoint.requests if "Message 7" in r["messages"][-1]["content"]]
-    prompts = {r["messages"][0]["content"] for r in held}
+    prompts = {json.dumps(r["messages"][:-1]) for r in held}
     assert len(held) == 12 * 4 * len(prompts), "no library is tried twice"
 
 
@@ -145,14 +146,14 @@ def test_a_lesson_is_confirmed_beside_the_examples_that_its_group_saw(
     folder: Path, endpoint: ScriptedEndpoint
 ) -> None:
     train(endpoint, confirm=1)
-    trials = [
-        (request["messages"][0]["content"], request["messages"][-1]["content"])
+    asked = [
+        [message["content"] for message in request["messages"]]
         for request in endpoint.requests
-        if stage(request) == "rollout" and LESSON in request["messages"][0]["content"]
+        if stage(request) == "rollout"
     ]
-    trials = [(system, user) for system, user in trials if "Message 1" in user]
-    assert [system.count("Example: ") for system, _ in trials] == [0, 1, 2]
-    assert not any(f"Example: {user} → " in system for system, user in trials)
+    trials = [texts for texts in asked if LESSON in texts[0] and "Message 1" in texts[-1]]
+    assert [texts.count("Label: refund") for texts in trials] == [0, 1, 2]
+    assert all(texts.count(texts[-1]) == 1 for texts in trials), "its own answer is not given away"
 
 
 @pytest.mark.parametrize("endpoint", ["examples harm"], indirect=True)

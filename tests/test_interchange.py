@@ -20,7 +20,7 @@ from store_helpers import add
 from tfgrpo import interchange
 from tfgrpo.interchange import UnreadableLibrary, lists
 from tfgrpo.interchange.records import Format
-from tfgrpo.rendering.render import one_line
+from tfgrpo.rendering.lines import one_line
 from tfgrpo.store import Experience, Operation, Store, derived_id
 from tfgrpo.store.fsck import fsck
 

@@ -16,6 +16,7 @@ from test_controller import EMPTY, GROUP, A, decision, planned, short
 
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains.verifier import Verifier
+from tfgrpo.rendering.examples import is_example
 from tfgrpo.rollout.attempt import CONFIRMING, Group
 from tfgrpo.store import Experience, Library, Operation, derived_id
 from tfgrpo.training.confirmation import better_than
@@ -23,7 +24,6 @@ from tfgrpo.training.draft import Draft
 from tfgrpo.training.exemplars import (
     MOST_TOKENS,
     add_examples,
-    is_example,
     of_other_problems,
     shared_answers,
     winning_attempts,
@@ -221,7 +221,7 @@ def test_a_winning_attempt_becomes_an_example_that_its_own_problem_does_not_see(
     assert answer == call.answer["content"]
     assert is_example(library.by_id[event.experience].text)
     seeing = [question not in text.splitlines()[-1] for text in rollouts[20:]]
-    assert [f"{question} → " in text for text in rollouts[20:]] == seeing
+    assert [f"{question}\n{answer}" in text for text in rollouts[20:]] == seeing
     assert set(seeing) == {True, False}
     assert second.meta["step"] == 1
 

@@ -9,10 +9,14 @@ from pathlib import Path
 import pytest
 from hypothesis import strategies as st
 
+from tfgrpo.data.problems import Problem
+from tfgrpo.domains.base import problem_messages
 from tfgrpo.domains.prompt_library import PromptLibrary, read_library
 from tfgrpo.rendering import templates
+from tfgrpo.rendering.examples import example_parts, example_text
 from tfgrpo.rendering.render import EMPTY, prompt_text, rollout_messages
 from tfgrpo.store import ROOT, Experience, Operation, Store, UnknownRevision, derived_id
+from tfgrpo.store.records import REDACTED
 from tfgrpo.store.records import Library as StoredLibrary
 
 texts = st.lists(
@@ -34,6 +38,45 @@ def test_an_experience_is_a_labelled_line_of_the_prompt_in_library_order() -> No
     assert (
         prompt_text(library("Add one.", "Carry the ten.")) == "[G0] Add one.\n[G1] Carry the ten."
     )
+
+
+def test_an_example_says_a_problem_and_an_answer_that_can_be_told_apart() -> None:
+    late = example_text("Where is\nmy card → now?", "\\boxed{late}")
+    assert late == "Example: Where is my card -> now? → \\boxed{late}"
+    assert example_parts(late) == ("Where is my card -> now?", "\\boxed{late}")
+    assert example_text(*example_parts(late) or ("", "")) == late
+    for text in ("Example: a", "Example: → b", "Example: a → ", "a → b"):
+        assert example_parts(text) is None
+    assert prompt_text(library("Add one.", late)) == f"[G0] Add one.\n[G1] {late}"
+
+
+ASKED = "<!-- system -->\n{{library}}\n<!-- user -->\nOne?\n<!-- assistant -->\n1\n"
+LIBRARY_BESIDE = "<!-- user -->\n{{library}}\n\n{{problem}}\n"
+LIBRARY_AFTER = "<!-- user -->\n{{problem}}\n<!-- user -->\n{{library}}\n"
+
+
+def test_examples_are_turns_before_the_problem_asked_as_it_is() -> None:
+    mixed = library("Add one.", example_text("Two?", "2"), example_text("Three?", "3"))
+    asked = templates.parse("rollout", ASKED + "<!-- user -->\nQ: {{problem}}\n")
+    worked = [("user", "One?"), ("assistant", "1")]
+    shown = [("user", "Q: Two?"), ("assistant", "2"), ("user", "Q: Three?"), ("assistant", "3")]
+    assert list(rollout_messages(asked, mixed, "Four?", "")) == [
+        ("system", "[G0] Add one."),
+        *worked,
+        *shown,
+        ("user", "Q: Four?"),
+    ]
+    gone = StoredLibrary(ROOT, (Experience("a" * 12, REDACTED, 0, redacted=True), *mixed))
+    assert rollout_messages(asked, gone, "Four?", "")[0] == ("system", "[G1] Add one.")
+    alone = mixed.less({mixed.labels["G0"]})
+    assert rollout_messages(asked, alone, "Four?", "")[0] == ("system", EMPTY)
+    for text in (LIBRARY_BESIDE, LIBRARY_AFTER):
+        messages = rollout_messages(templates.parse("rollout", text), mixed, "Four?", "")
+        assert {role for role, _ in messages} == {"user"}
+        assert "[G1] Example: Two? → 2\n" in "\n".join(text for _, text in messages)
+    problem = Problem("1", "Hello", messages=(("user", "Hello"),))
+    spoken = problem_messages(templates.load("rollout"), alone, problem, "")
+    assert [text for _, text in spoken[1:]] == ["Two?", "2", "Three?", "3", "Hello"]
 
 
 def test_the_empty_library_stands_in_the_same_prompt() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tfgrpo.library_file import write_library
-from tfgrpo.rendering.render import one_line
+from tfgrpo.rendering.lines import one_line
 from tfgrpo.store.canonical import new_id
 from tfgrpo.store.errors import InvalidOperation, StaleVersion
 from tfgrpo.store.named_tuple import NamedTuple

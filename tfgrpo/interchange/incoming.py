@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from tfgrpo.interchange.records import Batch, Document, Item, UnreadableLibrary
-from tfgrpo.rendering.render import one_line
+from tfgrpo.rendering.lines import one_line
 from tfgrpo.store.canonical import derived_id
 from tfgrpo.store.errors import StaleVersion
 from tfgrpo.store.history import row_ranges, row_within

@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tfgrpo.rendering.examples import example_parts
+from tfgrpo.rendering.lines import one_line
+from tfgrpo.rendering.retrieve import Part
 from tfgrpo.store.records import Library
 
 if TYPE_CHECKING:
@@ -28,19 +31,41 @@ def prompt_text(library: Library) -> str:
     return "\n".join(f"[{label[e.id]}] {one_line(e.text)}" for e in library.readable) or EMPTY
 
 
-def one_line(text: str) -> str:
-    """Returns a text as one line with single blanks: an experience is a line of every prompt."""
-    return " ".join(text.split())
-
-
 def rollout_messages(
     template: templates.Template, library: Library, problem: str, agent_objective: str
 ) -> tuple[templates.Message, ...]:
-    """Returns the messages of a rollout: the task and the library, then the problem."""
-    return template.render(
-        {
-            "agent_objective": agent_objective,
-            "library": prompt_text(library),
-            "problem": problem,
-        }
-    )
+    """Returns the messages of a rollout: the task and the library, then the problem.
+
+    Examples are turns of their own before the problem, asked as it is, which a small model copies
+    far more from than from lines of the library (docs/evaluation.md). Where a prompt asks for the
+    problem in the message that holds the library, they are lines of it.
+    """
+    examples = {e.id: parts for e in library.readable if (parts := example_parts(e.text))}
+    place = _turn_of_problem(template) if examples else 0
+    rules = Part(library, {e.id for e in library} - examples.keys()) if place else library
+    values = {
+        "agent_objective": agent_objective,
+        "library": prompt_text(rules),
+        "problem": problem,
+    }
+    if not place:
+        return template.render(values)
+    before, asking, after = template.split(place)
+    turns = [
+        message
+        for example in examples.values()
+        for message in (
+            *asking.render({**values, "problem": example.problem}),
+            ("assistant", example.answer),
+        )
+    ]
+    return (*before.render(values), *turns, *asking.render(values), *after.render(values))
+
+
+def _turn_of_problem(template: templates.Template) -> int:
+    """Returns the number of the part that asks for the problem alone, after one that holds the
+    library; 0 where a prompt has none such."""
+    texts = [text if role == "user" else "" for role, text in template.parts]
+    places = [number for number, text in enumerate(texts) if "{{problem}}" in text]
+    holding = [number for number, (_, text) in enumerate(template.parts) if "{{library}}" in text]
+    return places[0] if len(places) == 1 and holding and max(holding) < places[0] else 0

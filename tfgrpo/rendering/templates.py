@@ -41,6 +41,12 @@ class Template:
     parts: tuple[Message, ...]
     digest: str
 
+    def split(self, place: int) -> tuple[Template, Template, Template]:
+        """Returns the parts before one, it alone, and those after it, as prompts."""
+        pieces = (self.parts[:place], self.parts[place : place + 1], self.parts[place + 1 :])
+        before, alone, after = (Template(self.name, parts, self.digest) for parts in pieces)
+        return before, alone, after
+
     def render(self, values: Mapping[str, str]) -> tuple[Message, ...]:
         """Returns the messages with every `{{name}}` filled in; parts left empty are dropped.
 

@@ -16,6 +16,7 @@ from pydantic import BaseModel
 
 from tfgrpo.model.endpoint import CallFailed
 from tfgrpo.model.structured import unbounded_text
+from tfgrpo.rendering.examples import is_example
 from tfgrpo.rendering.templates import Template
 from tfgrpo.store.canonical import derived_id
 from tfgrpo.store.records import Library, Operation
@@ -31,7 +32,6 @@ from tfgrpo.training.controller import (
 )
 from tfgrpo.training.draft import Draft, words
 from tfgrpo.training.edits import RoomMaker, within_budget
-from tfgrpo.training.exemplars import is_example
 from tfgrpo.training.lookahead import Refusal
 from tfgrpo.training.near_duplicates import numbers
 from tfgrpo.training.reflection import Lesson, Question, StepOrigin

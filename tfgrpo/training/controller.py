@@ -34,12 +34,12 @@ from tfgrpo.model.client import CallPath, Calls
 from tfgrpo.model.embeddings import Embeddings
 from tfgrpo.model.endpoint import CallFailed
 from tfgrpo.model.structured import text_field, unbounded_text
+from tfgrpo.rendering.examples import is_example
 from tfgrpo.store.canonical import derived_id
 from tfgrpo.store.records import Library, Operation
 from tfgrpo.training import pruning
 from tfgrpo.training.draft import Draft, words
 from tfgrpo.training.edits import RoomMaker, within_budget
-from tfgrpo.training.exemplars import is_example
 from tfgrpo.training.label_mentions import mentions, right_answers, tells
 from tfgrpo.training.lookahead import LessonStream, Lookahead, Proposed, Refusal
 from tfgrpo.training.near_duplicates import Similar, describe, find_similar, numbers

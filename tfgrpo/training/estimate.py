@@ -47,7 +47,6 @@ from tfgrpo.training.exemplars import (
     LONGEST_BYTES,
     LONGEST_FORM,
     MOST_TOKENS,
-    example_text,
 )
 from tfgrpo.training.gate_words import REJECTIONS
 from tfgrpo.training.label_mentions import right_answers
@@ -280,7 +279,8 @@ class _Total:
         if not (self._settings.exemplars and self._reflection.shared_answers):
             return most
         sizes = [
-            self._counter.text(example_text(problem, answer)) + LONGEST_FORM * self._upper
+            self._counter.messages([("user", problem.problem), ("assistant", answer)])
+            + LONGEST_FORM * self._upper
             for problem in self._plan.dataset
             for answer in right_answers(problem)[:1]
         ]

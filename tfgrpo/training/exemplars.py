@@ -5,7 +5,7 @@ no attempt solved is as good an example as any, with its ground truth: for tasks
 right examples are worth more than rules (Agarwal et al., Many-Shot In-Context Learning, arXiv
 2404.11018), and it is one line each.
 
-An example is an experience like any other, told by how its text begins, with all that experiences
+An example is an experience like any other (rendering/examples.py), with all that experiences
 have: events, diff, blame, credit, a place under the cap on tokens. Its event names the journal's
 call that the attempt is on record with; the text holds the attempt itself, so that a library can
 be rendered where there is no journal. An example is not shown at its own problem, whose answer it
@@ -23,7 +23,8 @@ from typing import Any, NamedTuple
 from tfgrpo.data.problems import Problem
 from tfgrpo.model.response import visible
 from tfgrpo.model.tokens import count
-from tfgrpo.rendering.render import one_line
+from tfgrpo.rendering.examples import example_beginning, example_text, is_example
+from tfgrpo.rendering.lines import one_line
 from tfgrpo.rollout.attempt import Group
 from tfgrpo.store.canonical import derived_id
 from tfgrpo.store.records import Library, Operation
@@ -31,12 +32,10 @@ from tfgrpo.training.draft import Draft
 from tfgrpo.training.label_mentions import right_answers
 from tfgrpo.training.pruning import fits
 
-EXAMPLE = "Example: "
-ANSWERED = " → "
 LONGEST, LONGEST_BYTES = 400, 3200
 """The most tokens and bytes of an example: a longer attempt says too much of its own problem."""
 
-MOST_TOKENS = 2048
+MOST_TOKENS = 1536
 """The most tokens of a library that examples are added to, where it has no cap of its own: they
 stand in every prompt, and a model on this machine reads 4,096 tokens in all."""
 OTHERS = (2, 0.0)
@@ -47,11 +46,6 @@ ANSWER_FORMS = {"\\boxed{": f"\\boxed{{{ANSWER}}}", "Label:": f"Label: {ANSWER}"
 """What the text of a task says of the form of an answer, and that form."""
 LONGEST_FORM = 40
 """The most characters that a form has beside the answer: more say something of the problem."""
-
-
-def is_example(text: str) -> bool:
-    """Returns whether an experience is an example."""
-    return text.startswith(EXAMPLE)
 
 
 def adds_example(operation: Operation) -> bool:
@@ -65,14 +59,9 @@ def without_examples(library: Library) -> Library:
     return library.less(ids) if ids else library
 
 
-def example_text(problem: Problem, answer: str) -> str:
-    """Returns a problem and an answer as an example."""
-    return f"{EXAMPLE}{one_line(problem.problem)}{ANSWERED}{one_line(answer)}"
-
-
 def of_other_problems(library: Library, problem: str) -> Library:
     """Returns a library without the examples of a problem; itself where it has none."""
-    own = f"{EXAMPLE}{one_line(problem)}{ANSWERED}"
+    own = example_beginning(problem)
     ids = frozenset(e.id for e in library.readable if e.text.startswith(own))
     return library.less(ids) if ids else library
 
@@ -96,7 +85,7 @@ def winning_attempts(groups: Sequence[Group]) -> list[Example]:
         winner = min(winners, key=lambda one: (len(visible(one.response)), one.sample))
         if winner.hint or not visible(winner.response).strip():
             continue
-        text = example_text(group.problem, visible(winner.response))
+        text = example_text(group.problem.problem, visible(winner.response))
         evidence = {
             "rollouts": [[winner.sample, winner.reward]],
             "calls": [key[:16] for key in winner.calls],
@@ -129,7 +118,7 @@ def shared_answers(
             else:
                 seen[answer] += 1
     for _, problem, rollouts, answer in sorted(fresh, key=lambda one: one[0]):
-        text = example_text(problem, form.replace(ANSWER, answer))
+        text = example_text(problem.problem, form.replace(ANSWER, answer))
         attempts = [[one.sample, one.reward] for one in rollouts]
         evidence = {"rollouts": attempts} if attempts else {}
         turns.append((seen[answer], Example(problem, text, "a right answer", evidence)))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from tfgrpo.rendering.examples import is_example
 from tfgrpo.store.errors import UnknownRevision
 from tfgrpo.store.history import first_parents
 from tfgrpo.store.records import Json, Version
 from tfgrpo.store.store import Store
-from tfgrpo.training.exemplars import is_example
 from tfgrpo.training.pruning import is_initial_prune
 from tfgrpo.training.retries import RETRIED
 from tfgrpo.wording import plural, sampled

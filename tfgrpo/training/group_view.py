@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from tfgrpo.rendering.examples import example_parts
 from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.store.records import Event, Experience, Json, Library, Version
 from tfgrpo.store.runs import Call, Run
@@ -169,7 +170,8 @@ def highlighted(
     of their own. An experience that is not in the prompt, for only some were put in, has none."""
     texts: dict[str, Experience] = {}
     for experience in library.readable:
-        texts.setdefault(experience.text, experience)
+        parts = example_parts(experience.text)  # of an example its problem is a turn
+        texts.setdefault(experience.text if parts is None else parts.problem, experience)
     if not texts:
         return tuple((role, (PromptPart(text),)) for role, text in prompt)
     longest = sorted(texts, key=len, reverse=True)  # one may begin like another

@@ -19,7 +19,7 @@ from pydantic import BaseModel, Field
 from tfgrpo.model.client import CallPath, Calls
 from tfgrpo.model.endpoint import CallFailed
 from tfgrpo.model.structured import text_field, unbounded_text
-from tfgrpo.rendering.render import one_line
+from tfgrpo.rendering.lines import one_line
 from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.store.records import Json, Library, Operation
 from tfgrpo.training.draft import Draft, plain, words

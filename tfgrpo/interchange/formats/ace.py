@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from tfgrpo.interchange import labels
 from tfgrpo.interchange.outgoing import Outgoing
 from tfgrpo.interchange.records import Content, Format, Item, SourceFile
-from tfgrpo.rendering.render import one_line
+from tfgrpo.rendering.lines import one_line
 from tfgrpo.store.blame import blame
 from tfgrpo.store.records import Event, Json
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from tfgrpo.interchange import labels, yaml_text
 from tfgrpo.interchange.outgoing import NAME, Outgoing, about
 from tfgrpo.interchange.records import Content, Format, Skipped, SourceFile
-from tfgrpo.rendering.render import one_line
+from tfgrpo.rendering.lines import one_line
 
 INTRODUCTION = "Before you solve a problem, read what earlier ones taught and use what applies:"
 

@@ -1,0 +1,45 @@
+"""Examples as texts: a problem and its right answer in one experience.
+
+An example is told by how its text begins. Where messages are made, it is two turns before the
+problem (render.py); where a library is a text, it is a line like the others.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tfgrpo.rendering.lines import one_line
+
+EXAMPLE = "Example: "
+ANSWERED = " → "
+
+
+class ExampleParts(NamedTuple):
+    """What an example says."""
+
+    problem: str
+    answer: str
+
+
+def is_example(text: str) -> bool:
+    """Returns whether an experience is an example."""
+    return text.startswith(EXAMPLE)
+
+
+def example_text(problem: str, answer: str) -> str:
+    """Returns a problem and an answer as the text of an experience."""
+    return f"{example_beginning(problem)}{one_line(answer)}"
+
+
+def example_beginning(problem: str) -> str:
+    """Returns how the examples of a problem begin. An arrow of the problem's own is written
+    otherwise: the first is the one before the answer."""
+    return f"{EXAMPLE}{one_line(problem).replace(ANSWERED, ' -> ')}{ANSWERED}"
+
+
+def example_parts(text: str) -> ExampleParts | None:
+    """Returns what an experience says, if it is an example with an answer."""
+    problem, arrow, answer = text.removeprefix(EXAMPLE).partition(ANSWERED)
+    if not (is_example(text) and arrow and problem.strip() and answer.strip()):
+        return None
+    return ExampleParts(problem.strip(), answer.strip())
