@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tfgrpo.proxy.placement import KEYS, addition, place_in_chat
 from tfgrpo.proxy.splice import NotJson, RepeatedKey, document, edited
+from tfgrpo.store import ROOT, Experience, Library
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
@@ -24,7 +25,7 @@ messages = st.lists(
     max_size=4,
 )
 bodies = st.dictionaries(st.sampled_from(sorted(KEYS)) | st.text(max_size=4), values, max_size=5)
-NEW = addition("[G0] Grüße.")
+NEW = addition(Library(ROOT, (Experience("a" * 12, "Grüße.", 1),)))
 
 
 @settings(deadline=None)
@@ -51,10 +52,8 @@ def test_a_body_with_the_library_taken_out_again_is_the_same_to_the_byte(
         text = plain.decode()
     except UnicodeDecodeError:
         return  # such a body goes on as it is
-    edit = place_in_chat(text, document(text, KEYS), NEW)
-    assert edit is not None
-    start, end, new = edit
-    changed = edited(plain, text, [edit]).decode()
+    ((start, end, new),) = place_in_chat(text, document(text, KEYS), NEW)
+    changed = edited(plain, text, [(start, end, new)]).decode()
     assert start == end
     assert NEW.escaped in new
     assert changed[:start] + changed[start + len(new) :] == text

@@ -15,7 +15,6 @@ from tfgrpo.domains.prompt_library import PromptLibrary
 from tfgrpo.proxy.arms import Arms, RunningExperiment
 from tfgrpo.proxy.placement import Addition, Members, addition
 from tfgrpo.proxy.settings import Classifier, LibraryChoice, ProxySettings, Rule
-from tfgrpo.rendering.render import prompt_text
 from tfgrpo.rendering.retrieve import Part, relevant
 from tfgrpo.store.canonical import digest
 from tfgrpo.store.errors import TfgrpoError
@@ -103,7 +102,7 @@ class Source:
         trouble: str | None,
         arm: str | None,
     ) -> Chosen:
-        new = addition(prompt_text(library)) if library.readable else None
+        new = addition(library) if library.readable else None
         version, name = library.version, self.name
         short = version.digest.hex()[:16]
         header = f"X-Tfgrpo-Version: {version.name} {short}".encode()

@@ -165,11 +165,9 @@ class Exchange:
             call.chosen = chosen
             if chosen.addition is not None:
                 try:
-                    edit = place(text, members, chosen.addition)
+                    edits += place(text, members, chosen.addition)
                 except RepeatedKey as error:
                     raise BadRequest(400, f"a message has the key {error} twice") from None
-                if edit is not None:
-                    edits.append(edit)
         if not edits:
             return body
         changed = edited(plain, text, edits)

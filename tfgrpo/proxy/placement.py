@@ -1,6 +1,7 @@
 """Where a library's text goes, by route, and what else is read from a request's body.
 
-The text goes after the application's own system text and is the same to the byte from request to
+The text goes after the application's own system text, examples go before its own turns, as in
+training's prompts (rendering/render.py), and both are the same to the byte from request to
 request, so that the prompt caches of providers, which match exact beginnings, keep working. No
 cache mark is added: a request may have four, and they are the application's.
 """
@@ -14,6 +15,8 @@ from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 
 from tfgrpo.proxy.splice import Edit, Value, escaped, items, members, skip, string_end
+from tfgrpo.rendering.render import examples_of, prompt_text, rules_of
+from tfgrpo.store.records import Library
 
 SYSTEM = ("system", "developer")
 KEYS = frozenset(
@@ -35,37 +38,64 @@ Members: TypeAlias = Mapping[str, Value]
 
 
 class Addition(NamedTuple):
-    """A text that goes into requests, and the same as it stands in a JSON string."""
+    """A text that goes into requests, as it stands in a JSON string. Where its library has
+    examples, `turns` are the same as messages in JSON, and `rules` the text without them."""
 
-    text: str
     escaped: str
+    rules: str = ""
+    turns: str = ""
 
 
-def addition(prompt: str) -> Addition:
-    """Returns the text of a library, given its lines, as it goes into requests."""
-    text = f"{INTRODUCTION}\n{prompt}"
-    return Addition(text, escaped(text))
+def addition(library: Library) -> Addition:
+    """Returns a library as it goes into requests."""
+    examples = examples_of(library)
+    whole = escaped(f"{INTRODUCTION}\n{prompt_text(library)}")
+    if not examples:
+        return Addition(whole)
+    rules = prompt_text(rules_of(library))
+    turns = (
+        f'{{"role":"{role}","content":"{escaped(content)}"}}'
+        for problem, answer in examples
+        for role, content in (("user", problem), ("assistant", answer))
+    )
+    return Addition(whole, escaped(f"{INTRODUCTION}\n{rules}"), ",".join(turns))
 
 
-Place: TypeAlias = Callable[[str, Members, Addition], "Edit | None"]
+Place: TypeAlias = Callable[[str, Members, Addition], list[Edit]]
 
 
-def place_in_chat(text: str, body: Members, new: Addition) -> Edit | None:
+def place_in_chat(text: str, body: Members, new: Addition) -> list[Edit]:
     """Chat completions: in the last of the system or developer messages that come first, else as
-    a system message before all others."""
+    a system message before all others; examples as turns after those."""
     messages = body.get("messages")
     if messages is None or not isinstance(messages.value, list):
-        return None
+        return []
     first = 0  # how many system messages come first: what follows them is not read again
     for message in messages.value:
         if not isinstance(message, dict) or message.get("role") not in SYSTEM:
             break
         first += 1
+    turns = _turns(text, messages, first, new)
+    text_only = Addition(new.rules if turns else new.escaped)
+    return [_place_in_system(text, messages, first, text_only), *turns]
+
+
+def _turns(text: str, messages: Value, first: int, new: Addition) -> list[Edit]:
+    """Returns the edit that puts examples before the message of a number; none where there are no
+    examples, or no such message."""
+    if not new.turns or len(messages.value) <= first:
+        return []
+    at = next(islice(items(text, messages.start), first, None)).start
+    return [(at, at, f"{new.turns},")]
+
+
+def _place_in_system(text: str, messages: Value, first: int, new: Addition) -> Edit:
     if first == 1 and (begun := _usual(text, messages.start)) is not None:
         content = messages.value[0].get("content")
         end = string_end(text, begun.end())
-        if _usual_end(text, end) is not None:  # so neither key is there twice
-            return _appended(Value(content, begun.end(), end), new)
+        edit = _appended(Value(content, begun.end(), end), new)
+        if edit is not None and _usual_end(text, end) is not None:  # neither key is there twice
+            return edit
     last = deque(islice(items(text, messages.start), first), maxlen=1)
     own = f'{{"role":"system","content":"{new.escaped}"}}'
     if not last:
@@ -77,25 +107,34 @@ def place_in_chat(text: str, body: Members, new: Addition) -> Edit | None:
     return edit
 
 
-def place_in_responses(text: str, members: Members, new: Addition) -> Edit | None:
-    """Responses: at the end of `instructions`."""
+def place_in_responses(text: str, members: Members, new: Addition) -> list[Edit]:
+    """Responses: at the end of `instructions`, examples too: the input may go on with a
+    conversation that the provider keeps, and turns would come in its middle."""
     return _place_in_member("instructions", text, members, new)
 
 
-def place_in_messages(text: str, members: Members, new: Addition) -> Edit | None:
-    """Anthropic's Messages: at the end of `system`, a string or blocks."""
-    return _place_in_member("system", text, members, new)
+def place_in_messages(text: str, members: Members, new: Addition) -> list[Edit]:
+    """Anthropic's Messages: at the end of `system`, a string or blocks; examples as turns before
+    the first message."""
+    messages = members.get("messages")
+    turns: list[Edit] = []
+    if messages is not None and isinstance(messages.value, list):
+        turns = _turns(text, messages, 0, new)
+    text_only = Addition(new.rules if turns else new.escaped)
+    placed = _place_in_member("system", text, members, text_only)
+    return [*placed, *turns] if placed else []
 
 
-def _place_in_member(key: str, text: str, members: Members, new: Addition) -> Edit | None:
+def _place_in_member(key: str, text: str, members: Members, new: Addition) -> list[Edit]:
     member = members.get(key)
     if member is None:
         start = text.index("{") + 1
         comma = "" if text[skip(text, start)] == "}" else ","
-        return start, start, f'"{key}":"{new.escaped}"{comma}'
+        return [(start, start, f'"{key}":"{new.escaped}"{comma}')]
     if member.value is None:
-        return member.start, member.end, f'"{new.escaped}"'
-    return _appended(member, new)
+        return [(member.start, member.end, f'"{new.escaped}"')]
+    edit = _appended(member, new)
+    return [] if edit is None else [edit]
 
 
 def _appended(member: Value, new: Addition) -> Edit | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfgrpo.rendering.examples import example_parts
+from tfgrpo.rendering.examples import ExampleParts, example_parts
 from tfgrpo.rendering.lines import one_line
 from tfgrpo.rendering.retrieve import Part
 from tfgrpo.store.records import Library
@@ -31,6 +31,16 @@ def prompt_text(library: Library) -> str:
     return "\n".join(f"[{label[e.id]}] {one_line(e.text)}" for e in library.readable) or EMPTY
 
 
+def examples_of(library: Library) -> list[ExampleParts]:
+    """Returns the examples that can be turns, in library order."""
+    return [parts for e in library.readable if (parts := example_parts(e.text)) is not None]
+
+
+def rules_of(library: Library) -> Library:
+    """Returns a library without those, the others with the labels that they have in the whole."""
+    return Part(library, {e.id for e in library if example_parts(e.text) is None})
+
+
 def rollout_messages(
     template: templates.Template, library: Library, problem: str, agent_objective: str
 ) -> tuple[templates.Message, ...]:
@@ -40,12 +50,11 @@ def rollout_messages(
     far more from than from lines of the library (docs/evaluation.md). Where a prompt asks for the
     problem in the message that holds the library, they are lines of it.
     """
-    examples = {e.id: parts for e in library.readable if (parts := example_parts(e.text))}
+    examples = examples_of(library)
     place = _turn_of_problem(template) if examples else 0
-    rules = Part(library, {e.id for e in library} - examples.keys()) if place else library
     values = {
         "agent_objective": agent_objective,
-        "library": prompt_text(rules),
+        "library": prompt_text(rules_of(library) if place else library),
         "problem": problem,
     }
     if not place:
@@ -53,7 +62,7 @@ def rollout_messages(
     before, asking, after = template.split(place)
     turns = [
         message
-        for example in examples.values()
+        for example in examples
         for message in (
             *asking.render({**values, "problem": example.problem}),
             ("assistant", example.answer),
