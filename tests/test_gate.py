@@ -20,12 +20,13 @@ from test_training_killed import Killings, outcome
 
 from tfgrpo.data import problems as datasets
 from tfgrpo.domains.verifier import Verifier
+from tfgrpo.evaluation import statistics
 from tfgrpo.evaluation.sealed import seal
 from tfgrpo.settings import TrainSettings
-from tfgrpo.store import Operation, Store
+from tfgrpo.store import ROOT, Library, Operation, Store
 from tfgrpo.store.fsck import fsck
 from tfgrpo.store.merge import merge
-from tfgrpo.training.gate import applied
+from tfgrpo.training.gate import Trial, applied
 from tfgrpo.training.gate_rules import GATE_RULES, passes
 from tfgrpo.training.gate_words import rejections
 
@@ -217,6 +218,16 @@ def test_what_one_problem_shows_enters_only_where_not_being_worse_is_enough(
 )
 def test_each_rule_asks_for_what_it_says(mean: float, error: float, accepting: set[str]) -> None:
     assert {rule for rule in GATE_RULES if passes(rule, mean, error, 2.0)} == accepting
+
+
+@pytest.mark.parametrize("gain", [1.0, 0.5, 1 / 3])
+def test_one_problem_that_comes_out_better_is_no_more_than_one_standard_error(gain: float) -> None:
+    library = Library(ROOT, ())
+    for count in range(2, 100):
+        before = {f"{n}": [0.5] for n in range(count)}
+        difference = statistics.paired(before, {**before, "1": [0.5 + gain]})
+        trial = Trial(library, library, (), (), difference, "one-se")
+        assert trial.verdict == "rejected", count
 
 
 def test_without_a_gate_no_record_has_one(tmp_path: Path, verifier: Verifier) -> None:

@@ -13,6 +13,8 @@ from typing import get_args
 from tfgrpo.settings import GateRule
 
 GATE_RULES: tuple[GateRule, ...] = get_args(GateRule)
+ROUNDING = 1e-9
+"""Where one problem alone differs, its mean is one standard error, give or take the last digit."""
 
 
 def passes(rule: GateRule, mean: float, error: float, quantile: float) -> bool:
@@ -28,10 +30,10 @@ def passes(rule: GateRule, mean: float, error: float, quantile: float) -> bool:
     """
     match rule:
         case "one-se":
-            return mean > error
+            return mean > error + ROUNDING
         case "above-zero":
-            return mean > 0.0
+            return mean > ROUNDING
         case "significant":
-            return mean > quantile * error
+            return mean > quantile * error + ROUNDING
         case "not-worse":
-            return mean >= -quantile * error
+            return mean >= -quantile * error - ROUNDING
