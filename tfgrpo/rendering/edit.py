@@ -22,7 +22,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from tfgrpo.rendering.render import one_line
+from tfgrpo.rendering.lines import one_line
 from tfgrpo.store.canonical import is_id
 from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.store.records import Library, Operation

@@ -170,8 +170,8 @@ def highlighted(
     of their own. An experience that is not in the prompt, for only some were put in, has none."""
     texts: dict[str, Experience] = {}
     for experience in library.readable:
-        parts = example_parts(experience.text)  # of an example its problem is a turn
-        texts.setdefault(experience.text if parts is None else parts.problem, experience)
+        example = example_parts(experience.text)  # its problem is a turn
+        texts.setdefault(experience.text if example is None else example.problem, experience)
     if not texts:
         return tuple((role, (PromptPart(text),)) for role, text in prompt)
     longest = sorted(texts, key=len, reverse=True)  # one may begin like another
