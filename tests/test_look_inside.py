@@ -23,6 +23,8 @@ from tfgrpo.cli.main import tfgrpo as command
 from tfgrpo.evaluation.by_problem import paired_problems, pairs_of
 from tfgrpo.evaluation.comparison import recorded_pairs
 from tfgrpo.project import open_project
+from tfgrpo.rendering import templates
+from tfgrpo.rendering.render import rollout_messages
 from tfgrpo.store import Operation, Store, TfgrpoError
 from tfgrpo.training.attempts import evaluation_attempts, recorded_evaluation, run_attempts
 from tfgrpo.training.group_view import PromptPart, group_view, highlighted
@@ -263,6 +265,21 @@ def test_the_longer_of_two_texts_that_begin_alike_is_the_one_in_the_prompt(tmp_p
     (_, system), (_, user) = highlighted(prompt, library)
     assert [part.label for part in system] == [None, "G1", None, "G0", None]
     assert [part.text for part in user] == ["Add two."]
+
+
+def test_an_example_is_known_by_the_turn_that_asks_its_problem(tmp_path: Path) -> None:
+    with Store.init(tmp_path / "store.db", author="tests") as store:
+        texts = ("Add one.", "Example: Where is my card? → late")
+        store.commit("main", [Operation("ADD", text=text) for text in texts], message="some")
+        library = store.library("HEAD")
+    prompt = rollout_messages(templates.load("rollout"), library, "Hello?", "Label it.")
+    shown = [(role, [part.label for part in parts]) for role, parts in highlighted(prompt, library)]
+    assert shown == [
+        ("system", [None, "G0"]),
+        ("user", ["G1"]),
+        ("assistant", [None]),
+        ("user", [None]),
+    ]
 
 
 def test_attempts_are_chosen_by_what_became_of_them(folder: Path) -> None:
