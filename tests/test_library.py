@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tfgrpo.data.problems import Problem
@@ -14,6 +15,7 @@ from tfgrpo.domains.base import problem_messages
 from tfgrpo.domains.prompt_library import PromptLibrary, read_library
 from tfgrpo.rendering import templates
 from tfgrpo.rendering.examples import example_parts, example_text
+from tfgrpo.rendering.lines import one_line
 from tfgrpo.rendering.render import EMPTY, prompt_text, rollout_messages
 from tfgrpo.store import ROOT, Experience, Operation, Store, UnknownRevision, derived_id
 from tfgrpo.store.records import REDACTED
@@ -48,6 +50,16 @@ def test_an_example_says_a_problem_and_an_answer_that_can_be_told_apart() -> Non
     for text in ("Example: a", "Example: → b", "Example: a → ", "a → b"):
         assert example_parts(text) is None
     assert prompt_text(library("Add one.", late)) == f"[G0] Add one.\n[G1] {late}"
+
+
+words = st.text(st.sampled_from("a→ \n-b"), min_size=1).filter(str.strip)
+
+
+@given(words, words)
+def test_whatever_arrows_a_problem_has_its_example_is_read_again(problem: str, answer: str) -> None:
+    parts = example_parts(example_text(problem, answer))
+    assert parts == (one_line(problem).replace("→", "->"), one_line(answer))
+    assert example_text(*parts) == example_text(problem, answer)
 
 
 ASKED = "<!-- system -->\n{{library}}\n<!-- user -->\nOne?\n<!-- assistant -->\n1\n"

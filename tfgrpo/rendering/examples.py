@@ -34,7 +34,7 @@ def example_text(problem: str, answer: str) -> str:
 def example_beginning(problem: str) -> str:
     """Returns how the examples of a problem begin. An arrow of the problem's own is written
     otherwise: the first is the one before the answer."""
-    return f"{EXAMPLE}{one_line(problem).replace(ANSWERED, ' -> ')}{ANSWERED}"
+    return f"{EXAMPLE}{one_line(problem).replace(ANSWERED.strip(), '->')}{ANSWERED}"
 
 
 def example_parts(text: str) -> ExampleParts | None:
