@@ -7,7 +7,6 @@ import re
 import shutil
 import subprocess
 import sys
-import sysconfig
 import zipfile
 from collections.abc import Iterator
 from functools import cache
@@ -223,18 +222,6 @@ def test_nothing_else_lies_at_the_top_of_the_repository() -> None:
     texts |= {".ci", ".gitignore", "pyproject.toml", "benchmarks", "docs", "examples", "tests"}
     top = {line.split("/")[0] for line in listed.stdout.splitlines()}
     assert top - texts - set(FOLDERS) == set()
-
-
-def test_the_package_can_be_used_from_a_clone_that_it_was_not_installed_from() -> None:
-    """Python started in a clone takes the folder there before what is installed."""
-    packages = sysconfig.get_paths()["purelib"]
-    use = "import tfgrpo, tfgrpo.cli.main, tfgrpo.migrations.migrations; print(tfgrpo.library)"
-    program = f"import sys; sys.path += [{packages!r}]; {use}"
-    done = subprocess.run(
-        [sys.executable, "-S", "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "read_library" in done.stdout
 
 
 def test_a_wheel_holds_tfgrpo_alone_with_its_prompts(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ Importing this costs nothing until something is used.
 from __future__ import annotations
 
 from importlib import import_module
-from os.path import dirname, isdir, join
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -37,8 +36,6 @@ if TYPE_CHECKING:
     from tfgrpo.store import TfgrpoError as TfgrpoError
     from tfgrpo.training.run import TrainResult as TrainResult
 
-if not isdir(join(dirname(__file__), "store")):  # a clone: its other folders are parts of this
-    __path__.append(dirname(dirname(__file__)))
 __version__ = "0.1.0"
 CALLS = ("compare", "estimate", "evaluate", "improve", "train")
 HOMES = {
