@@ -102,6 +102,8 @@ class Worst:
         problem = asked.rpartition("What is ")[2].split("?")[0]
         a, b = map(int, problem.split(" op "))
         right = self.turn(problem, 8) in UNDER if self.unsolved else self.turn(problem)
+        if "The labels are:" in asked:
+            return f"\nLabel: {'late' if right else 'none'}".rjust(request["max_tokens"], "z")
         about = "about " if self.wordy else ""
         value = f"\\boxed{{{about}{a + b + 1 if right else 10_000 + number}}}"
         return "z" * (request["max_tokens"] - len(value)) + value
@@ -198,6 +200,7 @@ class Case(NamedTuple):
 
 
 REFLECTION = ("summary", "comparison", "controller")
+LONG = ("--domain", "choice", "--prompts", "long", "--exemplars", "4", "--epochs", "2")
 AGENT = ("--mode", "agent", "--turns", "3", "--corpus", "passages.jsonl")
 TOOLS = "[tools]\noutput = 150\n"
 OTHERS = ("--gate", "gate.jsonl", "--gate-samples", "2", "--heldout", "heldout.jsonl")
@@ -240,6 +243,7 @@ CASES = {
     ),
     "confirm": Case(("--confirm", "2"), ("summary", "comparison")),
     "blame": Case(("--blame", "--exemplars", "2"), ("rollout", "summary", "comparison")),
+    "examples in a long prompt": Case(LONG, ("rollout",), row={"answer": "late"}),
     "embeddings": Case((), ("rollout",), toml='[model]\nembedding_model = "e"\n'),
 }
 
@@ -255,6 +259,10 @@ def written(folder: Path, case: Case) -> None:
     (folder / "rubric.toml").write_text(RUBRIC)
     (folder / "scale.toml").write_text(SCALE)
     (folder / "compare.toml").write_text(SCALE + "compare = true\n")
+    (folder / "long").mkdir()
+    around = "Read it twice. " * 1000
+    rollout = "<!-- system -->\n{{agent_objective}}\n{{library}}\n<!-- user -->\n"
+    (folder / "long" / "rollout.md").write_text(f"{rollout}{around}{{{{problem}}}}\n")
     prices = "[prices]\nworst = {prompt = 1, completion = 2}\ne = {prompt = 3, completion = 0}\n"
     (folder / "tfgrpo.toml").write_text(case.toml + prices)
 

@@ -26,8 +26,11 @@ from tfgrpo.data.problems import KIND
 from tfgrpo.domains.base import QUOTED, Domain, answer_once, plan_answer_once
 from tfgrpo.model.prices import Price
 from tfgrpo.model.tokens import count
+from tfgrpo.rendering.examples import example_text
 from tfgrpo.rendering.render import prompt_text
 from tfgrpo.settings import SHORT_ANSWERS, TrainSettings
+from tfgrpo.store.canonical import derived_id
+from tfgrpo.store.records import Library, Operation
 from tfgrpo.store.store import Store
 from tfgrpo.training import ablations, adaptive, strategies
 from tfgrpo.training.attempt_cost import (
@@ -42,6 +45,7 @@ from tfgrpo.training.attempt_cost import (
 from tfgrpo.training.batch_controller import PLAN_TOKENS
 from tfgrpo.training.confirmation import CONFIRMATIONS
 from tfgrpo.training.controller import CONTROLLER_TOKENS
+from tfgrpo.training.draft import Draft
 from tfgrpo.training.exemplars import (
     LONGEST,
     LONGEST_BYTES,
@@ -260,7 +264,7 @@ class _Total:
         over = settings.library_tokens is not None and tokens > settings.library_tokens
         self._over = len(library) if over else 0
         self._grown, self._experiences = 0.0, float(len(library))
-        self._example = self._example_size()
+        self._around = self._around_example() if settings.exemplars else 0.0
         self._examples_left = len(plan.dataset)
         self._embedded = False
         self._gated = False
@@ -274,19 +278,39 @@ class _Total:
         return total
 
     def _example_size(self) -> float:
-        """Returns the tokens of an example, where a run may have any."""
+        """Returns the tokens of an example's own text, where a run may have any."""
         most = float(LONGEST_BYTES if self._upper else LONGEST / 4)
-        if not (self._settings.exemplars and self._reflection.shared_answers):
+        if not self._settings.exemplars:
+            return 0.0
+        if not self._reflection.shared_answers:
             return most
         sizes = [
-            self._counter.messages([("user", problem.problem), ("assistant", answer)])
-            + LONGEST_FORM * self._upper
+            self._counter.text(problem.problem) + self._counter.text(answer)
             for problem in self._plan.dataset
             for answer in right_answers(problem)[:1]
         ]
         if not sizes:
             return 0.0
-        return min(most, max(sizes)) if self._upper else sum(sizes) / len(sizes)
+        return min(most, max(sizes) + LONGEST_FORM) if self._upper else fmean(sizes)
+
+    def _around_example(self) -> float:
+        """Returns the tokens that a prompt has around the problem and the answer of an example:
+        as two turns, of which one asks as the prompt does, or as a line."""
+        draft, sizes = Draft(self._library), []
+        for number in range(2):
+            text = example_text(f"{number}", "0")
+            draft.apply(Operation("ADD", derived_id("example", str(number)), text))
+            sizes.append(self._prompt_size(draft.library))
+        line = self._counter.text(f"{example_text('', '')}\n") + LABEL
+        return max(line, sizes[1] - sizes[0] - 2 * self._counter.text("0"))
+
+    def _prompt_size(self, library: Library) -> float:
+        """Returns the tokens of the first problem's prompt with a library."""
+        plan = self._plan
+        problem, objective = plan.dataset[0], plan.settings.agent_objective
+        return self._counter.messages(
+            plan.domain.render(plan.template, library, problem, objective)
+        )
 
     def _prompt_sizes(self) -> dict[str, float]:
         """Returns stage → the mean size of its prompt, without what the run will have said."""
@@ -435,15 +459,15 @@ class _Total:
 
     def _add_examples(self) -> None:
         """Lets the library grow by a step's examples."""
-        most = min(self._settings.exemplars, self._examples_left)
-        self._examples_left -= most
-        grown = most * self._example
-        if not self._upper:
+        size = self._example_size()
+        number = float(min(self._settings.exemplars, self._examples_left)) if size else 0.0
+        self._examples_left -= int(number)
+        if not self._upper and size:
             cap = self._settings.library_tokens or MOST_TOKENS
             opening = count(prompt_text(self._library))
-            grown = min(grown, max(0.0, cap - opening - self._grown))
-        self._grown += grown
-        self._experiences += most
+            number = min(number, max(0.0, cap - opening - self._grown) / size)
+        self._grown += number * (size + self._around)
+        self._experiences += number
 
     def _decide_each(self, lessons: float, added: float, prompt: float) -> float:
         """Adds a decision for each lesson; returns how many are asked for."""
