@@ -14,11 +14,13 @@ from scripted import ScriptedEndpoint, stage
 from test_controller import EMPTY
 
 import tfgrpo
+from tfgrpo.notices import Notice
 from tfgrpo.store import Experience, Library, Operation, Store
 from tfgrpo.store.fsck import fsck
 from tfgrpo.training.draft import Draft
 from tfgrpo.training.gate import split_examples
 from tfgrpo.training.gate_words import describe_gate, gate_word, rejections
+from tfgrpo.training.progress import Progress
 
 LESSON = "When a message names what is owed, the answer is refund, not fraud."
 SOLVED = {
@@ -91,10 +93,10 @@ def test_a_lesson_does_not_enter_on_what_examples_bring(
     gate = gate_of(result)
     assert (gate["trial"], gate["verdict"]) == ("parts", "accepted")
     assert (gate["before"], gate["after"]) == (round(4 / 12, 6), round(10 / 12, 6))
-    examples, rest = gate["examples"], gate["rest"]
+    examples, lessons = gate["examples"], gate["lessons"]
     assert (examples["verdict"], examples["difference_is"]) == ("accepted", "better")
-    assert (rest["verdict"], rest["difference_is"]) == ("rejected", "worse")
-    assert (rest["before"], rest["after"]) == (round(10 / 12, 6), round(3 / 12, 6))
+    assert (lessons["verdict"], lessons["difference_is"]) == ("rejected", "worse")
+    assert (lessons["before"], lessons["after"]) == (round(10 / 12, 6), round(3 / 12, 6))
     with Store.open(folder / ".tfgrpo/store.db") as store:
         candidate = store.resolve(gate["candidate"])
         assert [e.text for e in store.events(candidate)] == [LESSON]
@@ -117,11 +119,18 @@ def test_a_lesson_does_not_enter_on_what_examples_bring(
 def test_lessons_that_add_to_examples_enter_with_them(
     folder: Path, endpoint: ScriptedEndpoint
 ) -> None:
-    result = train(endpoint)
+    totals: dict[int, set[int]] = {}
+
+    def watch(news: Notice) -> None:
+        if isinstance(news, Progress) and news.trial is not None and news.trial.total:
+            totals.setdefault(news.step, set()).add(news.trial.total)
+
+    result = train(endpoint, on_progress=watch)
+    assert totals[0] == {3 * 12 * 4}, "what is left does not grow with the second part"
     assert LESSON in {e.text for e in result.library}
     gate = gate_of(result)
-    assert (gate["examples"]["verdict"], gate["rest"]["verdict"]) == ("accepted", "accepted")
-    assert (gate["rest"]["before"], gate["after"]) == (0.5, round(11 / 12, 6))
+    assert (gate["examples"]["verdict"], gate["lessons"]["verdict"]) == ("accepted", "accepted")
+    assert (gate["lessons"]["before"], gate["after"]) == (0.5, round(11 / 12, 6))
     assert "candidate" not in gate
 
 
@@ -133,8 +142,8 @@ def test_lessons_enter_without_examples_that_harm(
     result = train(endpoint, gate_trial=trial)
     assert [e.text for e in result.library] == [LESSON]
     gate = gate_of(result)
-    assert (gate["examples"]["verdict"], gate["rest"]["verdict"]) == ("rejected", "accepted")
-    assert gate["rest"]["before"] == 0.5
+    assert (gate["examples"]["verdict"], gate["lessons"]["verdict"]) == ("rejected", "accepted")
+    assert gate["lessons"]["before"] == 0.5
     with Store.open(folder / ".tfgrpo/store.db") as store:
         texts = [e.text or "" for e in store.events(store.resolve(gate["candidate"]))]
         assert [text.partition(":")[0] for text in texts] == ["Example"] * 2

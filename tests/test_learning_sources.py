@@ -17,6 +17,7 @@ from test_controller import EMPTY, GROUP, A, decision, planned, short
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains.verifier import Verifier
 from tfgrpo.rendering.examples import is_example
+from tfgrpo.rendering.render import rules_of
 from tfgrpo.rollout.attempt import CONFIRMING, Group
 from tfgrpo.store import Experience, Library, Operation, derived_id
 from tfgrpo.training.confirmation import better_than
@@ -27,7 +28,6 @@ from tfgrpo.training.exemplars import (
     of_other_problems,
     shared_answers,
     winning_attempts,
-    without_examples,
 )
 
 
@@ -235,7 +235,7 @@ def test_examples_keep_to_the_cap_and_are_no_matter_of_the_controller(tmp_path: 
     library = Library(EMPTY.version, (Experience(A, str(first[0].text), 1),))
     assert of_other_problems(library, won.problem.problem).readable == ()
     assert of_other_problems(library, "Another?") is library
-    assert without_examples(library).readable == ()
+    assert rules_of(library).readable == ()
     plan, requests = planned(tmp_path, [], "Box it.", library=library)
     assert requests == [], "the library has nothing that a lesson could be the same as"
     assert short(plan.operations) == [("ADD", plan.operations[0].experience, "Box it.")]

@@ -76,8 +76,8 @@ def place_in_chat(text: str, body: Members, new: Addition) -> list[Edit]:
             break
         first += 1
     turns = _turns(text, messages, first, new)
-    text_only = Addition(new.rules if turns else new.escaped)
-    return [_place_in_system(text, messages, first, text_only), *turns]
+    own = new.rules if turns else new.escaped
+    return [_place_in_system(text, messages, first, own), *turns]
 
 
 def _turns(text: str, messages: Value, first: int, new: Addition) -> list[Edit]:
@@ -89,20 +89,20 @@ def _turns(text: str, messages: Value, first: int, new: Addition) -> list[Edit]:
     return [(at, at, f"{new.turns},")]
 
 
-def _place_in_system(text: str, messages: Value, first: int, new: Addition) -> Edit:
+def _place_in_system(text: str, messages: Value, first: int, added: str) -> Edit:
     if first == 1 and (begun := _usual(text, messages.start)) is not None:
         content = messages.value[0].get("content")
         end = string_end(text, begun.end())
-        edit = _appended(Value(content, begun.end(), end), new)
+        edit = _appended(Value(content, begun.end(), end), added)
         if edit is not None and _usual_end(text, end) is not None:  # neither key is there twice
             return edit
     last = deque(islice(items(text, messages.start), first), maxlen=1)
-    own = f'{{"role":"system","content":"{new.escaped}"}}'
+    own = f'{{"role":"system","content":"{added}"}}'
     if not last:
         at = messages.start + 1
         return at, at, own + ("," if messages.value else "")
     content = members(text, last[0].start, ("role", "content")).get("content")
-    if content is None or (edit := _appended(content, new)) is None:
+    if content is None or (edit := _appended(content, added)) is None:
         return last[0].end, last[0].end, f",{own}"
     return edit
 
@@ -110,7 +110,7 @@ def _place_in_system(text: str, messages: Value, first: int, new: Addition) -> E
 def place_in_responses(text: str, members: Members, new: Addition) -> list[Edit]:
     """Responses: at the end of `instructions`, examples too: the input may go on with a
     conversation that the provider keeps, and turns would come in its middle."""
-    return _place_in_member("instructions", text, members, new)
+    return _place_in_member("instructions", text, members, new.escaped)
 
 
 def place_in_messages(text: str, members: Members, new: Addition) -> list[Edit]:
@@ -120,31 +120,31 @@ def place_in_messages(text: str, members: Members, new: Addition) -> list[Edit]:
     turns: list[Edit] = []
     if messages is not None and isinstance(messages.value, list):
         turns = _turns(text, messages, 0, new)
-    text_only = Addition(new.rules if turns else new.escaped)
-    placed = _place_in_member("system", text, members, text_only)
+    own = new.rules if turns else new.escaped
+    placed = _place_in_member("system", text, members, own)
     return [*placed, *turns] if placed else []
 
 
-def _place_in_member(key: str, text: str, members: Members, new: Addition) -> list[Edit]:
+def _place_in_member(key: str, text: str, members: Members, added: str) -> list[Edit]:
     member = members.get(key)
     if member is None:
         start = text.index("{") + 1
         comma = "" if text[skip(text, start)] == "}" else ","
-        return [(start, start, f'"{key}":"{new.escaped}"{comma}')]
+        return [(start, start, f'"{key}":"{added}"{comma}')]
     if member.value is None:
-        return [(member.start, member.end, f'"{new.escaped}"')]
-    edit = _appended(member, new)
+        return [(member.start, member.end, f'"{added}"')]
+    edit = _appended(member, added)
     return [] if edit is None else [edit]
 
 
-def _appended(member: Value, new: Addition) -> Edit | None:
+def _appended(member: Value, added: str) -> Edit | None:
     """Returns the edit that appends to a string or to parts of text; None for anything else."""
     at = member.end - 1
     if isinstance(member.value, str):
-        return at, at, f"\\n\\n{new.escaped}" if member.value else new.escaped
+        return at, at, f"\\n\\n{added}" if member.value else added
     if isinstance(member.value, list):
         comma = "," if member.value else ""
-        return at, at, f'{comma}{{"type":"text","text":"{new.escaped}"}}'
+        return at, at, f'{comma}{{"type":"text","text":"{added}"}}'
     return None
 
 

@@ -1,6 +1,6 @@
 """Examples as texts: a problem and its right answer in one experience.
 
-An example is told by how its text begins. Where messages are made, it is two turns before the
+An example is known by its text. Where messages are made, it is two turns before the
 problem (render.py); where a library is a text, it is a line like the others.
 """
 
@@ -23,7 +23,7 @@ class ExampleParts(NamedTuple):
 
 def is_example(text: str) -> bool:
     """Returns whether an experience is an example."""
-    return text.startswith(EXAMPLE)
+    return example_parts(text) is not None
 
 
 def example_text(problem: str, answer: str) -> str:
@@ -40,6 +40,6 @@ def example_beginning(problem: str) -> str:
 def example_parts(text: str) -> ExampleParts | None:
     """Returns what an experience says, if it is an example with an answer."""
     problem, arrow, answer = text.removeprefix(EXAMPLE).partition(ANSWERED)
-    if not (is_example(text) and arrow and problem.strip() and answer.strip()):
+    if not (text.startswith(EXAMPLE) and arrow and problem.strip() and answer.strip()):
         return None
     return ExampleParts(problem.strip(), answer.strip())

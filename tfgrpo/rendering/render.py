@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfgrpo.rendering.examples import ExampleParts, example_parts
+from tfgrpo.rendering.examples import ExampleParts, example_parts, is_example
 from tfgrpo.rendering.lines import one_line
 from tfgrpo.rendering.retrieve import Part
 from tfgrpo.store.records import Library
@@ -37,8 +37,10 @@ def examples_of(library: Library) -> list[ExampleParts]:
 
 
 def rules_of(library: Library) -> Library:
-    """Returns a library without those, the others with the labels that they have in the whole."""
-    return Part(library, {e.id for e in library if example_parts(e.text) is None})
+    """Returns a library without those, the others with the labels that they have in the whole;
+    itself where it has none."""
+    rules = {e.id for e in library if not is_example(e.text)}
+    return library if len(rules) == len(library) else Part(library, rules)
 
 
 def rollout_messages(

@@ -53,12 +53,6 @@ def adds_example(operation: Operation) -> bool:
     return operation.op == "ADD" and is_example(operation.text or "")
 
 
-def without_examples(library: Library) -> Library:
-    """Returns a library without its examples; itself where it has none."""
-    ids = frozenset(e.id for e in library.readable if is_example(e.text))
-    return library.less(ids) if ids else library
-
-
 def of_other_problems(library: Library, problem: str) -> Library:
     """Returns a library without the examples of a problem; itself where it has none."""
     own = example_beginning(problem)

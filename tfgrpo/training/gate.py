@@ -95,7 +95,7 @@ class Trial:
 
 
 class PartsTrial(NamedTuple):
-    """The trial of a step's examples, and that of the rest of what it changes, with the examples
+    """The trial of a step's examples, and that of all else that it changes, with the examples
     beside it that are kept.
 
     Lessons that are worth something in an empty library can harm one that holds examples; tried
@@ -103,12 +103,12 @@ class PartsTrial(NamedTuple):
     """
 
     examples: Trial
-    rest: Trial | FactorialTrial
+    lessons: Trial | FactorialTrial
 
     @property
     def verdict(self) -> Verdict:
         """Accepted when anything is kept."""
-        verdicts = {self.examples.verdict, self.rest.verdict}
+        verdicts = {self.examples.verdict, self.lessons.verdict}
         return "accepted" if "accepted" in verdicts else "rejected"
 
     def keeps(self, operation: Operation) -> bool:
@@ -120,17 +120,17 @@ class PartsTrial(NamedTuple):
         return self._of(operation).leaves_open(operation)
 
     def _of(self, operation: Operation) -> Trial | FactorialTrial:
-        return self.examples if adds_example(operation) else self.rest
+        return self.examples if adds_example(operation) else self.lessons
 
     def to_json(self) -> Json:
         """Returns the figures as they stand in a version's record."""
         parts = {
             "examples": {"verdict": self.examples.verdict, **self.examples.to_json()},
-            "rest": {"verdict": self.rest.verdict, **self.rest.to_json()},
+            "lessons": {"verdict": self.lessons.verdict, **self.lessons.to_json()},
         }
         accepted = [part for part in parts.values() if part["verdict"] == "accepted"]
         before = parts["examples"]["before"]
-        after = accepted[-1]["after"] if accepted else parts["rest"]["after"]
+        after = accepted[-1]["after"] if accepted else parts["lessons"]["after"]
         return {"trial": "parts", "before": before, "after": after, **parts}
 
 
@@ -186,14 +186,16 @@ class Gate:
         parts = split_examples(before, new, self._cap)
         if parts is None:
             return await self._try(Candidate(before, candidate, new, known), progress)
-        examples, rest = parts
+        examples, lessons = parts
         with_examples = applied(before, examples)
+        each = len(self._task.problems) * self._task.settings.samples
+        progress.expect((2 if known else 3) * each)
         first = await self._bundle(Candidate(before, with_examples, examples, known), progress)
         if first.verdict == "rejected":
-            second = Candidate(before, applied(before, rest), rest, list(first.scores))
+            second = Candidate(before, applied(before, lessons), lessons, list(first.scores))
         else:  # in the order in which they would enter
             scores = list(first.candidate_scores)
-            second = Candidate(with_examples, candidate, rest, scores)
+            second = Candidate(with_examples, candidate, lessons, scores)
         return PartsTrial(first, await self._try(second, progress))
 
     async def _try(self, tried: Candidate, progress: EvalProgress) -> Trial | FactorialTrial:
@@ -264,13 +266,13 @@ def split_examples(
     """Returns the operations that add examples, and the others; None where these or those change
     nothing, or where the examples would cross the cap, in tokens, without the others."""
     examples = [o for o in operations if adds_example(o)]
-    rest = [o for o in operations if not adds_example(o)]
+    lessons = [o for o in operations if not adds_example(o)]
     with_examples = applied(library, examples)
-    if library in (with_examples, applied(library, rest)):
+    if library in (with_examples, applied(library, lessons)):
         return None
     if cap is not None and Draft(with_examples).tokens > cap:
         return None
-    return examples, rest
+    return examples, lessons
 
 
 def side_branch(store: Store, run: Run, step: int) -> str:

@@ -16,8 +16,8 @@ from tfgrpo.wording import plural, sampled
 
 REJECTIONS = 5
 """The most rejected candidates that the controller is told of, newest first."""
-PARTS = {"examples": "examples", "rest": "lessons"}
-"""The parts of a step that are tried apart, by their names in a record, and what they hold."""
+PARTS = ("examples", "lessons")
+"""The parts of a step that are tried apart, by their names in a record."""
 
 
 def rejections(store: Store, version: Version) -> list[str]:
@@ -37,7 +37,7 @@ def rejections(store: Store, version: Version) -> list[str]:
             except UnknownRevision:  # a clone has the versions of the names it fetched
                 continue
             changes = " ".join(_changes(store, candidate))
-            figures = describe_figures(gate.get("rest", gate))
+            figures = describe_figures(gate.get("lessons", gate))
             if changes:
                 lines.append(f"- {changes} (reward {figures})")
     return lines
@@ -46,7 +46,7 @@ def rejections(store: Store, version: Version) -> list[str]:
 def _is_harmful(gate: Json) -> bool:
     match gate.get("trial"):
         case "parts":
-            return _is_harmful(gate["rest"])
+            return _is_harmful(gate["lessons"])
         case "factorial":
             highs = (change["effect"][2] for change in gate["changes"] if not change["kept"])
             return any(high is not None and high < 0 for high in highs)
@@ -62,7 +62,7 @@ def describe_gate(gate: Json) -> str:
     )
     if gate.get("trial") == "parts":
         samples = gate["samples"]
-        parts = [f"{name} {_describe(gate[part], samples)}" for part, name in PARTS.items()]
+        parts = [f"{part} {_describe(gate[part], samples)}" for part in PARTS]
         return "; ".join(parts) + again
     return _describe(gate, gate["samples"]) + again
 
@@ -84,7 +84,7 @@ def gate_word(gate: Json) -> str:
     """Returns what became of a candidate in a word or two, as a record says it. What the trial
     could not decide is called that, and not rejected: nothing was found against it."""
     if gate.get("trial") == "parts":
-        return ", ".join(f"{name} {gate_word(gate[part])}" for part, name in PARTS.items())
+        return ", ".join(f"{part} {gate_word(gate[part])}" for part in PARTS)
     if gate.get("trial") == "factorial":
         accepted = sum(bool(change["kept"]) for change in gate["changes"])
         return f"{accepted} of {len(gate['changes'])} changes kept"
@@ -97,7 +97,7 @@ def describe_figures(gate: Json) -> str:
     """Returns a record's numbers: `0.350 → 0.440, +0.090 [-0.010, +0.190]`; of a factorial trial
     the effects of what was kept and of what was not, of examples and lessons those of both."""
     if gate.get("trial") == "parts":
-        return "; ".join(f"{name} {describe_figures(gate[part])}" for part, name in PARTS.items())
+        return "; ".join(f"{part} {describe_figures(gate[part])}" for part in PARTS)
     means = f"{gate['before']:.3f} → {gate['after']:.3f}"
     if gate.get("trial") == "factorial":
         effects = [

@@ -17,6 +17,7 @@ from tfgrpo.data.problems import Problem
 from tfgrpo.model.embeddings import Embeddings
 from tfgrpo.model.gather import gather_all
 from tfgrpo.model.prices import LOCAL
+from tfgrpo.rendering.render import rules_of
 from tfgrpo.rendering.retrieve import relevant
 from tfgrpo.rendering.templates import Template
 from tfgrpo.rollout.attempt import Group
@@ -32,7 +33,6 @@ from tfgrpo.training.exemplars import (
     add_examples,
     shared_answers,
     winning_attempts,
-    without_examples,
 )
 from tfgrpo.training.gate_words import rejections
 from tfgrpo.training.groups import RunParts
@@ -174,7 +174,7 @@ class Learner:
         return self._reflection.missed is not None and is_all_wrong(group)
 
     async def _compare(self, group: Group, library: Library, step: int) -> Advantage:
-        rules = without_examples(library)
+        rules = rules_of(library)
         arguments = (self._reflector, self._reflection, group, rules)
         if self._reflection.single is not None:
             return await ablations.reflect_alone(*arguments, step=step)
@@ -195,7 +195,7 @@ class Learner:
     async def _learn_from_failure(self, group: Group, library: Library, step: int) -> Advantage:
         """Returns what a group without a right attempt teaches, as far as attempts with it at the
         very problem come out right."""
-        arguments = (self._reflector, self._reflection, group, without_examples(library))
+        arguments = (self._reflector, self._reflection, group, rules_of(library))
         missed = await reflect_on_failure(*arguments, step=step)
         wanted = half_of(self._settings.all_wrong)
         for lesson in missed.lessons:
@@ -272,18 +272,8 @@ class Learner:
         now = now.after(dropped)
         added: list[Operation] = []
         if settings.exemplars:
-            groups, examples = reflected.groups, list[Example]()
-            if self._reflection.shared_answers and self._reflection.ground_truth:
-                attempted = {group.problem.id for group in groups}
-                others = [one for one in step.dataset if one.id not in attempted]
-                objective = settings.agent_objective
-                proposed = shared_answers(groups, others, now.library, objective)
-                rejected = rejected_examples(self._store, step.base, self._run.name)
-                examples = [one for one in proposed if one.problem.id not in rejected]
-            else:
-                examples = winning_attempts(groups)
             added = add_examples(
-                examples,
+                self._examples(reflected.groups, step, now.library),
                 now.library,
                 settings.exemplars,
                 settings.library_tokens,
@@ -291,6 +281,18 @@ class Learner:
                 (origin.uid, origin.step),
             )
         return replace(plan, operations=(*plan.operations, *confirmed, *dropped, *added))
+
+    def _examples(
+        self, groups: Sequence[Group], step: LearningStep, library: Library
+    ) -> Sequence[Example]:
+        """Returns what a step may add as examples, the first to be added first."""
+        if not (self._reflection.shared_answers and self._reflection.ground_truth):
+            return winning_attempts(groups)
+        attempted = {group.problem.id for group in groups}
+        others = [one for one in step.dataset if one.id not in attempted]
+        proposed = shared_answers(groups, others, library, self._settings.agent_objective)
+        rejected = rejected_examples(self._store, step.base, self._run.name)
+        return [one for one in proposed if one.problem.id not in rejected]
 
     def _harmful(self, step: LearningStep, now: Draft, origin: StepOrigin) -> list[Operation]:
         """Returns the DELETEs of experiences that harm with confidence, as far as this step has

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from tfgrpo.data.problems import Problem
+from tfgrpo.rendering.examples import is_example
 from tfgrpo.training.label_mentions import denies, is_only, replace_answer, right_answers, tells
 
 NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?(?![\w])")
@@ -98,6 +99,8 @@ class LessonCheck:
         text = " ".join(text.split())
         if not text:
             return None
+        if is_example(text):
+            return "it is an example; say the rule"
         for problem in self.problems:
             answer = None if self.shared_answers else given_away(text, problem)
             if answer is not None:
