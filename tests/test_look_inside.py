@@ -16,6 +16,7 @@ from click.testing import CliRunner
 from conftest import problems
 from scripted import LESSON as SCRIPTED
 from scripted import ScriptedEndpoint, teachable
+from test_controller import EMPTY
 
 import tfgrpo
 from tfgrpo.cli.main import COMMANDS
@@ -24,8 +25,9 @@ from tfgrpo.evaluation.by_problem import paired_problems, pairs_of
 from tfgrpo.evaluation.comparison import recorded_pairs
 from tfgrpo.project import open_project
 from tfgrpo.rendering import templates
+from tfgrpo.rendering.examples import example_text
 from tfgrpo.rendering.render import rollout_messages
-from tfgrpo.store import Operation, Store, TfgrpoError
+from tfgrpo.store import Experience, Library, Operation, Store, TfgrpoError
 from tfgrpo.training.attempts import evaluation_attempts, recorded_evaluation, run_attempts
 from tfgrpo.training.group_view import PromptPart, group_view, highlighted
 from tfgrpo.training.next_steps import next_steps
@@ -153,6 +155,7 @@ def comparison(verdict: str, needed: int | None = None) -> SimpleNamespace:
     [
         (3, None, "does it help? `tfgrpo compare HELDOUT`", "--heldout"),
         (3, comparison("better"), "it helps: `tfgrpo export main", "--eval main --against v0"),
+        (-2, comparison("better"), "it helps: `tfgrpo proxy --library main", "examples as turns"),
         (3, comparison("worse"), "it hurts: ", "tfgrpo reset quick/step_0"),
         (3, comparison("inconclusive", 61), "not decided: about 61 problems × 2 samples", "power"),
         (3, comparison("inconclusive"), "not decided: more problems", "compare MORE"),
@@ -162,9 +165,11 @@ def comparison(verdict: str, needed: int | None = None) -> SimpleNamespace:
 def test_the_end_of_a_run_says_what_to_do_next(
     experiences: int, compared: SimpleNamespace | None, first: str, named: str
 ) -> None:
+    text = "Always." if experiences >= 0 else example_text("Is it?", "yes")
+    rows = [Experience(str(number), text, number) for number in range(abs(experiences))]
     result: Any = SimpleNamespace(
         run=SimpleNamespace(name="quick", branch="main"),
-        library=range(experiences),
+        library=Library(EMPTY.version, tuple(rows)),
         comparison=compared,
         nothing_learned=None,
     )

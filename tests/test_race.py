@@ -143,6 +143,9 @@ def test_the_bills_have_eight_rules_and_share_no_problem() -> None:
     texts = [row["problem"] for rows in parts.values() for row in rows]
     assert len(set(texts)) == len(texts)
     assert bills.draw("sealed") == parts["sealed"]
+    times = [row for part in bills.PARTS for row in bills.draw(part, first=3)]
+    assert {row["kind"] for row in times} == {"week", "day", "month"}
+    assert len({row["problem"] for row in times}) == 160
 
 
 def who_learns(answers: dict[str, str], request: dict[str, Any]) -> str:

@@ -90,8 +90,9 @@ def crew(trade: str, thing: str, dice: random.Random) -> tuple[Sequence[str], in
     ), people * hours
 
 
-def draw(part: str, seed: int = 8) -> list[dict[str, Any]]:
-    """Returns the problems of a part, the kinds in turn and none of them twice."""
+def draw(part: str, seed: int = 8, first: int | None = None) -> list[dict[str, Any]]:
+    """Returns the problems of a part, the kinds in turn and none of them twice; with `first` of
+    the first kinds alone, whose rules are the first of RULES."""
     example = runpy.run_path(str(EXAMPLE))
     words, count = PARTS[part]
 
@@ -101,7 +102,7 @@ def draw(part: str, seed: int = 8) -> list[dict[str, Any]]:
     kinds: dict[str, Kind] = {kind.__name__: timed(kind) for kind in example["KINDS"]}
     kinds |= {kind.__name__: kind for kind in (hire, begun, way, row, crew)}
     dice = random.Random(f"{seed}/{part}")
-    names, rows = list(kinds), dict[str, dict[str, Any]]()
+    names, rows = list(kinds)[:first], dict[str, dict[str, Any]]()
     while len(rows) < count:
         name = names[len(rows) % len(names)]
         trade, thing = (dice.choice(example[which][words]) for which in ("TRADES", "THINGS"))

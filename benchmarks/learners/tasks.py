@@ -1,8 +1,8 @@
 """The tasks of the race: what is learned from, what is chosen on, and what is sealed.
 
-`bills` is generated here. `formula` and `labels` are public data that is given as a folder and is
-no part of this repository: `formula_train_500.jsonl` and `formula_val_300.jsonl`, and
-`banking77_train_3000.jsonl` and `banking77_val_600.jsonl`.
+`bills` and `times`, a part of it, are generated here. `formula` and `labels` are public data that
+is given as a folder and is no part of this repository: `formula_train_500.jsonl` and
+`formula_val_300.jsonl`, and `banking77_train_3000.jsonl` and `banking77_val_600.jsonl`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import hashlib
 import json
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,8 @@ from benchmarks.learners import bills
 Rows = list[dict[str, Any]]
 BOX = "Write the calculation, then the result as a number in \\boxed{}."
 TRAIN, VALIDATION, SEALED = 60, 40, 150
+TIMES = 3
+"""The house rules of bills that are about time, which come first."""
 CARDS = {
     "activate_my_card": "a new card is to be activated, or its activation fails",
     "card_arrival": "a card that was ordered has not come, or is to be traced",
@@ -61,8 +63,6 @@ class Task:
 
     def cut(self, limit: int | None) -> Task:
         """Returns the task with the first problems of each part alone."""
-        from dataclasses import replace
-
         if limit is None:
             return self
         return replace(
@@ -82,6 +82,17 @@ def bills_task(folder: Path | None) -> Task:
         "How this firm counts on its bills: which numbers to calculate with.",
         bills.RULES,
         *(bills.draw(part) for part in bills.PARTS),
+    )
+
+
+def times_task(folder: Path | None) -> Task:
+    """Returns the bills of a firm with three house rules, those for time."""
+    return replace(
+        bills_task(folder),
+        name="times",
+        learning_objective="How this firm counts time on its bills.",
+        rules=bills.RULES[:TIMES],
+        **{part: bills.draw(part, first=TIMES) for part in bills.PARTS},
     )
 
 
@@ -137,6 +148,7 @@ def labels_task(folder: Path | None) -> Task:
 
 TASKS: dict[str, Callable[[Path | None], Task]] = {
     "bills": bills_task,
+    "times": times_task,
     "formula": formula_task,
     "labels": labels_task,
 }

@@ -33,7 +33,7 @@ class Draft:
 
     @property
     def tokens(self) -> int:
-        """Tokens of the draft as prompts will show it (`tokens.py` says how they are counted)."""
+        """Tokens of the draft as lines of a prompt (`tokens.py` says how they are counted)."""
         return count(prompt_text(self.library))
 
     def prompt(self, shown: Container[str] | None = None) -> str:

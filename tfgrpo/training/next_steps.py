@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from tfgrpo.rendering.render import examples_of
 from tfgrpo.wording import sampled
 
 if TYPE_CHECKING:
@@ -28,7 +29,12 @@ def next_steps(result: TrainResult) -> Iterator[str]:
         return
     samples = int(comparison.conditions["samples"])
     pair = f"`tfgrpo rollouts --eval {branch} --against v{comparison.control.number}`"
-    if comparison.verdict == "better":
+    if comparison.verdict == "better" and examples_of(result.library):
+        yield (
+            f"it helps: `tfgrpo proxy --library {branch}` puts it into an application's requests, "
+            "`tfgrpo.library()` in Python into your prompts: examples as turns, as they were tried"
+        )
+    elif comparison.verdict == "better":
         yield (
             f"it helps: `tfgrpo export {branch} --format prompt -o prompt.txt` writes it for your "
             "prompts, `tfgrpo.library()` reads it from Python"

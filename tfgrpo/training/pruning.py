@@ -1,7 +1,7 @@
 """The cap on a library: what happens when the next experience does not fit.
 
 A library stands in every prompt, and one that grows without end costs more and helps less. With
-`--library-tokens` it never has more tokens than that, as prompts render it. Where an operation
+`--library-tokens` it never has more tokens than that, as lines of a prompt. Where an operation
 would cross the cap, the controller is asked to merge or delete experiences, one action after the
 other, until it fits: a merge is a MODIFY of the first and a DELETE of the others, with the reason
 that was given. It is all or nothing: what does not fit in the end is refused on record, and then
