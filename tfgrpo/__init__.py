@@ -11,7 +11,10 @@ Importing this costs nothing until something is used.
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from importlib.machinery import ModuleSpec, PathFinder
+from os import path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -51,6 +54,26 @@ FUNCTIONS = {
 }
 """Those that need the standard library alone, and have another name at home."""
 __all__ = sorted([*HOMES, *FUNCTIONS, "__version__"])
+
+BESIDE = ("store", "cli", "migrations")
+"""The parts that stand in folders of their own beside this one in a clone."""
+
+
+class CloneFinder:
+    """Finds those parts where Python is started at the top of a clone, which then comes before
+    what is installed, and nothing but those."""
+
+    @staticmethod
+    def find_spec(name: str, *_: object) -> ModuleSpec | None:
+        """Returns where a part is, for the import system."""
+        package, _, part = name.rpartition(".")
+        if package != __name__ or part not in BESIDE:
+            return None
+        return PathFinder.find_spec(name, [path.dirname(path.dirname(__file__))])
+
+
+if not path.isdir(path.join(path.dirname(__file__), BESIDE[0])):
+    sys.meta_path.append(CloneFinder)  # last: what is installed by a link says for itself
 
 
 def __getattr__(name: str) -> Any:

@@ -21,6 +21,7 @@ from benchmarks.learners import bills
 
 Rows = list[dict[str, Any]]
 BOX = "Write the calculation, then the result as a number in \\boxed{}."
+RESULT = "Answer with the number alone, in \\boxed{}."
 TRAIN, VALIDATION, SEALED = 60, 40, 150
 TIMES = 3
 """The house rules of bills that are about time, which come first."""
@@ -86,10 +87,12 @@ def bills_task(folder: Path | None) -> Task:
 
 
 def times_task(folder: Path | None) -> Task:
-    """Returns the bills of a firm with three house rules, those for time."""
+    """Returns the bills of a firm with three house rules, those for time, of which the result
+    alone is asked for."""
     return replace(
         bills_task(folder),
         name="times",
+        seed_text=f"A small firm bills its work. {RESULT}",
         learning_objective="How this firm counts time on its bills.",
         rules=bills.RULES[:TIMES],
         **{part: bills.draw(part, first=TIMES) for part in bills.PARTS},
