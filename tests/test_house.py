@@ -311,6 +311,22 @@ def test_importing_the_package_imports_nothing() -> None:
     assert done.stdout.strip() == "[]"
 
 
+def test_python_at_the_top_of_a_clone_has_the_whole_package() -> None:
+    """There the folder `tfgrpo` comes before a package that is installed as a copy."""
+    script = (
+        "import sys; sys.meta_path = [f for f in sys.meta_path if 'editable' not in str(f).lower()]\n"
+        "import tfgrpo, tfgrpo.store, tfgrpo.migrations, tfgrpo.cli.main, tfgrpo.store.sqlite\n"
+        "import os, pkgutil; print(os.getcwd() == os.path.dirname(tfgrpo.store.__path__[0]))\n"
+        "print(tfgrpo.Store is tfgrpo.store.Store, 'store' in sys.modules)\n"
+        "names = [m.name for m in pkgutil.walk_packages(tfgrpo.__path__, 'tfgrpo.')]\n"
+        "print(len(names) == len(set(names)) < 1000)\n"
+        "try: import tfgrpo.tests\n"
+        "except ModuleNotFoundError as error: print(error.name)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout.split() == ["True", "True", "False", "True", "tfgrpo.tests"], done.stderr
+
+
 def commands() -> Iterator[tuple[str, click.Command]]:
     """Yields every command there is, with its whole name."""
     from tfgrpo.cli.main import tfgrpo
