@@ -314,7 +314,7 @@ def test_importing_the_package_imports_nothing() -> None:
 def test_python_at_the_top_of_a_clone_has_the_whole_package() -> None:
     """There the folder `tfgrpo` comes before a package that is installed as a copy."""
     script = (
-        "import sys; sys.meta_path = [f for f in sys.meta_path if 'editable' not in str(f).lower()]\n"
+        "import sys; sys.meta_path = [f for f in sys.meta_path if '_Editable' not in str(f)]\n"
         "import tfgrpo, tfgrpo.store, tfgrpo.migrations, tfgrpo.cli.main, tfgrpo.store.sqlite\n"
         "import os, pkgutil; print(os.getcwd() == os.path.dirname(tfgrpo.store.__path__[0]))\n"
         "print(tfgrpo.Store is tfgrpo.store.Store, 'store' in sys.modules)\n"
