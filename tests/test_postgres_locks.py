@@ -19,7 +19,8 @@ from tfgrpo.project import open_project
 from tfgrpo.store import Store
 from tfgrpo.store.address import Address, parse_address
 from tfgrpo.store.errors import InvalidOperation
-from tfgrpo.store.postgres.locks import hold
+from tfgrpo.store.postgres.locks import hold, is_held
+from tfgrpo.store.postgres.session import Session
 from tfgrpo.training.run import run_to_end
 from tfgrpo.training.setup import RunChoice, ready_run
 
@@ -107,6 +108,15 @@ def test_a_lock_that_was_lost_is_taken_again_unless_another_has_it(
                 asyncio.run(drive())
             requests = len(server.requests)
     assert requests < 40
+
+
+def test_a_lock_is_free_at_once_when_it_is_given_back(shared: str) -> None:
+    session = Session(parse_address(shared))
+    for number in range(200):
+        with hold(parse_address(shared), "lock", {}) as free:
+            assert free, number
+        assert not is_held(session, "lock"), number
+    session.close()
 
 
 def lose_locks(address: Address) -> None:

@@ -35,6 +35,7 @@ def hold(address: Address, name: str, ours: dict[str, Session]) -> Iterator[bool
     finally:
         if ours.get(name) is session:
             del ours[name]
+        session.roll_back()  # the database notices a closed connection some time later
         session.close()
 
 

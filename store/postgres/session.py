@@ -146,7 +146,7 @@ class Session:
         try:
             self.again(lambda c: c.execute(begin.encode()))
         except BaseException:  # it may have begun, and have waited for its turn in vain
-            self._roll_back()
+            self.roll_back()
             raise
         self.in_transaction = True
         connection = self.connection
@@ -155,12 +155,13 @@ class Session:
             with self.translating():
                 connection.execute(commit().encode())
         except BaseException:
-            self._roll_back()
+            self.roll_back()
             raise
         finally:
             self.in_transaction = False
 
-    def _roll_back(self) -> None:
+    def roll_back(self) -> None:
+        """Ends what was begun, if anything is; its locks are free when this returns."""
         connection = self._connection
         if connection is not None and not connection.closed:
             with suppress(Exception):  # a connection that is lost has ended it already
