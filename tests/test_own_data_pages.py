@@ -219,6 +219,7 @@ def test_defaults_fit_the_data_and_the_model_and_a_preset_keeps_the_papers() -> 
         ({"domain": "choice", "exemplars": 2}, 2),
         ({"domain": "choice", "ground_truth": False}, 0),
         ({"domain": "choice", "reward": "majority"}, 0),
+        ({"domain": "choice", "mode": "agent"}, 0),
         ({"domain": "choice", "direct": 3}, 0),
         ({"domain": "exact"}, 0),
     ]:

@@ -91,7 +91,7 @@ def fitting_values(
     if kind in SHORT_ANSWERS:
         values["summarise_over"] = SUMMARISE_OVER
     known = settings.ground_truth and settings.reward == "verifier"
-    if kind == "choice" and known and not settings.direct:
+    if kind == "choice" and known and settings.mode == "prompt" and not settings.direct:
         values["exemplars"] = LABEL_EXAMPLES
     return values
 
