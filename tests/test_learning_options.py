@@ -20,12 +20,13 @@ from scripted import (
     stage,
     write_problems,
 )
-from test_controller import KNOWN, A, B, lesson, short
+from test_controller import KNOWN, PIN, A, B, labelled, lesson, short
 from test_reflection import reflection
 
 from tfgrpo.domains.verifier import Verifier
 from tfgrpo.model.endpoint import EndpointError
 from tfgrpo.rendering import templates
+from tfgrpo.rendering.examples import example_text
 from tfgrpo.store import Library, Operation, derived_id
 from tfgrpo.training.batch_controller import plan_batch
 from tfgrpo.training.controller import BatchPlan, Controller
@@ -38,7 +39,12 @@ Script = Callable[[dict[str, Any]], str | Reply]
 
 
 def planned(
-    folder: Path, answers: list[Any], *texts: str, library: Library = KNOWN, **more: Any
+    folder: Path,
+    answers: list[Any],
+    *texts: str,
+    library: Library = KNOWN,
+    shared: bool = False,
+    **more: Any,
 ) -> tuple[BatchPlan, list[dict[str, Any]]]:
     """Plans lessons in one call, against a server that gives `answers` in order."""
 
@@ -48,7 +54,7 @@ def planned(
     with ScriptedEndpoint(script) as server, opened_calls(folder, server.base_url) as calls:
 
         async def run() -> BatchPlan:
-            deciding = Controller(calls, reflection(), notes=Notes(), **more)
+            deciding = Controller(calls, reflection(shared_answers=shared), notes=Notes(), **more)
             prompt = templates.load("plan", None)
             try:
                 return await plan_batch(
@@ -124,6 +130,34 @@ def test_what_is_wrong_with_a_plan_goes_back_once_and_is_refused_alone(tmp_path:
     ):
         assert any(words in reason for reason in reasons), (words, reasons)
     assert len(reasons) == 6
+
+
+def test_a_plan_is_made_beside_lessons_without_examples(tmp_path: Path) -> None:
+    there = labelled("When a code is missing, carry it.", example_text("Where is it?", "late"))
+    wrong = [edit("delete", 1, experience="G1"), edit("keep", 2, experience="G0")]
+    plan, requests = planned(
+        tmp_path, [wrong, wrong], "Read twice.", "Carry it where it is missing.", library=there
+    )
+    schema = json.dumps(requests[0]["response_format"])
+    assert "Where is it?" not in json.dumps(requests[0]["messages"])
+    assert "G0" in schema
+    assert "G1" not in schema
+    assert short(plan.operations) == [("KEEP", A, None)]
+    assert plan.refused[0].reason == "there is no experience G1; experiences are ['G0']"
+
+
+@pytest.mark.parametrize("op", ["keep", "modify", "delete"])
+def test_a_plan_takes_no_lesson_about_a_label_for_one_about_another(
+    tmp_path: Path, op: str
+) -> None:
+    there = labelled(
+        "When a card is late, the label is card_arrival.",
+        "When a code is missing, the label is GOLD-777.",
+    )
+    answers = [[edit(op, 1, experience="G0", text=PIN)], [edit("keep", 1, experience="G1")]]
+    plan, requests = planned(tmp_path, answers, PIN, library=there, shared=True)
+    assert "G0 does not name the answer" in requests[1]["messages"][-1]["content"]
+    assert short(plan.operations) == [("KEEP", B, None)]
 
 
 def test_a_plan_that_cannot_be_read_refuses_every_lesson(tmp_path: Path) -> None:

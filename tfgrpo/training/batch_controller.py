@@ -16,7 +16,6 @@ from pydantic import BaseModel
 
 from tfgrpo.model.endpoint import CallFailed
 from tfgrpo.model.structured import unbounded_text
-from tfgrpo.rendering.examples import is_example
 from tfgrpo.rendering.templates import Template
 from tfgrpo.store.canonical import derived_id
 from tfgrpo.store.records import Library, Operation
@@ -28,6 +27,7 @@ from tfgrpo.training.controller import (
     Controller,
     Decision,
     evidence_of,
+    lessons_in,
     operation_of,
 )
 from tfgrpo.training.draft import Draft, words
@@ -75,7 +75,7 @@ async def plan_batch(
     listed = "\n".join(f"{n}. {lesson.text}" for n, lesson in enumerate(lessons, 1))
     question = Question(
         prompt=prompt,
-        values={"library": draft.prompt(), "lessons": listed},
+        values={"library": draft.prompt(lessons_in(draft)), "lessons": listed},
         max_tokens=PLAN_TOKENS,
         call_path=(origin.step, "plan"),
         stage="controller",
@@ -150,7 +150,7 @@ def _with_prompt(origin: StepOrigin, prompt: Template) -> StepOrigin:
 
 
 def _narrowed(deciding: Controller, draft: Draft, lessons: int) -> dict[str, Any]:
-    labels = list(draft.labels)
+    labels = list(_labels(draft))
     ops = [*OPS, *(["drop"] if deciding.notes.turned_down else [])]
     return {
         "type": "array",
@@ -171,6 +171,12 @@ def _narrowed(deciding: Controller, draft: Draft, lessons: int) -> dict[str, Any
     }
 
 
+def _labels(draft: Draft) -> dict[str, str]:
+    """Returns label → id of the experiences that a plan may be about."""
+    lessons = lessons_in(draft)
+    return {label: id for label, id in draft.labels.items() if id in lessons}
+
+
 def _objection(
     edit: PlannedEdit,
     lessons: Sequence[Lesson],
@@ -182,11 +188,13 @@ def _objection(
     own = [lessons[n - 1] for n in edit.lessons if 0 < n <= len(lessons)]
     if not own or len(own) < len(edit.lessons):
         return f"an operation names lessons {edit.lessons}; there are 1 to {len(lessons)}"
-    labels = draft.labels
+    labels = _labels(draft)
     if edit.op == "drop":
         return None if deciding.notes.turned_down else f"an operation is one of {list(OPS)}"
     if edit.op != "add" and edit.experience not in labels:
         return f"there is no experience {edit.experience}; experiences are {list(labels)}"
+    if edit.op != "add" and any(edit.experience not in deciding.related(o, draft) for o in own):
+        return f"{edit.experience} does not name the answer of a lesson, which is about another"
     if edit.op == "keep":
         there = set(numbers(draft.texts[labels[edit.experience or ""]]))
         if any(set(numbers(lesson.text)) - there for lesson in own):
@@ -194,8 +202,6 @@ def _objection(
         return None
     if edit.op == "delete":
         return None
-    if edit.op == "modify" and is_example(draft.texts[labels[edit.experience or ""]]):
-        return f"{edit.experience} is an example, which can be deleted and not reworded"
     text, most = " ".join(edit.text.split()), deciding.reflection.max_words
     if not text:
         return f'"{edit.op}" needs a text'

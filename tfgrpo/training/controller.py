@@ -153,10 +153,10 @@ class Controller:
             decision, label = Decision(decision="new", text=lesson.text), None
         else:
             try:
-                similar = await find_similar(lesson.text, _lessons(draft), self.embeddings)
+                similar = await find_similar(lesson.text, lessons_in(draft), self.embeddings)
             except CallFailed as error:  # the words are still there to go by
                 failures = (Failure("embedding", problem, str(error)),)
-                similar = await find_similar(lesson.text, _lessons(draft))
+                similar = await find_similar(lesson.text, lessons_in(draft))
             try:
                 typed = await self._decide(lesson, draft, similar, (origin.step, number))
             except CallFailed as error:
@@ -180,14 +180,14 @@ class Controller:
     def _needs_no_call(self, lesson: Lesson, draft: Draft) -> bool:
         """Returns whether a lesson enters as it is: nothing is there that it could be like."""
         short = words(lesson.text) <= self.reflection.max_words
-        return not self._related(lesson, draft) and not self.notes.turned_down and short
+        return not self.related(lesson, draft) and not self.notes.turned_down and short
 
-    def _related(self, lesson: Lesson, draft: Draft) -> dict[str, str]:
+    def related(self, lesson: Lesson, draft: Draft) -> dict[str, str]:
         """Returns the experiences, by their labels, that a lesson may be about as well: where
         answers are shared, those that name its answer. A small model calls a lesson about one
         label the same as one about another."""
         answers = self._answers(lesson)
-        lessons = _lessons(draft)
+        lessons = lessons_in(draft)
         there = {label: id for label, id in draft.labels.items() if id in lessons}
         if not answers:
             return there
@@ -215,14 +215,14 @@ class Controller:
         self, lesson: Lesson, draft: Draft, similar: list[Similar], call_path: CallPath
     ) -> structured.Typed[Decision]:
         reflection, labels = self.reflection, draft.labels
-        related = self._related(lesson, draft)
+        related = self.related(lesson, draft)
         decisions = [one for one in DECISIONS if one != "drop" or self.notes.turned_down]
         if not related:  # nothing is there that a lesson could be the same as, or refine
             decisions = [one for one in decisions if one in ("new", "drop")]
         question = Question(
             prompt=reflection.controller,
             values={
-                "library": draft.prompt(_lessons(draft)),
+                "library": draft.prompt(lessons_in(draft)),
                 "lesson": lesson.text,
                 "reason": lesson.reason,
                 "similar": describe(similar, {id: label for label, id in labels.items()}),
@@ -267,7 +267,7 @@ class Controller:
         self, decision: Decision, lesson: Lesson, draft: Draft, similar: list[Similar]
     ) -> str | None:
         """Returns what is wrong with a decision, or None."""
-        labels = self._related(lesson, draft)
+        labels = self.related(lesson, draft)
         if decision.decision == "drop":
             if self.notes.turned_down:
                 return None
@@ -297,8 +297,8 @@ class Controller:
         return None
 
 
-def _lessons(draft: Draft) -> dict[str, str]:
-    """Returns what a lesson may have to do with, id → text: all but the examples."""
+def lessons_in(draft: Draft) -> dict[str, str]:
+    """Returns what lessons are decided about beside, id → text: all but the examples."""
     return {id: text for id, text in draft.texts.items() if not is_example(text)}
 
 
