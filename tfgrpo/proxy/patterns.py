@@ -7,46 +7,65 @@ import re
 
 from tfgrpo.store.records import REDACTED
 
+START = r"(?:(?<![A-Za-z0-9_])|(?<=\\[bfnrt])|(?<=\\u[0-9a-fA-F]{4}))"
+"""Where a word of ASCII begins: behind letters of a script without blanks too, and behind what
+stands for a line break in a JSON string."""
+END = r"(?![A-Za-z0-9_])"
 PATTERNS = (
-    r"\b[\w.+-]+@[\w-]+\.[\w.-]+\b",
-    r"\b(?:sk|pk|rk|ghp|gho|xox[abp]|AKIA|AIza)[-_A-Za-z0-9]{12,}",
-    r"\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*",
-    r"\b\d(?:[ -]?\d){12,18}\b",
-    r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2}"
-    r"(?: ?[A-Z0-9]{3}|(?: ?[A-Z0-9]{4})+(?: ?[A-Z0-9]{1,3})?)\b",
+    START + r"[\w.+-]+@[\w-]+\.[\w.-]+\b",
+    START + r"(?:sk|pk|rk|ghp|gho|xox[abp]|AKIA|AIza)[-_A-Za-z0-9]{12,}",
+    START + r"eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*",
+    START + r"\d(?:[ -]?\d){12,18}" + END,
+    START + r"[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2}"
+    r"(?: ?[A-Z0-9]{3}|(?: ?[A-Z0-9]{4})+(?: ?[A-Z0-9]{1,3})?)" + END,
 )
 """What is taken out of words before they are kept: addresses of mail, keys, tokens, numbers of
 cards and of accounts."""
+WITHIN = 3
+"""How deep strings of JSON stand in strings of JSON that was cut off."""
+_escapes = re.compile(r"(?:\\(?:u[0-9a-fA-F]{4}|[\"\\/bfnrt]))+")
 
 
 def without_secrets(text: str, pattern: re.Pattern[str]) -> str:
-    """Returns a body without what a pattern finds. JSON stays JSON: where a long number would
-    leave none, a float stays as it is (a speed that a server measured has as many digits as a
-    card), and a whole number becomes a string."""
-    cleaned = pattern.sub(REDACTED, text)
-    if cleaned == text or not _is_json(text) or _is_json(cleaned):
-        return cleaned
-
-    def clean(value: object) -> object:
-        if isinstance(value, str):
-            return pattern.sub(REDACTED, value)
-        if isinstance(value, int) and not isinstance(value, bool):
-            return REDACTED if pattern.search(str(value)) else value
-        if isinstance(value, list):
-            return [clean(one) for one in value]
-        if isinstance(value, dict):
-            return {pattern.sub(REDACTED, name): clean(one) for name, one in value.items()}
-        return value
-
+    """Returns a body without what a pattern finds in its texts. JSON stays JSON: a float stays as
+    it is (a speed that a server measured has as many digits as a card), and a whole number becomes
+    a string. JSON that was cut off is cleaned as the text that it stands for."""
     try:
-        return json.dumps(clean(json.loads(text)), ensure_ascii=False)
-    except RecursionError:
-        return cleaned
-
-
-def _is_json(text: str) -> bool:
-    try:
-        json.loads(text)
+        value = json.loads(text)
+        cleaned = _clean(value, pattern)
+        return text if cleaned == value else json.dumps(cleaned, ensure_ascii=False)
     except (ValueError, RecursionError):
-        return False
-    return True
+        return _clean_cut_off(text, pattern) if _is_begun(text) else pattern.sub(REDACTED, text)
+
+
+def _clean(value: object, pattern: re.Pattern[str]) -> object:
+    if isinstance(value, str):  # which may be JSON itself, as the arguments of a tool are
+        within = _is_begun(value)
+        return without_secrets(value, pattern) if within else pattern.sub(REDACTED, value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return REDACTED if pattern.search(str(value)) else value
+    if isinstance(value, list):
+        return [_clean(one, pattern) for one in value]
+    if isinstance(value, dict):
+        return {pattern.sub(REDACTED, name): _clean(one, pattern) for name, one in value.items()}
+    return value
+
+
+def _clean_cut_off(text: str, pattern: re.Pattern[str]) -> str:
+    """Returns JSON without its end as the text that it stands for, less what a pattern finds in
+    it, or in JSON within its strings; as it is where that is nothing."""
+    written, count = pattern.subn(REDACTED, text)
+    for _ in range(WITHIN):
+        written, more = pattern.subn(REDACTED, _escapes.sub(_written_out, written))
+        count += more
+    return written if count else text
+
+
+def _is_begun(text: str) -> bool:
+    return text.lstrip()[:1] in ("{", "[")
+
+
+def _written_out(escapes: re.Match[str]) -> str:
+    """Returns what escapes of a JSON string stand for; half of a surrogate pair is no letter."""
+    letters: str = json.loads(f'"{escapes[0]}"')
+    return letters.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
