@@ -13,7 +13,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-import math
 import os
 import re
 import time
@@ -32,6 +31,9 @@ TRAFFIC = "traffic.db"
 ALL = -1
 MOST_TEXT = 64 << 10
 """Characters of a comment or of a corrected answer."""
+MOST_SCORE = 1e9
+CUT_OFF = "\n[cut off: longer than what is kept]"
+"""What stands behind the words of an answer that are not all of it."""
 CALL_ID = re.compile("call-[0-9a-f]{32}")
 WAIT = 1.0
 """Seconds that a call which a proxy has just answered may take to be on record."""
@@ -261,8 +263,11 @@ def checked_feedback(call: str, given: Mapping[str, object], *, author: str, tim
             f"feedback has no {min(unknown)!r}", hint="it has " + ", ".join(sorted(known))
         )
     score = given.get("score")
-    if score is not None and not _is_score(score):
-        raise FeedbackRefused("a score is a number, true or false", hint='such as {"score": 1}')
+    if score is not None and not is_score(score):
+        raise FeedbackRefused(
+            f"a score is true, false or a number, of at most {MOST_SCORE:,.0f}",
+            hint='such as {"score": 1}',
+        )
     texts: dict[str, str | None] = {}
     for name in ("label", "comment", "correct"):
         value = given.get(name)
@@ -275,11 +280,9 @@ def checked_feedback(call: str, given: Mapping[str, object], *, author: str, tim
     return Feedback(call, time, author, number, **texts)
 
 
-def _is_score(value: object) -> bool:
-    try:
-        return isinstance(value, (bool, int, float)) and math.isfinite(value)
-    except OverflowError:  # more digits than a float takes
-        return False
+def is_score(value: object) -> bool:
+    """Returns whether a value is a score: sums of squares of many of them are numbers still."""
+    return isinstance(value, (bool, int, float)) and abs(value) <= MOST_SCORE
 
 
 def _is_text(value: object) -> TypeGuard[str]:

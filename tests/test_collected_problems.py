@@ -24,7 +24,14 @@ from tfgrpo.data.contents import DatasetError
 from tfgrpo.proxy.settings import ProxySettings, parse_upstream
 from tfgrpo.store import Store, TfgrpoError
 from tfgrpo.store.default import open_traffic
-from tfgrpo.store.traffic import CallContent, CallRecord, Feedback, traffic_path
+from tfgrpo.store.traffic import (
+    CallContent,
+    CallRecord,
+    Feedback,
+    FeedbackRefused,
+    checked_feedback,
+    traffic_path,
+)
 
 SAID = b'{"choices":[{"message":{"role":"assistant","content":"35 euros"}}]}'
 BLANK = CallRecord(*[None] * len(CallRecord._fields))._replace(
@@ -513,3 +520,49 @@ def test_openai_files_of_each_kind_are_read_and_garbage_is_named(
     page.write_text(json.dumps({"object": "list", "data": rows[5:7], "has_more": False}))
     assert len(problems(str(page), "--dry-run", "-o", "n.jsonl")) == 1
     assert datasets.load("collected.jsonl")
+
+
+HALF = "How much is \ud83d for me?"
+
+
+def test_half_a_character_does_not_keep_the_others_from_being_collected(
+    store: Store, tmp_path: Path
+) -> None:
+    """Programs that cut strings in the middle send it, and JSON can name it."""
+    record(store, "call-a", HALF, said="35 \ud83d", correct="40 euros")
+    record(store, "call-b", "And 3 days?", correct="15 euros")
+    found = problems()
+    assert [row["problem"] for row in found] == ["How much is \ufffd for me?", "And 3 days?"]
+    assert found[0]["from"]["said"] == "35 \ufffd"
+    rows = [
+        {"messages": _turns(HALF), "correct": "x\udc00", "id": "1\ud83d", "comment": "\ud83d"},
+        _batch(_span("a1", gen_ai__input__messages=json.dumps([_parts("user", HALF)]))),
+    ]
+    for number, row in enumerate(rows):
+        collect(write(tmp_path / f"{number}.jsonl", row), "-o", f"{number}-out.jsonl")
+    assert "x\ufffd" in (tmp_path / "0-out.jsonl").read_text()
+
+
+def test_scores_that_no_sum_takes_are_refused_or_named(store: Store, tmp_path: Path) -> None:
+    for score in (1e308, 10**400, float("nan"), float("inf")):
+        with pytest.raises(FeedbackRefused, match="at most 1,000,000,000"):
+            checked_feedback("call-a", {"score": score}, author="me", time=0)
+    huge = {
+        "name": "gen_ai.evaluation.result",
+        "attributes": [_attribute("gen_ai.evaluation.score.value", 1e308)],
+    }
+    odd = _span("a3", gen_ai__input__messages=[_parts("user", "Three?")])
+    odd["attributes"] += [
+        {"key": "n", "value": {"intValue": "abc"}},
+        {"key": "l", "value": {"arrayValue": [1]}},
+        {"key": "k", "value": {"kvlistValue": {"values": [{"key": "x", "value": 3}]}}},
+    ]
+    asking = _span("a2", huge, huge, gen_ai__input__messages=[_parts("user", "Two?")])
+    result = {"name": "g", "passed": True, "score": 1e308}
+    item = {"datasource_item": {"question": "One?", "ground_truth": "1"}, "results": [result] * 2}
+    file = write(tmp_path / "odd.jsonl", item, _batch(asking, odd), {"messages": 3, "score": "x"})
+    found = collect(file)
+    assert [one["why"] for one in found["unread"]][::2] == [
+        "a score of it is no number, or far too large"
+    ] * 2
+    assert found["problems"] == []

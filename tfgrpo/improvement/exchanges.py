@@ -8,6 +8,7 @@ earlier part that is kept elsewhere cannot be asked again as a problem, and says
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from statistics import fmean
@@ -15,13 +16,22 @@ from typing import Any, NamedTuple
 
 from tfgrpo.rendering.templates import Message
 from tfgrpo.store.records import Json
-from tfgrpo.store.traffic import ALL, CallFilter, CallRecord, Feedback, Traffic
+from tfgrpo.store.traffic import (
+    ALL,
+    CUT_OFF,
+    CallFilter,
+    CallRecord,
+    Feedback,
+    Traffic,
+    is_score,
+)
 
 ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
 TEXTS = ("text", "input_text", "output_text")
 """The types of parts that are text, on any route."""
 
 
+_half = re.compile(r"\\u[dD][89abcdefABCDEF]").search
 FINE = "nothing is known against it"
 
 
@@ -77,25 +87,45 @@ def of_traffic(
         if (call.status >= 400 or not call.status) and correct is None:
             yield Unread(call.id, "it failed before there was an answer")
             continue
+        if content.answer.endswith(CUT_OFF) and correct is None:
+            yield Unread(call.id, "its answer is too long to have been kept whole")
+            continue
+        judged = [one for one in feedback if author in (None, one.author)]
         try:
             messages = asked(_body(content.request))
+            score = mean_score([one.score for one in judged if one.score is not None])
         except Unusable as error:
             yield Unread(call.id, str(error))
             continue
-        scores = [
-            one.score for one in feedback if one.score is not None and author in (None, one.author)
-        ]
         yield Exchange(
             call.id,
             call.id,
             messages,
             answered(content.answer),
-            fmean(scores) if scores else None,
+            score,
             correct,
             next((one.comment for one in reversed(feedback) if one.comment), None),
             call.arm or call.digest,
             _provenance(call, feedback),
         )
+
+
+def read_json(text: str) -> Any:
+    """Returns a value of JSON whose texts can be written: half of a surrogate pair, which programs
+    that cut strings send, is U+FFFD in it. Raises ValueError, RecursionError."""
+    value = json.loads(text)
+    if _half(text) is None:
+        return value
+    whole = json.dumps(value, ensure_ascii=False).encode("utf-16", "surrogatepass")
+    return json.loads(whole.decode("utf-16", "replace"))
+
+
+def mean_score(scores: Sequence[float]) -> float | None:
+    """Returns the mean of scores, None of none. Raises Unusable where one is none that feedback
+    could have."""
+    if not all(is_score(score) for score in scores):
+        raise Unusable("a score of it is no number, or far too large")
+    return fmean(scores) if scores else None
 
 
 def _provenance(call: CallRecord, feedback: Sequence[Feedback]) -> Json:
@@ -114,8 +144,8 @@ def _provenance(call: CallRecord, feedback: Sequence[Feedback]) -> Json:
 
 def _body(text: str) -> Mapping[str, Any]:
     try:
-        body = json.loads(text)
-    except ValueError:
+        body = read_json(text)
+    except (ValueError, RecursionError):
         raise Unusable("its request is too long to have been kept whole") from None
     if not isinstance(body, dict):
         raise Unusable("its request is no object")
@@ -187,8 +217,8 @@ def answered(text: str) -> str:
     """Returns what an answer says: of a provider's JSON, of any route, the first choice's text; of
     anything else, as a stream's text that was kept, all of it."""
     try:
-        body = json.loads(text)
-    except ValueError:
+        body = read_json(text)
+    except (ValueError, RecursionError):
         return text.strip()
     answer = answer_of(body) if isinstance(body, dict) else None
     return text.strip() if answer is None else answer

@@ -14,11 +14,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from statistics import fmean
 from typing import Any
 
 from tfgrpo.data.problems import USUAL
-from tfgrpo.improvement.exchanges import Exchange, Unusable, answer_of, asked, message
+from tfgrpo.improvement.exchanges import Exchange, Unusable, answer_of, asked, mean_score, message
 from tfgrpo.rendering.templates import Message
 
 ANSWERS = ("correct", "ideal", "expected", "expected_output", "reference", "reference_answer")
@@ -45,7 +44,7 @@ def exchange(row: Mapping[str, Any], where: str) -> Exchange:
         raise Unusable("it is none of the known shapes")
     try:
         return READERS[kind](row, where)
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+    except (LookupError, ArithmeticError, AttributeError, TypeError, ValueError) as error:
         if isinstance(error, Unusable):
             raise
         raise Unusable(f"its shape is not that of {kind}: {error!r}"[:160]) from None
@@ -107,7 +106,7 @@ def _output(row: Mapping[str, Any], where: str) -> Exchange:
     if results:
         passed = [one.get("passed") for one in results]
         scores = [one["score"] for one in results if isinstance(one.get("score"), (int, float))]
-        known["score"] = 0.0 if False in passed else fmean(scores) if scores else 1.0
+        known["score"] = 0.0 if False in passed else mean_score(scores) if scores else 1.0
         known.setdefault("comment", ", ".join(_failed(results)) or None)
     return _exchange(row, where, asked({"messages": given}), answer, known)
 
@@ -127,7 +126,7 @@ def _known(row: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(score, str):  # metadata holds strings alone
         score = {"true": 1.0, "false": 0.0}.get(score.lower(), score)
     if score is not None:
-        known["score"] = float(score)
+        known["score"] = mean_score([float(score)])
     for name in (*ANSWERS, *USUAL["answer"]):
         value = fields.get(name)
         if name not in ("output", "label", "input") and value not in (None, "", [], {}):

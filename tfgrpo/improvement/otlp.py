@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from statistics import fmean
+from contextlib import suppress
 from typing import Any
 
 from tfgrpo.improvement.exchanges import (
@@ -21,7 +21,9 @@ from tfgrpo.improvement.exchanges import (
     Unusable,
     asked,
     checked_messages,
+    mean_score,
     message,
+    read_json,
     words,
 )
 from tfgrpo.proxy.telemetry import (
@@ -109,14 +111,19 @@ def attributes(record: Mapping[str, Any]) -> dict[str, Any]:
 def _value(wrapped: Mapping[str, Any]) -> Any:
     for kind, value in wrapped.items():
         if kind == "arrayValue":
-            return [_value(one) for one in _objects((value or {}).get("values"))]
+            return [_value(one) for one in _objects(_values(value))]
         if kind == "kvlistValue":
-            pairs = _objects((value or {}).get("values"))
-            return {str(one.get("key")): _value(one.get("value") or {}) for one in pairs}
+            pairs = [one for one in _objects(_values(value)) if isinstance(one.get("value"), dict)]
+            return {str(one.get("key")): _value(one["value"]) for one in pairs}
         if kind == "intValue":
-            return int(value)
+            with suppress(TypeError, ValueError, OverflowError):
+                return int(value)
         return value
     return None
+
+
+def _values(wrapped: object) -> object:
+    return wrapped.get("values") if isinstance(wrapped, dict) else None
 
 
 def _exchange(
@@ -152,7 +159,7 @@ def _exchange(
         where,
         messages,
         _output_text(next((values[name] for name in OUTPUTS if values.get(name)), "")),
-        fmean(scores) if scores else None,
+        mean_score(scores),
         correct,
         next((str(one[EXPLANATION]) for one in judged if one.get(EXPLANATION)), None),
         origin["arm"] or origin["digest"],
@@ -191,8 +198,8 @@ def _parsed(value: object) -> object:
     """Returns a value whose structure may have been written as JSON into a string."""
     if isinstance(value, str) and value.lstrip()[:1] in ("[", "{", '"'):
         try:
-            return json.loads(value)
-        except ValueError:
+            return read_json(value)
+        except (ValueError, RecursionError):
             return value
     return value
 

@@ -7,14 +7,13 @@ A file holds JSON objects, one a line, or one JSON value: a batch, a list, or a 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from tfgrpo.data import contents
 from tfgrpo.improvement import openai_files, otlp
-from tfgrpo.improvement.exchanges import Exchange, Unread, Unusable
+from tfgrpo.improvement.exchanges import Exchange, Unread, Unusable, read_json
 
 PAGES = ("data", "output_items", "items", "rows")
 """What holds the rows where a whole file is one object."""
@@ -42,7 +41,7 @@ def read_exchanges(path: Path) -> Iterator[Exchange | Unread]:
 def _rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any] | Unread]]:
     text = contents.text(contents.contents(path))
     try:
-        whole = json.loads(text)
+        whole = read_json(text)
     except (ValueError, RecursionError):
         whole = None
     if whole is None:
@@ -62,7 +61,7 @@ def _rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any] | Unread]]:
 
 def _parsed(line: str, where: str) -> Iterator[tuple[str, Mapping[str, Any] | Unread]]:
     try:
-        row = json.loads(line)
+        row = read_json(line)
     except (ValueError, RecursionError) as error:
         yield where, Unread(where, f"not JSON: {error}"[:120])
         return

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from marshal import dumps
 from typing import TYPE_CHECKING, Any
 
-from tfgrpo.proxy.seen import RECORDED, USAGE
+from tfgrpo.proxy.seen import RECORDED, USAGE, is_stream, streamed_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 BEGINNING = 4 << 10
 ENDING = 16 << 10
 """Bytes of an answer that are looked at for its tokens: at its beginning and at its end."""
+COMPACTED = 64 << 10
+"""Bytes of a stream's events from which on its text alone is kept."""
 LENGTH = 4
 """Bytes of the length of a message."""
 PACKED = 256 << 10
@@ -32,6 +35,7 @@ class Call:
         *("began", "chosen", "ended", "error", "first", "id", "model", "path"),
         *("request", "sent", "status", "streamed", "subject", "time"),
         *("_beginning", "_ending", "packing", "_whole", "asked", "recorder"),
+        *("_cut", "_text"),
     )
 
     def __init__(self, id: str, time: int, request: Request) -> None:
@@ -51,6 +55,8 @@ class Call:
         self._beginning = b""
         self._ending = bytearray()
         self._whole: bytearray | None = None
+        self._text = b""
+        self._cut = False
         self.recorder: Recorder | None = None
         """Where it was counted, once it is about to be made."""
         self.asked: bytes | None = None
@@ -70,8 +76,8 @@ class Call:
 
     def tap(self, data: bytes) -> None:
         """Takes a copy of the ends of an answer; no more of it than that."""
-        if self._whole is not None and len(self._whole) < RECORDED:
-            self._whole += data[: RECORDED - len(self._whole)]
+        if self._whole is not None and not self._cut:
+            self._keep(self._whole, data)
         if len(self._beginning) < BEGINNING:
             self._beginning += data[:BEGINNING]
         ending = self._ending
@@ -83,6 +89,26 @@ class Call:
             ending.clear()
             self.packing = b"too long"
 
+    def _keep(self, whole: bytearray, data: bytes) -> None:
+        """Keeps more of the answer's words; of a stream that is long already, its text alone, for
+        the events around it are many times as long."""
+        whole += data
+        if len(whole) > COMPACTED and not self.packing and is_stream(whole):
+            end = whole.rfind(b"\n") + 1
+            self._text += streamed_text(whole[:end])
+            del whole[:end]
+        more = len(whole) + len(self._text) - RECORDED
+        if more > 0:
+            self._cut = True
+            del whole[max(0, len(whole) - more) :]
+
+    def _words(self) -> bytes | None:
+        """Returns what is kept of the answer; a stream's text so far is its first event."""
+        if self._whole is None or not self._text:
+            return None if self._whole is None else bytes(self._whole)
+        event = {"delta": self._text[:RECORDED].decode("utf-8", "replace")}
+        return b"data: %s\n%s" % (json.dumps(event).encode(), self._whole)
+
     def packed(self) -> bytes:
         """Returns the call, which is over, as a message with a `SeenCall` in it: its length in
         four bytes, and the call in the bytes of `marshal`."""
@@ -93,7 +119,6 @@ class Call:
         else:
             trouble = bool(chosen.trouble)
             under = (*chosen[:4], chosen.arm, trouble)
-        whole = self._whole
         message = dumps(
             (
                 self.id,
@@ -112,7 +137,8 @@ class Call:
                 self.packing,
                 self._pieces(),
                 self.asked,
-                None if whole is None else bytes(whole),
+                self._words(),
+                self._cut,
             )
         )
         return len(message).to_bytes(LENGTH, "little") + message

@@ -29,7 +29,14 @@ from tfgrpo.proxy.seen import SeenCall
 from tfgrpo.proxy.telemetry import Telemetry
 from tfgrpo.store.default import open_traffic
 from tfgrpo.store.errors import StoreError
-from tfgrpo.store.traffic import CallContent, CallRecord, Traffic, UnknownCall, keyed
+from tfgrpo.store.traffic import (
+    CUT_OFF,
+    CallContent,
+    CallRecord,
+    Traffic,
+    UnknownCall,
+    keyed,
+)
 
 PAUSE = 0.1
 """Seconds between batches."""
@@ -240,11 +247,12 @@ class RecordWriter:
         return rows
 
     def _words(self, call: SeenCall) -> CallContent:
-        request, answer = (call.request or b""), call.answer()
+        request, (answer, whole) = (call.request or b""), call.answer()
         return CallContent(
             call.id,
             without_secrets(request.decode(errors="replace"), self._patterns),
-            without_secrets(answer.decode(errors="replace"), self._patterns),
+            without_secrets(answer.decode(errors="replace"), self._patterns)
+            + ("" if whole else CUT_OFF),
         )
 
 

@@ -16,6 +16,8 @@ from tfgrpo.store.named_tuple import NamedTuple
 
 RECORDED = 256 << 10
 """Bytes of a request and of an answer that are kept where words are."""
+OUTPUT = "response.output_text.delta"
+"""Events of a response that bring its text; others bring thoughts, or the words for tools."""
 USAGE = b'"usage"'
 PACKINGS = (b"gzip", b"deflate")
 _object = re.compile(rb'"usage"\s*:\s*(?=\{)').match
@@ -33,7 +35,7 @@ class Tokens(NamedTuple):
 class SeenCall(NamedTuple):
     """A call that is over; times are microseconds, `time` since 1970. `key` is the caller's, which
     no file ever holds; `pieces` are the parts of the answer that may say its tokens, `request` and
-    `response` the words, None where they are not kept."""
+    `response` the words, None where they are not kept; with `cut` the answer has more of them."""
 
     id: str
     time: int
@@ -57,6 +59,7 @@ class SeenCall(NamedTuple):
     pieces: tuple[bytes, ...]
     request: bytes | None
     response: bytes | None
+    cut: bool
 
     def tokens(self) -> Tokens:
         """Returns what the answer says of its tokens."""
@@ -85,26 +88,33 @@ class SeenCall(NamedTuple):
                         total[key] = value
         return _tokens(total)
 
-    def answer(self) -> bytes:
-        """Returns the answer's words, where they are kept: its body, or of a stream the text.
+    def answer(self) -> tuple[bytes, bool]:
+        """Returns the answer's words, where they are kept: its body, or of a stream the text; and
+        whether they are all of it.
 
         What a pattern is to take out may be split between the events of a stream.
         """
-        content = self.response or b""
+        content, whole = self.response or b"", not self.cut
         if self.packing in PACKINGS:
+            unpacking = zlib.decompressobj(wbits=47)
             try:
-                content = zlib.decompressobj(wbits=47).decompress(content, RECORDED)
+                content = unpacking.decompress(content, RECORDED)
             except zlib.error:
-                return b""
+                return b"", True
+            whole = whole and not unpacking.unconsumed_tail
         elif self.packing:
-            return b""
-        return (
-            streamed_text(content) if content.startswith((b"data:", b"event:", b":")) else content
-        )
+            return b"", True
+        return (streamed_text(content) if is_stream(content) else content), whole
 
 
-def streamed_text(stream: bytes) -> bytes:
-    """Returns the text that the events of a stream bring piece by piece, of any route."""
+def is_stream(content: bytes | bytearray) -> bool:
+    """Returns whether an answer comes as events."""
+    return content.startswith((b"data:", b"event:", b":"))
+
+
+def streamed_text(stream: bytes | bytearray) -> bytes:
+    """Returns the text that the events of a stream bring piece by piece, of any route: that of the
+    answer, without what a model thinks or calls tools with."""
     pieces: list[str] = []
     for line in stream.splitlines():
         if not line.startswith(b"data:"):
@@ -113,16 +123,22 @@ def streamed_text(stream: bytes) -> bytes:
             event = json.loads(line[5:])
         except ValueError:
             continue
-        choices = event.get("choices") if isinstance(event, dict) else None
-        deltas = [choice.get("delta") for choice in choices or () if isinstance(choice, dict)]
-        if isinstance(event, dict):
+        if not isinstance(event, dict):
+            continue
+        choices = event.get("choices")
+        deltas = [one.get("delta") for one in choices or () if _is_first(one)]
+        if event.get("type", OUTPUT) == OUTPUT or isinstance(event.get("delta"), dict):
             deltas.append(event.get("delta"))
         for delta in deltas:
             if isinstance(delta, dict):
                 delta = delta.get("content", delta.get("text"))
             if isinstance(delta, str):
                 pieces.append(delta)
-    return "".join(pieces).encode()
+    return "".join(pieces).encode("utf-8", "surrogatepass")
+
+
+def _is_first(choice: object) -> bool:
+    return isinstance(choice, dict) and choice.get("index") in (None, 0)
 
 
 def _tokens(usage: dict[str, Any]) -> Tokens:

@@ -1,0 +1,108 @@
+"""The words of an answer that are kept: those of the answer, and all of them or a mark."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from providers import Provider, ProxyThread
+from test_traffic import answer, ask, provider, recorded, run, settings, store
+
+from tfgrpo.improvement.exchanges import Exchange, Unread, of_traffic
+from tfgrpo.proxy.settings import ProxySettings
+from tfgrpo.store import Store
+from tfgrpo.store.default import open_traffic
+from tfgrpo.store.traffic import CUT_OFF, CallFilter, traffic_path
+
+__all__ = ["provider", "settings", "store"]
+
+PADDING = {"id": "chatcmpl-" + "x" * 29, "object": "chat.completion.chunk", "model": "m" * 80}
+QUESTION = {"messages": [{"role": "user", "content": "How much?"}], "stream": True}
+
+
+def chunks(*words: str) -> bytes:
+    """A stream of chat completions, its events some fifty times as long as their words."""
+    events: list[Any] = [{**PADDING, "choices": [{"delta": {"role": "assistant"}}]}]
+    events += [{**PADDING, "choices": [{"index": 0, "delta": {"content": w}}]} for w in words]
+    return b"".join(b"data: %s\n\n" % json.dumps(one).encode() for one in events) + b"data: [DONE]"
+
+
+def exchange(store: Store) -> Exchange | Unread:
+    with closing(open_traffic(traffic_path(store.path))) as traffic:
+        (one,) = of_traffic(traffic, CallFilter(), every=True)
+    return one
+
+
+def shown(store: Store, id: str) -> str:
+    return str(json.loads(run(store, "traffic", id, "--json"))["content"]["answer"])
+
+
+@pytest.mark.parametrize("words", [10, 1500, 8000])
+def test_a_long_stream_is_kept_whole_as_its_text(
+    settings: ProxySettings, provider: Provider, store: Store, words: int
+) -> None:
+    said = [f"w{number}é " for number in range(words)]
+    provider.answer = answer(chunks(*said), b"text/event-stream")
+    with ProxyThread(replace(settings, record="content")) as proxy:
+        id = ask(proxy, QUESTION)
+    assert shown(store, id) == "".join(said)
+    kept = exchange(store)
+    assert isinstance(kept, Exchange)
+    assert kept.answer == "".join(said).strip()
+
+
+@pytest.mark.parametrize("kind", ["stream", "body"])
+def test_an_answer_that_is_too_long_says_so_and_is_no_ground_truth(
+    settings: ProxySettings, provider: Provider, store: Store, kind: str
+) -> None:
+    said = ["word " * 2000] * 40
+    body = json.dumps({"choices": [{"message": {"content": "".join(said)}}]}).encode()
+    is_stream = kind == "stream"
+    type = b"text/event-stream" if is_stream else b"application/json"
+    provider.answer = answer(chunks(*said) if is_stream else body, type)
+    with ProxyThread(replace(settings, record="content")) as proxy:
+        id = ask(proxy, QUESTION)
+    assert 200_000 < len(shown(store, id)) < 300_000
+    assert shown(store, id).endswith(CUT_OFF)
+    kept = exchange(store)
+    assert isinstance(kept, Unread)
+    assert kept.why == "its answer is too long to have been kept whole"
+    (call,) = recorded(store)
+    assert call.status == 200
+
+
+THOUGHTS = {
+    "responses": [
+        {"type": "response.reasoning_summary_text.delta", "delta": "I should count."},
+        {"type": "response.reasoning_text.delta", "delta": "Eight days."},
+        {"type": "response.function_call_arguments.delta", "delta": '{"days": 8}'},
+        {"type": "response.output_text.delta", "delta": "40 "},
+        {"type": "response.output_text.delta", "delta": "euros"},
+        {"type": "response.output_text.done", "text": "40 euros"},
+    ],
+    "messages": [
+        {"type": "content_block_delta", "delta": {"type": "thinking_delta", "thinking": "Count."}},
+        {"type": "content_block_delta", "delta": {"type": "input_json_delta", "partial_json": "{"}},
+        {"type": "content_block_delta", "delta": {"type": "text_delta", "text": "40 euros"}},
+    ],
+    "chat": [
+        {"choices": [{"index": 0, "delta": {"reasoning_content": "I should count."}}]},
+        {"choices": [{"index": 1, "delta": {"content": "35 euros"}}]},
+        {"choices": [{"index": 0, "delta": {"content": "40 euros"}}]},
+        {"choices": []},
+        ["surprise"],
+    ],
+}
+
+
+@pytest.mark.parametrize("route", THOUGHTS)
+def test_what_a_model_thinks_is_no_answer(
+    settings: ProxySettings, provider: Provider, store: Store, route: str
+) -> None:
+    events = b"".join(b"data: %s\n\n" % json.dumps(one).encode() for one in THOUGHTS[route])
+    provider.answer = answer(events, b"text/event-stream")
+    with ProxyThread(replace(settings, record="content")) as proxy:
+        assert shown(store, ask(proxy, QUESTION)) == "40 euros"
