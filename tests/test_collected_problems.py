@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from conftest import TFGRPO, environment
 from providers import Provider, ProxyThread, post
 from scripted import ScriptedEndpoint
 from test_proxy import CHAT, Choice, make
@@ -566,3 +568,16 @@ def test_scores_that_no_sum_takes_are_refused_or_named(store: Store, tmp_path: P
         "a score of it is no number, or far too large"
     ] * 2
     assert found["problems"] == []
+
+
+def test_two_that_collect_into_one_file_lose_nothing(store: Store, tmp_path: Path) -> None:
+    for name in "abcd":
+        rows = [{"messages": _turns(f"{name} {n * 7919}?"), "correct": f"{n}"} for n in range(60)]
+        write(tmp_path / f"{name}.jsonl", *rows)
+    commands = [
+        subprocess.Popen([TFGRPO, "collect", f"{name}.jsonl"], env=environment(), cwd=tmp_path)
+        for name in "abcd"
+    ]
+    assert [command.wait(120) for command in commands] == [0] * 4
+    lines = (tmp_path / "collected.jsonl").read_text().splitlines()
+    assert len({json.loads(line)["problem"] for line in lines}) == 240

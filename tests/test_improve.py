@@ -21,6 +21,7 @@ from test_collected_problems import record
 import tfgrpo as package
 from tfgrpo.cli.main import tfgrpo
 from tfgrpo.improvement.proposals import get_proposal, list_proposals
+from tfgrpo.improvement.rounds import split
 from tfgrpo.store import Operation, Store, TfgrpoError, lock
 
 SETTINGS = """
@@ -280,6 +281,7 @@ def test_one_that_reached_its_budget_is_over_and_one_can_be_given_up(
     wrong_calls(store, range(12))
     done = improve("--budget", "500tok")
     assert isinstance(done.exception, TfgrpoError)
+    assert "improve-1 is over, and its 12 problems count as used" in (done.exception.hint or "")
     assert "nothing to do" in improve().output
     wrong_calls(store, range(12, 24))
     model.script = lambda request: Reply(status=401, body={"error": {"message": "no"}})
@@ -316,3 +318,37 @@ def test_a_rubric_learns_from_failures_that_nobody_corrected(
     (tmp_path / "style.toml").write_text('[[criteria]]\nname = "signed"\nends_with = "Sund"\n')
     said = improve("--least", "9", "--domain", "rubric:style.toml").output
     assert "nothing to do: 1 of 9 new problems" in said
+
+
+@pytest.mark.parametrize("parts", [[], ["gate"], ["heldout", "gate"]])
+def test_of_few_problems_some_are_always_learned_from(parts: list[str]) -> None:
+    for number in range(1, 41):
+        rows = [{"id": f"{n}", "problem": f"Apart {n * 7919} {n}?"} for n in range(number)]
+        dealt = split(rows, parts)
+        assert sum(map(len, dealt.values())) == number
+        assert len(dealt["train"]) >= max(1, int(0.4 * number))
+        assert all(len(dealt[part]) == len(dealt[parts[0]]) for part in parts)
+    assert [len(dealt[part]) for part in parts] == [12] * len(parts)
+
+
+def test_an_improvement_of_four_problems_is_made(store: Store, model: ScriptedEndpoint) -> None:
+    wrong_calls(store, range(4))
+    done = improve("--least", "4", "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.output)["outcome"] in ("proposed", "nothing learned")
+
+
+def test_what_may_not_move_a_protected_branch_waits_for_a_decision(
+    store: Store, model: ScriptedEndpoint
+) -> None:
+    CliRunner().invoke(tfgrpo, ["branch", "--protect", "prod"])
+    wrong_calls(store, range(30))
+    done = improve("--accept-better")
+    assert done.exit_code == 0, done.output
+    said = " ".join(done.output.split())
+    assert "prod is protected" in said
+    assert "`tfgrpo accept p1 --force`" in said
+    (proposal,) = list_proposals(store)
+    assert proposal.state == "open"
+    assert CliRunner().invoke(tfgrpo, ["accept", "p1", "--force"]).exit_code == 0
+    assert texts(store) == ["Be brief.", LESSON]

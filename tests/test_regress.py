@@ -37,8 +37,10 @@ class Models:
     brief, and right by a coin whatever else it is told. `aged` makes the old one like it."""
 
     aged = False
+    count = 0
 
     def __call__(self, request: dict[str, Any]) -> Reply:
+        self.count += 1
         system, user = (request["messages"][n]["content"] for n in (0, -1))
         a, b = map(int, re.search(r"What is (\d+) op (\d+)\?", user).groups())  # type: ignore[union-attr]
         coin = hashlib.sha256(f"{user}/{request.get('seed')}".encode()).digest()[0] % 3 == 0
@@ -135,23 +137,69 @@ def test_the_same_model_by_now_is_compared_with_the_scores_on_record(
     assert [one["standing"] for one in aged["experiences"]] == ["stopped helping", "hurts"]
 
 
+def test_what_was_shown_is_proposed_without_asking_again(store: Store, models: Models) -> None:
+    """A look, then the same with --propose; and an aged model is found out however it is cut."""
+    json.loads(run("heldout.jsonl", "--json"))
+    models.aged = True
+    looked = json.loads(run("heldout.jsonl", "--json"))
+    asked = models.count
+    acted = json.loads(run("heldout.jsonl", "--propose", "prod", "--json"))
+    standing = ["stopped helping", "hurts"]
+    assert [one["standing"] for one in looked["experiences"]] == standing
+    assert [one["standing"] for one in acted["experiences"]] == standing
+    assert models.count == asked, "what is left is the empty library, which was asked"
+    (proposal,) = list_proposals(store)
+    assert [one.op for one in proposal.changes] == ["DELETE", "DELETE"]
+    run("heldout.jsonl", "--propose", "prod")
+    assert models.count > asked, "what was acted on is asked afresh the next time"
+
+
+def test_a_proposal_that_is_cut_off_comes_to_the_same(store: Store, models: Models) -> None:
+    json.loads(run("heldout.jsonl", "--json"))
+    models.aged = True
+    with pytest.MonkeyPatch.context() as patch:
+
+        def cut_off(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        patch.setattr("tfgrpo.improvement.regression.propose", cut_off)
+        done = CliRunner().invoke(tfgrpo, ["regress", "heldout.jsonl", "--propose", "prod"])
+        assert done.exit_code != 0
+    assert [name for name in store.branches() if name.startswith("proposal/")] == []
+    found = json.loads(run("heldout.jsonl", "--propose", "prod", "--json"))
+    assert [one["standing"] for one in found["experiences"]] == ["stopped helping", "hurts"]
+    assert [len(one.changes) for one in list_proposals(store)] == [2]
+
+
+def test_an_experience_that_says_something_else_by_now_is_not_deleted(store: Store) -> None:
+    brief = next(e.id for e in store.library("prod") if e.text == BRIEF)
+    store.commit("prod", [Operation("MODIFY", brief, "Write the unit.")], message="other words")
+    run("heldout.jsonl", "--model", "new", "--propose", "prod")
+    (proposal,) = list_proposals(store)
+    assert [(one.op, one.before) for one in proposal.changes] == [("DELETE", ADD_ONE)]
+
+
 def test_unused_experiences_expire_only_as_a_proposal(store: Store) -> None:
     ids = [e.id for e in store.library("prod")]
     later = store.now() + 3_600_000_000
 
-    def calls(count: int, experiences: str | None) -> None:
+    def calls(count: int, experiences: str | None, branch: str = "prod") -> None:
         with closing(open_traffic(traffic_path(store.path), create=True)) as traffic:
             rows = [
                 BLANK._replace(
-                    id=f"call-{experiences}-{n}",
+                    id=f"call-{branch}-{experiences}-{n}",
                     time=later,
-                    digest="d",
+                    digest=store.tip(branch).digest.hex()[:16],
                     experiences=experiences,
                 )
                 for n in range(count)
             ]
             traffic.add(rows, [CallContent(row.id, "{}", "{}") for row in rows])
 
+    store.create_branch("sales", store.version(0))
+    store.commit("sales", [Operation("ADD", text="For sales.")], message="sales")
+    calls(60, json.dumps([]), "sales")
+    calls(2, None, "sales")
     calls(49, json.dumps(ids[:1]))
     asked = ("--unused", "0s", "--library", "prod")
     assert "no experience of prod is known to be unused" in run(*asked), "too few calls to say"

@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -29,7 +29,8 @@ from tfgrpo.improvement.sources import read_exchanges
 from tfgrpo.project import Project
 from tfgrpo.proxy.patterns import PATTERNS
 from tfgrpo.rendering.templates import Message
-from tfgrpo.store import atomic_write
+from tfgrpo.store import atomic_write, lock
+from tfgrpo.store.canonical import digest
 from tfgrpo.store.default import open_traffic
 from tfgrpo.store.errors import SettingsError
 from tfgrpo.store.records import REDACTED
@@ -44,6 +45,8 @@ ALIKE = 3
 """Different questions that begin with the same turns before those are the application's own."""
 SHOWN = 500
 """Characters of the answer that was given which go into a problem's provenance."""
+WAIT = 60.0
+"""Seconds to wait for another process that collects into the same file."""
 NO_TRUTH = "no corrected answer"
 KNOWN = "already collected"
 HELD = "in a held-out, gate or sealed set"
@@ -122,13 +125,33 @@ def collect(
     """Appends what went wrong to a file of problems, and returns it. The same calls again append
     nothing. Raises DatasetError, NotTrusted, and StoreError where no traffic is on record."""
     path = output_path(project, request)
-    rows = read_collected(path)
     held, warnings = held_out(store, project, request.heldout)
-    with _exchanges(store, request) as exchanges:
-        result = collected(exchanges, request.rules, known=problems_of(rows), held=held)
-    if result.rows and not dry_run:
-        write_rows(path, [*rows, *result.rows])
+    with nullcontext() if dry_run else _alone(store, path):
+        rows = read_collected(path)
+        with _exchanges(store, request) as exchanges:
+            result = collected(exchanges, request.rules, known=problems_of(rows), held=held)
+        if result.rows and not dry_run:
+            if read_collected(path) != rows:
+                raise SettingsError(
+                    f"{path} was changed meanwhile, and nothing is appended",
+                    hint="run the same command again",
+                )
+            write_rows(path, [*rows, *result.rows])
     return replace(result, warnings=tuple(warnings))
+
+
+@contextmanager
+def _alone(store: Store, path: Path) -> Iterator[None]:
+    """Waits until no other process of this store appends to a file. Raises SettingsError where
+    that takes too long."""
+    name = f"collect-{digest(['collect', str(path.resolve())]).hex()[:16]}.lock"
+    with lock.held(Path(store.path).parent / "locks" / name, patience=WAIT) as free:
+        if not free:
+            raise SettingsError(
+                f"another process has been appending to {path} for {WAIT:.0f} s",
+                hint="run the same command again",
+            )
+        yield
 
 
 @contextmanager

@@ -24,15 +24,16 @@ def unused_experiences(
 ) -> list[Experience]:
     """Returns the experiences of a branch that were in no prompt since then (microseconds).
 
-    None are, where fewer than `least` calls were answered under its libraries, and none that
-    entered or changed since then is.
+    None are, where fewer than `least` calls were answered under its libraries, those of other
+    branches apart, and none that entered or changed since then is.
     """
+    own = {version.digest.hex()[:16] for version in store.log(branch)}
     library = store.library(store.tip(branch))
     ids = {e.id for e in library.readable}
     calls, used = 0, set[str]()
     for listed in traffic.calls(CallFilter(since=since), ALL):
         call = listed.call
-        if call.digest is None:
+        if call.digest not in own:
             continue
         calls += 1
         if call.experiences is None:  # the whole library, of whatever version

@@ -35,7 +35,7 @@ from tfgrpo.notices import DownloadProgress, OnProgress, WarningNotice, ignore
 from tfgrpo.project import Project
 from tfgrpo.session import SessionOptions, ToolFunction, open_session
 from tfgrpo.store import lock
-from tfgrpo.store.errors import SettingsError, TfgrpoError
+from tfgrpo.store.errors import ProtectedName, SettingsError, TfgrpoError
 from tfgrpo.store.records import Version
 from tfgrpo.store.runs import Run
 from tfgrpo.store.store import Store
@@ -44,6 +44,7 @@ from tfgrpo.training.choice import final_version
 from tfgrpo.training.run import run_to_end
 from tfgrpo.training.setup import RunChoice, ready_run, run_budget
 from tfgrpo.views import View, Viewed
+from tfgrpo.wording import plural
 
 Outcome: TypeAlias = Literal["nothing new", "nothing learned", "worse", "proposed", "accepted"]
 LEAST = 8
@@ -202,9 +203,13 @@ async def _work(
                 _forget_branch(store, one)
             return Improvement("nothing learned", one.target, count, request.least, one.name)
         effect = await _effect(store, project, request, one, (base, version), on_progress)
-    except BudgetReached:
+    except BudgetReached as error:
         rounds.end(store, one, "over budget")
-        raise
+        raise BudgetReached(
+            str(error),
+            hint=f"{one.name} is over, and its {plural(count, 'problem')} count as used; "
+            "`tfgrpo improve --estimate` says what the next one takes",
+        ) from None
     if effect is not None and effect.verdict == "worse":
         with store.operation(f"{one.name} is worse: not proposed"):
             rounds.end(store, one, "worse", effect=effect._asdict())
@@ -220,8 +225,13 @@ async def _work(
         rounds.end(store, one, "proposed", proposal=proposal.id)
     outcome: Outcome = "proposed"
     if request.accept and effect is not None and effect.verdict == "better":
-        proposal = accept(store, proposal.id, why=f"better on held-out problems: {effect}")
-        outcome = "accepted"
+        try:
+            proposal = accept(store, proposal.id, why=f"better on held-out problems: {effect}")
+            outcome = "accepted"
+        except ProtectedName:
+            by_hand = f"`tfgrpo accept {proposal.id} --force` accepts it"
+            why = f"{one.target} is protected, so it waits for a decision: {by_hand}"
+            on_progress(WarningNotice(why))
     return Improvement(outcome, one.target, count, request.least, one.name, effect, proposal)
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 from tfgrpo.connect import CallLimits
@@ -27,7 +27,9 @@ from tfgrpo.evaluation.evaluate import (
     EvalTask,
     Wanted,
     evaluate,
+    examine,
     examine_each,
+    record,
     rewards,
 )
 from tfgrpo.evaluation.setup import EvalPlan, plan_evaluation
@@ -39,7 +41,8 @@ from tfgrpo.project import Project
 from tfgrpo.session import Session, SessionOptions, open_session
 from tfgrpo.store.decisions import decide, decisions
 from tfgrpo.store.errors import SettingsError
-from tfgrpo.store.records import Library, Operation, Version
+from tfgrpo.store.records import Json, Library, Operation, Version
+from tfgrpo.store.runs import Score
 from tfgrpo.store.store import Store
 from tfgrpo.training.factorial import left_out_of
 from tfgrpo.views import View, Viewed
@@ -188,7 +191,8 @@ def plan_sides(store: Store, project: Project, request: RegressRequest) -> Sides
     if elsewhere:
         new = planned(request.settings)
     elif known:
-        seed = _fresh_seed(store, versions, old.task)
+        looked = None if request.target is None else _last_look(store, version, old.task)
+        seed = _fresh_seed(store, versions, old.task) if looked is None else looked
         new = planned({**request.settings, "seed": seed})
     return Sides(version, library, old, new, elsewhere, known)
 
@@ -210,10 +214,9 @@ async def regress(
         before = await _measured(store, old, library, on_progress)
         then = _side(store, versions, old.task)
     elif sides.known:
-        before = _recorded(store, version, old.task)
+        before = _effects(_looks(store, version, old.task), new.task.key)
         then = _side(store, versions, old.task)
     now = await _measured(store, new, library, on_progress)
-    _record(store, version, new.task, now)
     side = _side(store, versions, new.task)
     change = None if then is None else _change(store, versions, old.task, new.task)
     label = library.label_of
@@ -223,10 +226,14 @@ async def regress(
     )
     samples = new.task.settings.samples
     regression = Regression(version, new.task.settings.data, samples, then, side, change, standings)
-    if request.target is None or not regression.lost:
-        return regression
-    proposal = await _propose(store, new, regression, request.target, on_progress)
-    return Regression(version, regression.dataset, samples, then, side, change, standings, proposal)
+    deletion = None
+    if request.target is not None:
+        deletion = await _deletion(store, new, regression, request.target, on_progress)
+    with store.port.transaction():  # one that is cut off before comes to the same once more
+        _record(store, version, new.task, now, acted=request.target is not None)
+        if deletion is None:
+            return regression
+        return replace(regression, proposal=_propose(store, new, regression, deletion))
 
 
 async def _measured(
@@ -317,13 +324,19 @@ def _fresh_seed(store: Store, versions: Sequence[Version], task: EvalTask) -> in
         seed += 1
 
 
-def _record(store: Store, version: Version, task: EvalTask, effects: Mapping[str, Credit]) -> None:
-    if not _is_recorded(store, task.key):
+def _record(
+    store: Store, version: Version, task: EvalTask, effects: Mapping[str, Credit], *, acted: bool
+) -> None:
+    """Records a look, and once more where it is acted on later."""
+    known = [one for one in _looks(store, version, task) if one["key"] == task.key]
+    if not known or (acted and not known[-1].get("acted")):
         content = {
             "version": version.digest.hex(),
             "model": task.settings.models.model,
             "dataset": task.settings.data,
             "key": task.key,
+            "seed": task.settings.seed,
+            "acted": acted,
             "effects": [_numbers(one) for one in effects.values()],
         }
         decide(store, REGRESSION, task.settings.models.model, content)
@@ -338,43 +351,80 @@ def _is_recorded(store: Store, key: str) -> bool:
     return any(one.content.get("key") == key for one in decisions(store, kind=REGRESSION))
 
 
-def _recorded(store: Store, version: Version, task: EvalTask) -> Mapping[str, Credit]:
-    """Returns what each experience of a version added when this was last asked of the model."""
-    model = task.settings.models.model
-    there = [
+def _looks(store: Store, version: Version, task: EvalTask) -> list[Json]:
+    """Returns the looks at a version on these problems that are on record, under this model."""
+    return [
         one.content
-        for one in decisions(store, kind=REGRESSION, subject=model)
+        for one in decisions(store, kind=REGRESSION, subject=task.settings.models.model)
         if one.content.get("version") == version.digest.hex()
         and one.content["dataset"] == task.settings.data
     ]
-    effects = there[-1]["effects"] if there else []
+
+
+def _effects(looks: Sequence[Json], apart_from: str) -> Mapping[str, Credit]:
+    """Returns what each experience added at the last look but the one of this key."""
+    others = [one for one in looks if one["key"] != apart_from]
+    effects = others[-1]["effects"] if others else []
     return {one["experience"]: Credit(**one) for one in effects}
 
 
-async def _propose(
+def _last_look(store: Store, version: Version, task: EvalTask) -> int | None:
+    """Returns the seed of the last look if it was one at fresh attempts that nobody acted on: what
+    it has shown is proposed, and not asked once more."""
+    looks = _looks(store, version, task)
+    if not looks or looks[-1].get("acted") or looks[-1].get("seed", 0) < FRESH:
+        return None
+    seed = int(looks[-1]["seed"])
+    settings = task.settings.model_copy(update={"seed": seed})
+    key = EvalTask(task.problems, settings, task.domain).key
+    return seed if looks[-1]["key"] == key else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Deletion:
+    """What is to be deleted from a target, id → why, and the scores of its library and of what is
+    left of it."""
+
+    target: str
+    base: Version
+    reasons: Mapping[str, str]
+    before: Sequence[Score]
+    after: Sequence[Score]
+
+
+async def _deletion(
     store: Store, plan: EvalPlan, regression: Regression, target: str, on_progress: OnProgress
-) -> Proposal | None:
-    """Proposes to delete what no longer helps, with what that does under the new conditions."""
+) -> _Deletion | None:
+    """Returns what deletes what no longer helps from a target, as far as that says there what was
+    measured, with what it does under the new conditions. Nothing is recorded but answers."""
     base = store.tip(target)
-    there = store.library(base).by_id
+    library = store.library(base)
+    texts = {e.id: e.text for e in library.readable}
     reasons = {
         one.experience: f"{one.standing} under {regression.now.model}: {one.words}"
         for one in regression.lost
-        if one.experience in there
+        if texts.get(one.experience) == one.text
     }
     if not reasons:
         return None
-    branch = _branch(store)
-    deleted = [Operation("DELETE", id, reason=why) for id, why in reasons.items()]
+    async with _session(store, plan, on_progress) as session:
+        libraries = [library, library.less(reasons.keys())]
+        before, after = await examine(session, libraries, plan.task)
+    return _Deletion(target, base, reasons, before, after)
+
+
+def _propose(store: Store, plan: EvalPlan, regression: Regression, deletion: _Deletion) -> Proposal:
+    """Records a deletion as a proposal, on a branch of its own."""
+    branch, base = _branch(store), deletion.base
+    deleted = [Operation("DELETE", id, reason=why) for id, why in deletion.reasons.items()]
     with store.operation(f"{branch}: {len(deleted)} no longer help"):
         store.create_branch(branch, base)
         candidate = store.commit(branch, deleted, message=f"no longer help: {regression.now.model}")
-    async with _session(store, plan, on_progress) as session:
-        await evaluate(session, [base, candidate], plan.task)
-    before, after = (_rewards(store, version, plan.task) for version in (base, candidate))
-    effect = effect_of(before, after, plan.task)
+        for version, scores in ((base, deletion.before), (candidate, deletion.after)):
+            record(store, version, plan.task, scores)
+    effect = effect_of(rewards(deletion.before), rewards(deletion.after), plan.task)
     details = {"model": regression.now.model, "dataset": regression.dataset}
-    return propose(store, Draftsman(branch, target, "regress", base, effect, details))
+    return propose(store, Draftsman(branch, deletion.target, "regress", base, effect, details))
 
 
 def _branch(store: Store) -> str:

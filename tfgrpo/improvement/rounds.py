@@ -29,6 +29,8 @@ FOLDER = "improvements"
 """Where their problems lie, beside the store."""
 SHARE = 0.3
 """The share of new problems that is held out, and that for the gate, where no set is named."""
+LEARNED = 0.4
+"""The share of them that is learned from at least."""
 
 
 class Part(NamedTuple):
@@ -142,11 +144,13 @@ def base_of(store: Store, one: Round) -> Version:
 def split(rows: Sequence[Row], parts: Sequence[str]) -> dict[str, list[Row]]:
     """Deals rows into the parts and `train`, by digest: in an order that says nothing of them.
 
-    What is nearly the same as a problem to learn from is learned from too.
+    What is nearly the same as a problem to learn from is learned from too, and of few rows more
+    are learned from than tried on.
     """
     left = sorted(rows, key=problem_digest)
     dealt: dict[str, list[Row]] = {}
-    count = max(2, round(SHARE * len(rows)))
+    most = (len(rows) - max(1, int(LEARNED * len(rows)))) // max(1, len(parts))
+    count = min(max(2, round(SHARE * len(rows))), most)
     for part in parts:
         dealt[part], left = left[:count], left[count:]
     train = problems_of(left)
