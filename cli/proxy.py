@@ -56,9 +56,9 @@ def proxy(app: App, /, workers: int, config: Path | None, **flags: Any) -> None:
 
     Point the client's base URL here: http://127.0.0.1:8484/v1. Chat completions, Responses and
     Anthropic's Messages get the library after their own system text, its examples as turns before
-    their own (lines in Responses); all else is passed through as it is. After a commit, a checkout or a rollback the next request has the new library.
-    To listen beyond this machine, set TFGRPO_PROXY_TOKEN: clients send it as the header
-    x-tfgrpo-token. See docs/production.md.
+    their own (lines in Responses); all else is passed through as it is. After a commit, a checkout
+    or a rollback the next request has the new library. To listen beyond this machine, set
+    TFGRPO_PROXY_TOKEN: clients send it as the header x-tfgrpo-token. See docs/production.md.
 
     \b
     Examples:

@@ -11,7 +11,12 @@ import click
 
 from tfgrpo.cli import text
 from tfgrpo.cli.context import EXPERIENCE, App, force_option, pass_app
-from tfgrpo.redaction import problem_files, redact_everywhere, rewrite_problems
+from tfgrpo.redaction import (
+    problem_files,
+    redact_everywhere,
+    rewrite_problems,
+    with_problems,
+)
 from tfgrpo.store import redact as redactions
 from tfgrpo.store.errors import StoreError, TfgrpoError
 from tfgrpo.store.occurrences import Occurrence, forms
@@ -56,7 +61,8 @@ def redact(
 
     Give an experience, a text, or both. The text, reason and salt of the events are blanked, which
     is recorded, and every digest still verifies. The text is also removed from the journal,
-    rollouts and evaluations, and from the file's free pages and log. An experience in the current
+    rollouts and evaluations, and from the file's free pages and log; of an example its problem too,
+    wherever it is. An experience in the current
     library is deleted, or gets a new text with --replace. Places covered by a digest cannot be
     changed: they are listed, and the command exits with 1.
 
@@ -90,6 +96,7 @@ def redact(
         row = int(event) if event.isdigit() else None
         version = store.resolve(event) if row is None else None
         target = target._replace(row=row, version=version)
+    target = with_problems(store, target)
 
     try:
         plan = redactions.plan(store, target)

@@ -189,3 +189,30 @@ def test_what_only_fits_beside_the_rest_is_tried_with_it() -> None:
         assert (parts is not None) is is_apart
     assert split_examples(library, [example], None) is None
     assert split_examples(library, [shorter, Operation("KEEP", "a" * 12)], None) is None
+
+
+@pytest.mark.parametrize("endpoint", ["helpful"], indirect=True)
+def test_a_redacted_example_is_gone_with_its_problem_and_does_not_come_back(
+    folder: Path, endpoint: ScriptedEndpoint, cli: Cli
+) -> None:
+    rows = [json.loads(line) for line in (folder / "train.jsonl").read_text().splitlines()]
+    rows[0]["problem"] = "Message 100:\n  my name is Zofia Kowalska → help"
+    (folder / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    result = train(endpoint, exemplars=3, run="one")
+    id = next(e.id for e in result.library if "Zofia" in e.text)
+    shown = cli("redact", id, "--dry-run").stdout
+    assert "texts.text" in shown
+    done = cli("redact", id, "--reason", "names a customer", "--yes").stdout
+    assert "train.jsonl, which is yours, contains it as well" in " ".join(done.split())
+    for file in (folder / ".tfgrpo").rglob("*"):
+        assert not file.is_file() or b"Zofia" not in file.read_bytes(), file
+    assert fsck_problems(folder) == ()
+    again = train(endpoint, exemplars=3, run="two")
+    examples = [e.text for e in again.library if e.text.startswith("Example")]
+    assert examples
+    assert not any("Zofia" in text for text in examples)
+
+
+def fsck_problems(folder: Path) -> tuple[object, ...]:
+    with Store.open(folder / ".tfgrpo/store.db") as store:
+        return fsck(store).problems

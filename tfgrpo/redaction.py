@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from tfgrpo.data import datasets
+from tfgrpo.data.readers import DatasetError
 from tfgrpo.evaluation import bisect_judges
 from tfgrpo.library_file import ENDINGS, SNAPSHOT, write_library
+from tfgrpo.rendering.examples import example_beginning, example_parts
 from tfgrpo.store import atomic_write
 from tfgrpo.store import redact as redactions
 from tfgrpo.store.find import project_root
@@ -22,6 +26,8 @@ COLLECTED = "collected.jsonl"
 """Where `tfgrpo collect` writes problems, in the project's folder."""
 IMPROVEMENTS = "improvements"
 """Where `tfgrpo improve` writes its own, beside the store."""
+SHORTEST_PROBLEM = 16
+"""The problem of an example with fewer characters would match elsewhere too."""
 MOST_READ = 64_000_000
 """A file of somebody's own that is larger, in bytes, is not looked into."""
 
@@ -41,16 +47,56 @@ class RedactedEverywhere(NamedTuple):
 def redact_everywhere(
     store: Store, target: Target, *, reason: str, replacement: str | None = None
 ) -> RedactedEverywhere:
-    """Takes a text out of the store, the record of traffic and the files beside the store.
+    """Takes a text out of the store, the record of traffic and the files beside the store; of an
+    example its problem too.
 
     Raises what `store.redact.redact` does, with nothing recorded.
     """
+    target = with_problems(store, target)
     done = redactions.redact(store, target, reason=reason, replacement=replacement)
     written = done.plan.written
     calls = redact_traffic(store.file, written) if written else 0
     rewritten = [*_rewrite_files(store, done.plan), *rewrite_problems(store, written)]
     left = redactions.copies(store, written)
     return RedactedEverywhere(done, calls, rewritten, left, own_files(store, written))
+
+
+def with_problems(store: Store, target: Target) -> Target:
+    """Returns a target with the problems of the examples that it names as texts of their own: in
+    requests a problem is a turn, and in data a row, spelled as it is there."""
+    if target.experience is None:
+        return target
+    texts = dict.fromkeys(target.texts)
+    events = store.events_at(row.row for row in store.port.events_of(target.experience))
+    for event in events.values():
+        example = example_parts(event.text or "")
+        if example is None or len(example.problem) < SHORTEST_PROBLEM:
+            continue
+        texts |= dict.fromkeys(
+            [example.problem, example.problem.replace("->", "\N{RIGHTWARDS ARROW}")]
+        )
+        texts |= dict.fromkeys(_spellings(store, example.problem))
+    return target._replace(texts=tuple(texts))
+
+
+def _spellings(store: Store, problem: str) -> Iterator[str]:
+    """Yields a problem as the data of runs has it: an example has it in one line."""
+    root, beginning = project_root(store.path), example_beginning(problem)
+    sources = {
+        (str(run.config.get("data")), _frozen(run.config.get("fields"))) for run in store.runs.all()
+    }
+    for name, fields in sources:
+        path = root / name
+        if not path.is_file() or path.stat().st_size > MOST_READ:
+            continue
+        with suppress(DatasetError):  # or of a kind that its domain alone reads
+            for one in datasets.load(str(path), dict(fields), ground_truth=False):
+                if example_beginning(one.problem) == beginning:
+                    yield one.problem
+
+
+def _frozen(fields: object) -> tuple[tuple[str, str], ...]:
+    return tuple(fields.items()) if isinstance(fields, dict) else ()
 
 
 def problem_files(store: Store, written: Sequence[str]) -> list[Path]:

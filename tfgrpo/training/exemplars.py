@@ -28,6 +28,7 @@ from tfgrpo.rendering.lines import one_line
 from tfgrpo.rollout.attempt import Group
 from tfgrpo.store.canonical import derived_id
 from tfgrpo.store.records import Library, Operation
+from tfgrpo.store.store import Store
 from tfgrpo.training.draft import Draft
 from tfgrpo.training.label_mentions import right_answers
 from tfgrpo.training.pruning import fits
@@ -58,6 +59,13 @@ def of_other_problems(library: Library, problem: str) -> Library:
     own = example_beginning(problem)
     ids = frozenset(e.id for e in library.readable if e.text.startswith(own))
     return library.less(ids) if ids else library
+
+
+def redacted_problems(store: Store) -> set[str]:
+    """Returns the problems whose examples were redacted: none of them becomes one again."""
+    events = store.events_at(store.port.redacted()).values()
+    proofs = [event.evidence or {} for event in events]
+    return {str(proof["problem"]) for proof in proofs if proof.get("kind") == "example"}
 
 
 class Example(NamedTuple):

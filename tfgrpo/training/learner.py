@@ -31,6 +31,7 @@ from tfgrpo.training.draft import Draft
 from tfgrpo.training.exemplars import (
     Example,
     add_examples,
+    redacted_problems,
     shared_answers,
     winning_attempts,
 )
@@ -286,12 +287,13 @@ class Learner:
         self, groups: Sequence[Group], step: LearningStep, library: Library
     ) -> Sequence[Example]:
         """Returns what a step may add as examples, the first to be added first."""
+        redacted = redacted_problems(self._store)
         if not (self._reflection.shared_answers and self._reflection.ground_truth):
-            return winning_attempts(groups)
+            return [one for one in winning_attempts(groups) if one.problem.id not in redacted]
         attempted = {group.problem.id for group in groups}
         others = [one for one in step.dataset if one.id not in attempted]
         proposed = shared_answers(groups, others, library, self._settings.agent_objective)
-        rejected = rejected_examples(self._store, step.base, self._run.name)
+        rejected = redacted | rejected_examples(self._store, step.base, self._run.name)
         return [one for one in proposed if one.problem.id not in rejected]
 
     def _harmful(self, step: LearningStep, now: Draft, origin: StepOrigin) -> list[Operation]:
