@@ -10,17 +10,21 @@ file, with what it is for.
 from __future__ import annotations
 
 import json
+import math
 import random
+import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from tfgrpo.data import readers
 from tfgrpo.data.columns import (
+    ANSWERS,
     ColumnGuess,
     Kind,
+    answer_texts,
     as_text,
     guess_columns,
     is_filled,
@@ -38,7 +42,11 @@ from tfgrpo.settings import (
 )
 from tfgrpo.store.atomic_write import SHARED, write
 from tfgrpo.store.errors import InvalidOperation
+from tfgrpo.wording import plural
 
+Scalar: TypeAlias = Callable[[object], object]
+PLAIN_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?")
+"""A text that is a number for everyone: with leading zeros or an exponent it may be a code."""
 SHARES = {"sealed": 0.3, "gate": 0.2}
 """The share of the rows that each file gets at most, beside those to learn from."""
 FEWEST = 12
@@ -101,7 +109,18 @@ class DataPlan:
 
 def read_table(path: Path) -> list[dict[str, Any]]:
     """Returns the rows of a file of any usual kind. Raises DatasetError."""
-    return [row.fields for row in readers.read(path)]
+    return [_with_reference(row.fields) for row in readers.read(path)]
+
+
+def _with_reference(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a row whose conversation ends with an answer with that as a field of its own."""
+    turns, fields = row.get("messages"), dict(row)
+    if not isinstance(turns, list) or any(is_filled(row.get(name)) for name in ANSWERS):
+        return fields
+    left = list(turns)
+    while left and isinstance(left[-1], dict) and left[-1].get("role") == "assistant":
+        fields["answer"] = left.pop().get("content")
+    return fields | {"messages": left}
 
 
 def plan_files(path: Path, rows: Sequence[Mapping[str, Any]], own: OwnData) -> DataPlan:
@@ -117,7 +136,9 @@ def plan_files(path: Path, rows: Sequence[Mapping[str, Any]], own: OwnData) -> D
         )
     sizes = LOCAL_SIZES[columns.kind] if own.is_local else REMOTE
     split = _split(items, sizes, columns.kind)
-    labels = Counter(item["answer"] for item in items) if columns.kind == "choice" else Counter()
+    labels = Counter[str]()
+    if columns.kind == "choice":
+        labels.update(label for item in items for label in answer_texts(item["answer"]))
     files = {
         f"data/{name}.jsonl": "".join(json.dumps(item, ensure_ascii=False) + "\n" for item in part)
         for name, part in split.items()
@@ -130,12 +151,14 @@ def plan_files(path: Path, rows: Sequence[Mapping[str, Any]], own: OwnData) -> D
     elif columns.kind == "rubric":
         files["rubric.toml"] = RUBRIC
     used = min(len(split["train"]), sizes.train)
+    unseen = _unseen(split["heldout"], split["train"][:used]) if labels else 0
     files[FILE] = _settings(path, own, columns, split, sizes)
     lines = [
         f"{path}: {len(rows):,} rows; {_arrow(columns)}",
         *columns.why,
         *dropped,
         *([_describe_labels(labels)] if labels else []),
+        *([f"{plural(unseen, 'label')} held out with no problem among those used"] * bool(unseen)),
         f"{len(split['train'])} to learn from (of which {used} are used), {len(split['gate'])} for "
         f"the gate, {len(split['heldout'])} held out and sealed",
     ]
@@ -165,9 +188,10 @@ def _items(
     items: dict[str, dict[str, Any]] = {}
     conflicts: set[str] = set()
     empty = twice = 0
+    scalars = _scalars(rows, columns)
     for number, row in enumerate(rows, 1):
         problem = row.get(columns.problem)
-        answer = _answer(row, columns)
+        answer = _answer(row, columns, scalars)
         if not is_filled(problem) or (columns.answers and not answer):
             empty += 1
             continue
@@ -192,27 +216,66 @@ def _items(
     return left, lines
 
 
-def _answer(row: Mapping[str, Any], columns: ColumnGuess) -> str:
-    if columns.kind == "json" and len(columns.answers) > 1:
-        values = {name: _scalar(row.get(name)) for name in columns.answers}
+def _answer(
+    row: Mapping[str, Any], columns: ColumnGuess, scalars: Mapping[str, Scalar]
+) -> str | list[str]:
+    """Returns a row's answer, or all that are right; a label is one line."""
+    if not columns.answers:
+        return ""
+    if scalars:
+        values = {name: scalar(row.get(name)) for name, scalar in scalars.items()}
         return json.dumps(values, ensure_ascii=False, default=float)
-    return as_text(row.get(columns.answers[0])) if columns.answers else ""
+    value = row.get(columns.answers[0])
+    if columns.kind == "json":
+        return as_text(value)
+    texts = answer_texts(value)
+    if columns.kind == "choice":
+        texts = tuple(dict.fromkeys(" ".join(text.split()) for text in texts))
+    return texts[0] if len(texts) == 1 else list(texts)
 
 
-def _scalar(value: object) -> object:
-    """Returns a cell as JSON has it: a table's text that is a plain number is one."""
-    if not isinstance(value, str):
-        return value
-    text = value.strip()
-    if not text:
+def _scalars(rows: Sequence[Mapping[str, Any]], columns: ColumnGuess) -> dict[str, Scalar]:
+    """Returns what makes values of JSON out of the cells of each field of the answer, where there
+    are several: numbers, or true and false, where all that are filled are plain ones."""
+    if columns.kind != "json" or len(columns.answers) < 2:
+        return {}
+    scalars: dict[str, Scalar] = {}
+    for name in columns.answers:
+        cells = [row.get(name) for row in rows]
+        texts = [cell.strip() for cell in cells if isinstance(cell, str) and not _is_empty(cell)]
+        is_plain = PLAIN_NUMBER.fullmatch
+        if texts and all(map(is_plain, texts)):
+            scalars[name] = _number_or_none
+        elif texts and all(text.lower() in ("true", "false") for text in texts):
+            scalars[name] = _truth_or_none
+        else:
+            scalars[name] = _text_or_none
+    return scalars
+
+
+def _is_empty(cell: object) -> bool:
+    """Returns whether a cell holds nothing: tables of numbers say that as NaN."""
+    if isinstance(cell, str):
+        return cell.strip().lower() in ("", "nan")
+    return cell is None or (isinstance(cell, float) and not math.isfinite(cell))
+
+
+def _number_or_none(cell: object) -> object:
+    if _is_empty(cell) or not isinstance(cell, str):
+        return None if _is_empty(cell) else cell
+    return json.loads(cell.strip())
+
+
+def _truth_or_none(cell: object) -> object:
+    if _is_empty(cell) or not isinstance(cell, str):
+        return None if _is_empty(cell) else cell
+    return cell.strip().lower() == "true"
+
+
+def _text_or_none(cell: object) -> object:
+    if _is_empty(cell):
         return None
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    try:
-        number = json.loads(text)
-    except ValueError:
-        return text
-    return number if isinstance(number, int | float) else text
+    return cell.strip() if isinstance(cell, str) else cell
 
 
 def _split(
@@ -221,11 +284,11 @@ def _split(
     """Returns the items of every file: train, gate and heldout; labels are dealt out evenly."""
     order = list(items)
     random.Random("tfgrpo/own data").shuffle(order)
-    if kind == "choice":
-        order = _dealt(order)
     count = len(order)
     held = min(sizes.sealed, max(4, round(SHARES["sealed"] * count)))
     gated = 0 if count < NO_GATE else min(sizes.gate, round(SHARES["gate"] * count))
+    if kind == "choice":
+        return _split_labels(order, {"heldout": held, "gate": gated})
     return {
         "train": order[held + gated :],
         "gate": order[held : held + gated],
@@ -233,12 +296,56 @@ def _split(
     }
 
 
+def _split_labels(
+    items: Sequence[dict[str, Any]], wanted: Mapping[str, int]
+) -> dict[str, list[dict[str, Any]]]:
+    """Returns the items of every file, of which `wanted` says the sizes beside train: of each label
+    a file gets its share, and train at least one. Labels that are held out come first there."""
+    piles: dict[str, list[dict[str, Any]]] = {}
+    for item in items:
+        piles.setdefault(_label(item), []).append(item)
+    sizes = {label: len(pile) for label, pile in piles.items()}
+    split: dict[str, list[dict[str, Any]]] = {}
+    for name, size in wanted.items():
+        room = {label: len(pile) - 1 for label, pile in piles.items()}
+        if sum(room.values()) < size:  # hardly a label has two
+            room = {label: len(pile) for label, pile in piles.items()}
+        counts = _shares(sizes, size, room)
+        split[name] = _dealt([piles[label].pop() for label in piles for _ in range(counts[label])])
+    order = [_label(item) for part in split.values() for item in part]
+    place = {label: number for number, label in reversed(list(enumerate(order)))}
+    labels = sorted(piles, key=lambda label: place.get(label, len(order)))
+    return {"train": _dealt([item for label in labels for item in piles[label]]), **split}
+
+
+def _shares(sizes: Mapping[str, int], size: int, room: Mapping[str, int]) -> dict[str, int]:
+    """Returns how many each label gives to a file of a size: its share, and where that is no whole
+    number those with the largest remainders one more; none more than it has room for."""
+    total = sum(sizes.values())
+    exact = {label: size * count / total for label, count in sizes.items()}
+    counts = {label: int(share) for label, share in exact.items()}
+    by_remainder = sorted(filter(room.get, sizes), key=lambda label: counts[label] - exact[label])
+    for label in by_remainder[: size - sum(counts.values())]:
+        counts[label] += 1
+    return {label: min(count, room[label]) for label, count in counts.items()}
+
+
+def _label(item: Mapping[str, Any]) -> str:
+    """Returns an item's label; of several the first."""
+    return next(iter(answer_texts(item["answer"])), "")
+
+
+def _unseen(heldout: Sequence[dict[str, Any]], used: Sequence[dict[str, Any]]) -> int:
+    """Returns how many labels are held out of which none is learned from."""
+    return len({_label(item) for item in heldout} - {_label(item) for item in used})
+
+
 def _dealt(items: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Returns items label by label in turn, each label's in their order."""
     piles: dict[str, list[dict[str, Any]]] = {}
     for item in items:
-        piles.setdefault(item["answer"], []).append(item)
-    rounds = max(map(len, piles.values()))
+        piles.setdefault(_label(item), []).append(item)
+    rounds = max(map(len, piles.values()), default=0)
     names = list(piles)
     turns: list[dict[str, Any]] = []
     for number in range(rounds):
@@ -384,7 +491,10 @@ def _fields_toml(rows: Sequence[Mapping[str, Any]], columns: ColumnGuess) -> str
     from tfgrpo.domains.field_rules import FieldRules
     from tfgrpo.domains.json_fields import fields_in
 
-    golds = [Problem(str(n), "?", _answer(row, columns)) for n, row in enumerate(rows)]
+    scalars = _scalars(rows, columns)
+    golds = [
+        Problem(str(n), "?", str(_answer(row, columns, scalars))) for n, row in enumerate(rows)
+    ]
     fields = json.loads(fields_in([gold for gold in golds if gold.answer], FieldRules()))["fields"]
     lines = [
         '# How each field is compared. For all: tolerance = 0.01 (or "1%"), case = "ignore",',

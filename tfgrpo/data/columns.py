@@ -64,7 +64,8 @@ def guess_columns(
 ) -> ColumnGuess:
     """Returns what some rows are about. What is named is taken; the rest is guessed.
 
-    Raises DatasetError where there are no rows, or no field of that name.
+    Raises DatasetError where there are no rows, or no field of that name, or answers are not of
+    the kind that is named.
     """
     if not rows:
         raise DatasetError("the file has no rows", hint="the first line names the fields")
@@ -99,7 +100,32 @@ def guess_columns(
     if kind is None:
         kind, reason = guess_kind(rows, tuple(answers))
         why.append(reason)
+    else:
+        _check_kind(kind, rows, answers)
     return ColumnGuess(problem, tuple(answers), id, kind, tuple(why))
+
+
+def _check_kind(kind: Kind, rows: Sequence[Fields], answers: Sequence[str]) -> None:
+    """Raises DatasetError where answers are not of a kind."""
+    if kind == "rubric":
+        return
+    if not answers:
+        raise DatasetError(
+            f"no field is the answer, and {kind} compares with one",
+            hint="--answer names it; --kind rubric needs none",
+        )
+    if kind != "json" and len(answers) > 1:
+        raise DatasetError(
+            f"{kind} compares with one field, and {len(answers)} are the answer: "
+            + ", ".join(answers),
+            hint="--answer names one; --kind json takes several",
+        )
+    values = [row.get(answers[0]) for row in rows if is_filled(row.get(answers[0]))]
+    if kind == "json" and len(answers) == 1 and not all(map(_is_object, values)):
+        raise DatasetError(
+            f"the answers in {answers[0]!r} are no JSON objects, which json compares",
+            hint="name another --kind, or several fields as the --answer",
+        )
 
 
 def guess_kind(rows: Sequence[Fields], answers: tuple[str, ...]) -> tuple[Kind, str]:
@@ -112,10 +138,10 @@ def guess_kind(rows: Sequence[Fields], answers: tuple[str, ...]) -> tuple[Kind, 
     values = [row.get(name) for row in rows if is_filled(row.get(name))]
     if values and all(_is_object(value) for value in values):
         return "json", "json: every answer is an object"
-    texts = [as_text(value) for value in values]
+    texts = [text for value in values for text in answer_texts(value)]
     counts = Counter(texts)
     numbers = sum(bool(NUMBER.match(text)) for text in texts) >= 0.8 * max(1, len(texts))
-    few = 2 <= len(counts) <= min(MOST_LABELS, max(2, len(texts) // 2))
+    few = 2 <= len(counts) <= min(MOST_LABELS, max(2, len(values) // 2))
     short = max(map(len, texts), default=0) <= LABEL_LENGTH
     called_label = _fold(name) in LABEL_NAMES
     if few and short and (not numbers or (called_label and len(counts) <= NUMERIC_LABELS)):
@@ -142,6 +168,14 @@ def _fold(name: str) -> str:
 def is_filled(value: object) -> bool:
     """Returns whether a cell holds something."""
     return value is not None and (not isinstance(value, str) or bool(value.strip()))
+
+
+def answer_texts(value: object) -> tuple[str, ...]:
+    """Returns the texts of an answer: of a list, any of which is right, those of its members."""
+    members = value if isinstance(value, list) else [value]
+    if any(isinstance(one, dict | list) for one in members):
+        members = [value]
+    return tuple(dict.fromkeys(as_text(one) for one in members if is_filled(one)))
 
 
 def as_text(value: object) -> str:

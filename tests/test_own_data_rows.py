@@ -1,0 +1,155 @@
+"""`tfgrpo init --from`: what becomes of the rows of every kind of table."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tfgrpo.data import datasets
+from tfgrpo.data.contents import DatasetError
+from tfgrpo.domains.choice import DOMAIN
+from tfgrpo.own_data import OwnData, plan_files, read_table
+
+
+def planned(folder: Path, rows: list[dict[str, Any]], **own: Any) -> dict[str, Any]:
+    """Plans a table, writes its files, and returns its parts as they are read back."""
+    source = folder / "table.jsonl"
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    plan = plan_files(source, read_table(source), OwnData(**own))
+    for name, text in plan.files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+    parts = {
+        name: [json.loads(line) for line in plan.files.get(f"data/{name}.jsonl", "").splitlines()]
+        for name in ("train", "gate", "heldout")
+    }
+    return {**parts, "lines": plan.lines, "kind": plan.columns.kind, "files": plan.files}
+
+
+def labelled(labels: int, each: int) -> list[dict[str, Any]]:
+    return [
+        {"text": f"Message {label}/{n} here", "label": f"label {label}"}
+        for label in range(labels)
+        for n in range(each)
+    ]
+
+
+@pytest.mark.parametrize(("labels", "each"), [(3, 40), (10, 20), (48, 10), (77, 10), (150, 10)])
+def test_what_is_held_out_is_learned_from(tmp_path: Path, labels: int, each: int) -> None:
+    parts = planned(tmp_path, labelled(labels, each))
+    used = parts["train"][:48]
+    trained, gate, heldout = (
+        {row["answer"] for row in part} for part in (used, parts["gate"], parts["heldout"])
+    )
+    assert len(parts["heldout"]) == min(48, round(0.3 * labels * each))
+    assert heldout <= trained
+    assert len(gate & heldout) >= min(labels, len(gate)) // 2
+    counts = Counter(row["answer"] for row in parts["heldout"])
+    assert max(counts.values()) - min(counts.values()) <= 2, "as many of each"
+    everything = [row["id"] for name in ("train", "gate", "heldout") for row in parts[name]]
+    assert len(set(everything)) == len(everything) == labels * each
+
+
+def test_labels_with_a_single_row_are_learned_from(tmp_path: Path) -> None:
+    rows = labelled(3, 30)
+    rows += [{"text": f"Only {n} once", "label": f"rare {n}"} for n in range(9)]
+    parts = planned(tmp_path, rows)
+    assert {row["answer"] for row in parts["train"][:48]} >= {f"rare {n}" for n in range(9)}
+    assert not any(row["answer"].startswith("rare") for row in parts["heldout"] + parts["gate"])
+
+
+def test_more_labels_than_are_learned_from_are_told_of(tmp_path: Path) -> None:
+    parts = planned(tmp_path, labelled(160, 3))
+    assert not any("with no problem among those used" in line for line in parts["lines"])
+    few = [{"text": f"Message {n}", "label": f"label {n // 2}"} for n in range(200)]
+    lines = planned(tmp_path, few, model="m", base_url="http://127.0.0.1:9/v1")["lines"]
+    assert not any("with no problem among those used" in line for line in lines)
+
+
+def test_any_of_a_list_is_right(tmp_path: Path) -> None:
+    answers = (["Paris", "City of Light"], ["Rome"])
+    rows = [{"question": f"Capital {n}?", "answer": answers[n % 2]} for n in range(30)]
+    parts = planned(tmp_path, rows)
+    assert parts["kind"] == "choice"
+    assert parts["files"]["labels.txt"].split("\n") == ["City of Light", "Paris", "Rome", ""]
+    assert DOMAIN.configure is not None
+    domain = DOMAIN.configure(str(tmp_path / "labels.txt"))
+    (problem,) = [p for p in domain.problems(f"{tmp_path}/data/train.jsonl") if "0?" in p.problem][
+        :1
+    ]
+    assert problem.ground_truths == ("Paris", "City of Light")
+    rows = [{"question": f"Where {n}?", "answer": [f"City {n}", f"Town {n}"]} for n in range(30)]
+    (other := tmp_path / "other").mkdir()
+    parts = planned(other, rows)
+    assert parts["kind"] == "exact"
+    (first, *_) = datasets.load(f"{other}/data/train.jsonl")
+    assert len(first.ground_truths) == 2
+
+
+def test_a_conversation_that_ends_with_an_answer_has_one(tmp_path: Path) -> None:
+    def turns(n: int) -> list[dict[str, str]]:
+        asked = {"role": "user", "content": f"How much is {n} and {n}?"}
+        return [asked, {"role": "assistant", "content": f"{2 * n}"}]
+
+    parts = planned(tmp_path, [{"messages": turns(n)} for n in range(30)])
+    assert parts["kind"] == "math"
+    row = parts["train"][0]
+    assert [turn["role"] for turn in row["problem"]] == ["user"]
+    assert int(row["answer"]) % 2 == 0
+
+
+@pytest.mark.parametrize(
+    ("rows", "own", "words"),
+    [
+        ([{"text": "What {n}?"}], {"kind": "choice"}, "no field is the answer"),
+        ([{"text": "What {n}?"}], {"kind": "json"}, "no field is the answer"),
+        ([{"text": "What {n}?"}], {"kind": "math"}, "no field is the answer"),
+        ([{"text": "What {n}?", "label": "yes"}], {"kind": "json"}, "no JSON objects"),
+        (
+            [{"text": "What {n}?", "vendor": "a", "total": "1", "due": "x"}],
+            {"kind": "choice", "answers": ("vendor", "total", "due")},
+            "3 are the answer",
+        ),
+    ],
+)
+def test_a_kind_that_answers_are_not_of_is_refused(
+    tmp_path: Path, rows: list[dict[str, str]], own: dict[str, Any], words: str
+) -> None:
+    many = [{k: v.format(n=n) for k, v in rows[0].items()} for n in range(20)]
+    with pytest.raises(DatasetError, match=words):
+        planned(tmp_path, many, **own)
+
+
+def test_cells_of_several_fields_keep_what_they_say(tmp_path: Path) -> None:
+    codes = ("A2", "0012", "1E5", "NaN", "Infinity", "7")
+    rows = [
+        {
+            "text": f"Bill {n}",
+            "code": codes[n % 6],
+            "total": "NaN" if n % 5 == 0 else f"{n}.50",
+            "paid": ("True", "false", "")[n % 3],
+        }
+        for n in range(30)
+    ]
+    parts = planned(tmp_path, rows, answers=("code", "total", "paid"))
+    golds = [json.loads(row["answer"]) for name in ("train", "heldout") for row in parts[name]]
+    assert {gold["code"] for gold in golds} == {"A2", "0012", "1E5", None, "Infinity", "7"}
+    assert {type(gold["total"]) for gold in golds} == {float, type(None)}
+    assert {gold["paid"] for gold in golds} == {True, False, None}
+    assert datasets.load(f"{tmp_path}/data/train.jsonl")
+
+
+def test_a_label_is_one_line(tmp_path: Path) -> None:
+    labels = ("late\nagain", "lost\u2028item", "fine")
+    rows = [{"text": f"Message {n}", "label": labels[n % 3]} for n in range(30)]
+    parts = planned(tmp_path, rows)
+    assert parts["files"]["labels.txt"] == "fine\nlate again\nlost item\n"
+    assert DOMAIN.configure is not None
+    domain = DOMAIN.configure(str(tmp_path / "labels.txt"))
+    for problem in domain.problems(f"{tmp_path}/data/train.jsonl"):
+        assert domain.check is not None
+        assert domain.check(problem) is None
