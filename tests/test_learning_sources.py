@@ -226,6 +226,16 @@ def test_a_winning_attempt_becomes_an_example_that_its_own_problem_does_not_see(
     assert second.meta["step"] == 1
 
 
+def test_a_conversation_is_no_example(tmp_path: Path) -> None:
+    """It has several turns, and an example has two."""
+    turns = (("user", "Hello"), ("assistant", "Yes?"), ("user", "My card is late"))
+    talk = replace(GROUP.problem, problem="user: Hello", messages=turns, answer="late")
+    group = replace(GROUP, problem=talk)
+    assert winning_attempts([group]) == []
+    assert shared_answers([group], [talk], EMPTY, "") == []
+    assert len(shared_answers([GROUP], [], EMPTY, "")) == 1
+
+
 def test_examples_keep_to_the_cap_and_are_no_matter_of_the_controller(tmp_path: Path) -> None:
     won = replace(GROUP.winners[0], response="\\boxed{5}")
     mixed = replace(GROUP, rollouts=(won, *GROUP.rollouts[1:]))

@@ -68,6 +68,8 @@ def test_every_command_of_the_page_does_what_it_shows(
                     words[words.index("--model") + 1] = "m"
                     words += ["--base-url", server.base_url]
                 said = cli(*words, timeout=240).stdout
+                if words[0] == "train" and "--estimate" not in words:
+                    assert re.search("next: (it helps|it hurts|not decided)", said), said
     settings = tomllib.loads((tmp_path / "tfgrpo.toml").read_text())
     (run,) = json.loads(cli("runs", "--json").stdout)
     assert run["state"] == "finished"

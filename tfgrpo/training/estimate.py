@@ -51,6 +51,7 @@ from tfgrpo.training.exemplars import (
     LONGEST_BYTES,
     LONGEST_FORM,
     MOST_TOKENS,
+    can_be_example,
 )
 from tfgrpo.training.gate_words import REJECTIONS
 from tfgrpo.training.label_mentions import right_answers
@@ -286,7 +287,7 @@ class _Total:
             return most
         sizes = [
             self._counter.text(problem.problem) + self._counter.text(answer)
-            for problem in self._plan.dataset
+            for problem in filter(can_be_example, self._plan.dataset)
             for answer in right_answers(problem)[:1]
         ]
         if not sizes:

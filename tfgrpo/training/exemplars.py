@@ -68,6 +68,11 @@ def redacted_problems(store: Store) -> set[str]:
     return {str(proof["problem"]) for proof in proofs if proof.get("kind") == "example"}
 
 
+def can_be_example(problem: Problem) -> bool:
+    """Returns whether a problem can be a turn: a conversation has several, and others' words."""
+    return not problem.messages
+
+
 class Example(NamedTuple):
     """A problem with a right answer, as an experience says it, and why it may be one."""
 
@@ -79,7 +84,8 @@ class Example(NamedTuple):
 
 def winning_attempts(groups: Sequence[Group]) -> list[Example]:
     """Returns the shortest winner of each mixed group, those with the lowest rewards first."""
-    mixed = sorted((g for g in groups if g.mixed), key=lambda group: fmean(group.rewards))
+    plain = [group for group in groups if can_be_example(group.problem)]
+    mixed = sorted((g for g in plain if g.mixed), key=lambda group: fmean(group.rewards))
     examples = []
     for group in mixed:
         best = max(rollout.reward or 0.0 for rollout in group.winners)
@@ -114,7 +120,7 @@ def shared_answers(
     turns: list[tuple[int, Example]] = []
     fresh = []
     for rank, problem, rollouts in ranked:
-        for answer in right_answers(problem)[:1]:
+        for answer in right_answers(problem)[:1] if can_be_example(problem) else ():
             if of_other_problems(library, problem.problem) is library:
                 fresh.append((rank, problem, rollouts, answer))
             else:

@@ -63,8 +63,9 @@ class TrainResult(Viewed):
 
     `library` is the one that the run leaves in force: of the version that was `chosen` on the
     gate's problems, where there was a choice, else of the last. `comparison` says whether it is
-    better than the empty one on the held-out problems. `seconds` is the time of this session, and
-    `nothing_learned` says why the run has changed nothing in the library, where it has not.
+    better than the empty one on the held-out problems, or where there are none on the sealed
+    ones. `seconds` is the time of this session, and `nothing_learned` says why the run has changed
+    nothing in the library, where it has not.
     """
 
     run: Run
@@ -280,6 +281,7 @@ def _result(store: Store, project: Project, ready: ReadyRun, started: float) -> 
         kind: read_scores(store, [final, store.version(0)], task) for kind, task in tasks.items()
     }
     heldout = scores.get("heldout")
+    ends = heldout or scores.get("sealed")
     return TrainResult(
         run,
         versions,
@@ -287,7 +289,7 @@ def _result(store: Store, project: Project, ready: ReadyRun, started: float) -> 
         read_choice(store, run, _choice_task(store, ready)) if is_chosen else None,
         heldout,
         scores.get("sealed"),
-        None if heldout is None else heldout_comparison(store, heldout),
+        None if ends is None else heldout_comparison(store, ends),
         total(costs(store, project.table("prices"), run)),
         report(store, run),
         time.monotonic() - started,
