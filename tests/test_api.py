@@ -251,6 +251,7 @@ def test_an_estimate_asks_nothing_and_writes_nothing(
         ({"no_such_thing": 1}, "no_such_thing"),
         ({"tools": ["python"]}, "Python functions"),
         ({"verify": "math"}, "function"),
+        ({"domain": 3}, "domain: 3"),
     ],
 )
 def test_what_cannot_be_is_an_error_before_anything_is_asked(
@@ -258,6 +259,20 @@ def test_what_cannot_be_is_an_error_before_anything_is_asked(
 ) -> None:
     with pytest.raises(tfgrpo.TfgrpoError, match=words):
         tfgrpo.train_sync("problems.jsonl", **where(endpoint, **options))
+    assert not endpoint.requests
+
+
+@pytest.mark.parametrize("problems", [-1, 0, True, "2", 1.5])
+def test_a_number_of_problems_is_one_or_more(
+    folder: Path, endpoint: ScriptedEndpoint, problems: object
+) -> None:
+    with tfgrpo.Store.init(folder / ".tfgrpo/store.db"):
+        pass
+    with pytest.raises(tfgrpo.TfgrpoError, match="problems: "):
+        tfgrpo.evaluate_sync("problems.jsonl", problems=problems, **where(endpoint))
+    for options in ({"least": problems}, {"heldout_samples": problems}, {"below": "x"}):
+        with pytest.raises(tfgrpo.TfgrpoError, match=next(iter(options))):
+            tfgrpo.improve_sync("main", **options)
     assert not endpoint.requests
 
 

@@ -78,8 +78,7 @@ def test_fields_bare_answers_and_a_pattern_of_ones_own(cli: Cli, tmp_path: Path)
         ("Wrong", 0.0),
         (0.25, 0.25),
         (None, None),
-        ("nobody knows", None),
-        (7, None),
+        ("unparsable_gold", None),
     ],
 )
 def test_what_is_expected_may_be_said_in_several_ways(
@@ -151,3 +150,36 @@ def test_a_domain_that_asks_a_model_is_tried_once_and_then_read(cli: Cli, tmp_pa
 
 def test_a_file_that_is_not_there_is_one_line(cli: Cli) -> None:
     one_line_error(cli("verify", "none.jsonl", ok=False), "no file none.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("cell", "known", "expected"),
+    [
+        ("1", True, 1.0),
+        ("0", True, 0.0),
+        ("0.5", True, 0.5),
+        ("TRUE", True, 1.0),
+        ("no", True, 0.0),
+        ("correct", True, 1.0),
+        ("null", True, None),
+        ("Unverifiable", True, None),
+        ("", False, None),
+        ("  ", False, None),
+    ],
+)
+def test_a_table_says_in_words_what_is_expected(
+    tmp_path: Path, cell: str, known: bool, expected: float | None
+) -> None:
+    (tmp_path / "cases.csv").write_text(f"gold,pred,expected\n4,\\boxed{{4}},{cell}\n")
+    (case,) = read_cases(tmp_path / "cases.csv", math.DOMAIN)
+    assert (case.known, case.expected) == (known, expected)
+
+
+@pytest.mark.parametrize("value", ['"perhaps"', "7", "-0.5", '"1.5"', "[1]", '{"a": 1}', '"nan"'])
+def test_what_is_no_expected_verdict_is_named_by_its_line(tmp_path: Path, value: str) -> None:
+    (tmp_path / "cases.jsonl").write_text(
+        f'{{"gold": "4", "pred": "4", "expected": true}}\n'
+        f'{{"gold": "4", "pred": "4", "expected": {value}}}\n'
+    )
+    with pytest.raises(DatasetError, match=r"cases\.jsonl:2: .* is no expected verdict"):
+        read_cases(tmp_path / "cases.jsonl", math.DOMAIN)

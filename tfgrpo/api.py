@@ -28,6 +28,7 @@ from tfgrpo.improvement.improve import improve as improve_library
 from tfgrpo.notices import OnProgress, ignore
 from tfgrpo.project import OBJECT, Project, open_project, read_options
 from tfgrpo.session import ToolFunction
+from tfgrpo.settings import is_count
 from tfgrpo.store import atomic_write
 from tfgrpo.store.address import anchor, is_address
 from tfgrpo.store.default import is_there
@@ -171,8 +172,8 @@ async def improve(
         improvement = ImproveRequest(
             target,
             collected,
-            LEAST if own["least"] is None else int(str(own["least"])),
-            HELDOUT_SAMPLES if own["heldout_samples"] is None else int(str(own["heldout_samples"])),
+            _count("least", own["least"], LEAST),
+            _count("heldout_samples", own["heldout_samples"], HELDOUT_SAMPLES),
             bool(own["accept_better"]),
             bool(own["new"]),
             _text(own["budget"]),
@@ -344,8 +345,10 @@ class _Request:
             if not callable(verify):
                 raise SettingsError("verify takes a function", hint="verify(problem, response)")
             domain = function_domain(verify)
-        if not isinstance(domain, Domain):
+        if domain is None or isinstance(domain, str):
             return {}
+        if not isinstance(domain, Domain):
+            raise SettingsError(f"domain: {domain!r} is none", hint="a name, or a tfgrpo.Domain")
         name = OBJECT + domain.name
         self._options["domain"] = name
         return {name: domain}
@@ -409,6 +412,15 @@ def _write_rows(folder: Path, rows: object) -> Path:
         path.parent.mkdir(mode=0o700, exist_ok=True)
         atomic_write.write(path, text)
     return path
+
+
+def _count(name: str, value: object, usual: int) -> int:
+    """Returns a number of 1 or more. Raises SettingsError."""
+    if value is None:
+        return usual
+    if not is_count(value):
+        raise SettingsError(f"{name}: {value!r} is no such number", hint="1 or more")
+    return value
 
 
 def _text(value: object) -> str | None:

@@ -13,7 +13,7 @@ import re
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal, Self, TypeAlias, TypeVar, get_args
+from typing import Any, Literal, Self, TypeAlias, TypeGuard, TypeVar, get_args
 
 from pydantic import (
     BaseModel,
@@ -303,3 +303,8 @@ def build(
             message = f"{name}: {first['msg'].removeprefix('Value error, ')}"
             hint = f"see --{name.replace('_', '-')} in `--help`"
         raise SettingsError(message, hint=hint) from None
+
+
+def is_count(value: object) -> TypeGuard[int]:
+    """Returns whether a value is a whole number of 1 or more."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1

@@ -25,7 +25,14 @@ from tfgrpo.project import Project
 from tfgrpo.rendering.origin import trained_with
 from tfgrpo.rollout.agent import sandbox_warnings
 from tfgrpo.session import SessionOptions, ToolFunction, open_session
-from tfgrpo.settings import EvalSettings, TrainSettings, build, fitting_tokens, named
+from tfgrpo.settings import (
+    EvalSettings,
+    TrainSettings,
+    build,
+    fitting_tokens,
+    is_count,
+    named,
+)
 from tfgrpo.store.errors import SettingsError
 from tfgrpo.store.records import Version
 from tfgrpo.store.revisions import run_of_history
@@ -80,6 +87,8 @@ def plan_evaluation(
     """
     given = dict(given)
     count, amount = given.pop("problems", None), given.pop("budget", None)
+    if count is not None and not is_count(count):
+        raise SettingsError(f"problems: {count!r} is no number of problems", hint="1 or more")
     settings, notes = eval_settings(store, project, trained or versions, given)
     if not settings.data:
         raise SettingsError("no data was given", hint="use `tfgrpo eval DATA`")

@@ -1,14 +1,15 @@
 """Trying a verifier on cases, before a run is paid for: verdicts, reasons, and agreement.
 
 A case is a ground truth (`gold`), a response (`pred`) and, where it is known, what the verdict
-should be (`expected`: true, false, a reward from 0 to 1, or null for what nobody can judge; any
-other word means null too).
+should be (`expected`: true, false, a reward from 0 to 1, or null for what nobody can judge; in a
+table of texts the words for those, and nothing where it is not known).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -199,16 +200,34 @@ def _case(
     text = str(pred)
     if pattern is None and answers:
         text = bare(text)
-    if names["expected"] not in row.fields:
+    value = row.fields.get(names["expected"], "")
+    if isinstance(value, str) and not value.strip():
         return Case(problem, text, pattern=pattern)
-    return Case(problem, text, True, _expected(row.fields[names["expected"]]), pattern)
+    return Case(problem, text, True, _expected(row, value), pattern)
 
 
-def _expected(value: object) -> float | None:
-    """Returns the reward that a case should have; None when it cannot be judged."""
-    words = {"true": 1.0, "right": 1.0, "false": 0.0, "wrong": 0.0}
+EXPECTED: Mapping[str, float | None] = {
+    **dict.fromkeys(("true", "right", "yes", "correct"), 1.0),
+    **dict.fromkeys(("false", "wrong", "no", "incorrect"), 0.0),
+    **dict.fromkeys(("null", "none", "unverifiable", "unparsable", "unparsable_gold"), None),
+}
+"""What is expected, in words."""
+
+
+def _expected(row: Row, value: object) -> float | None:
+    """Returns the reward that a case should have; None when it cannot be judged. Raises
+    DatasetError for what is none."""
     if isinstance(value, str):
-        value = words.get(value.strip().casefold())
-    if not isinstance(value, bool | int | float) or not 0 <= value <= 1:
+        word = value.strip().casefold()
+        if word in EXPECTED:
+            return EXPECTED[word]
+        with suppress(ValueError):
+            value = float(word)
+    if value is None:
         return None
+    if not isinstance(value, bool | int | float) or not 0 <= value <= 1:
+        raise DatasetError(
+            f"{row.where}: {value!r} is no expected verdict"[:160],
+            hint="true, false, a reward from 0 to 1, or null for what nobody can judge",
+        )
     return float(value)

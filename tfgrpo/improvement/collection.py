@@ -35,7 +35,7 @@ from tfgrpo.store.default import open_traffic
 from tfgrpo.store.errors import SettingsError
 from tfgrpo.store.records import REDACTED
 from tfgrpo.store.store import Store
-from tfgrpo.store.traffic import CallFilter, traffic_path
+from tfgrpo.store.traffic import CallFilter, is_score, traffic_path
 from tfgrpo.training.run_problems import KINDS
 
 FILE = "collected.jsonl"
@@ -69,6 +69,8 @@ class CollectionRules:
     system: bool = True
 
     def __post_init__(self) -> None:
+        if not is_score(self.below):
+            raise SettingsError(f"below: {self.below!r} is no score", hint="such as 0.5")
         try:
             re.compile(self.redact)
         except (re.error, OverflowError, RecursionError) as error:
