@@ -184,6 +184,8 @@ def power(
     if difference is not None and abs(difference) < LEAST:
         difference = 0.0
     given = (difference, between, within)
+    if min(between or 0.0, within or 0.0) < 0:
+        raise click.UsageError("a standard deviation is not below 0")
     recorded = (data, library, against)
     if difference is not None and between is not None and within is not None:
         planned = Power(difference, between, within)

@@ -287,6 +287,16 @@ def test_an_example_is_known_by_the_turn_that_asks_its_problem(tmp_path: Path) -
     ]
 
 
+def test_a_short_example_is_marked_in_its_own_turn_alone(tmp_path: Path) -> None:
+    with Store.init(tmp_path / "store.db", author="tests") as store:
+        store.commit("main", [Operation("ADD", text="Example: card → late")], message="some")
+        library = store.library("HEAD")
+    prompt = rollout_messages(templates.load("rollout"), library, "My card?", "Say card_late.")
+    shown = [[part.label for part in parts] for _, parts in highlighted(prompt, library)]
+    assert shown == [[None], ["G0"], [None], [None]]
+    assert highlighted((), library) == ()
+
+
 def test_attempts_are_chosen_by_what_became_of_them(folder: Path) -> None:
     told = rows(run(folder, "quick", "--outcome", "answered", "--json"))
     assert len(told) == 9

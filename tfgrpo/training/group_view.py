@@ -167,28 +167,35 @@ def highlighted(
     prompt: Sequence[tuple[str, str]], library: Library
 ) -> tuple[tuple[str, tuple[PromptPart, ...]], ...]:
     """Returns a prompt as (role, parts), in which the texts of a library's experiences are parts
-    of their own. An experience that is not in the prompt, for only some were put in, has none."""
-    texts: dict[str, Experience] = {}
+    of their own, and so are the problems of its examples in the turns that have an answer. An
+    experience that is not in the prompt, for only some were put in, has none."""
+    rules: dict[str, Experience] = {}
+    asked: dict[str, Experience] = {}
     for experience in library.readable:
-        example = example_parts(experience.text)  # its problem is a turn
-        texts.setdefault(experience.text if example is None else example.problem, experience)
-    if not texts:
-        return tuple((role, (PromptPart(text),)) for role, text in prompt)
+        example = example_parts(experience.text)
+        rules.setdefault(experience.text, experience)
+        if example is not None:
+            asked.setdefault(example.problem, experience)
+    answered = [role == "assistant" for role, _ in (*prompt[1:], ("", ""))][: len(prompt)]
+    return tuple(
+        (role, tuple(_marked(text, asked if role == "user" and then else rules, library)))
+        for (role, text), then in zip(prompt, answered, strict=True)
+    )
+
+
+def _marked(text: str, texts: Mapping[str, Experience], library: Library) -> Iterator[PromptPart]:
+    """Yields a text in parts, the texts of experiences by themselves."""
     longest = sorted(texts, key=len, reverse=True)  # one may begin like another
-    pattern = re.compile("|".join(map(re.escape, longest)))
-
-    def parts(text: str) -> Iterator[PromptPart]:
-        at = 0
-        for match in pattern.finditer(text):
-            if match.start() > at:
-                yield PromptPart(text[at : match.start()])
-            experience = texts[match[0]]
-            yield PromptPart(match[0], experience.id, library.label_of[experience.id])
-            at = match.end()
-        if at < len(text):
-            yield PromptPart(text[at:])
-
-    return tuple((role, tuple(parts(text))) for role, text in prompt)
+    words = "|".join(map(re.escape, longest))
+    at = 0
+    for match in re.finditer(rf"(?<!\w)(?:{words})(?!\w)", text) if texts else ():
+        if match.start() > at:
+            yield PromptPart(text[at : match.start()])
+        experience = texts[match[0]]
+        yield PromptPart(match[0], experience.id, library.label_of[experience.id])
+        at = match.end()
+    if at < len(text):
+        yield PromptPart(text[at:])
 
 
 def _attempt(
