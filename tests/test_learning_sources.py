@@ -25,8 +25,9 @@ from tfgrpo.training.draft import Draft
 from tfgrpo.training.exemplars import (
     MOST_TOKENS,
     add_examples,
+    are_answers_alone,
     of_other_problems,
-    shared_answers,
+    right_examples,
     winning_attempts,
 )
 
@@ -226,14 +227,46 @@ def test_a_winning_attempt_becomes_an_example_that_its_own_problem_does_not_see(
     assert second.meta["step"] == 1
 
 
+@pytest.mark.parametrize(
+    ("response", "alone"),
+    [
+        ("\\boxed{5}", True),
+        ("5 hours", True),
+        ("\\boxed{7} hours", True),
+        ("2 weeks of 5 days: 2 * 5 = 10, so \\boxed{10}", False),
+        ("", True),
+    ],
+)
+def test_whether_answers_are_given_alone_is_seen(response: str, alone: bool) -> None:
+    rollouts = tuple(replace(one, response=response) for one in GROUP.rollouts)
+    assert are_answers_alone([replace(GROUP, rollouts=rollouts)]) is alone
+    assert not are_answers_alone([])
+
+
+def test_right_examples_are_taken_where_answers_are_given_alone(
+    tmp_path: Path, verifier: Verifier
+) -> None:
+    def curt(request: dict[str, Any]) -> str:
+        return teachable(request).removeprefix("Thinking. ")
+
+    desk = made_desk(tmp_path, verifier, count=4, batch_size=4, epochs=1, group_size=5, exemplars=3)
+    with ScriptedEndpoint(curt) as server:
+        desk.train(server)
+    (version,) = steps(desk.path, "problems")
+    with desk.store() as store:
+        examples = [e for e in store.events(version) if is_example(e.text or "")]
+    assert len(examples) == 3
+    assert all((e.reason or "") == "a right answer" for e in examples)
+
+
 def test_a_conversation_is_no_example(tmp_path: Path) -> None:
     """It has several turns, and an example has two."""
     turns = (("user", "Hello"), ("assistant", "Yes?"), ("user", "My card is late"))
     talk = replace(GROUP.problem, problem="user: Hello", messages=turns, answer="late")
     group = replace(GROUP, problem=talk)
     assert winning_attempts([group]) == []
-    assert shared_answers([group], [talk], EMPTY, "") == []
-    assert len(shared_answers([GROUP], [], EMPTY, "")) == 1
+    assert right_examples([group], [talk], EMPTY, "") == []
+    assert len(right_examples([GROUP], [], EMPTY, "")) == 1
 
 
 def test_examples_keep_to_the_cap_and_are_no_matter_of_the_controller(tmp_path: Path) -> None:
@@ -270,7 +303,7 @@ def test_where_answers_are_shared_every_problem_is_an_example_with_its_ground_tr
         labelled("m-5", "", ("\\boxed{fraud}", 0.0)),
     ]
     others = [Problem("m-6", "Message m-6", "late"), Problem("m-7", "Message m-7")]
-    chosen = shared_answers(groups, others, EMPTY, "")
+    chosen = right_examples(groups, others, EMPTY, "")
     assert [one.text for one in chosen] == [
         "Example: Message m-3 → \\boxed{refund}",  # mixed, and the first of its label
         "Example: Message m-4 → \\boxed{late}",
@@ -288,12 +321,12 @@ def test_where_answers_are_shared_every_problem_is_an_example_with_its_ground_tr
         "rollouts": [[0, 0.0], [1, 0.0]],
     }
     library = Library(EMPTY.version, (Experience(A, str(added[0].text), 1),))
-    left = [one.text for one in shared_answers(groups[:3], [], library, "")]
+    left = [one.text for one in right_examples(groups[:3], [], library, "")]
     assert left == [  # a refund is there already, so fraud comes first
         "Example: Message m-2 → \\boxed{fraud}",
         "Example: Message m-1 → \\boxed{refund}",
     ]
-    unsolved = shared_answers(groups[1:2], [], EMPTY, "")
+    unsolved = right_examples(groups[1:2], [], EMPTY, "")
     assert [one.text for one in unsolved] == ["Example: Message m-2 → fraud"]
 
 
@@ -308,18 +341,18 @@ def test_where_answers_are_shared_every_problem_is_an_example_with_its_ground_tr
 )
 def test_an_example_gives_its_answer_as_the_task_asks_for_it(objective: str, text: str) -> None:
     attempts = [("They want money.\n\nThe label: refund", 1.0)] * 2 + [("refund", 1.0)]
-    (example,) = shared_answers([labelled("m-1", "refund", *attempts)], [], EMPTY, objective)
+    (example,) = right_examples([labelled("m-1", "refund", *attempts)], [], EMPTY, objective)
     assert example.text == f"Example: Message m-1 → {text}"
 
 
 def test_examples_stop_where_a_library_grows_long_without_a_cap(tmp_path: Path) -> None:
     groups = [labelled(f"m-{n}", "refund", ("\\boxed{fraud}", 0.0)) for n in range(400)]
     long = [replace_problem(group, " ".join(["message"] * 60)) for group in groups]
-    added = add_examples(shared_answers(long, [], EMPTY, ""), EMPTY, 100, None, {}, ("run", 0))
+    added = add_examples(right_examples(long, [], EMPTY, ""), EMPTY, 100, None, {}, ("run", 0))
     tokens = Draft(EMPTY).after(added).tokens
     assert MOST_TOKENS - 80 < tokens <= MOST_TOKENS
     assert (
-        len(add_examples(shared_answers(long, [], EMPTY, ""), EMPTY, 100, 9000, {}, ("r", 0)))
+        len(add_examples(right_examples(long, [], EMPTY, ""), EMPTY, 100, 9000, {}, ("r", 0)))
         == 100
     )
 

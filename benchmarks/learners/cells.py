@@ -38,6 +38,7 @@ NEEDED: dict[str, tuple[str, tuple[str, ...]]] = {
     "skillopt": ("run_skillopt.py", ("skillopt==0.2.0",)),
     "published": ("run_tfgrpo.py", ()),
     "lessons": ("run_tfgrpo.py", ()),
+    "examples": ("run_tfgrpo.py", ()),
     "tfgrpo": ("run_tfgrpo.py", ()),
 }
 """Each arm's script, and what its own environment has. Without any it runs in this one."""

@@ -1,9 +1,9 @@
 """Exemplars: problems with a right answer as experiences, of which a model copies the way.
 
-Mostly they are verified winning attempts. Where answers are shared, as labels are, a problem that
-no attempt solved is as good an example as any, with its ground truth: for tasks of this kind many
-right examples are worth more than rules (Agarwal et al., Many-Shot In-Context Learning, arXiv
-2404.11018), and it is one line each.
+Mostly they are verified winning attempts. Where answers are shared, as labels are, or attempts
+give nothing but an answer, a problem that no attempt solved is as good an example as any, with its
+ground truth: for tasks of this kind many right examples are worth more than rules (Agarwal et al.,
+Many-Shot In-Context Learning, arXiv 2404.11018), and it is one line each.
 
 An example is an experience like any other (rendering/examples.py), with all that experiences
 have: events, diff, blame, credit, a place under the cap on tokens. Its event names the journal's
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any, NamedTuple
 
 from tfgrpo.data.problems import Problem
@@ -45,6 +45,8 @@ ANSWER = "\N{OBJECT REPLACEMENT CHARACTER}"
 """What stands for the answer in a form of giving one."""
 ANSWER_FORMS = {"\\boxed{": f"\\boxed{{{ANSWER}}}", "Label:": f"Label: {ANSWER}"}
 """What the text of a task says of the form of an answer, and that form."""
+AROUND = 6
+"""The most tokens that an attempt has beside an answer where it has nothing else, as a box."""
 LONGEST_FORM = 40
 """The most characters that a form has beside the answer: more say something of the problem."""
 
@@ -82,6 +84,18 @@ class Example(NamedTuple):
     evidence: dict[str, Any]
 
 
+def are_answers_alone(groups: Sequence[Group]) -> bool:
+    """Returns whether most attempts give an answer and nothing else: an example with no more than
+    the ground truth then shows the way that is asked for."""
+    around = [
+        count(visible(rollout.response)) - count(answer)
+        for group in groups
+        for answer in right_answers(group.problem)[:1]
+        for rollout in group.rollouts
+    ]
+    return bool(around) and median(around) <= AROUND
+
+
 def winning_attempts(groups: Sequence[Group]) -> list[Example]:
     """Returns the shortest winner of each mixed group, those with the lowest rewards first."""
     plain = [group for group in groups if can_be_example(group.problem)]
@@ -103,7 +117,7 @@ def winning_attempts(groups: Sequence[Group]) -> list[Example]:
     return examples
 
 
-def shared_answers(
+def right_examples(
     groups: Sequence[Group], others: Sequence[Problem], library: Library, objective: str
 ) -> list[Example]:
     """Returns each problem with its ground truth, in the form that the `objective` asks for or

@@ -31,8 +31,9 @@ from tfgrpo.training.draft import Draft
 from tfgrpo.training.exemplars import (
     Example,
     add_examples,
+    are_answers_alone,
     redacted_problems,
-    shared_answers,
+    right_examples,
     winning_attempts,
 )
 from tfgrpo.training.gate_words import rejections
@@ -288,11 +289,12 @@ class Learner:
     ) -> Sequence[Example]:
         """Returns what a step may add as examples, the first to be added first."""
         redacted = redacted_problems(self._store)
-        if not (self._reflection.shared_answers and self._reflection.ground_truth):
+        is_short = self._reflection.shared_answers or are_answers_alone(groups)
+        if not (is_short and self._reflection.ground_truth):
             return [one for one in winning_attempts(groups) if one.problem.id not in redacted]
         attempted = {group.problem.id for group in groups}
         others = [one for one in step.dataset if one.id not in attempted]
-        proposed = shared_answers(groups, others, library, self._settings.agent_objective)
+        proposed = right_examples(groups, others, library, self._settings.agent_objective)
         rejected = redacted | rejected_examples(self._store, step.base, self._run.name)
         return [one for one in proposed if one.problem.id not in rejected]
 

@@ -1,4 +1,4 @@
-"""tfgrpo with its defaults, without examples, and the method as published: no gate, and the last
+"""tfgrpo with its defaults, without examples, with them, and the method as published: no gate, and the last
 library is it.
 
 Both start from the race's seed text and are judged by the race's judge; the prompts are the
@@ -64,7 +64,7 @@ def train(job: Job) -> None:
         settings |= PUBLISHED
     else:
         settings["gate"] = str(files["gate"])
-        if job.kind == "label" and job.arm != "lessons":
+        if job.arm == "examples" or (job.kind == "label" and job.arm != "lessons"):
             settings["exemplars"] = LABEL_EXAMPLES
         if job.local:
             settings |= local_sizes(
