@@ -1,5 +1,5 @@
-"""tfgrpo with its defaults, without examples, with them, and the method as published: no gate, and the last
-library is it.
+"""tfgrpo with its defaults, without examples, with them for any kind of answer, and the method as
+published: no gate, and the last library is it.
 
 Both start from the race's seed text and are judged by the race's judge; the prompts are the
 built-in ones. A library that stayed empty is deployed as the seed text.
