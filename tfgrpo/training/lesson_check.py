@@ -52,6 +52,19 @@ UNFINISHED = re.compile(
 """Words that no English sentence ends with, or hardly any without its full stop."""
 
 
+PREFACE = re.compile(
+    r"\A(?:the |a |one |our |my )?(?:key )?lesson(?: here)? is(?: that| to|:)\s+", re.I
+)
+"""How small models begin."""
+ABOUT_ANSWER = re.compile(
+    r"(?:the |this |its )?(?:right|correct|wrong|incorrect|final|actual) "
+    r"(?:answer|attempt|calculation|response|result|solution)s?\b",
+    re.I,
+)
+CALCULATION = re.compile(r"\d[^=.;]*[-*/+\u00d7\u00f7\u00b7][^=.;]*=\s*[^\w\s]?\s*\d")
+"""Numbers with an operator between them that come to a number: one problem's."""
+
+
 @dataclass(frozen=True, slots=True)
 class LessonCheck:
     """The check of texts that were learned from `problems`, by calls with these `prompts`.
@@ -73,6 +86,7 @@ class LessonCheck:
         model says the rule first, and then what it was told to say. Raises ValueError with what is
         wrong where there is none.
         """
+        text = without_preface(text)
         wrong = self(text)
         if wrong is None and not self._is_long(text):
             return text
@@ -108,6 +122,8 @@ class LessonCheck:
             name = named(text, problem)
             if name is not None:
                 return f"it is about one problem ({name!r}); a rule has no names"
+            if not self.shared_answers and is_about_attempts(text):
+                return "it is about these attempts; say what to do with the next problem, and when"
             quote = quoted(text, problem)
             if quote is not None:
                 return f"it is about one problem ({quote!r}); say it for any number"
@@ -167,6 +183,17 @@ def given_away(text: str, problem: Problem) -> str | None:
         ):
             return answer
     return None
+
+
+def without_preface(text: str) -> str:
+    """Returns a lesson without the words that call it one."""
+    rest = PREFACE.sub("", text.strip(), count=1)
+    return rest[:1].upper() + rest[1:]
+
+
+def is_about_attempts(text: str) -> bool:
+    """Returns whether a text says what an answer is, or calculates one, and not what to do."""
+    return ABOUT_ANSWER.match(text) is not None or CALCULATION.search(text) is not None
 
 
 def named(text: str, problem: Problem) -> str | None:
