@@ -333,13 +333,13 @@ def test_the_calls_of_judges_personas_and_agents_stay_within_a_budget(
 
 def test_an_estimate_in_a_folder_without_a_store_leaves_none(cli: Cli, tmp_path: Path) -> None:
     written(tmp_path, CASES["plain"])
-    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     asked = ("train", "problems.jsonl", "--model", "worst", *OTHERS, "--estimate")
     said = cli(*asked).stdout
     assert "made an empty library" not in said
-    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
     assert json.loads(cli(*asked, "--json").stdout)["upper"][0]["stage"] == "rollout"
-    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
     with Store.init(tmp_path / ".tfgrpo" / "store.db"):
         pass
     stored = (tmp_path / ".tfgrpo" / "store.db").read_bytes()

@@ -21,7 +21,7 @@ def clumsy(request: dict[str, Any]) -> str | Reply:
     """Teaches lessons with numbers, one of them out of shape; decides about a label of nobody."""
     match stage(request):
         case "comparison":
-            question = request["messages"][1]["content"]
+            question = json.dumps(request["messages"])
             number = sum(map(ord, question))
             rows = [{"reason": "It is so.", "text": f"Add {number}."}, {"reason": "It is not."}]
             return json.dumps({"right_did": "", "wrong_did": "", "lessons": rows})
