@@ -392,3 +392,41 @@ def test_a_text_of_the_controller_that_gives_the_answer_never_enters(tmp_path: P
     assert found.operations == ()
     (refusal,) = found.refused
     assert "gives away an answer" in refusal.reason
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The correct answer is 14 days, not 972.",
+        "The right answer is 8, which means that it is done 8 times in 2 months.",
+        "7 days/week \u00d7 2 weeks = 14 days",
+        "The correct calculation is 5 * 7 = 35, not 7 * 5.",
+        "The right answer is the same as the wrong answer, so there is no difference.",
+        "Right attempts were correct.",
+        "Example: What is 2 weeks? \u2192 10",
+    ],
+)
+def test_what_small_models_say_of_the_attempts_is_no_lesson(text: str) -> None:
+    """As one with the built-in prompts did, of days, weeks and months."""
+    check = LessonCheck((Problem("p", "A welder works for 3 weeks. How many days?", "15"),))
+    assert check(text) is not None
+    with pytest.raises(ValueError, match="it is"):
+        check.accepted(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "lesson"),
+    [
+        ("The lesson is that weeks have five days.", "Weeks have five days."),
+        ("The key lesson here is to multiply weeks by 5.", "Multiply weeks by 5."),
+        ("Lesson is: multiply weeks by 5.", "Multiply weeks by 5."),
+        ("When a lesson is to be given, be brief.", "When a lesson is to be given, be brief."),
+        ("1 week = 5 working days.", "1 week = 5 working days."),
+        ("To get the correct answer, add 1.", "To get the correct answer, add 1."),
+        ("Count both days: last - first + 1.", "Count both days: last - first + 1."),
+        ("Round down.", "Round down."),
+    ],
+)
+def test_what_says_what_to_do_is_one(text: str, lesson: str) -> None:
+    check = LessonCheck((Problem("p", "A welder works for 3 weeks. How many days?", "15"),))
+    assert check.accepted(text) == lesson
