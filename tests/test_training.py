@@ -246,7 +246,8 @@ def test_reflection_that_failed_is_in_the_versions_record(make: Callable[..., De
     lock = threading.Lock()
 
     def script(request: dict[str, Any]) -> str:
-        user = request["messages"][1]["content"]
+        contents = [str(message["content"]) for message in request["messages"][::-1]]
+        user = next((content for content in contents if "What is" in content), "")
         match stage(request):
             case "rollout":
                 with lock:
