@@ -64,7 +64,7 @@ class CloneFinder:
     what is installed, and nothing but those."""
 
     @staticmethod
-    def find_spec(name: str, *_: object) -> ModuleSpec | None:
+    def find_spec(name: str, *where: object) -> ModuleSpec | None:
         """Returns where a part is, for the import system."""
         package, _, part = name.rpartition(".")
         if package != __name__ or part not in BESIDE:
