@@ -72,11 +72,11 @@ def endpoint(request: pytest.FixtureRequest) -> Iterator[ScriptedEndpoint]:
         yield server
 
 
-def train(endpoint: ScriptedEndpoint, **more: Any) -> tfgrpo.TrainResult:
+def train(endpoint: ScriptedEndpoint, data: str = "train.jsonl", **more: Any) -> tfgrpo.TrainResult:
     how = {"gate": "gate.jsonl", "epochs": 1, "batch_size": 1, "group_size": 8, "exemplars": 2}
     where = {"model": "m", "base_url": endpoint.base_url, "store": ".", "deploy": "last"}
     return tfgrpo.train_sync(
-        "train.jsonl", **{**how, **where, "domain": 'choice:["refund", "fraud"]', **more}
+        data, **{**how, **where, "domain": 'choice:["refund", "fraud"]', **more}
     )
 
 
@@ -192,13 +192,14 @@ def test_what_only_fits_beside_the_rest_is_tried_with_it() -> None:
 
 
 @pytest.mark.parametrize("endpoint", ["helpful"], indirect=True)
+@pytest.mark.parametrize("data", ["train.jsonl", "train.jsonl:3"])
 def test_a_redacted_example_is_gone_with_its_problem_and_does_not_come_back(
-    folder: Path, endpoint: ScriptedEndpoint, cli: Cli
+    folder: Path, endpoint: ScriptedEndpoint, cli: Cli, data: str
 ) -> None:
     rows = [json.loads(line) for line in (folder / "train.jsonl").read_text().splitlines()]
     rows[0]["problem"] = "Message 100:\n  my name is Zofia Kowalska → help"
     (folder / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    result = train(endpoint, exemplars=3, run="one")
+    result = train(endpoint, data, exemplars=3, run="one")
     id = next(e.id for e in result.library if "Zofia" in e.text)
     shown = cli("redact", id, "--dry-run").stdout
     assert "texts.text" in shown
@@ -207,7 +208,7 @@ def test_a_redacted_example_is_gone_with_its_problem_and_does_not_come_back(
     for file in (folder / ".tfgrpo").rglob("*"):
         assert not file.is_file() or b"Zofia" not in file.read_bytes(), file
     assert fsck_problems(folder) == ()
-    again = train(endpoint, exemplars=3, run="two")
+    again = train(endpoint, data, exemplars=3, run="two")
     examples = [e.text for e in again.library if e.text.startswith("Example")]
     assert examples
     assert not any("Zofia" in text for text in examples)

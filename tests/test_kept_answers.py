@@ -27,7 +27,10 @@ def chunks(*words: str) -> bytes:
     """A stream of chat completions, its events some fifty times as long as their words."""
     events: list[Any] = [{**PADDING, "choices": [{"delta": {"role": "assistant"}}]}]
     events += [{**PADDING, "choices": [{"index": 0, "delta": {"content": w}}]} for w in words]
-    return b"".join(b"data: %s\n\n" % json.dumps(one).encode() for one in events) + b"data: [DONE]"
+    return (
+        b"".join(b"data: %s\nid: 7\n\n" % json.dumps(one).encode() for one in events)
+        + b"data: [DONE]"
+    )
 
 
 def exchange(store: Store) -> Exchange | Unread:

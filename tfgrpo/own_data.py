@@ -44,7 +44,7 @@ from tfgrpo.store.atomic_write import SHARED, write
 from tfgrpo.store.errors import InvalidOperation
 from tfgrpo.wording import plural
 
-Scalar: TypeAlias = Callable[[object], object]
+Scalar: TypeAlias = Callable[[str], object]
 PLAIN_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?")
 """A text that is a number for everyone: with leading zeros or an exponent it may be a code."""
 SHARES = {"sealed": 0.3, "gate": 0.2}
@@ -158,7 +158,10 @@ def plan_files(path: Path, rows: Sequence[Mapping[str, Any]], own: OwnData) -> D
         *columns.why,
         *dropped,
         *([_describe_labels(labels)] if labels else []),
-        *([f"{plural(unseen, 'label')} held out with no problem among those used"] * bool(unseen)),
+        *(
+            [f"{plural(unseen, 'held-out label')} in no problem that is learned from"]
+            * bool(unseen)
+        ),
         f"{len(split['train'])} to learn from (of which {used} are used), {len(split['gate'])} for "
         f"the gate, {len(split['heldout'])} held out and sealed",
     ]
@@ -223,7 +226,7 @@ def _answer(
     if not columns.answers:
         return ""
     if scalars:
-        values = {name: scalar(row.get(name)) for name, scalar in scalars.items()}
+        values = {name: _scalar(row.get(name), read) for name, read in scalars.items()}
         return json.dumps(values, ensure_ascii=False, default=float)
     value = row.get(columns.answers[0])
     if columns.kind == "json":
@@ -235,7 +238,7 @@ def _answer(
 
 
 def _scalars(rows: Sequence[Mapping[str, Any]], columns: ColumnGuess) -> dict[str, Scalar]:
-    """Returns what makes values of JSON out of the cells of each field of the answer, where there
+    """Returns what makes values of JSON out of the texts of each field of the answer, where there
     are several: numbers, or true and false, where all that are filled are plain ones."""
     if columns.kind != "json" or len(columns.answers) < 2:
         return {}
@@ -245,12 +248,16 @@ def _scalars(rows: Sequence[Mapping[str, Any]], columns: ColumnGuess) -> dict[st
         texts = [cell.strip() for cell in cells if isinstance(cell, str) and not _is_empty(cell)]
         is_plain = PLAIN_NUMBER.fullmatch
         if texts and all(map(is_plain, texts)):
-            scalars[name] = _number_or_none
+            scalars[name] = json.loads
         elif texts and all(text.lower() in ("true", "false") for text in texts):
-            scalars[name] = _truth_or_none
+            scalars[name] = _is_true
         else:
-            scalars[name] = _text_or_none
+            scalars[name] = str
     return scalars
+
+
+def _is_true(text: str) -> bool:
+    return text.lower() == "true"
 
 
 def _is_empty(cell: object) -> bool:
@@ -260,22 +267,11 @@ def _is_empty(cell: object) -> bool:
     return cell is None or (isinstance(cell, float) and not math.isfinite(cell))
 
 
-def _number_or_none(cell: object) -> object:
-    if _is_empty(cell) or not isinstance(cell, str):
-        return None if _is_empty(cell) else cell
-    return json.loads(cell.strip())
-
-
-def _truth_or_none(cell: object) -> object:
-    if _is_empty(cell) or not isinstance(cell, str):
-        return None if _is_empty(cell) else cell
-    return cell.strip().lower() == "true"
-
-
-def _text_or_none(cell: object) -> object:
+def _scalar(cell: object, read: Scalar) -> object:
+    """Returns a cell as JSON has it, its text as `read` takes it; None where it is empty."""
     if _is_empty(cell):
         return None
-    return cell.strip() if isinstance(cell, str) else cell
+    return read(cell.strip()) if isinstance(cell, str) else cell
 
 
 def _split(

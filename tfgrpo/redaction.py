@@ -86,7 +86,7 @@ def _spellings(store: Store, problem: str) -> Iterator[str]:
         (str(run.config.get("data")), _frozen(run.config.get("fields"))) for run in store.runs.all()
     }
     for name, fields in sources:
-        path = root / name
+        path = root / datasets.parse(name).source
         if not path.is_file() or path.stat().st_size > MOST_READ:
             continue
         with suppress(DatasetError):  # or of a kind that its domain alone reads

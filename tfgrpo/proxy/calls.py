@@ -93,7 +93,7 @@ class Call:
         """Keeps more of the answer's words; of a stream that is long already, its text alone, for
         the events around it are many times as long."""
         whole += data
-        if len(whole) > COMPACTED and not self.packing and is_stream(whole):
+        if len(whole) > COMPACTED and not self.packing and (self._text or is_stream(whole)):
             end = whole.rfind(b"\n") + 1
             self._text += streamed_text(whole[:end])
             del whole[:end]
