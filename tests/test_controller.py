@@ -8,6 +8,7 @@ import re
 import tempfile
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from tfgrpo.store import (
 from tfgrpo.training.controller import BatchPlan, Controller
 from tfgrpo.training.lookahead import LessonStream
 from tfgrpo.training.reflection import Lesson, StepOrigin
+from tfgrpo.training.telling_numbers import NumberMeaning
 
 GROUP = group(1.0, None, 0.0)
 A, B = derived_id("a"), derived_id("b")
@@ -50,7 +52,7 @@ def decision(closest: str | None, kind: str, text: str = "") -> str:
 def planned(
     folder: Path,
     answers: list[str] | Script,
-    *texts: str,
+    *texts: str | Lesson,
     library: Library = KNOWN,
     uid: str = "run",
     step: int = 3,
@@ -69,7 +71,7 @@ def planned(
         async def run() -> BatchPlan:
             try:
                 return await Controller(calls, reflection(**more), ahead=ahead).plan(
-                    [lesson(text) for text in texts],
+                    [text if isinstance(text, Lesson) else lesson(text) for text in texts],
                     library,
                     StepOrigin(uid, step, {"run": "r", "step": step}),
                 )
@@ -211,6 +213,48 @@ def test_the_same_with_another_number_is_not_the_same(tmp_path: Path) -> None:
     found, requests = planned(tmp_path, answers, "Multiply months by 4.", library=eight)
     assert short(found.operations) == [("ADD", FRESH, "Multiply months by 4.")]
     assert "does not give the number" in requests[1]["messages"][-1]["content"]
+
+
+def test_a_refinement_keeps_the_numbers_of_what_it_refines(tmp_path: Path) -> None:
+    """A small model calls any lesson a refinement of the first one, and writes it over that."""
+    eight = Library(ROOT, (Experience(A, "Multiply the days by 8 hours.", 1),))
+    wrong = decision("G0", "refines", "Multiply the weeks by 5 days.")
+    better = decision("G0", "refines", "Multiply the days of a bill by 8 hours.")
+    for answers, text, operation in [
+        (
+            [wrong, better],
+            "Multiply the days.",
+            ("MODIFY", A, "Multiply the days of a bill by 8 hours."),
+        ),
+        ([wrong, wrong], "Multiply weeks by 5 days.", ("ADD", FRESH, "Multiply weeks by 5 days.")),
+        ([wrong, wrong], "Multiply the days by hours.", ("KEEP", A, None)),  # it adds nothing
+    ]:
+        (folder := tmp_path / text).mkdir()
+        plan, requests = planned(folder, answers, text, library=eight)
+        assert (short(plan.operations), plan.refused) == ([operation], ())
+        assert "the text leaves out 8, which G0 gives" in requests[1]["messages"][-1]["content"]
+
+
+def about(number: str, stands_for: str, text: str) -> Lesson:
+    meaning = NumberMeaning(number=number, stands_for=stands_for, always=True)
+    return replace(lesson(text), numbers=(meaning,))
+
+
+def test_a_lesson_about_a_number_is_put_beside_what_may_be_about_it(tmp_path: Path) -> None:
+    library = labelled("Multiply days by 8 hours.", "A week has 7 days of work.")
+    new = about("4", "the weeks in a month", "Multiply months by 4.")
+    plan, requests = planned(tmp_path, [], new, library=library)
+    assert short(plan.operations) == [("ADD", FRESH, "Multiply months by 4.")]
+    assert requests == [], "nothing is there that it could be about"
+    for one, labels in [
+        (about("8", "the length of a day", "A day is 8 hours long."), ["G0", None]),
+        (about("5", "the days of work", "Multiply weeks by 5."), ["G1", None]),
+        (about("7", "the days of work", "Multiply weeks by 7."), ["G1", None]),
+    ]:
+        (folder := tmp_path / one.text).mkdir()
+        _, requests = planned(folder, [decision(labels[0], "same")] * 2, one, library=library)
+        schema = requests[0]["response_format"]["json_schema"]["schema"]
+        assert schema["properties"]["closest"]["enum"] == labels
 
 
 def test_a_label_that_was_miscounted_is_named(tmp_path: Path) -> None:

@@ -278,6 +278,8 @@ def test_no_stage_takes_more_than_the_upper_estimate(cli: Cli, tmp_path: Path, n
     flags = ("--batch-size", "2", "--epochs", "1", "--group-size", "4", "--max-tokens", str(MOST))
     if name != "ahead":  # where the most that can be asked is what is asked
         flags += ("--lessons-ahead", "1", "--deploy", "last")
+    if "--summarise-over" not in case.flags:
+        flags += ("--summarise-over", "0")
     model = Worst(case.tools, unsolved=case.unsolved, wordy="web" in case.flags)
     with ScriptedEndpoint(model) as server:
         asked = ("train", "problems.jsonl", "--model", "worst", "--base-url", server.base_url)

@@ -230,4 +230,6 @@ def test_defaults_fit_the_data_and_the_model_and_a_preset_keeps_the_papers() -> 
         assert ("32 right answers a step as examples" in words) is (examples == 32)
     few = RunProblems(tickets.train[:60])
     far = build(TrainSettings, {**given, "model": "m"})
-    assert fit(far, few, ()) == (far, "")  # that is what the paper's come to
+    whole = far.model_copy(update={"summarise_over": 1500})
+    assert fit(far, few, ()) == (whole, "")  # all else is what the paper's come to
+    assert fit(far, few, ("summarise_over",)) == (far, "")

@@ -433,8 +433,6 @@ def _settings(
             "attempts at each problem at the end",
         ),
     ]
-    if kind in SHORT_ANSWERS:
-        rows.append(("summarise_over", 400, "characters up to which attempts are compared whole"))
     if kind == "choice":
         rows.append(("exemplars", LABEL_EXAMPLES, "right answers that a step adds, word for word"))
     if local:

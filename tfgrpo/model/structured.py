@@ -63,15 +63,18 @@ def text_field(target: int, limit: int | None = None, **more: Any) -> Any:
     return Field(max_length=limit, json_schema_extra={"maxLength": target}, **more)
 
 
-def schema(shape: type[BaseModel], **narrowed: Json) -> Json:
+def schema(shape: type[BaseModel], **narrowed: Json | None) -> Json:
     """Returns the JSON schema that an answer of a shape is asked for under.
 
     Every field is required, in the order of the model, and no other is allowed, as strict
     endpoints want it. `narrowed` gives, for the name of a field, what this request alone knows of
-    it (such as the labels there are) in place of what the model says.
+    it (such as the labels there are) in place of what the model says, or None for a field that
+    this request does not ask for.
     """
     whole = _schema(shape)
-    return {**whole, "properties": {**whole["properties"], **narrowed}}
+    fields = {**whole["properties"], **narrowed}
+    wanted = {name: field for name, field in fields.items() if field is not None}
+    return {**whole, "required": list(wanted), "properties": wanted}
 
 
 @cache

@@ -47,6 +47,10 @@ class Template:
         before, alone, after = (Template(self.name, parts, self.digest) for parts in pieces)
         return before, alone, after
 
+    def uses(self, name: str) -> bool:
+        """Returns whether a message has `{{name}}` in it."""
+        return any(name in PLACE.findall(text) for _, text in self.parts)
+
     def render(self, values: Mapping[str, str]) -> tuple[Message, ...]:
         """Returns the messages with every `{{name}}` filled in; parts left empty are dropped.
 

@@ -11,13 +11,15 @@ its own lesson only. Lessons are decided in order; some are asked about ahead of
 
 What is already there word for word is a KEEP without asking: every group that comes to the same
 lesson is one more vote for it. Where answers are shared, as labels are, a lesson is put beside
-the experiences that name its label; where none does, it is new without asking. An ADD of what
+the experiences that name its label, and one that is about numbers (`telling_numbers.py`) beside
+those that may be about them too; where none is, it is new without asking. An ADD of what
 is there, or a MODIFY that changes nothing, is a KEEP and recorded as one; a MODIFY that keeps
 no word of the experience would lose it to a lesson about something else, so it is an ADD. What
 cannot be used goes back once. A label that does not exist is then refused, on record; where
-only the text is wrong, the lesson counts in its own words, if nothing is wrong with those.
-Labels are made for each prompt and resolved against that prompt alone. Where the library may
-not grow any more, room is made first, or the operation refused (`pruning.py`).
+only the text is wrong, or a refinement leaves out a number of what it refines, the lesson counts
+in its own words, if nothing is wrong with those. Labels are made for each prompt and resolved
+against that prompt alone. Where the library may not grow any more, room is made first, or the
+operation refused (`pruning.py`).
 """
 
 from __future__ import annotations
@@ -184,11 +186,18 @@ class Controller:
 
     def related(self, lesson: Lesson, draft: Draft) -> dict[str, str]:
         """Returns the experiences, by their labels, that a lesson may be about as well: where
-        answers are shared, those that name its answer. A small model calls a lesson about one
-        label the same as one about another."""
+        answers are shared, those that name its answer, and where it is about numbers, those that
+        name one or speak of what it stands for. A small model calls a lesson about one label the
+        same as one about another, and writes one number over another."""
         answers = self._answers(lesson)
         lessons = lessons_in(draft)
         there = {label: id for label, id in draft.labels.items() if id in lessons}
+        if lesson.numbers:
+            return {
+                label: id
+                for label, id in there.items()
+                if any(one.may_be_in(draft.texts[id]) for one in lesson.numbers)
+            }
         if not answers:
             return there
         return {
@@ -246,8 +255,16 @@ class Controller:
             )
 
         def fault_of(decision: Decision) -> str | None:
-            settled = decision.decision in ("same", "drop")
-            return None if settled else fault(_text(decision, lesson, most))
+            if decision.decision in ("same", "drop"):
+                return None
+            text = _text(decision, lesson, most)
+            lost = _lost_numbers(decision, text, draft)
+            if decision.decision == "refines" and text and lost:
+                return (
+                    f"the text leaves out {lost[0]}, which {decision.closest} gives. A text that "
+                    "refines keeps that; what is about something else is new"
+                )
+            return fault(text)
 
         def objection(decision: Decision) -> str | None:
             nonlocal faults
@@ -260,7 +277,10 @@ class Controller:
 
         typed = await reflection.ask(self.calls, question, Decision, objection)
         if fault_of(typed.value) is not None:
-            typed = replace(typed, value=_in_the_lessons_words(typed.value, lesson))
+            value = _in_the_lessons_words(typed.value, lesson)
+            if _lost_numbers(typed.value, lesson.text, draft) and not numbers(lesson.text):
+                value = typed.value.model_copy(update={"decision": "same"})
+            typed = replace(typed, value=value)
         return typed
 
     def _objection(
@@ -300,6 +320,12 @@ class Controller:
 def lessons_in(draft: Draft) -> dict[str, str]:
     """Returns what lessons are decided about beside, id → text: all but the examples."""
     return {id: text for id, text in draft.texts.items() if not is_example(text)}
+
+
+def _lost_numbers(decision: Decision, text: str, draft: Draft) -> list[str]:
+    """Returns the numbers of the experience that a decision is about that a text does not have."""
+    there = draft.texts.get(draft.labels.get(decision.closest or "", ""), "")
+    return sorted(set(numbers(there)) - set(numbers(text)))
 
 
 def _in_the_lessons_words(decision: Decision, lesson: Lesson) -> Decision:
@@ -354,5 +380,7 @@ def evidence_of(lesson: Lesson, call: tuple[str, ...]) -> dict[str, Any]:
         "rollouts": [[rollout.sample, rollout.reward] for rollout in group.rollouts],
         "calls": [key[:16] for key in (*lesson.calls, *call)],
     }
+    if lesson.numbers:
+        evidence["numbers"] = {one.number: one.stands_for for one in lesson.numbers}
     strategies = sorted({rollout.hint for rollout in group.winners if rollout.hint})
     return evidence | {"strategies": strategies} if strategies else evidence

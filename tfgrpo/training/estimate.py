@@ -66,6 +66,7 @@ from tfgrpo.training.reflection import (
     SUMMARY_TOKENS,
     UNKNOWN,
 )
+from tfgrpo.training.telling_numbers import LONGEST_NUMBERS
 
 ANSWER = {
     "rollout": 800.0,
@@ -326,6 +327,7 @@ class _Total:
             **dict.fromkeys(("response", "winners", "losers", "lesson", "lessons", "reason"), ""),
             **dict.fromkeys(("similar", "attempt", "problems", "shown"), ""),
             **dict.fromkeys(("tokens", "cap", "over"), "100000"),
+            "numbers": LONGEST_NUMBERS.words(),
         }
         templates = {
             "summary": reflection.summary,

@@ -13,7 +13,6 @@ from typing import Any
 from tfgrpo.model.prices import LOCAL
 from tfgrpo.settings import (
     LABEL_EXAMPLES,
-    SHORT_ANSWERS,
     TrainSettings,
     fitting_samples,
     fitting_tokens,
@@ -22,8 +21,9 @@ from tfgrpo.training.run_problems import RunProblems
 
 BATCH = 100
 """Problems of a step at most, as in the paper."""
-SUMMARISE_OVER = 400
-"""Characters up to which an attempt of a kind with short answers is compared as it is."""
+SUMMARISE_OVER = 1500
+"""Characters up to which an attempt is compared as it is: its summary costs a call, and leaves out
+the numbers that made it right. Five such attempts fit into a context of 4,096 tokens."""
 LOCAL_BATCH = 16
 LOCAL_VALUES: dict[str, Any] = {
     "epochs": 2,
@@ -88,8 +88,7 @@ def fitting_values(
     if tokens is not None:
         values["max_tokens"] = tokens
     kind = settings.domain.partition(":")[0]
-    if kind in SHORT_ANSWERS:
-        values["summarise_over"] = SUMMARISE_OVER
+    values["summarise_over"] = SUMMARISE_OVER
     known = settings.ground_truth and settings.reward == "verifier"
     if kind == "choice" and known and settings.mode == "prompt" and not settings.direct:
         values["exemplars"] = LABEL_EXAMPLES

@@ -17,6 +17,7 @@ from functools import lru_cache
 from tfgrpo.data.problems import Problem
 from tfgrpo.rendering.examples import is_example
 from tfgrpo.training.label_mentions import denies, is_only, replace_answer, right_answers, tells
+from tfgrpo.training.telling_numbers import for_any_quantity
 
 NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?(?![\w])")
 CODE = re.compile(r"\b(?:[A-Z]{2,}-\d+|[A-Z]+-?\d{2,})\b")
@@ -88,6 +89,10 @@ class LessonCheck:
         """
         text = without_preface(text)
         wrong = self(text)
+        if wrong is not None:
+            general = self._for_any_quantity(text)
+            if general != text and self(general) is None:
+                text, wrong = general, None
         if wrong is None and not self._is_long(text):
             return text
         for beginning in beginnings(text):
@@ -96,6 +101,11 @@ class LessonCheck:
         if wrong is not None:
             raise ValueError(wrong)
         return text  # whoever decides about it words it anew
+
+    def _for_any_quantity(self, text: str) -> str:
+        for problem in self.problems:
+            text = for_any_quantity(text, problem.problem)
+        return text
 
     def _without_answers(self, text: str) -> str:
         """Returns a text with one word for each shared answer: a prompt lists them all, and some

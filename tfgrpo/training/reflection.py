@@ -26,6 +26,12 @@ from tfgrpo.rollout.attempt import Group, Rollout
 from tfgrpo.store.records import Json, Library
 from tfgrpo.training.blame import LabelledMark, Mark, marks_of, marks_schema, shown_words
 from tfgrpo.training.lesson_check import LessonCheck
+from tfgrpo.training.telling_numbers import (
+    NumberMeaning,
+    TellingNumbers,
+    telling_numbers,
+    with_numbers,
+)
 
 T = TypeVar("T", bound=BaseModel)
 SUMMARY_TOKENS = 400
@@ -35,6 +41,7 @@ MOST_LESSONS = 2
 ANSWER_SHOWN = 300
 """The characters of an attempt's answer that stand beside what is said of it."""
 UNKNOWN = "(not given)"
+NO_NUMBERS = TellingNumbers((), ())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +61,7 @@ class Question:
     stage: str | None = None
     seed: CallPath | None = None
     appendix: str = ""
-    narrowed: Mapping[str, Json] = field(default_factory=dict)
+    narrowed: Mapping[str, Json | None] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
 
 
@@ -116,6 +123,10 @@ class Reflection:
             seed=sample_seed(self.seed, *(question.seed or (name, *question.call_path))),
         )
 
+    def as_they_are(self, rollouts: Sequence[Rollout]) -> bool:
+        """Returns whether these attempts are all short enough to be compared as they are."""
+        return all(len(rollout.transcript) <= self.summarise_over for rollout in rollouts)
+
     def lesson_check(self, problems: tuple[Problem, ...], prompt: Template) -> LessonCheck:
         """Returns the check of texts that are learned from problems by this prompt."""
         instructions = "\n".join(text for _, text in prompt.parts)
@@ -148,14 +159,16 @@ class Reflection:
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """A candidate for the library, with the group and the calls that taught it, and the ids of
-    experiences that the same comparison says `misled` attempts."""
+    """A candidate for the library, with the group and the calls that taught it, the ids of
+    experiences that the same comparison says `misled` attempts, and what the `numbers` mean that
+    it is about."""
 
     text: str
     reason: str
     group: Group
     calls: tuple[str, ...]
     misled: tuple[str, ...] = ()
+    numbers: tuple[NumberMeaning, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,19 +220,13 @@ class Lessons(BaseModel):
 
 
 class Contrast(BaseModel):
-    """What set winners apart from losers, written down before the lessons that follow from it."""
-
-    right_did: str = text_field(240, default="")
-    wrong_did: str = text_field(240, default="")
-    lessons: _Listed
-
-
-class BlamingContrast(BaseModel):
-    """The same, with what experiences did."""
+    """What set winners apart from losers, written down before the lessons that follow from it:
+    where that is asked for, what experiences did and what numbers stand for."""
 
     right_did: str = text_field(240, default="")
     wrong_did: str = text_field(240, default="")
     experiences: list[LabelledMark] = Field(default_factory=list)
+    numbers: list[NumberMeaning] = Field(default_factory=list)
     lessons: _Listed
 
 
@@ -253,6 +260,9 @@ async def compare(
         return Advantage(group, (), failures)
     shown = library if shown is None else shown
     blaming = reflection.blame if shown.labels else None
+    telling = NO_NUMBERS
+    if reflection.comparison.uses("numbers") and reflection.as_they_are(judged):
+        telling = telling_numbers(group, winners, losers)
     question = Question(
         prompt=reflection.comparison,
         values={
@@ -261,16 +271,19 @@ async def compare(
             "ground_truth": reflection.truth(group.problem),
             "winners": listed_attempts(winners, summaries),
             "losers": listed_attempts(losers, summaries),
+            "numbers": telling.words(),
         },
         max_tokens=COMPARISON_TOKENS,
         call_path=(step, group.problem.id),
         appendix=shown_words(blaming, shown, winners, losers) if blaming else "",
-        narrowed={"experiences": marks_schema(shown.labels)} if blaming else {},
+        narrowed={
+            "experiences": marks_schema(shown.labels) if blaming else None,
+            "numbers": telling.schema() if telling.right else None,
+        },
         problems=(group.problem,),
     )
-    shape = BlamingContrast if blaming else Contrast
     try:
-        typed: structured.Typed[Any] = await reflection.ask(calls, question, shape)
+        typed: structured.Typed[Any] = await reflection.ask(calls, question, Contrast)
     except CallFailed as error:
         failure = Failure("comparison", group.problem.id, str(error))
         return Advantage(group, (), (*failures, failure))
@@ -278,7 +291,11 @@ async def compare(
     marks, wrong = marks_of(typed.value.experiences, shown) if blaming else ((), ())
     failures += (*unused, *(Failure("blame", group.problem.id, reason) for reason in wrong))
     misled = tuple(mark.experience for mark in marks if mark.role == "misleading")
-    lessons = tuple(replace(lesson, misled=misled) for lesson in lessons)
+    meanings = telling.meanings(typed.value.numbers)
+    check = reflection.lesson_check(question.problems, question.prompt)
+    lessons = tuple(
+        with_meanings(replace(lesson, misled=misled), meanings, check) for lesson in lessons
+    )
     repaired = typed.repaired
     if reflection.reconcile is not None and lessons:
         try:
@@ -291,6 +308,17 @@ async def compare(
             failures += unused
             repaired = repaired or brought.repaired
     return Advantage(group, lessons, failures, repaired, marks, typed.key)
+
+
+def with_meanings(
+    lesson: Lesson, meanings: tuple[NumberMeaning, ...], check: LessonCheck
+) -> Lesson:
+    """Returns a lesson that names the numbers it is about; itself where there are none, or where
+    something would be wrong with it then."""
+    text = with_numbers(lesson.text, meanings, lesson.group.problem.problem, check.max_words)
+    if not meanings or check(text) is not None:
+        return lesson
+    return replace(lesson, text=text, numbers=meanings)
 
 
 async def _reconcile(

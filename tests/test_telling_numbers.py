@@ -1,0 +1,265 @@
+"""Numbers that right attempts alone calculate with: counted, explained, and put into lessons."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Cli
+from scripted import ScriptedEndpoint, stage
+from test_controller import decision
+from test_reflection import compared, said
+
+from tfgrpo.data.problems import Problem
+from tfgrpo.rendering import templates
+from tfgrpo.rollout.attempt import Group, Rollout
+from tfgrpo.store import Store
+from tfgrpo.training.telling_numbers import (
+    LONGEST,
+    NumberMeaning,
+    TellingNumbers,
+    for_any_quantity,
+    telling_numbers,
+    with_numbers,
+)
+
+WEEKS = Problem(
+    "weeks-1", "A clerk is busy for 8 weeks. How many working days go on the bill?", "40"
+)
+WORDY = (
+    "To find the working days we need those of one week. Typically a week has 5 working days "
+    "(Monday to Friday).\n\n\\[ 8 \\text{ weeks} \\times 5 \\text{ working days/week} = 40 "
+    "\\text{ days} \\]\n\nSo it is \\(\\boxed{40}\\)."
+)
+
+
+def words(text: str) -> list[str]:
+    return re.findall(r"\w+", text)
+
+
+def group(problem: Problem, right: list[str], wrong: list[str]) -> Group:
+    """Returns attempts at a problem, each with its last word as its answer."""
+    rewards = [1.0] * len(right) + [0.0] * len(wrong)
+    texts = zip([*right, *wrong], rewards, strict=True)
+    return Group(
+        problem,
+        tuple(
+            Rollout(
+                problem, n, text, "answered", reward, re.findall(r"\w+", text)[-1], "", (f"{n}",)
+            )
+            for n, (text, reward) in enumerate(texts)
+        ),
+    )
+
+
+CASES: dict[str, tuple[list[str], list[str], tuple[str, ...], tuple[str, ...]]] = {
+    "one number each": (["8 * 5 = 40"], ["8 * 7 = 56"], ("5",), ("7",)),
+    "in prose and formulas": ([WORDY, "5 x 8 = 40"], ["8 weeks of 7 days are 56"], ("5",), ("7",)),
+    "two numbers": (["8 * 5 - 2 = 38"], ["8 * 9 = 72"], ("2", "5"), ("9",)),
+    "too many to tell": (["8 * 5 + 2 + 3 = 45"], ["8 * 7 = 56"], (), ()),
+    "most of the right ones": (["8*5=40", "5*8=40", "40"], ["7*8=56"], ("5",), ("7",)),
+    "half of the right ones": (["8*5=40", "40"], ["7*8=56"], (), ("7",)),
+    "as often on both sides": (["8*5=40", "5*8=40"], ["5*8=41"], (), ()),
+    "in some wrong ones": (["8*5=40"], ["8*5=45", "8*7=56"], ("5",), ()),
+    "results are not": (["8 + 8 = 16, and 16 + 8 = 24, so 24"], ["64"], (), ()),
+    "what something is": (["A week = 5 days, 8 * 5 = 5 + 5 + 30 = 40"], ["56"], ("5", "30"), ()),
+    "results that are used again": (["8*6=48, 48 - 8 = 40"], ["8*7=56"], ("6",), ("7",)),
+    "steps are not": (["1. Read.\n2. Take 5.\nStep 3: 40"], ["4. 56"], ("5",), ()),
+    "thousands": (["8 * 1,200 = 9,600"], ["8 * 7 = 56"], ("1200",), ("7",)),
+    "decimals": (["8 * 7.50 = 60"], ["8 * 7 = 56"], ("7.5",), ("7",)),
+    "years are numbers too": (["in 2024: 40"], ["56"], ("2024",), ()),
+    "none at all": (["forty"], ["fifty"], (), ()),
+    "nothing and one": (["8 * 1 + 0 = 8"], ["9"], (), ()),
+    "parts of words": (["G5 x86 v2.5.1 40"], ["56"], (), ()),
+    "too long to be one": (["8 * " + "3" * (LONGEST + 1) + " = 40"], ["56"], (), ()),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_numbers_that_set_attempts_apart(name: str) -> None:
+    right, wrong, making, breaking = CASES[name]
+    one = group(WEEKS, right, wrong)
+    numbers = telling_numbers(one, one.winners, one.losers)
+    assert (set(numbers.right), set(numbers.wrong)) == (set(making), set(breaking))
+    assert bool(numbers.words()) is bool(making), "nothing is said without a number that is right"
+
+
+def test_other_right_answers_do_not_count() -> None:
+    problem = Problem("p", "How many?", "40", meta={"answers": ["40", "5 days"]})
+    one = group(problem, ["8 * 5 = 40"], ["8 * 7 = 56"])
+    assert telling_numbers(one, one.winners, one.losers).right == ("8",)[:0]
+
+
+def meaning(stands_for: str, number: str = "5", always: bool = True) -> NumberMeaning:
+    return NumberMeaning(number=number, stands_for=stands_for, always=always)
+
+
+PROBLEM = "A clerk is busy for 8 weeks."
+RULE = "When a clerk is busy, multiply the number of working days per week by the weeks."
+
+
+@pytest.mark.parametrize(
+    ("text", "stands_for", "expected"),
+    [
+        (RULE, "the number of working days per week", RULE.replace("week by", "week (5) by")),
+        (RULE, "working days in one week", RULE.replace("week by", "week (5) by")),
+        (RULE, "working weeks per day", f"{RULE} Take 5 for working weeks per day."),
+        (RULE, "of the", f"{RULE} Take 5 for of the."),
+        (RULE, "Working days per week", RULE.replace("week by", "week (5) by")),
+        (RULE, "days from Monday to Friday", f"{RULE} Take 5 for days from Monday to Friday."),
+        (RULE[:-1], "the days of work", f"{RULE} Take 5 for the days of work."),
+        ("Multiply weeks by 5.", "the working days", "Multiply weeks by 5."),
+        ("A week has five days.", "the working days", "A week has five days."),
+        ("Take 15 days.", "days", "Take 15 days (5)."),
+        ("In 8 weeks, take 5 days.", "days", "In any number of weeks, take 5 days."),
+        ("For 9 weeks take 5.", "days", "For 9 weeks take 5."),
+    ],
+)
+def test_a_lesson_names_the_number(text: str, stands_for: str, expected: str) -> None:
+    assert with_numbers(text, [meaning(stands_for)], PROBLEM) == expected
+
+
+LONG = "When a cook works, multiply " + "very " * 20 + "many hours by the days."
+
+
+@pytest.mark.parametrize(
+    ("text", "stands_for", "expected"),
+    [
+        (LONG, "the hours a day", "When a cook works, take 5 for the hours a day."),
+        (LONG[18:], "the hours a day", "Take 5 for the hours a day."),
+        (LONG, "the hours " * 8, f"{LONG} Take 5 for {'the hours ' * 8}."),
+    ],
+)
+def test_a_number_is_not_lost_to_the_limit_of_words(
+    text: str, stands_for: str, expected: str
+) -> None:
+    assert with_numbers(text, [meaning(stands_for)], PROBLEM, 15) == expected
+
+
+def test_a_lesson_without_telling_numbers_stays_as_it_is() -> None:
+    assert with_numbers("In 8 weeks, rest.", [], PROBLEM) == "In 8 weeks, rest."
+
+
+def test_meanings_that_are_of_this_problem_alone_or_of_no_number_are_left_out() -> None:
+    numbers = TellingNumbers(("5", "2"), ())
+    given = [
+        meaning(" the days. "),
+        meaning("again"),
+        meaning("x", "7"),
+        meaning("pairs", "2", False),
+    ]
+    assert numbers.meanings([*given, meaning(" . ", "2")]) == (meaning("the days"),)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("In 8 weeks there are many days.", "In any number of weeks there are many days."),
+        ("Multiply 8 by the days.", "Multiply 8 by the days."),
+        ("In 18 weeks.", "In 18 weeks."),
+        ("In 8 weekdays.", "In 8 weekdays."),
+        ("In 1.8 weeks.", "In 1.8 weeks."),
+    ],
+)
+def test_quantities_of_a_problem_are_any(text: str, expected: str) -> None:
+    assert for_any_quantity(text, PROBLEM) == expected
+
+
+def answer(*meanings: dict[str, Any], text: str = RULE) -> str:
+    lesson = {"reason": "It is right.", "text": text}
+    return json.dumps({"right_did": "", "wrong_did": "", "numbers": meanings, "lessons": [lesson]})
+
+
+DAYS = {"number": "5", "stands_for": "working days per week", "always": True}
+ATTEMPTS = group(WEEKS, ["8 * 5 = 40"], ["8 * 7 = 56"])
+
+
+def test_a_comparison_explains_the_numbers_it_is_told_of(tmp_path: Path) -> None:
+    advantage, server = compared(
+        tmp_path, ATTEMPTS, lambda _: answer(DAYS, {**DAYS, "number": "9"}), summarise_over=100
+    )
+    (lesson,) = advantage.lessons
+    assert lesson.text == RULE.replace("week by", "week (5) by")
+    assert lesson.numbers == (meaning("working days per week"),)
+    assert server.stages == {"comparison": 1}
+    (text,) = said(server, "comparison")
+    assert text.endswith(
+        "Right answer: 40\n\nCalculated with in right attempts alone: 5\n"
+        "Calculated with in wrong attempts alone: 7"
+    )
+    schema = server.requests[0]["response_format"]["json_schema"]["schema"]
+    assert list(schema["properties"]) == ["right_did", "wrong_did", "numbers", "lessons"]
+    assert schema["required"] == list(schema["properties"])
+    assert schema["properties"]["numbers"]["items"]["properties"]["number"]["enum"] == ["5"]
+
+
+@pytest.mark.parametrize("stands_for", ["days, so the answer is 40", "half of what"])
+def test_a_meaning_that_no_lesson_may_have_is_left_out(tmp_path: Path, stands_for: str) -> None:
+    advantage, _ = compared(
+        tmp_path,
+        ATTEMPTS,
+        lambda _: answer({**DAYS, "stands_for": stands_for}, text="Count the days."),
+        summarise_over=100,
+    )
+    (lesson,) = advantage.lessons
+    expected = (
+        "Count the days." if "answer" in stands_for else "Count the days. Take 5 for half of what."
+    )
+    assert lesson.text == expected
+
+
+def test_attempts_that_are_summarised_have_no_numbers(tmp_path: Path) -> None:
+    script = lambda request: "It did." if stage(request) == "summary" else answer(DAYS)  # noqa: E731
+    advantage, server = compared(tmp_path, ATTEMPTS, script, summarise_over=9)
+    assert [lesson.text for lesson in advantage.lessons] == [RULE]
+    assert not any("Right answer: 40\n\nCalculated" in text for text in said(server, "comparison"))
+    schema = server.requests[-1]["response_format"]["json_schema"]["schema"]
+    assert list(schema["properties"]) == ["right_did", "wrong_did", "lessons"]
+
+
+def test_a_prompt_that_does_not_tell_the_numbers_is_not_asked_about_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = templates.parse("comparison", "<!-- user -->\n{{winners}}\n{{losers}}\n")
+    load = templates.load
+    monkeypatch.setattr(templates, "load", lambda name: own if name == "comparison" else load(name))
+    _, server = compared(tmp_path, ATTEMPTS, lambda _: answer(), summarise_over=100)
+    assert "numbers" not in json.dumps(server.requests[0]["response_format"])
+
+
+def firm(request: dict[str, Any]) -> str:
+    """A model that knows two readings of a week, names no number in a lesson, and overwrites."""
+    user = request["messages"][-1]["content"]
+    match stage(request):
+        case "rollout":
+            weeks = int(user.split(" for ")[1].split()[0])
+            told = "(5)" in request["messages"][0]["content"]
+            days = 5 if told or request["seed"] % 2 else 7
+            return f"{weeks} weeks * {days} days = {weeks * days}. \\boxed{{{weeks * days}}}"
+        case "comparison":
+            return answer(DAYS) if "alone: 5" in user.rpartition("Right answer")[2] else answer()
+        case _:
+            return decision("G0", "refines", "Take the days.")
+
+
+def test_a_run_with_the_defaults_learns_the_number_and_says_where_from(
+    cli: Cli, tmp_path: Path
+) -> None:
+    rows = [
+        {"id": f"w{n}", "problem": f"Busy for {n} weeks. How many days?", "answer": str(5 * n)}
+        for n in (2, 3, 4, 6, 8, 9)
+    ]
+    (tmp_path / "problems.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with ScriptedEndpoint(firm) as server:
+        asked = ("train", "problems.jsonl", "--model", "m", "--base-url", server.base_url)
+        flags = ("--group-size", "6", "--batch-size", "6", "--epochs", "1", "--run", "r")
+        assert cli(*asked, *flags).returncode == 0
+    assert "summary" not in server.stages
+    with Store.open(tmp_path / ".tfgrpo" / "store.db") as store:
+        (experience,) = store.library()
+        assert "working days per week (5)" in experience.text
+        operations = store.history(experience.id)
+        assert operations[0].evidence["numbers"] == {"5": "working days per week"}
