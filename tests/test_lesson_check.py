@@ -430,3 +430,26 @@ def test_what_small_models_say_of_the_attempts_is_no_lesson(text: str) -> None:
 def test_what_says_what_to_do_is_one(text: str, lesson: str) -> None:
     check = LessonCheck((Problem("p", "A welder works for 3 weeks. How many days?", "15"),))
     assert check.accepted(text) == lesson
+
+
+@pytest.mark.parametrize(
+    ("text", "accepted"),
+    [
+        (
+            "In busy for 8 weeks there are many days.",
+            "In busy for any number of weeks there are many days.",
+        ),
+        ("What is busy for 8 weeks comes to 40.", None),
+    ],
+)
+def test_a_quantity_of_the_problem_is_any_but_not_beside_its_answer(
+    text: str, accepted: str | None
+) -> None:
+    problem = Problem("p", "A clerk is busy for 8 weeks. How many days?", "40")
+    check = LessonCheck((problem,))
+    assert check(text) is not None
+    if accepted is None:
+        with pytest.raises(ValueError, match="for any number"):
+            check.accepted(text)
+    else:
+        assert check.accepted(text) == accepted

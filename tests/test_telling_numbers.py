@@ -97,7 +97,7 @@ def meaning(stands_for: str, number: str = "5", always: bool = True) -> NumberMe
     return NumberMeaning(number=number, stands_for=stands_for, always=always)
 
 
-PROBLEM = "A clerk is busy for 8 weeks."
+PROBLEM = Problem("p", "A clerk is busy for 8 weeks.", "40")
 RULE = "When a clerk is busy, multiply the number of working days per week by the weeks."
 
 
@@ -114,6 +114,8 @@ RULE = "When a clerk is busy, multiply the number of working days per week by th
         ("Multiply weeks by 5.", "the working days", "Multiply weeks by 5."),
         ("A week has five days.", "the working days", "A week has five days."),
         ("Take 15 days.", "days", "Take 15 days (5)."),
+        ("In 8 weeks, the bill is 40 days.", "days", "In any number of weeks, take 5 for days."),
+        ("The 8 weeks come to 40 of 5 days.", "days", "Take 5 for days."),
         ("In 8 weeks, take 5 days.", "days", "In any number of weeks, take 5 days."),
         ("For 9 weeks take 5.", "days", "For 9 weeks take 5."),
     ],
@@ -165,7 +167,7 @@ def test_meanings_that_are_of_this_problem_alone_or_of_no_number_are_left_out() 
     ],
 )
 def test_quantities_of_a_problem_are_any(text: str, expected: str) -> None:
-    assert for_any_quantity(text, PROBLEM) == expected
+    assert for_any_quantity(text, PROBLEM.problem) == expected
 
 
 def answer(*meanings: dict[str, Any], text: str = RULE) -> str:

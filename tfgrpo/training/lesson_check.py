@@ -17,7 +17,7 @@ from functools import lru_cache
 from tfgrpo.data.problems import Problem
 from tfgrpo.rendering.examples import is_example
 from tfgrpo.training.label_mentions import denies, is_only, replace_answer, right_answers, tells
-from tfgrpo.training.telling_numbers import for_any_quantity
+from tfgrpo.training.telling_numbers import for_any_quantity, names_answer
 
 NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?(?![\w])")
 CODE = re.compile(r"\b(?:[A-Z]{2,}-\d+|[A-Z]+-?\d{2,})\b")
@@ -103,6 +103,10 @@ class LessonCheck:
         return text  # whoever decides about it words it anew
 
     def _for_any_quantity(self, text: str) -> str:
+        """Returns a text without quantities of the problems; itself where it says what one of them
+        comes to, which holds for those quantities alone."""
+        if any(names_answer(text, problem) for problem in self.problems):
+            return text
         for problem in self.problems:
             text = for_any_quantity(text, problem.problem)
         return text

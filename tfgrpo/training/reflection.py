@@ -315,7 +315,7 @@ def with_meanings(
 ) -> Lesson:
     """Returns a lesson that names the numbers it is about; itself where there are none, or where
     something would be wrong with it then."""
-    text = with_numbers(lesson.text, meanings, lesson.group.problem.problem, check.max_words)
+    text = with_numbers(lesson.text, meanings, lesson.group.problem, check.max_words)
     if not meanings or check(text) is not None:
         return lesson
     return replace(lesson, text=text, numbers=meanings)

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from pydantic import BaseModel
 
+from tfgrpo.data.problems import Problem
 from tfgrpo.model.structured import text_field
 from tfgrpo.rollout.attempt import Group, Rollout
 from tfgrpo.store.records import Json
@@ -47,7 +48,7 @@ LEADING = re.compile(r"(?:(?:the|a|an|number|amount|of|count|total) )+", re.I)
 BETWEEN = re.compile(r"(?:a|an|each|every|for|in|of|one|per|the)")
 """Words that `per week` and `in one week` differ by."""
 CONDITION = re.compile(
-    r"((?:when|whenever|where|wherever|if|for)\b[^,.;:]*|to\b[^,.;:]*)(?=,)", re.I
+    r"((?:when|whenever|where|wherever|if|for|in)\b[^,.;:]*|to\b[^,.;:]*)(?=,)", re.I
 )
 
 
@@ -153,16 +154,21 @@ def telling_numbers(
 
 
 def with_numbers(
-    text: str, meanings: Sequence[NumberMeaning], problem: str, max_words: int | None = None
+    text: str,
+    meanings: Sequence[NumberMeaning],
+    problem: Problem,
+    max_words: int | None = None,
 ) -> str:
     """Returns a lesson that names the numbers which similar problems are calculated with: put
     behind what they stand for where it says that, else at its end. It holds then for any of the
-    problem's own quantities. Where that makes more than `max_words` words, the numbers take the
-    place of all but when they are right."""
-    if meanings:
-        text = for_any_quantity(text, problem, {meaning.number for meaning in meanings})
+    problem's own quantities. Where that makes more than `max_words` words, or it says what the
+    problem comes to, the numbers take the place of all but when they are right."""
+    if not meanings:
+        return text
+    text = for_any_quantity(text, problem.problem, {meaning.number for meaning in meanings})
     left_out = [one for one in meanings if not names_number(text, one.number)]
-    if not left_out:
+    about_it = names_answer(text, problem)
+    if not left_out and not about_it:
         return text
     whole = text
     for meaning in left_out:
@@ -172,14 +178,20 @@ def with_numbers(
         else:
             end = "" if whole.rstrip().endswith((".", "!", "?")) else "."
             whole = f"{whole.rstrip()}{end} Take {meaning.words}."
-    if max_words is None or len(whole.split()) <= max_words:
+    if not about_it and (max_words is None or len(whole.split()) <= max_words):
         return whole
     when = condition_of(text)
-    take = f"take {' and '.join(meaning.words for meaning in left_out)}."
+    take = f"take {' and '.join(meaning.words for meaning in meanings)}."
     for short in (f"{when}, {take}" if when else take, take):
-        if len(short.split()) <= max_words:
+        if max_words is None or len(short.split()) <= max_words:
             return short[:1].upper() + short[1:]
     return whole
+
+
+def names_answer(text: str, problem: Problem) -> bool:
+    """Returns whether a text has a number in it that is an answer of a problem."""
+    answers = (_numbers(answer) for answer in problem.ground_truths)
+    return any(len(answer) == 1 and answer <= _numbers(text) for answer in answers)
 
 
 def condition_of(text: str) -> str:
