@@ -235,6 +235,16 @@ def test_a_refinement_keeps_the_numbers_of_what_it_refines(tmp_path: Path) -> No
         assert "the text leaves out 8, which G0 gives" in requests[1]["messages"][-1]["content"]
 
 
+def test_what_the_controller_is_told_of_likeness_is_no_experience(tmp_path: Path) -> None:
+    known = labelled("When days end, multiply the days by 8.")
+    echo = "G0 (88 % of the words). Only what these do not say yet is new."
+    wrong = decision("G0", "contradicts", echo)
+    text = "When days end, multiply all days by 8."
+    plan, requests = planned(tmp_path, [wrong, wrong], text, library=known)
+    assert short(plan.operations) == [("MODIFY", A, text)]
+    assert "repeats the instructions" in requests[1]["messages"][-1]["content"]
+
+
 def about(number: str, stands_for: str, text: str) -> Lesson:
     meaning = NumberMeaning(number=number, stands_for=stands_for, always=True)
     return replace(lesson(text), numbers=(meaning,))

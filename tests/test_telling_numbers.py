@@ -160,6 +160,8 @@ def test_meanings_that_are_of_this_problem_alone_or_of_no_number_are_left_out() 
     ("text", "expected"),
     [
         ("In 8 weeks there are many days.", "In any number of weeks there are many days."),
+        ("In a new 8-week period.", "In a new period."),
+        ("In a 7-week period.", "In a 7-week period."),
         ("Multiply 8 by the days.", "Multiply 8 by the days."),
         ("In 18 weeks.", "In 18 weeks."),
         ("In 8 weekdays.", "In 8 weekdays."),

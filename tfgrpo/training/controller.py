@@ -225,6 +225,7 @@ class Controller:
     ) -> structured.Typed[Decision]:
         reflection, labels = self.reflection, draft.labels
         related = self.related(lesson, draft)
+        alike = describe(similar, {id: label for label, id in labels.items()})
         decisions = [one for one in DECISIONS if one != "drop" or self.notes.turned_down]
         if not related:  # nothing is there that a lesson could be the same as, or refine
             decisions = [one for one in decisions if one in ("new", "drop")]
@@ -234,7 +235,7 @@ class Controller:
                 "library": draft.prompt(lessons_in(draft)),
                 "lesson": lesson.text,
                 "reason": lesson.reason,
-                "similar": describe(similar, {id: label for label, id in labels.items()}),
+                "similar": alike,
             },
             max_tokens=CONTROLLER_TOKENS,
             call_path=call_path,
@@ -244,7 +245,7 @@ class Controller:
         )
 
         most, faults = reflection.max_words, 0
-        check = reflection.lesson_check(question.problems, question.prompt)
+        check = reflection.lesson_check(question.problems, question.prompt, alike)
 
         def fault(text: str) -> str | None:
             count = words(text)

@@ -127,10 +127,13 @@ class Reflection:
         """Returns whether these attempts are all short enough to be compared as they are."""
         return all(len(rollout.transcript) <= self.summarise_over for rollout in rollouts)
 
-    def lesson_check(self, problems: tuple[Problem, ...], prompt: Template) -> LessonCheck:
-        """Returns the check of texts that are learned from problems by this prompt."""
+    def lesson_check(
+        self, problems: tuple[Problem, ...], prompt: Template, *more: str
+    ) -> LessonCheck:
+        """Returns the check of texts that are learned from problems by this prompt, with what
+        `more` its message says."""
         instructions = "\n".join(text for _, text in prompt.parts)
-        texts = (instructions, self.agent_objective, self.learning_objective)
+        texts = (instructions, self.agent_objective, self.learning_objective, *more)
         return LessonCheck(problems, texts, self.shared_answers, self.max_words, self.ground_truth)
 
     async def ask(

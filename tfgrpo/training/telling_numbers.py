@@ -42,8 +42,8 @@ or the other way round."""
 NAMED = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 BARE = {"0", "1"}
 """Numbers that are in so many calculations that they tell nothing."""
-QUANTITY = re.compile(r"(?<![\w.])(\d+) ([a-z]{2,}s)\b")
-"""A number of several things."""
+QUANTITY = re.compile(r"(?<![\w.])(\d+)(?:( )([a-z]{2,}s)\b|(-)([a-z]{2,}) )")
+"""A number of several things, be it as `2-week` before a noun."""
 LEADING = re.compile(r"(?:(?:the|a|an|number|amount|of|count|total) )+", re.I)
 BETWEEN = re.compile(r"(?:a|an|each|every|for|in|of|one|per|the)")
 """Words that `per week` and `in one week` differ by."""
@@ -205,10 +205,11 @@ def for_any_quantity(text: str, problem: str, but: Collection[str] = ()) -> str:
     weeks holds for any number of weeks. Numbers in `but` stay."""
 
     def general(match: re.Match[str]) -> str:
-        number, noun = match.groups()
-        if number in but or not re.search(rf"(?<![\w.]){number} {noun}\b", problem):
+        number, joint, noun = (group for group in match.groups() if group is not None)
+        noun = noun if joint == " " else f"{noun}s?"
+        if number in but or not re.search(rf"(?<![\w.]){number}[ -]{noun}\b", problem):
             return match[0]
-        return f"any number of {noun}"
+        return f"any number of {noun}" if joint == " " else ""
 
     return QUANTITY.sub(general, text)
 
