@@ -228,6 +228,11 @@ def test_a_refinement_keeps_the_numbers_of_what_it_refines(tmp_path: Path) -> No
         ),
         ([wrong, wrong], "Multiply weeks by 5 days.", ("ADD", FRESH, "Multiply weeks by 5 days.")),
         ([wrong, wrong], "Multiply the days by hours.", ("KEEP", A, None)),  # it adds nothing
+        (
+            [wrong, decision("G0", "refines", "Multiply days of a bill by eight hours.")],
+            "Multiply days.",
+            ("MODIFY", A, "Multiply days of a bill by eight hours."),
+        ),
     ]:
         (folder := tmp_path / text).mkdir()
         plan, requests = planned(folder, answers, text, library=eight)
@@ -245,6 +250,14 @@ def test_what_the_controller_is_told_of_likeness_is_no_experience(tmp_path: Path
     assert "repeats the instructions" in requests[1]["messages"][-1]["content"]
 
 
+def test_what_contradicts_is_no_vote_for_what_it_contradicts(tmp_path: Path) -> None:
+    eight = Library(ROOT, (Experience(A, "Multiply the days by 8 hours.", 1),))
+    cut = decision("G0", "contradicts", "Never multiply the days by the")
+    text = "Never multiply days by hours."
+    plan, _ = planned(tmp_path, [cut, cut], text, library=eight)
+    assert short(plan.operations) == [("MODIFY", A, text)]
+
+
 def about(number: str, stands_for: str, text: str) -> Lesson:
     meaning = NumberMeaning(number=number, stands_for=stands_for, always=True)
     return replace(lesson(text), numbers=(meaning,))
@@ -258,8 +271,8 @@ def test_a_lesson_about_a_number_is_put_beside_what_may_be_about_it(tmp_path: Pa
     assert requests == [], "nothing is there that it could be about"
     for one, labels in [
         (about("8", "the length of a day", "A day is 8 hours long."), ["G0", None]),
-        (about("5", "the days of work", "Multiply weeks by 5."), ["G1", None]),
-        (about("7", "the days of work", "Multiply weeks by 7."), ["G1", None]),
+        (about("5", "the days of work", "Multiply weeks by 5."), ["G0", "G1", None]),
+        (about("7", "the time of work", "Multiply weeks by 7."), ["G1", None]),
     ]:
         (folder := tmp_path / one.text).mkdir()
         _, requests = planned(folder, [decision(labels[0], "same")] * 2, one, library=library)

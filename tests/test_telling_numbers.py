@@ -22,6 +22,7 @@ from tfgrpo.training.telling_numbers import (
     NumberMeaning,
     TellingNumbers,
     for_any_quantity,
+    names_number,
     telling_numbers,
     with_numbers,
 )
@@ -57,23 +58,30 @@ def group(problem: Problem, right: list[str], wrong: list[str]) -> Group:
 
 CASES: dict[str, tuple[list[str], list[str], tuple[str, ...], tuple[str, ...]]] = {
     "one number each": (["8 * 5 = 40"], ["8 * 7 = 56"], ("5",), ("7",)),
-    "in prose and formulas": ([WORDY, "5 x 8 = 40"], ["8 weeks of 7 days are 56"], ("5",), ("7",)),
+    "in prose and formulas": ([WORDY, "5 x 8 = 40"], ["8 weeks times 7 days: 56"], ("5",), ("7",)),
     "two numbers": (["8 * 5 - 2 = 38"], ["8 * 9 = 72"], ("2", "5"), ("9",)),
     "too many to tell": (["8 * 5 + 2 + 3 = 45"], ["8 * 7 = 56"], (), ()),
     "most of the right ones": (["8*5=40", "5*8=40", "40"], ["7*8=56"], ("5",), ("7",)),
     "half of the right ones": (["8*5=40", "40"], ["7*8=56"], (), ("7",)),
     "as often on both sides": (["8*5=40", "5*8=40"], ["5*8=41"], (), ()),
     "in some wrong ones": (["8*5=40"], ["8*5=45", "8*7=56"], ("5",), ()),
-    "results are not": (["8 + 8 = 16, and 16 + 8 = 24, so 24"], ["64"], (), ()),
+    "results are not": (["8 + 9 = 17, and 17 + 8 = 25, so 25"], ["9 * 9 = 81"], (), ()),
     "what something is": (["A week = 5 days, 8 * 5 = 5 + 5 + 30 = 40"], ["56"], ("5", "30"), ()),
     "results that are used again": (["8*6=48, 48 - 8 = 40"], ["8*7=56"], ("6",), ("7",)),
-    "steps are not": (["1. Read.\n2. Take 5.\nStep 3: 40"], ["4. 56"], ("5",), ()),
+    "a result in a sentence": (["8 times 8 is 64. 64 - 24 = 40"], ["56"], ("24",), ()),
+    "in bold": (["8 * 8 = **64**, 64 - 24 = 40"], ["56"], ("24",), ()),
+    "with money": (["8 * 8 = $64. Then 64 - 24 = 40"], ["56"], ("24",), ()),
+    "steps are not": (["1. Read.\n2. Take 8 * 5.\nStep 3: 40"], ["4. 56"], ("5",), ()),
     "thousands": (["8 * 1,200 = 9,600"], ["8 * 7 = 56"], ("1200",), ("7",)),
     "decimals": (["8 * 7.50 = 60"], ["8 * 7 = 56"], ("7.5",), ("7",)),
-    "years are numbers too": (["in 2024: 40"], ["56"], ("2024",), ()),
+    "units": (["8 * 24h = 192h"], ["8 * 7 = 56"], ("24",), ("7",)),
+    "leading zeros": (["8 * 05 = 40"], ["8 * 07 = 56"], ("5",), ("7",)),
     "none at all": (["forty"], ["fifty"], (), ()),
     "nothing and one": (["8 * 1 + 0 = 8"], ["9"], (), ()),
-    "parts of words": (["G5 x86 v2.5.1 40"], ["56"], (), ()),
+    "parts of words": (["G5 * x86 * v2.5.1 40"], ["56"], (), ()),
+    "dates and pages": (["On 2024-05-01, pages 3-5: 40"], ["56"], (), ()),
+    "nothing is done with it": (["Confidence 95 %. Line 14 says 40"], ["56"], (), ()),
+    "other code": (["{'status': 200} 40"], ["{'status': 404} 56"], (), ()),
     "too long to be one": (["8 * " + "3" * (LONGEST + 1) + " = 40"], ["56"], (), ()),
 }
 
@@ -85,6 +93,26 @@ def test_numbers_that_set_attempts_apart(name: str) -> None:
     numbers = telling_numbers(one, one.winners, one.losers)
     assert (set(numbers.right), set(numbers.wrong)) == (set(making), set(breaking))
     assert bool(numbers.words()) is bool(making), "nothing is said without a number that is right"
+
+
+LONG_TEXTS = [
+    "7 * 24 = 168 hours in the week and then multiply that by the number of workers " * 1200,
+    "\n" * 100_000,
+    "-\n" * 50_000,
+    "* " * 50_000,
+    "1+" * 50_000,
+    "*=1 " * 25_000,
+    "1,000" * 20_000,
+    "times " * 16_000,
+    "1" * 100_000,
+]
+
+
+@pytest.mark.parametrize("text", LONG_TEXTS, ids=range(len(LONG_TEXTS)))
+def test_the_longest_attempts_are_searched(text: str) -> None:
+    one = group(WEEKS, [f"{text} 40"], ["56"])
+    assert telling_numbers(one, one.winners, one.losers).wrong == ()
+    assert with_numbers(text, [meaning("days of work")], WEEKS, 5) == text
 
 
 def test_other_right_answers_do_not_count() -> None:
@@ -109,14 +137,15 @@ RULE = "When a clerk is busy, multiply the number of working days per week by th
         (RULE, "working weeks per day", f"{RULE} Take 5 for working weeks per day."),
         (RULE, "of the", f"{RULE} Take 5 for of the."),
         (RULE, "Working days per week", RULE.replace("week by", "week (5) by")),
+        (RULE, "weeks", f"{RULE} Take 5 for weeks."),
         (RULE, "days from Monday to Friday", f"{RULE} Take 5 for days from Monday to Friday."),
         (RULE[:-1], "the days of work", f"{RULE} Take 5 for the days of work."),
         ("Multiply weeks by 5.", "the working days", "Multiply weeks by 5."),
         ("A week has five days.", "the working days", "A week has five days."),
-        ("Take 15 days.", "days", "Take 15 days (5)."),
+        ("Take 15 days.", "days", "Take 15 days. Take 5 for days."),
         ("In 8 weeks, the bill is 40 days.", "days", "In any number of weeks, take 5 for days."),
         ("The 8 weeks come to 40 of 5 days.", "days", "Take 5 for days."),
-        ("In 8 weeks, take 5 days.", "days", "In any number of weeks, take 5 days."),
+        ("In 8 weeks, take 5 days.", "days", "In 8 weeks, take 5 days."),
         ("For 9 weeks take 5.", "days", "For 9 weeks take 5."),
     ],
 )
@@ -124,25 +153,66 @@ def test_a_lesson_names_the_number(text: str, stands_for: str, expected: str) ->
     assert with_numbers(text, [meaning(stands_for)], PROBLEM) == expected
 
 
-LONG = "When a cook works, multiply " + "very " * 20 + "many hours by the days."
+LONG = "When a cook works, multiply " + "very " * 7 + "many hours by the days."
+
+
+def test_a_lesson_without_room_for_a_number_has_one_of_its_own_beside_it(tmp_path: Path) -> None:
+    advantage, _ = compared(
+        tmp_path, ATTEMPTS, lambda _: answer(DAYS, text=LONG), summarise_over=100, max_words=16
+    )
+    own = "When a cook works, take 5 for working days per week."
+    assert [(one.text, len(one.numbers)) for one in advantage.lessons] == [(LONG, 0), (own, 1)]
+    assert {one.calls for one in advantage.lessons} == {advantage.lessons[0].calls}
+
+
+def test_a_number_goes_to_the_lesson_that_speaks_of_it(tmp_path: Path) -> None:
+    other = {"reason": "r", "text": "Round money to cents."}
+    script = json.loads(answer(DAYS))
+    script["lessons"].insert(0, other)
+    advantage, _ = compared(tmp_path, ATTEMPTS, lambda _: json.dumps(script), summarise_over=100)
+    assert [one.text for one in advantage.lessons] == [
+        "Round money to cents.",
+        RULE.replace("week by", "week (5) by"),
+    ]
+    assert [len(one.numbers) for one in advantage.lessons] == [0, 1]
 
 
 @pytest.mark.parametrize(
-    ("text", "stands_for", "expected"),
-    [
-        (LONG, "the hours a day", "When a cook works, take 5 for the hours a day."),
-        (LONG[18:], "the hours a day", "Take 5 for the hours a day."),
-        (LONG, "the hours " * 8, f"{LONG} Take 5 for {'the hours ' * 8}."),
-    ],
+    "numbers",
+    [None, "5", ["5"], [{"number": 5}], [{"number": 5, "stands_for": None}], {"5": "days"}],
 )
-def test_a_number_is_not_lost_to_the_limit_of_words(
-    text: str, stands_for: str, expected: str
-) -> None:
-    assert with_numbers(text, [meaning(stands_for)], PROBLEM, 15) == expected
+def test_a_lesson_counts_beside_numbers_that_are_out_of_shape(tmp_path: Path, numbers: Any) -> None:
+    script = json.dumps({**json.loads(answer()), "numbers": numbers})
+    advantage, server = compared(tmp_path, ATTEMPTS, lambda _: script, summarise_over=100)
+    assert [one.text for one in advantage.lessons] == [RULE]
+    assert server.stages == {"comparison": 1}
+
+
+def test_a_number_is_read_in_any_form(tmp_path: Path) -> None:
+    days = {**DAYS, "number": 5, "stands_for": "working days per week" + " " * 900}
+    advantage, _ = compared(tmp_path, ATTEMPTS, lambda _: answer(days), summarise_over=100)
+    assert advantage.lessons[0].text == RULE.replace("week by", "week (5) by")
 
 
 def test_a_lesson_without_telling_numbers_stays_as_it_is() -> None:
     assert with_numbers("In 8 weeks, rest.", [], PROBLEM) == "In 8 weeks, rest."
+
+
+@pytest.mark.parametrize(
+    ("text", "number", "named"),
+    [
+        ("Multiply by 12.5.", "12", False),
+        ("It is 1,200 days.", "200", False),
+        ("It is 1,200 days.", "1200", True),
+        ("Take 9x5.", "9.5", False),
+        ("Take Seven.", "7", True),
+        ("Take sevenths.", "7", False),
+        ("Take 0.5.", "0.5", True),
+        ("Take .5.", "0.5", False),
+    ],
+)
+def test_whether_a_text_names_a_number(text: str, number: str, named: bool) -> None:
+    assert names_number(text, number) is named
 
 
 def test_meanings_that_are_of_this_problem_alone_or_of_no_number_are_left_out() -> None:
@@ -266,4 +336,4 @@ def test_a_run_with_the_defaults_learns_the_number_and_says_where_from(
         (experience,) = store.library()
         assert "working days per week (5)" in experience.text
         operations = store.history(experience.id)
-        assert operations[0].evidence["numbers"] == {"5": "working days per week"}
+        assert operations[0].evidence["numbers"] == ["5"]

@@ -193,7 +193,8 @@ def _objection(
         return None if deciding.notes.turned_down else f"an operation is one of {list(OPS)}"
     if edit.op != "add" and edit.experience not in labels:
         return f"there is no experience {edit.experience}; experiences are {list(labels)}"
-    if edit.op != "add" and any(edit.experience not in deciding.related(o, draft) for o in own):
+    plain = [replace(lesson, numbers=()) for lesson in own]
+    if edit.op != "add" and any(edit.experience not in deciding.related(o, draft) for o in plain):
         return f"{edit.experience} does not name the answer of a lesson, which is about another"
     if edit.op == "keep":
         there = set(numbers(draft.texts[labels[edit.experience or ""]]))

@@ -47,6 +47,7 @@ from tfgrpo.training.lookahead import LessonStream, Lookahead, Proposed, Refusal
 from tfgrpo.training.near_duplicates import Similar, describe, find_similar, numbers
 from tfgrpo.training.notes import Notes
 from tfgrpo.training.reflection import Failure, Lesson, Question, Reflection, StepOrigin
+from tfgrpo.training.telling_numbers import names_number, numbers_in
 
 CONTROLLER_TOKENS = 600
 DROPPED = "the controller dropped it: it says what the gate rejected"
@@ -279,7 +280,8 @@ class Controller:
         typed = await reflection.ask(self.calls, question, Decision, objection)
         if fault_of(typed.value) is not None:
             value = _in_the_lessons_words(typed.value, lesson)
-            if _lost_numbers(typed.value, lesson.text, draft) and not numbers(lesson.text):
+            lost = _lost_numbers(typed.value, lesson.text, draft)
+            if typed.value.decision == "refines" and lost and not numbers_in(lesson.text):
                 value = typed.value.model_copy(update={"decision": "same"})
             typed = replace(typed, value=value)
         return typed
@@ -326,7 +328,7 @@ def lessons_in(draft: Draft) -> dict[str, str]:
 def _lost_numbers(decision: Decision, text: str, draft: Draft) -> list[str]:
     """Returns the numbers of the experience that a decision is about that a text does not have."""
     there = draft.texts.get(draft.labels.get(decision.closest or "", ""), "")
-    return sorted(set(numbers(there)) - set(numbers(text)))
+    return sorted(number for number in numbers_in(there) if not names_number(text, number))
 
 
 def _in_the_lessons_words(decision: Decision, lesson: Lesson) -> Decision:
@@ -382,6 +384,6 @@ def evidence_of(lesson: Lesson, call: tuple[str, ...]) -> dict[str, Any]:
         "calls": [key[:16] for key in (*lesson.calls, *call)],
     }
     if lesson.numbers:
-        evidence["numbers"] = {one.number: one.stands_for for one in lesson.numbers}
+        evidence["numbers"] = [one.number for one in lesson.numbers]
     strategies = sorted({rollout.hint for rollout in group.winners if rollout.hint})
     return evidence | {"strategies": strategies} if strategies else evidence

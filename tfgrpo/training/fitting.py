@@ -23,7 +23,10 @@ BATCH = 100
 """Problems of a step at most, as in the paper."""
 SUMMARISE_OVER = 1500
 """Characters up to which an attempt is compared as it is: its summary costs a call, and leaves out
-the numbers that made it right. Five such attempts fit into a context of 4,096 tokens."""
+the numbers that made it right."""
+LOCAL_SUMMARISE_OVER = 1000
+"""The same for a local model, which reads 4,096 tokens with its answer: four such attempts are
+half of that."""
 LOCAL_BATCH = 16
 LOCAL_VALUES: dict[str, Any] = {
     "epochs": 2,
@@ -88,7 +91,8 @@ def fitting_values(
     if tokens is not None:
         values["max_tokens"] = tokens
     kind = settings.domain.partition(":")[0]
-    values["summarise_over"] = SUMMARISE_OVER
+    local = settings.models.model.startswith(LOCAL)
+    values["summarise_over"] = LOCAL_SUMMARISE_OVER if local else SUMMARISE_OVER
     known = settings.ground_truth and settings.reward == "verifier"
     if kind == "choice" and known and settings.mode == "prompt" and not settings.direct:
         values["exemplars"] = LABEL_EXAMPLES
@@ -100,7 +104,7 @@ def fit(
 ) -> tuple[TrainSettings, str]:
     """Returns settings in which all that is not `named` fits, and what was chosen, in one line.
 
-    The line is empty where that comes to the paper's. Raises nothing.
+    The line is empty where the sizes come to the paper's. Raises nothing.
     """
     if settings.preset == "paper":
         return settings, ""

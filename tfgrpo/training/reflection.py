@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from statistics import median
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, BeforeValidator, Field
 
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains.base import sample_seed
@@ -29,7 +30,10 @@ from tfgrpo.training.lesson_check import LessonCheck
 from tfgrpo.training.telling_numbers import (
     NumberMeaning,
     TellingNumbers,
+    names_number,
+    number_alone,
     telling_numbers,
+    usable_meanings,
     with_numbers,
 )
 
@@ -124,8 +128,8 @@ class Reflection:
         )
 
     def as_they_are(self, rollouts: Sequence[Rollout]) -> bool:
-        """Returns whether these attempts are all short enough to be compared as they are."""
-        return all(len(rollout.transcript) <= self.summarise_over for rollout in rollouts)
+        """Returns whether most of these attempts are short enough to be compared as they are."""
+        return median(len(rollout.transcript) for rollout in rollouts) <= self.summarise_over
 
     def lesson_check(
         self, problems: tuple[Problem, ...], prompt: Template, *more: str
@@ -222,14 +226,26 @@ class Lessons(BaseModel):
     lessons: _Listed
 
 
+_Meanings = Annotated[list[NumberMeaning], BeforeValidator(usable_meanings)]
+
+
 class Contrast(BaseModel):
-    """What set winners apart from losers, written down before the lessons that follow from it:
-    where that is asked for, what experiences did and what numbers stand for."""
+    """What set winners apart from losers, and what numbers stand for, written down before the
+    lessons that follow from it."""
+
+    right_did: str = text_field(240, default="")
+    wrong_did: str = text_field(240, default="")
+    numbers: _Meanings = Field(default_factory=list)
+    lessons: _Listed
+
+
+class BlamingContrast(BaseModel):
+    """The same, with what experiences did."""
 
     right_did: str = text_field(240, default="")
     wrong_did: str = text_field(240, default="")
     experiences: list[LabelledMark] = Field(default_factory=list)
-    numbers: list[NumberMeaning] = Field(default_factory=list)
+    numbers: _Meanings = Field(default_factory=list)
     lessons: _Listed
 
 
@@ -280,13 +296,14 @@ async def compare(
         call_path=(step, group.problem.id),
         appendix=shown_words(blaming, shown, winners, losers) if blaming else "",
         narrowed={
-            "experiences": marks_schema(shown.labels) if blaming else None,
+            **({"experiences": marks_schema(shown.labels)} if blaming else {}),
             "numbers": telling.schema() if telling.right else None,
         },
         problems=(group.problem,),
     )
+    shape = BlamingContrast if blaming else Contrast
     try:
-        typed: structured.Typed[Any] = await reflection.ask(calls, question, Contrast)
+        typed: structured.Typed[Any] = await reflection.ask(calls, question, shape)
     except CallFailed as error:
         failure = Failure("comparison", group.problem.id, str(error))
         return Advantage(group, (), (*failures, failure))
@@ -296,9 +313,8 @@ async def compare(
     misled = tuple(mark.experience for mark in marks if mark.role == "misleading")
     meanings = telling.meanings(typed.value.numbers)
     check = reflection.lesson_check(question.problems, question.prompt)
-    lessons = tuple(
-        with_meanings(replace(lesson, misled=misled), meanings, check) for lesson in lessons
-    )
+    lessons = tuple(replace(lesson, misled=misled) for lesson in lessons)
+    lessons = with_meanings(lessons, meanings, check)
     repaired = typed.repaired
     if reflection.reconcile is not None and lessons:
         try:
@@ -308,20 +324,38 @@ async def compare(
         else:
             lessons, unused = lessons_of(brought, "reconcile", group, lessons[0].calls)
             lessons = tuple(replace(lesson, misled=misled) for lesson in lessons)
+            lessons = with_meanings(lessons, meanings, check)
             failures += unused
             repaired = repaired or brought.repaired
     return Advantage(group, lessons, failures, repaired, marks, typed.key)
 
 
 def with_meanings(
-    lesson: Lesson, meanings: tuple[NumberMeaning, ...], check: LessonCheck
-) -> Lesson:
-    """Returns a lesson that names the numbers it is about; itself where there are none, or where
-    something would be wrong with it then."""
-    text = with_numbers(lesson.text, meanings, lesson.group.problem, check.max_words)
-    if not meanings or check(text) is not None:
-        return lesson
-    return replace(lesson, text=text, numbers=meanings)
+    lessons: tuple[Lesson, ...], meanings: tuple[NumberMeaning, ...], check: LessonCheck
+) -> tuple[Lesson, ...]:
+    """Returns the lessons of a group so that one names each of the numbers: the lesson that speaks
+    of what it stands for, else the first, else, where that has no room, a lesson of its own. What
+    `check` objects to stays out."""
+    changed: list[Lesson] = []
+    for lesson in lessons:
+        own = [
+            one
+            for one in meanings
+            if one.is_in(lesson.text) or not (changed or any(one.is_in(x.text) for x in lessons))
+        ]
+        text = with_numbers(lesson.text, own, lesson.group.problem, check.max_words)
+        if text == lesson.text or check(text) is None:
+            named = tuple(one for one in own if names_number(text, one.number))
+            lesson = replace(lesson, text=text, numbers=named)
+        changed.append(lesson)
+    left_out = tuple(one for one in meanings if not any(one in x.numbers for x in changed))
+    if left_out and 0 < len(changed) < MOST_LESSONS:
+        first = changed[0]
+        text = number_alone(first.text, left_out, first.group.problem)
+        short = check.max_words is None or len(text.split()) <= check.max_words
+        if short and check(text) is None:
+            changed.append(replace(first, text=text, numbers=left_out))
+    return tuple(changed)
 
 
 async def _reconcile(

@@ -2,17 +2,19 @@
 
 A small model that compares attempts says what was multiplied with what, and leaves out the one
 number that the right attempts knew ("multiply the days by the hours of a day"). That number can be
-counted: it is in most right attempts and in few wrong ones, the problem does not give it, and it
-is no result. So a comparison is told of it and says what it stands for, and a lesson that leaves
-it out has it put in. Nothing is said where that is not clear: two numbers at the most, and only
-where attempts are compared as they are.
+counted: it is in most right attempts and in few wrong ones, beside a sign or a word for an
+operation, the problem does not give it, and it is no result. So a comparison is told of it and
+says what it stands for, and a lesson that leaves it out has it put in. Nothing is said where that
+is not clear: two numbers at the most, and only where attempts are compared as they are.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Sequence
-from typing import NamedTuple
+from itertools import product
+from math import isclose
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
@@ -21,15 +23,22 @@ from tfgrpo.model.structured import text_field
 from tfgrpo.rollout.attempt import Group, Rollout
 from tfgrpo.store.records import Json
 
-NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?!\w|\.\d)")
-GROUPED = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
-"""The comma of 1,000."""
-STEP = re.compile(r"(?m)^\W*(?:step +)?\d+[.:)]\W", re.I)
+NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?!\.?\d)")
+GROUPED = re.compile(r"(?<![\w.,])\d{1,3}(?:,\d{3})+(?![\d,])")
+"""1,000 and 1,234,567."""
+STEP = re.compile(r"(?m)^[^\w\n]*(?:step +)?\d+[.:)](?!\d)", re.I)
 """The number of a step or of a line in a list."""
-OPERATOR = r"(?:[-+*/×÷·]|\\times|\\cdot|\\div)"
+SIGN = r"(?:[+*×÷·]|\\times|\\cdot|\\div|(?<=[ \d])[-/x](?=[ \d]))"
+WORD = r"(?:times|multipl(?:y|ied)|divided?|plus|minus|add(?:ed|ing)?|subtract(?:ed|ing)?)"
+OPERATION = rf"(?:{SIGN}|\b{WORD}\b)"
+OPERAND = re.compile(
+    rf"{OPERATION}[^\d\n=≈]{{0,24}}?(?<![\w.])(\d+(?:\.\d+)?)(?!\.?\d)"
+    rf"|(?<![\w.])(?=(\d+(?:\.\d+)?)(?!\.?\d)[^\d\n=≈]{{0,40}}?{OPERATION})"
+)
+"""A number behind a sign or word for an operation, or before one."""
 RESULT = re.compile(
-    rf"{OPERATOR}[^=≈\n]{{0,80}}(?:=|≈|\\approx)[\s$(\[\\]*(?:text\{{[^}}]*\}}\s*)?"
-    rf"(\d+(?:\.\d+)?)(?!\.?\d)(?!\s*(?:[a-z/]+\s*)*{OPERATOR})"
+    rf"{OPERATION}[^=≈\n]{{0,80}}(?:=|≈|\\approx)[\s$€£*(\[\\]*(?:text\{{[^}}]{{0,40}}\}}\s*)?"
+    rf"(\d+(?:\.\d+)?)(?!\.?\d)(?![a-z/\s]{{0,40}}{SIGN})"
 )
 """What a calculation comes to, and nothing more is done with there."""
 LONGEST = 12
@@ -39,6 +48,8 @@ MOST = 2
 APART = 0.5
 """How much larger the share of attempts with a number is among right ones than among wrong ones,
 or the other way round."""
+SMALL = 12.0
+"""Up to here a number may be what two others come to by chance."""
 NAMED = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 BARE = {"0", "1"}
 """Numbers that are in so many calculations that they tell nothing."""
@@ -47,9 +58,7 @@ QUANTITY = re.compile(r"(?<![\w.])(\d+)(?:( )([a-z]{2,}s)\b|(-)([a-z]{2,}) )")
 LEADING = re.compile(r"(?:(?:the|a|an|number|amount|of|count|total) )+", re.I)
 BETWEEN = re.compile(r"(?:a|an|each|every|for|in|of|one|per|the)")
 """Words that `per week` and `in one week` differ by."""
-CONDITION = re.compile(
-    r"((?:when|whenever|where|wherever|if|for|in)\b[^,.;:]*|to\b[^,.;:]*)(?=,)", re.I
-)
+CONDITION = re.compile(r"((?:when|whenever|where|wherever|if|for|in|to)\b[^,.;:]*)(?=,)", re.I)
 
 
 class TellingNumbers(NamedTuple):
@@ -82,7 +91,7 @@ class TellingNumbers(NamedTuple):
         """Returns the schema of what a comparison says of the numbers that make it right."""
         fields: dict[str, Json] = {
             "number": {"type": "string", "enum": list(self.right)},
-            "stands_for": {"type": "string", "maxLength": 80},
+            "stands_for": {"type": "string", "maxLength": STANDS_FOR},
             "always": {"type": "boolean"},
         }
         return {
@@ -98,13 +107,15 @@ class TellingNumbers(NamedTuple):
 
 
 LONGEST_NUMBERS = TellingNumbers(("0" * LONGEST,) * MOST, ("0" * LONGEST,) * MOST)
+STANDS_FOR, LONGEST_MEANING = 80, 400
+"""The characters that what a number stands for is asked to have, and that it may have."""
 
 
 class NumberMeaning(BaseModel):
     """What a number stands for, and whether similar problems are calculated with it too."""
 
     number: str
-    stands_for: str = text_field(80, 400)
+    stands_for: str = text_field(STANDS_FOR, LONGEST_MEANING)
     always: bool
 
     @property
@@ -112,45 +123,73 @@ class NumberMeaning(BaseModel):
         """What is to be taken for what."""
         return f"{self.number} for {self.stands_for}"
 
-    def place_in(self, text: str) -> re.Match[str] | None:
-        """Returns where a text speaks of what it stands for: `in a week` is `per week`."""
+    @property
+    def bearing(self) -> list[str]:
+        """The words of what it stands for that say which thing that is."""
         rest = LEADING.sub("", self.stands_for, count=1)
-        words = (rest or self.stands_for).split()
-        bearing = [re.escape(word) for word in words if not BETWEEN.fullmatch(word)]
-        if not bearing:
+        words = re.findall(r"\w+", rest or self.stands_for)
+        return [word for word in words if not BETWEEN.fullmatch(word)]
+
+    def place_in(self, text: str) -> re.Match[str] | None:
+        """Returns where a text speaks of what it stands for, in two words or more: `in a week` is
+        `per week`."""
+        bearing = [re.escape(word) for word in self.bearing]
+        if len(bearing) < 2:
             return None
         between = rf"\s+(?:{BETWEEN.pattern}\s+)*"
         return re.search(rf"(?i)(?<!\w){between.join(bearing)}(?!\w)", text)
 
-    def may_be_in(self, text: str) -> bool:
+    def is_in(self, text: str) -> bool:
         """Returns whether a text names the number, or speaks of what it stands for."""
         return names_number(text, self.number) or self.place_in(text) is not None
+
+    def may_be_in(self, text: str) -> bool:
+        """Returns whether a text names the number, or a word of what it stands for."""
+        words = set(re.findall(r"\w{3,}", text.casefold()))
+        return names_number(text, self.number) or any(
+            word.casefold() in words for word in self.bearing
+        )
+
+
+def usable_meanings(given: Any) -> Any:
+    """Returns what an answer says of numbers without what is out of shape: a lesson beside it
+    counts all the same."""
+    usable = []
+    for one in given if isinstance(given, list) else ():
+        if isinstance(one, dict) and isinstance(one.get("stands_for"), str):
+            stands_for = one["stands_for"][:LONGEST_MEANING]
+            always = one.get("always") is True
+            usable.append(
+                {"number": str(one.get("number")), "stands_for": stands_for, "always": always}
+            )
+    return usable
 
 
 def telling_numbers(
     group: Group, winners: Sequence[Rollout], losers: Sequence[Rollout]
 ) -> TellingNumbers:
     """Returns the numbers that set these attempts of a group apart; none where there are more than
-    `MOST` that would make it right. Numbers of the problem and of any answer do not count."""
-    given = _numbers(group.problem.problem).union(*map(_numbers, group.problem.ground_truths))
-    given |= BARE
+    `MOST` that would make it right. Numbers of the problem and of any answer do not count, nor
+    what two of the problem's come to."""
+    own = numbers_in(group.problem.problem)
+    given = own.union(BARE, *map(numbers_in, group.problem.ground_truths))
     right, wrong = (
-        [_operands(one.transcript) - given - _numbers(one.answer or "") for one in side]
+        [_operands(one.transcript) - given - numbers_in(one.answer or "") for one in side]
         for side in (winners, losers)
     )
+    if not right or not wrong:
+        return TellingNumbers((), ())
 
-    def lead(number: str, side: list[set[str]], other: list[set[str]]) -> float:
-        return _share(number, side) - _share(number, other)
+    def telling(side: list[set[str]], other: list[set[str]]) -> list[str]:
+        leads = {n: _share(n, side) - _share(n, other) for n in set().union(*side)}
+        clear = [n for n, by in leads.items() if by >= APART and _share(n, side) > 1 / 2]
+        return sorted(clear, key=lambda n: (-leads[n], len(n), n))
 
-    def telling(side: list[set[str]], other: list[set[str]]) -> tuple[str, ...]:
-        leads = {number: lead(number, side, other) for number in set().union(*side)}
-        clear = (n for n, by in leads.items() if by >= APART and _share(n, side) > 1 / 2)
-        return tuple(sorted(clear, key=lambda n: (-leads[n], len(n), n)))
-
-    making = telling(right, wrong)
+    candidates = telling(right, wrong)
+    making = [n for n in candidates if not _comes_to(n, own, own.union(candidates) - {n})]
     if len(making) > MOST:
         return TellingNumbers((), ())
-    return TellingNumbers(making, telling(wrong, right)[:MOST])
+    return TellingNumbers(tuple(making), tuple(telling(wrong, right)[:MOST]))
 
 
 def with_numbers(
@@ -160,44 +199,36 @@ def with_numbers(
     max_words: int | None = None,
 ) -> str:
     """Returns a lesson that names the numbers which similar problems are calculated with: put
-    behind what they stand for where it says that, else at its end. It holds then for any of the
-    problem's own quantities. Where that makes more than `max_words` words, or it says what the
-    problem comes to, the numbers take the place of all but when they are right."""
-    if not meanings:
-        return text
-    text = for_any_quantity(text, problem.problem, {meaning.number for meaning in meanings})
-    left_out = [one for one in meanings if not names_number(text, one.number)]
-    about_it = names_answer(text, problem)
-    if not left_out and not about_it:
-        return text
-    whole = text
-    for meaning in left_out:
-        place = meaning.place_in(whole)
-        if place is not None:
-            whole = f"{whole[: place.end()]} ({meaning.number}){whole[place.end() :]}"
-        else:
-            end = "" if whole.rstrip().endswith((".", "!", "?")) else "."
-            whole = f"{whole.rstrip()}{end} Take {meaning.words}."
-    if not about_it and (max_words is None or len(whole.split()) <= max_words):
-        return whole
-    when = condition_of(text)
+    behind what they stand for where it says that, else at its end. Where it says what the problem
+    comes to, the numbers take the place of all but when they are right; itself where the numbers
+    would make more than `max_words` words of it."""
+    if meanings and names_answer(text, problem):
+        whole = number_alone(text, meanings, problem)
+    else:
+        whole = text
+        for meaning in meanings:
+            if names_number(whole, meaning.number):
+                continue
+            place = meaning.place_in(whole)
+            if place is not None:
+                whole = f"{whole[: place.end()]} ({meaning.number}){whole[place.end() :]}"
+            else:
+                end = "" if whole.rstrip().endswith((".", "!", "?")) else "."
+                whole = f"{whole.rstrip()}{end} Take {meaning.words}."
+    return text if max_words is not None and len(whole.split()) > max_words else whole
+
+
+def number_alone(text: str, meanings: Sequence[NumberMeaning], problem: Problem) -> str:
+    """Returns what to take for numbers and no more, at the time when a text holds."""
+    when = CONDITION.match(for_any_quantity(text, problem.problem))
     take = f"take {' and '.join(meaning.words for meaning in meanings)}."
-    for short in (f"{when}, {take}" if when else take, take):
-        if max_words is None or len(short.split()) <= max_words:
-            return short[:1].upper() + short[1:]
-    return whole
+    return f"{when[1]}, {take}" if when else take[:1].upper() + take[1:]
 
 
 def names_answer(text: str, problem: Problem) -> bool:
     """Returns whether a text has a number in it that is an answer of a problem."""
-    answers = (_numbers(answer) for answer in problem.ground_truths)
-    return any(len(answer) == 1 and answer <= _numbers(text) for answer in answers)
-
-
-def condition_of(text: str) -> str:
-    """Returns what a text says of when it holds, where it begins with that."""
-    match = CONDITION.match(text)
-    return match[1] if match else ""
+    answers = (numbers_in(answer) for answer in problem.ground_truths)
+    return any(len(answer) == 1 and answer <= numbers_in(text) for answer in answers)
 
 
 def for_any_quantity(text: str, problem: str, but: Collection[str] = ()) -> str:
@@ -216,24 +247,49 @@ def for_any_quantity(text: str, problem: str, but: Collection[str] = ()) -> str:
 
 def names_number(text: str, number: str) -> bool:
     """Returns whether a text has a number in it, in digits or as a word."""
-    word = NAMED[int(number)] if number.isdecimal() and int(number) < len(NAMED) else number
-    return number in _numbers(text) or re.search(rf"(?i)\b{word}\b", text) is not None
+    if number in numbers_in(text):
+        return True
+    small = number.isdecimal() and int(number) < len(NAMED)
+    return small and re.search(rf"(?i)\b{NAMED[int(number)]}\b", text) is not None
+
+
+def numbers_in(text: str) -> set[str]:
+    """Returns the numbers of a text, in digits: 1,200.50 is 1200.5."""
+    written = NUMBER.findall(_ungrouped(text))
+    return {_plain(number) for number in written if len(number) <= LONGEST}
 
 
 def _share(number: str, attempts: Sequence[set[str]]) -> float:
     return sum(number in one for one in attempts) / len(attempts)
 
 
+def _comes_to(number: str, own: Collection[str], others: Collection[str]) -> bool:
+    """Returns whether a number is what one of the problem's and another one come to."""
+    value = float(number)
+    if value <= SMALL:
+        return False
+    pairs = ((float(a), float(b)) for a, b in product(own, others))
+    return any(
+        isclose(value, result, rel_tol=1e-6)
+        for a, b in pairs
+        for result in (a + b, abs(a - b), a * b, a * b / 100, a / (b or 1), b / (a or 1))
+    )
+
+
 def _operands(text: str) -> set[str]:
-    """Returns the numbers of an attempt that it does not calculate, nor count its steps with."""
-    text = GROUPED.sub("", STEP.sub(" ", text))
-    return _numbers(text) - set(map(_plain, RESULT.findall(text)))
+    """Returns the numbers that an attempt calculates with, but not what it calculates, nor counts
+    its steps with."""
+    text = _ungrouped(STEP.sub(" ", text))
+    operands = {one for match in OPERAND.finditer(text) for one in match.groups() if one}
+    results = RESULT.findall(text)
+    return {_plain(one) for one in operands if len(one) <= LONGEST} - set(map(_plain, results))
 
 
-def _numbers(text: str) -> set[str]:
-    written = NUMBER.findall(GROUPED.sub("", text))
-    return {_plain(number) for number in written if len(number) <= LONGEST}
+def _ungrouped(text: str) -> str:
+    return GROUPED.sub(lambda match: match[0].replace(",", ""), text)
 
 
 def _plain(number: str) -> str:
-    return number.rstrip("0").rstrip(".") if "." in number else number
+    whole = number.lstrip("0") or "0"
+    whole = f"0{whole}" if whole.startswith(".") else whole
+    return whole.rstrip("0").rstrip(".") if "." in whole else whole
