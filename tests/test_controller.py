@@ -228,13 +228,24 @@ def test_a_refinement_keeps_the_numbers_of_what_it_refines(tmp_path: Path) -> No
         ),
         ([wrong, wrong], "Multiply weeks by 5 days.", ("ADD", FRESH, "Multiply weeks by 5 days.")),
         ([wrong, wrong], "Multiply the days by hours.", ("KEEP", A, None)),  # it adds nothing
+        ([wrong, wrong], "Round every amount up.", ("ADD", FRESH, "Round every amount up.")),
+        (
+            [wrong, wrong],
+            " ".join(["Multiply the days"] * 12),
+            ("KEEP", A, None),
+        ),
+        (
+            [wrong, wrong],
+            " ".join(["Multiply all 3 days"] * 12),
+            ("ADD", FRESH, "Multiply the weeks by 5 days."),
+        ),
         (
             [wrong, decision("G0", "refines", "Multiply days of a bill by eight hours.")],
             "Multiply days.",
             ("MODIFY", A, "Multiply days of a bill by eight hours."),
         ),
     ]:
-        (folder := tmp_path / text).mkdir()
+        (folder := tmp_path / text[:60]).mkdir()
         plan, requests = planned(folder, answers, text, library=eight)
         assert (short(plan.operations), plan.refused) == ([operation], ())
         assert "the text leaves out 8, which G0 gives" in requests[1]["messages"][-1]["content"]
@@ -248,6 +259,14 @@ def test_what_the_controller_is_told_of_likeness_is_no_experience(tmp_path: Path
     plan, requests = planned(tmp_path, [wrong, wrong], text, library=known)
     assert short(plan.operations) == [("MODIFY", A, text)]
     assert "repeats the instructions" in requests[1]["messages"][-1]["content"]
+
+
+def test_a_refinement_that_is_too_long_alone_is_no_vote(tmp_path: Path) -> None:
+    eight = Library(ROOT, (Experience(A, "Multiply the days by 8 hours.", 1),))
+    long = decision("G0", "refines", "Multiply the days by 8 hours and " + "more " * 40)
+    text = "Multiply the days by hours."
+    plan, _ = planned(tmp_path, [long, long], text, library=eight)
+    assert short(plan.operations) == [("ADD", FRESH, text)]
 
 
 def test_what_contradicts_is_no_vote_for_what_it_contradicts(tmp_path: Path) -> None:

@@ -235,6 +235,7 @@ CASES = {
     "direct": Case(("--direct", "5", *OTHERS), ("direct",)),
     "capped": Case(("--library-tokens", "400"), ("rollout", "summary", "comparison")),
     "as they are": Case(("--summarise-over", "5000"), ("rollout", "comparison", "controller")),
+    "as a rule": Case(("--summarise-over", "1500"), ("rollout",)),
     "quorum": Case(("--quorum", "0.5"), ("rollout",)),
     "ahead": Case((), ("rollout", "summary", "comparison")),
     "one plan": Case(("--controller", "batch"), ("rollout", "summary", "comparison")),

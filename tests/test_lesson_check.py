@@ -436,9 +436,10 @@ def test_what_says_what_to_do_is_one(text: str, lesson: str) -> None:
     ("text", "accepted"),
     [
         (
-            "In busy for 8 weeks there are many days.",
-            "In busy for any number of weeks there are many days.",
+            "When somebody is busy for 8 weeks, count the days.",
+            "When somebody is busy for any number of weeks, count the days.",
         ),
+        ("Count what is busy for 8 weeks.", None),
         ("What is busy for 8 weeks comes to 40.", None),
     ],
 )

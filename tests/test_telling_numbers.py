@@ -115,6 +115,12 @@ def test_the_longest_attempts_are_searched(text: str) -> None:
     assert with_numbers(text, [meaning("days of work")], WEEKS, 5) == text
 
 
+def test_a_problem_with_a_table_of_numbers_tells_none() -> None:
+    problem = Problem("p", " ".join(map(str, range(100, 2100))), "40")
+    one = group(problem, ["8 * 5 = 40"], ["8 * 7 = 56"])
+    assert telling_numbers(one, one.winners, one.losers) == ((), ())
+
+
 def test_other_right_answers_do_not_count() -> None:
     problem = Problem("p", "How many?", "40", meta={"answers": ["40", "5 days"]})
     one = group(problem, ["8 * 5 = 40"], ["8 * 7 = 56"])
@@ -141,6 +147,22 @@ RULE = "When a clerk is busy, multiply the number of working days per week by th
         (RULE, "days from Monday to Friday", f"{RULE} Take 5 for days from Monday to Friday."),
         (RULE[:-1], "the days of work", f"{RULE} Take 5 for the days of work."),
         ("Multiply weeks by 5.", "the working days", "Multiply weeks by 5."),
+        ("Count extra hours.", "extra hours", "Count extra hours (5)."),
+        ("Count the days per week.", "Days In One Week", "Count the days per week (5)."),
+        (
+            "Weeks by 7 working days per week.",
+            "working days a week",
+            "Take 5 for working days a week.",
+        ),
+        ("Weeks by five days per week.", "days a week", "Weeks by five days per week."),
+        ("Ignore days per week.", "days a week", "Ignore days per week. Take 5 for days a week."),
+        (
+            "Never bill more than 40 hours.",
+            "days",
+            "Never bill more than 40 hours. Take 5 for days.",
+        ),
+        ("If the total is 40 days, rest.", "days", "Take 5 for days."),
+        ("In 1,800 hours, he is at 40.", "days", "In 1,800 hours, take 5 for days."),
         ("A week has five days.", "the working days", "A week has five days."),
         ("Take 15 days.", "days", "Take 15 days. Take 5 for days."),
         ("In 8 weeks, the bill is 40 days.", "days", "In any number of weeks, take 5 for days."),
@@ -229,13 +251,16 @@ def test_meanings_that_are_of_this_problem_alone_or_of_no_number_are_left_out() 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("In 8 weeks there are many days.", "In any number of weeks there are many days."),
-        ("In a new 8-week period.", "In a new period."),
-        ("In a 7-week period.", "In a 7-week period."),
-        ("Multiply 8 by the days.", "Multiply 8 by the days."),
-        ("In 18 weeks.", "In 18 weeks."),
-        ("In 8 weekdays.", "In 8 weekdays."),
-        ("In 1.8 weeks.", "In 1.8 weeks."),
+        ("In 8 weeks, there are many days.", "In any number of weeks, there are many days."),
+        ("In a new 8-week period, rest.", "In a new period, rest."),
+        ("In a 7-week period, rest.", "In a 7-week period, rest."),
+        ("In 8 weeks there are many days.", "In 8 weeks there are many days."),
+        ("Rest in 8 weeks, then work.", "Rest in 8 weeks, then work."),
+        ("When 8 times comes up, rest.", "When 8 times comes up, rest."),
+        ("When 8 weeks per year go by, rest.", "When 8 weeks per year go by, rest."),
+        ("In 18 weeks, rest.", "In 18 weeks, rest."),
+        ("In 1.8 weeks, rest.", "In 1.8 weeks, rest."),
+        ("When 1,800 hours in 8 weeks, rest.", "When 1,800 hours in any number of weeks, rest."),
     ],
 )
 def test_quantities_of_a_problem_are_any(text: str, expected: str) -> None:

@@ -193,7 +193,7 @@ class Controller:
         answers = self._answers(lesson)
         lessons = lessons_in(draft)
         there = {label: id for label, id in draft.labels.items() if id in lessons}
-        if lesson.numbers:
+        if not answers and lesson.numbers:
             return {
                 label: id
                 for label, id in there.items()
@@ -273,18 +273,33 @@ class Controller:
             wrong = self._objection(decision, lesson, draft, similar)
             if wrong is None and (wrong := fault_of(decision)) is not None:
                 faults += 1
-                if faults > 1 and fault(lesson.text) is None:
+                text = _text(decision, lesson, most)
+                if faults > 1 and (fault(lesson.text) is None or fault(text) is None):
                     return None
             return wrong
 
         typed = await reflection.ask(self.calls, question, Decision, objection)
         if fault_of(typed.value) is not None:
-            value = _in_the_lessons_words(typed.value, lesson)
-            lost = _lost_numbers(typed.value, lesson.text, draft)
-            if typed.value.decision == "refines" and lost and not numbers_in(lesson.text):
-                value = typed.value.model_copy(update={"decision": "same"})
-            typed = replace(typed, value=value)
+            typed = replace(typed, value=self._kept_apart(typed.value, lesson, draft, fault))
         return typed
+
+    def _kept_apart(
+        self,
+        decision: Decision,
+        lesson: Lesson,
+        draft: Draft,
+        fault: Callable[[str], str | None],
+    ) -> Decision:
+        """Returns what a decision comes to whose own text cannot be used. A refinement that leaves
+        out a number is a vote, where the lesson has no number and is about the same; else new."""
+        text = _text(decision, lesson, self.reflection.max_words)
+        there = draft.texts.get(draft.labels.get(decision.closest or "", ""), "")
+        if decision.decision == "refines" and _lost_numbers(decision, text, draft):
+            if not numbers_in(lesson.text) and not _apart(lesson.text, there):
+                return decision.model_copy(update={"decision": "same"})
+            if fault(lesson.text) is not None:  # too long: the text is right, for something else
+                return decision.model_copy(update={"decision": "new", "text": text})
+        return _in_the_lessons_words(decision, lesson)
 
     def _objection(
         self, decision: Decision, lesson: Lesson, draft: Draft, similar: list[Similar]

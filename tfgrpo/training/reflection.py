@@ -1,8 +1,8 @@
 """Semantic advantage: what made the winners of a group beat its losers, in words.
 
 Training-Free GRPO (arXiv 2510.08191, section 2) puts a natural-language advantage where GRPO
-has a number: every trajectory of a mixed group is summarised, then the group is compared in the
-light of the ground truth and the library, which gives lessons, not yet operations.
+has a number: the longer trajectories of a mixed group are summarised, then the group is compared
+in the light of the ground truth and the library, which gives lessons, not yet operations.
 """
 
 from __future__ import annotations
@@ -258,7 +258,7 @@ async def compare(
     step: int,
     shown: Library | None = None,
 ) -> Advantage:
-    """Summarises a mixed group's trajectories and compares them.
+    """Summarises a mixed group's longer trajectories and compares all.
 
     `shown` is the part of the library that attempts at this problem could be shown.
     What cannot be had is in the result's `failures`; EndpointError is let through.

@@ -53,12 +53,23 @@ SMALL = 12.0
 NAMED = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 BARE = {"0", "1"}
 """Numbers that are in so many calculations that they tell nothing."""
-QUANTITY = re.compile(r"(?<![\w.])(\d+)(?:( )([a-z]{2,}s)\b|(-)([a-z]{2,}) )")
-"""A number of several things, be it as `2-week` before a noun."""
-LEADING = re.compile(r"(?:(?:the|a|an|number|amount|of|count|total) )+", re.I)
-BETWEEN = re.compile(r"(?:a|an|each|every|for|in|of|one|per|the)")
+QUANTITY = re.compile(
+    r"(?<![\w.])(\d+)(?:( )(?!(?:plus|minus|times|was|has|is|less|this|as)\b)([a-z]{2,}s)\b"
+    r"(?! (?:per|an?|each|every|in an?|in one)\b)|(-)([a-z]{2,}) )"
+)
+"""A number of several things, be it as `2-week` before a noun; but not a rate."""
+MOST_OF_PROBLEM = 50
+"""The numbers of a problem from which on it is a table, and none of them tells anything."""
+LEADING = re.compile(r"\A(?:(?:the|a|an|number|amount|of|count|total) )+", re.I)
+BETWEEN = re.compile(r"(?:a|an|each|every|for|in|of|one|per|the)", re.I)
 """Words that `per week` and `in one week` differ by."""
-CONDITION = re.compile(r"((?:when|whenever|where|wherever|if|for|in|to)\b[^,.;:]*)(?=,)", re.I)
+CONDITION = re.compile(
+    r"((?:when|whenever|where|wherever|if|for|in|to)\b(?:[^,.;:]|(?<=\d)[,.](?=\d))*)(?=,)", re.I
+)
+SAYS = r"(?:is|are|be|was|were|equals?|comes? to|gives?|makes?|gets?|charged?|=)"
+BEFORE = re.compile(rf"(?:\d|\b(?:{'|'.join(NAMED)}))\S*\s+\Z", re.I)
+"""A number that stands right before a place."""
+NEGATED = re.compile(r"\b(?:not|never|ignore|instead|without|rather)\b[^.;:]*\Z", re.I)
 
 
 class TellingNumbers(NamedTuple):
@@ -143,6 +154,12 @@ class NumberMeaning(BaseModel):
         """Returns whether a text names the number, or speaks of what it stands for."""
         return names_number(text, self.number) or self.place_in(text) is not None
 
+    def has_another(self, text: str, place: re.Match[str]) -> bool:
+        """Returns whether a text gives another number where it speaks of what this one stands
+        for."""
+        before = BEFORE.search(text[: place.start()])
+        return before is not None and not names_number(before[0], self.number)
+
     def may_be_in(self, text: str) -> bool:
         """Returns whether a text names the number, or a word of what it stands for."""
         words = set(re.findall(r"\w{3,}", text.casefold()))
@@ -172,6 +189,8 @@ def telling_numbers(
     `MOST` that would make it right. Numbers of the problem and of any answer do not count, nor
     what two of the problem's come to."""
     own = numbers_in(group.problem.problem)
+    if len(own) > MOST_OF_PROBLEM:
+        return TellingNumbers((), ())
     given = own.union(BARE, *map(numbers_in, group.problem.ground_truths))
     right, wrong = (
         [_operands(one.transcript) - given - numbers_in(one.answer or "") for one in side]
@@ -200,21 +219,21 @@ def with_numbers(
 ) -> str:
     """Returns a lesson that names the numbers which similar problems are calculated with: put
     behind what they stand for where it says that, else at its end. Where it says what the problem
-    comes to, the numbers take the place of all but when they are right; itself where the numbers
-    would make more than `max_words` words of it."""
-    if meanings and names_answer(text, problem):
-        whole = number_alone(text, meanings, problem)
-    else:
-        whole = text
-        for meaning in meanings:
-            if names_number(whole, meaning.number):
-                continue
-            place = meaning.place_in(whole)
-            if place is not None:
-                whole = f"{whole[: place.end()]} ({meaning.number}){whole[place.end() :]}"
-            else:
-                end = "" if whole.rstrip().endswith((".", "!", "?")) else "."
-                whole = f"{whole.rstrip()}{end} Take {meaning.words}."
+    comes to, or gives another number, they take the place of all but when they are right; itself
+    where they would make more than `max_words` words of it."""
+    whole = text
+    for meaning in meanings:
+        place = meaning.place_in(whole)
+        if (place is not None and meaning.has_another(whole, place)) or says_answer(text, problem):
+            whole = number_alone(text, meanings, problem)
+            break
+        if names_number(whole, meaning.number):
+            continue
+        if place is not None and not NEGATED.search(whole[: place.start()]):
+            whole = f"{whole[: place.end()]} ({meaning.number}){whole[place.end() :]}"
+        else:
+            end = "" if whole.rstrip().endswith((".", "!", "?")) else "."
+            whole = f"{whole.rstrip()}{end} Take {meaning.words}."
     return text if max_words is not None and len(whole.split()) > max_words else whole
 
 
@@ -222,27 +241,45 @@ def number_alone(text: str, meanings: Sequence[NumberMeaning], problem: Problem)
     """Returns what to take for numbers and no more, at the time when a text holds."""
     when = CONDITION.match(for_any_quantity(text, problem.problem))
     take = f"take {' and '.join(meaning.words for meaning in meanings)}."
-    return f"{when[1]}, {take}" if when else take[:1].upper() + take[1:]
+    if when is None or names_answer(when[1], problem):
+        return take[:1].upper() + take[1:]
+    return f"{when[1]}, {take}"
 
 
 def names_answer(text: str, problem: Problem) -> bool:
     """Returns whether a text has a number in it that is an answer of a problem."""
+    return any(number in numbers_in(text) for number in _numeric_answers(problem))
+
+
+def says_answer(text: str, problem: Problem) -> bool:
+    """Returns whether a text says that something comes to an answer of a problem."""
+    text = _ungrouped(text)
+    return any(
+        re.search(rf"(?i){SAYS}\s+(?:[^\W\d]+\s+){{0,2}}{re.escape(number)}(?!\.?\d)", text)
+        for number in _numeric_answers(problem)
+    )
+
+
+def _numeric_answers(problem: Problem) -> list[str]:
     answers = (numbers_in(answer) for answer in problem.ground_truths)
-    return any(len(answer) == 1 and answer <= numbers_in(text) for answer in answers)
+    return sorted(number for one in answers if len(one) == 1 for number in one)
 
 
-def for_any_quantity(text: str, problem: str, but: Collection[str] = ()) -> str:
-    """Returns a text without the quantities that it has from a problem: what a problem says of 7
-    weeks holds for any number of weeks. Numbers in `but` stay."""
+def for_any_quantity(text: str, problem: str) -> str:
+    """Returns a text that holds for any quantities of a problem: where it begins with when it is
+    right, what it says there of 7 weeks holds for any number of weeks."""
 
     def general(match: re.Match[str]) -> str:
         number, joint, noun = (group for group in match.groups() if group is not None)
         noun = noun if joint == " " else f"{noun}s?"
-        if number in but or not re.search(rf"(?<![\w.]){number}[ -]{noun}\b", problem):
+        if not re.search(rf"(?<![\w.]){number}[ -]{noun}\b", problem):
             return match[0]
         return f"any number of {noun}" if joint == " " else ""
 
-    return QUANTITY.sub(general, text)
+    when = CONDITION.match(text)
+    if when is None:
+        return text
+    return QUANTITY.sub(general, when[1]) + text[when.end() :]
 
 
 def names_number(text: str, number: str) -> bool:
