@@ -187,7 +187,9 @@ def test_a_run_that_resumes_goes_on_with_what_it_had_found_out(folder: Path) -> 
     assert set(later) == {600 + FIRST_ROOM}
 
 
-def run(script: Callable[[dict[str, Any]], Any]) -> tuple[Any, list[str], ScriptedEndpoint]:
+def run(
+    script: Callable[[dict[str, Any]], Any], **more: Any
+) -> tuple[Any, list[str], ScriptedEndpoint]:
     notices: list[Notice] = []
     with ScriptedEndpoint(script) as server:
         result = tfgrpo.train_sync(
@@ -195,13 +197,15 @@ def run(script: Callable[[dict[str, Any]], Any]) -> tuple[Any, list[str], Script
             on_progress=notices.append,
             model="m",
             base_url=server.base_url,
-            **{**SMALL, "group_size": 3},
+            **{**SMALL, "group_size": 3, **more},
         )
     return result, [str(one) for one in notices if isinstance(one, WarningNotice)], server
 
 
 def test_an_empty_summary_is_asked_for_again_and_never_used(folder: Path) -> None:
-    result, told, server = run(lambda sent: "" if stage(sent) == "summary" else teachable(sent))
+    result, told, server = run(
+        lambda sent: "" if stage(sent) == "summary" else teachable(sent), summarise_over=0
+    )
     assert len(result.library) == 0
     failures = [issue for issue in result.report.issues if issue.what == "summary"]
     assert failures

@@ -280,10 +280,10 @@ class Controller:
 
         typed = await reflection.ask(self.calls, question, Decision, objection)
         if fault_of(typed.value) is not None:
-            typed = replace(typed, value=self._kept_apart(typed.value, lesson, draft, fault))
+            typed = replace(typed, value=self._fallback(typed.value, lesson, draft, fault))
         return typed
 
-    def _kept_apart(
+    def _fallback(
         self,
         decision: Decision,
         lesson: Lesson,
