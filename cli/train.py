@@ -186,7 +186,7 @@ GROUPS = {
 @click.option(
     "--summarise-over",
     type=int,
-    help="Summarise only attempts longer than this many characters.  [1500; of a local model 1000]",
+    help="Summarise only attempts longer than this many characters.  [1500; local models: 1000]",
 )
 @click.option(
     "--ground-truth/--no-ground-truth",

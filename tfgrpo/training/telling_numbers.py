@@ -3,9 +3,10 @@
 A small model that compares attempts says what was multiplied with what, and leaves out the one
 number that the right attempts knew ("multiply the days by the hours of a day"). That number can be
 counted: it is in most right attempts and in few wrong ones, beside a sign or a word for an
-operation, the problem does not give it, and it is no result. So a comparison is told of it and
-says what it stands for, and a lesson that leaves it out has it put in. Nothing is said where that
-is not clear: two numbers at the most, and only where attempts are compared as they are.
+operation; the problem does not give it, and no calculation there comes to it. So a comparison is
+told of it and says what it stands for, and a lesson that leaves it out has it put in. Nothing is
+said where that is not clear: two numbers at the most, and only where most attempts are compared as
+they are.
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ or the other way round."""
 SMALL = 12.0
 """Up to here a number may be what two others come to by chance."""
 NAMED = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+WORDS = {str(number): word for number, word in enumerate(NAMED)}
 BARE = {"0", "1"}
 """Numbers that are in so many calculations that they tell nothing."""
 QUANTITY = re.compile(
@@ -286,14 +288,13 @@ def names_number(text: str, number: str) -> bool:
     """Returns whether a text has a number in it, in digits or as a word."""
     if number in numbers_in(text):
         return True
-    small = number.isdecimal() and int(number) < len(NAMED)
-    return small and re.search(rf"(?i)\b{NAMED[int(number)]}\b", text) is not None
+    word = WORDS.get(number)
+    return word is not None and re.search(rf"(?i)\b{word}\b", text) is not None
 
 
 def numbers_in(text: str) -> set[str]:
     """Returns the numbers of a text, in digits: 1,200.50 is 1200.5."""
-    written = NUMBER.findall(_ungrouped(text))
-    return {_plain(number) for number in written if len(number) <= LONGEST}
+    return set(map(_plain, NUMBER.findall(_ungrouped(text))))
 
 
 def _share(number: str, attempts: Sequence[set[str]]) -> float:
