@@ -17,12 +17,12 @@ from tfgrpo.data.problems import Problem
 from tfgrpo.rendering import templates
 from tfgrpo.rollout.attempt import Group, Rollout
 from tfgrpo.store import Store
+from tfgrpo.training.numbers_in_text import names_number
 from tfgrpo.training.telling_numbers import (
     LONGEST,
     NumberMeaning,
     TellingNumbers,
     for_any_quantity,
-    names_number,
     telling_numbers,
     with_numbers,
 )
@@ -118,7 +118,7 @@ def test_the_longest_attempts_are_searched(text: str) -> None:
 def test_a_problem_with_a_table_of_numbers_tells_none() -> None:
     problem = Problem("p", " ".join(map(str, range(100, 2100))), "40")
     one = group(problem, ["8 * 5 = 40"], ["8 * 7 = 56"])
-    assert telling_numbers(one, one.winners, one.losers) == ((), ())
+    assert telling_numbers(one, one.winners, one.losers)[:2] == ((), ())
 
 
 def test_other_right_answers_do_not_count() -> None:
@@ -140,7 +140,7 @@ RULE = "When a clerk is busy, multiply the number of working days per week by th
     [
         (RULE, "the number of working days per week", RULE.replace("week by", "week (5) by")),
         (RULE, "working days in one week", RULE.replace("week by", "week (5) by")),
-        (RULE, "working weeks per day", f"{RULE} Take 5 for working weeks per day."),
+        (RULE, "working weeks per day", f"{RULE} Take 5 working weeks per day."),
         (RULE, "of the", f"{RULE} Take 5 for of the."),
         (RULE, "Working days per week", RULE.replace("week by", "week (5) by")),
         (RULE, "weeks", f"{RULE} Take 5 for weeks."),
@@ -182,7 +182,7 @@ def test_a_lesson_without_room_for_a_number_has_one_of_its_own_beside_it(tmp_pat
     advantage, _ = compared(
         tmp_path, ATTEMPTS, lambda _: answer(DAYS, text=LONG), summarise_over=100, max_words=16
     )
-    own = "When a cook works, take 5 for working days per week."
+    own = "When a cook works, take 5 working days per week."
     assert [(one.text, len(one.numbers)) for one in advantage.lessons] == [(LONG, 0), (own, 1)]
     assert {one.calls for one in advantage.lessons} == {advantage.lessons[0].calls}
 

@@ -33,7 +33,7 @@ from tfgrpo.training.controller import (
 from tfgrpo.training.draft import Draft, words
 from tfgrpo.training.edits import RoomMaker, within_budget
 from tfgrpo.training.lookahead import Refusal
-from tfgrpo.training.near_duplicates import numbers
+from tfgrpo.training.numbers_in_text import numbers_anywhere
 from tfgrpo.training.reflection import Lesson, Question, StepOrigin
 
 PLAN_TOKENS = 4000
@@ -197,8 +197,8 @@ def _objection(
     if edit.op != "add" and any(edit.experience not in deciding.related(o, draft) for o in plain):
         return f"{edit.experience} does not name the answer of a lesson, which is about another"
     if edit.op == "keep":
-        there = set(numbers(draft.texts[labels[edit.experience or ""]]))
-        if any(set(numbers(lesson.text)) - there for lesson in own):
+        there = numbers_anywhere(draft.texts[labels[edit.experience or ""]])
+        if any(numbers_anywhere(lesson.text) - there for lesson in own):
             return f"{edit.experience} does not give the number of a lesson that it is to keep"
         return None
     if edit.op == "delete":

@@ -44,10 +44,10 @@ from tfgrpo.training.draft import Draft, words
 from tfgrpo.training.edits import RoomMaker, within_budget
 from tfgrpo.training.label_mentions import mentions, right_answers, tells
 from tfgrpo.training.lookahead import LessonStream, Lookahead, Proposed, Refusal
-from tfgrpo.training.near_duplicates import Similar, describe, find_similar, numbers
+from tfgrpo.training.near_duplicates import Similar, describe, find_similar
 from tfgrpo.training.notes import Notes
+from tfgrpo.training.numbers_in_text import names_number, numbers_anywhere, numbers_in
 from tfgrpo.training.reflection import Failure, Lesson, Question, Reflection, StepOrigin
-from tfgrpo.training.telling_numbers import names_number, numbers_in
 
 CONTROLLER_TOKENS = 600
 DROPPED = "the controller dropped it: it says what the gate rejected"
@@ -320,13 +320,13 @@ class Controller:
                 return None
             return f"{decision.closest} gives another answer: the decision is new"
         if decision.decision == "same":
-            wanted, id = set(numbers(lesson.text)), labels[decision.closest or ""]
-            if not wanted - set(numbers(draft.texts[id])):
+            wanted, id = numbers_anywhere(lesson.text), labels[decision.closest or ""]
+            if not wanted - numbers_anywhere(draft.texts[id]):
                 return None
             gives = f"{decision.closest} does not give the number of the lesson"
             alike = {one.experience for one in similar}
             for label, other in labels.items():  # small models miscount labels
-                if other in alike and not wanted - set(numbers(draft.texts[other])):
+                if other in alike and not wanted - numbers_anywhere(draft.texts[other]):
                     return f"{gives}, and {label} does: it is the same as {label}, or it is new."
             return (
                 f"{gives}, so it is not the same. The decision is new, unless both are about the "

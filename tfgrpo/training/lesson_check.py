@@ -17,9 +17,9 @@ from functools import lru_cache
 from tfgrpo.data.problems import Problem
 from tfgrpo.rendering.examples import is_example
 from tfgrpo.training.label_mentions import denies, is_only, replace_answer, right_answers, tells
+from tfgrpo.training.numbers_in_text import numbers_in
 from tfgrpo.training.telling_numbers import for_any_quantity, names_answer
 
-NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?(?![\w])")
 CODE = re.compile(r"\b(?:[A-Z]{2,}-\d+|[A-Z]+-?\d{2,})\b")
 """What names one thing: `QQ-0`, `X117`."""
 WORD = re.compile(r"[^\W_]+")
@@ -186,7 +186,7 @@ def given_away(text: str, problem: Problem) -> str | None:
     for answer in _answers(problem):
         value = _number(answer)
         if value is not None:
-            if value in _numbers(text) and (
+            if value in numbers_in(text) and (
                 len(value.replace(".", "").strip("0")) >= TELLING_DIGITS
                 or _calls_it_the_answer(text, answer)
                 or (_names(text) & _names(problem.problem))
@@ -258,13 +258,8 @@ def _answers(problem: Problem) -> Iterator[str]:
 
 def _number(answer: str) -> str | None:
     """Returns the number that an answer is, give or take a unit, or None."""
-    numbers = _numbers(answer)
+    numbers = numbers_in(answer)
     return numbers.pop() if len(numbers) == 1 and len(answer.split()) <= 2 else None
-
-
-def _numbers(text: str) -> set[str]:
-    numbers = (number.replace(",", "") for number in NUMBER.findall(text))
-    return {one.rstrip("0").rstrip(".") if "." in one else one for one in numbers}
 
 
 def _calls_it_the_answer(text: str, answer: str) -> bool:

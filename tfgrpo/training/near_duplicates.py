@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfgrpo.store.records import Library
+from tfgrpo.training.numbers_in_text import numbers_anywhere
 
 if TYPE_CHECKING:
     from tfgrpo.model.embeddings import Embeddings
@@ -155,13 +156,10 @@ def near_duplicates(
     pairs: dict[frozenset[str], NearDuplicate] = {}
     for experience in fresh:
         for there, likeness in similar_in_words(experience.text, texts, threshold=threshold):
-            if there != experience.id and numbers(texts[there]) == numbers(experience.text):
+            if there != experience.id and numbers_anywhere(texts[there]) == numbers_anywhere(
+                experience.text
+            ):
                 pair = NearDuplicate(experience.id, there, likeness)
                 pairs.setdefault(frozenset(pair[:2]), pair)
                 break
     return list(pairs.values())
-
-
-def numbers(text: str) -> list[str]:
-    """Returns the numbers in a text, sorted: advice with another number is other advice."""
-    return sorted(re.findall(r"\d+(?:\.\d+)?", text))

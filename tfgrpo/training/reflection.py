@@ -27,10 +27,10 @@ from tfgrpo.rollout.attempt import Group, Rollout
 from tfgrpo.store.records import Json, Library
 from tfgrpo.training.blame import LabelledMark, Mark, marks_of, marks_schema, shown_words
 from tfgrpo.training.lesson_check import LessonCheck
+from tfgrpo.training.numbers_in_text import names_number
 from tfgrpo.training.telling_numbers import (
     NumberMeaning,
     TellingNumbers,
-    names_number,
     number_alone,
     telling_numbers,
     usable_meanings,

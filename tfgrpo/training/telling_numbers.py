@@ -12,10 +12,11 @@ they are.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import product
 from math import isclose
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel
 
@@ -23,10 +24,16 @@ from tfgrpo.data.problems import Problem
 from tfgrpo.model.structured import text_field
 from tfgrpo.rollout.attempt import Group, Rollout
 from tfgrpo.store.records import Json
+from tfgrpo.training.number_units import rates_in, unit_of
+from tfgrpo.training.numbers_in_text import (
+    NAMES,
+    names_number,
+    numbers_in,
+    plain_number,
+    ungrouped,
+)
 
-NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?!\.?\d)")
-GROUPED = re.compile(r"(?<![\w.,])\d{1,3}(?:,\d{3})+(?![\d,])")
-"""1,000 and 1,234,567."""
+T = TypeVar("T", str, tuple[str, str, str])
 STEP = re.compile(r"(?m)^[^\w\n]*(?:step +)?\d+[.:)](?!\d)", re.I)
 """The number of a step or of a line in a list."""
 SIGN = r"(?:[+*×÷·]|\\times|\\cdot|\\div|(?<=[ \d])[-/x](?=[ \d]))"
@@ -51,8 +58,6 @@ APART = 0.5
 or the other way round."""
 SMALL = 12.0
 """Up to here a number may be what two others come to by chance."""
-NAMED = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
-WORDS = {str(number): word for number, word in enumerate(NAMED)}
 BARE = {"0", "1"}
 """Numbers that are in so many calculations that they tell nothing."""
 QUANTITY = re.compile(
@@ -63,38 +68,45 @@ QUANTITY = re.compile(
 MOST_OF_PROBLEM = 50
 """The numbers of a problem from which on it is a table, and none of them tells anything."""
 LEADING = re.compile(r"\A(?:(?:the|a|an|number|amount|of|count|total) )+", re.I)
+PER = re.compile(r"(?<=[a-z]) per (?=[a-z])", re.I)
 BETWEEN = re.compile(r"(?:a|an|each|every|for|in|of|one|per|the)", re.I)
 """Words that `per week` and `in one week` differ by."""
 CONDITION = re.compile(
     r"((?:when|whenever|where|wherever|if|for|in|to)\b(?:[^,.;:]|(?<=\d)[,.](?=\d))*)(?=,)", re.I
 )
 SAYS = r"(?:is|are|be|was|were|equals?|comes? to|gives?|makes?|gets?|charged?|=)"
-BEFORE = re.compile(rf"(?:\d|\b(?:{'|'.join(NAMED)}))\S*\s+\Z", re.I)
+BEFORE = re.compile(rf"(?:\d|\b(?:{'|'.join(NAMES)}))\S*\s+\Z", re.I)
 """A number that stands right before a place."""
+CLAUSE = re.compile(r"[,;:](?!\d)|\.(?!\d)|\band\b")
 NEGATED = re.compile(r"\b(?:not|never|ignore|instead|without|rather)\b[^.;:]*\Z", re.I)
 
 
 class TellingNumbers(NamedTuple):
-    """Numbers that attempts of one side alone calculate with, the most telling first."""
+    """Numbers that attempts of one side alone calculate with, the most telling first, and as what
+    right attempts write those of their side (`8`: `hours per day`), where that is clear."""
 
     right: tuple[str, ...]
     wrong: tuple[str, ...]
+    units: Mapping[str, str] = MappingProxyType({})
 
     def words(self) -> str:
         """Returns what a comparison is told of them; nothing where no number makes it right."""
         if not self.right:
             return ""
-        lines = [f"Calculated with in right attempts alone: {', '.join(self.right)}"]
+        right = (f"{n} {self.units[n]}" if n in self.units else n for n in self.right)
+        lines = [f"Calculated with in right attempts alone: {', '.join(right)}"]
         if self.wrong:
             lines.append(f"Calculated with in wrong attempts alone: {', '.join(self.wrong)}")
         return "\n".join(lines)
 
     def meanings(self, given: Iterable[NumberMeaning]) -> tuple[NumberMeaning, ...]:
         """Returns what a comparison says of the numbers that make it right, each once, where
-        similar problems are calculated with them too."""
+        similar problems are calculated with them too. What right attempts write a number as goes
+        before what a comparison says that it stands for."""
         meanings: dict[str, NumberMeaning] = {}
         for one in given:
-            stands_for = " ".join(one.stands_for.split()).strip(" .,;:")
+            written = self.units.get(one.number, one.stands_for)
+            stands_for = " ".join(written.split()).strip(" .,;:")
             if one.always and one.number in self.right and stands_for:
                 plain = one.model_copy(update={"stands_for": stands_for})
                 meanings.setdefault(one.number, plain)
@@ -133,8 +145,11 @@ class NumberMeaning(BaseModel):
 
     @property
     def words(self) -> str:
-        """What is to be taken for what."""
-        return f"{self.number} for {self.stands_for}"
+        """What is to be taken: `8 hours per day`, or `5 for the ferry`."""
+        rest = LEADING.sub("", self.stands_for, count=1)
+        return (
+            f"{self.number} {rest}" if PER.search(rest) else f"{self.number} for {self.stands_for}"
+        )
 
     @property
     def bearing(self) -> list[str]:
@@ -162,6 +177,16 @@ class NumberMeaning(BaseModel):
         before = BEFORE.search(text[: place.start()])
         return before is not None and not names_number(before[0], self.number)
 
+    def is_misplaced_in(self, text: str) -> bool:
+        """Returns whether a text names the number, but in no clause that speaks of its unit or of
+        what that is in: `the number of visits is 4` for 4 weeks per month."""
+        unit, per, whole = self.stands_for.rpartition(" per ")
+        if not per or not names_number(text, self.number):
+            return False
+        stems = [words.split()[-1].casefold().removesuffix("s") for words in (unit, whole)]
+        clauses = (one for one in CLAUSE.split(text) if names_number(one, self.number))
+        return not any(stem in clause.casefold() for clause in clauses for stem in stems)
+
     def may_be_in(self, text: str) -> bool:
         """Returns whether a text names the number, or a word of what it stands for."""
         words = set(re.findall(r"\w{3,}", text.casefold()))
@@ -188,29 +213,38 @@ def telling_numbers(
     group: Group, winners: Sequence[Rollout], losers: Sequence[Rollout]
 ) -> TellingNumbers:
     """Returns the numbers that set these attempts of a group apart; none where there are more than
-    `MOST` that would make it right. Numbers of the problem and of any answer do not count, nor
-    what two of the problem's come to."""
+    `MOST` that would make it right. Numbers of any answer do not count, nor what two of the
+    problem's come to, nor the problem's own unless attempts give one a unit that it has not got
+    there (the 4 weeks of a month, where 4 months are asked about)."""
     own = numbers_in(group.problem.problem)
     if len(own) > MOST_OF_PROBLEM:
         return TellingNumbers((), ())
-    given = own.union(BARE, *map(numbers_in, group.problem.ground_truths))
+    no_rule = BARE.union(*map(numbers_in, group.problem.ground_truths))
     right, wrong = (
-        [_operands(one.transcript) - given - numbers_in(one.answer or "") for one in side]
+        [_operands(one.transcript) - no_rule - numbers_in(one.answer or "") for one in side]
         for side in (winners, losers)
     )
     if not right or not wrong:
         return TellingNumbers((), ())
-
-    def telling(side: list[set[str]], other: list[set[str]]) -> list[str]:
-        leads = {n: _share(n, side) - _share(n, other) for n in set().union(*side)}
-        clear = [n for n, by in leads.items() if by >= APART and _share(n, side) > 1 / 2]
-        return sorted(clear, key=lambda n: (-leads[n], len(n), n))
-
-    candidates = telling(right, wrong)
-    making = [n for n in candidates if not _comes_to(n, own, own.union(candidates) - {n})]
+    rates, other_rates = ([rates_in(one.transcript) for one in s] for s in (winners, losers))
+    keys, other_keys = ([{r.key for r in one} for one in side] for side in (rates, other_rates))
+    of_problem = {rate.key for rate in rates_in(group.problem.problem)}
+    as_rate = {key[0] for key in _telling(keys, other_keys) if key not in of_problem}
+    candidates = [n for n in _telling(right, wrong) if n not in own]
+    candidates += sorted(own & as_rate & set().union(*right))
+    making = [n for n in candidates if not _comes_to(n, own - {n}, own.union(candidates) - {n})]
     if len(making) > MOST:
         return TellingNumbers((), ())
-    return TellingNumbers(tuple(making), tuple(telling(wrong, right)[:MOST]))
+    units = {n: unit for n in making if (unit := unit_of(n, rates)) is not None}
+    against = [n for n in _telling(wrong, right) if n not in own]
+    return TellingNumbers(tuple(making), tuple(against[:MOST]), units)
+
+
+def _telling(side: list[set[T]], other: list[set[T]]) -> list[T]:
+    """Returns what is in most attempts of a side and in few of the other, the clearest first."""
+    leads = {one: _share(one, side) - _share(one, other) for one in set().union(*side)}
+    clear = [one for one, by in leads.items() if by >= APART and _share(one, side) > 1 / 2]
+    return sorted(clear, key=lambda one: (-leads[one], len(one), one))
 
 
 def with_numbers(
@@ -226,7 +260,8 @@ def with_numbers(
     whole = text
     for meaning in meanings:
         place = meaning.place_in(whole)
-        if (place is not None and meaning.has_another(whole, place)) or says_answer(text, problem):
+        other = place is not None and meaning.has_another(whole, place)
+        if other or meaning.is_misplaced_in(whole) or says_answer(text, problem):
             whole = number_alone(text, meanings, problem)
             break
         if names_number(whole, meaning.number):
@@ -255,7 +290,7 @@ def names_answer(text: str, problem: Problem) -> bool:
 
 def says_answer(text: str, problem: Problem) -> bool:
     """Returns whether a text says that something comes to an answer of a problem."""
-    text = _ungrouped(text)
+    text = ungrouped(text)
     return any(
         re.search(rf"(?i){SAYS}\s+(?:[^\W\d]+\s+){{0,2}}{re.escape(number)}(?!\.?\d)", text)
         for number in _numeric_answers(problem)
@@ -284,21 +319,8 @@ def for_any_quantity(text: str, problem: str) -> str:
     return QUANTITY.sub(general, when[1]) + text[when.end() :]
 
 
-def names_number(text: str, number: str) -> bool:
-    """Returns whether a text has a number in it, in digits or as a word."""
-    if number in numbers_in(text):
-        return True
-    word = WORDS.get(number)
-    return word is not None and re.search(rf"(?i)\b{word}\b", text) is not None
-
-
-def numbers_in(text: str) -> set[str]:
-    """Returns the numbers of a text, in digits: 1,200.50 is 1200.5."""
-    return set(map(_plain, NUMBER.findall(_ungrouped(text))))
-
-
-def _share(number: str, attempts: Sequence[set[str]]) -> float:
-    return sum(number in one for one in attempts) / len(attempts)
+def _share(one: object, attempts: Sequence[Collection[object]]) -> float:
+    return sum(one in attempt for attempt in attempts) / len(attempts)
 
 
 def _comes_to(number: str, own: Collection[str], others: Collection[str]) -> bool:
@@ -317,17 +339,9 @@ def _comes_to(number: str, own: Collection[str], others: Collection[str]) -> boo
 def _operands(text: str) -> set[str]:
     """Returns the numbers that an attempt calculates with, but not what it calculates, nor counts
     its steps with."""
-    text = _ungrouped(STEP.sub(" ", text))
+    text = ungrouped(STEP.sub(" ", text))
     operands = {one for match in OPERAND.finditer(text) for one in match.groups() if one}
     results = RESULT.findall(text)
-    return {_plain(one) for one in operands if len(one) <= LONGEST} - set(map(_plain, results))
-
-
-def _ungrouped(text: str) -> str:
-    return GROUPED.sub(lambda match: match[0].replace(",", ""), text)
-
-
-def _plain(number: str) -> str:
-    whole = number.lstrip("0") or "0"
-    whole = f"0{whole}" if whole.startswith(".") else whole
-    return whole.rstrip("0").rstrip(".") if "." in whole else whole
+    return {plain_number(one) for one in operands if len(one) <= LONGEST} - set(
+        map(plain_number, results)
+    )

@@ -1,0 +1,124 @@
+"""What attempts write a number as, where that is a rate."""
+
+from __future__ import annotations
+
+import pytest
+from test_telling_numbers import LONG_TEXTS, group, meaning
+
+from tfgrpo.data.problems import Problem
+from tfgrpo.training.number_units import Rate, rates_in, unit_of
+from tfgrpo.training.telling_numbers import telling_numbers, with_numbers
+
+RATES = {
+    "8 hours/day": ("8", "hours", "day"),
+    "He works 8 hours per day.": ("8", "hours", "day"),
+    "8 Hours a Day": ("8", "hours", "day"),
+    "8 hours each day": ("8", "hours", "day"),
+    "5 days in one week": ("5", "days", "week"),
+    "approximately 4 weeks in a month": ("4", "weeks", "month"),
+    "5 working days in the working week": ("5", "working days", "working week"),
+    "2.5 euros for each parcel": ("2.5", "euros", "parcel"),
+    r"\[ 4 \text{ months} \times 4 \text{ weeks/month} = 16 \]": ("4", "weeks", "month"),
+    r"\(5 \, \text{days} / \text{week}\)": ("5", "days", "week"),
+    r"\frac{8 \text{ hours}}{1 \text{ day}}": ("8", "hours", "day"),
+    r"\dfrac{8\text{ hours}}{\text{day}}": ("8", "hours", "day"),
+    "**8 hours** per **day**": ("8", "hours", "day"),
+    "A day has 8 hours.": ("8", "hours", "day"),
+    "one week is 5 days": ("5", "days", "week"),
+    "Each month contains about 4 weeks": ("4", "weeks", "month"),
+    "1 day = 8 hours": ("8", "hours", "day"),
+    "In a month, there are 4 weeks": ("4", "weeks", "month"),
+    "weeks_per_month = 4": ("4", "weeks", "month"),
+    "Hours per day: 8": ("8", "hours", "day"),
+    "an 8-hour workday": ("8", "hours", "workday"),
+    "a 5-day working week": ("5", "days", "working week"),
+}
+
+
+@pytest.mark.parametrize("text", RATES)
+def test_a_rate_is_read_as_it_is_written(text: str) -> None:
+    assert Rate(*RATES[text]) in rates_in(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "8 hours",
+        "4 weeks in 6 months",
+        "8 and 9 per day",
+        "1,800 hours of work",
+        "version 1.8.3 per day",
+        "8 times 5",
+        "8\nhours per day",
+        "8 * 5 / 7",
+        "8 in a row",
+        "",
+    ],
+)
+def test_anything_else_is_none(text: str) -> None:
+    assert not [rate for rate in rates_in(text) if rate.number in {"8", "4"}]
+
+
+def test_a_unit_is_that_of_most_attempts_in_the_words_of_most() -> None:
+    written = ["5 working days per week", "5 days/week", "a week has 5 working days", "5 weeks"]
+    attempts = [rates_in(text) for text in written]
+    assert unit_of("5", attempts) == "working days per week"
+    assert unit_of("5", attempts[1:]) == "days per week"
+    assert unit_of("5", attempts[2:]) is None
+    assert unit_of("7", attempts) is None
+    assert unit_of("5", []) is None
+
+
+MONTHS = Problem("m", "A cook comes once a week. How many visits are there in 5 months?", "20")
+
+
+def test_a_comparison_is_told_the_unit_that_right_attempts_write() -> None:
+    right = ["4 weeks in a month, 5 * 4 = 20", "5 months × 4 weeks/month = 20"]
+    one = group(MONTHS, right, ["5 * 7 = 35"])
+    telling = telling_numbers(one, one.winners, one.losers)
+    assert telling.words().splitlines()[0] == (
+        "Calculated with in right attempts alone: 4 weeks per month"
+    )
+    (known,) = telling.meanings([meaning("visits per week", "4")])
+    text = "When a cook comes once a week, multiply the number of visits per week by the weeks."
+    assert with_numbers(text, [known], MONTHS) == f"{text} Take 4 weeks per month."
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("When a cook comes, the visits are 4.", "When a cook comes, take 4 weeks per month."),
+        ("Multiply by 4, the visits of a cook.", "Take 4 weeks per month."),
+        ("A month has 4 weeks.", "A month has 4 weeks."),
+        ("Multiply the months by 4.", "Multiply the months by 4."),
+        ("Multiply by the weeks of a month.", "Multiply by the weeks of a month (4)."),
+        ("Multiply by the weeks per month.", "Multiply by the weeks per month (4)."),
+    ],
+)
+def test_a_number_beside_the_wrong_thing_is_put_right(text: str, expected: str) -> None:
+    assert with_numbers(text, [meaning("weeks per month", "4")], MONTHS) == expected
+
+
+def test_a_number_of_the_problem_may_be_another_one_with_its_own_unit() -> None:
+    problem = Problem("m", "A cook comes once a week. How often is that in 4 months?", "16")
+    right = ["4 months * 4 weeks/month = 16", "4 weeks in a month: 4 * 4 = 16"]
+    one = group(problem, right, ["4 * 7 = 28"])
+    telling = telling_numbers(one, one.winners, one.losers)
+    assert (telling.right, dict(telling.units)) == (("4",), {"4": "weeks per month"})
+    both = group(problem, right, ["4 weeks per month, 4 * 4 * 7 = 112"])
+    assert telling_numbers(both, both.winners, both.losers).right == ()
+    stated = Problem("m", "A month has 4 weeks. How many weeks are in 4 months?", "16")
+    known = group(stated, right, ["4 * 7 = 28"])
+    assert telling_numbers(known, known.winners, known.losers).right == ()
+
+
+@pytest.mark.parametrize("text", LONG_TEXTS, ids=range(len(LONG_TEXTS)))
+def test_the_longest_attempts_are_read(text: str) -> None:
+    assert all(rate.number in text for rate in rates_in(text))
+
+
+@pytest.mark.parametrize(
+    "piece", ["8 hours per ", "a day has ", "hours per day ", r"\frac{8}{", "8-a "]
+)
+def test_what_never_becomes_a_rate_takes_no_time(piece: str) -> None:
+    rates_in(piece * 8_000)
