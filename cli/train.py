@@ -50,7 +50,7 @@ GROUPS = {
         *("--learning-objective", "--max-words", "--library-tokens", "--ground-truth"),
         *("--summarise-over", "--controller-sees-credit", "--lessons-ahead", "--direct"),
         *("--controller", "--max-edits", "--confirm", "--all-wrong", "--blame", "--exemplars"),
-        "--drop-harmful",
+        *("--exemplars-from", "--drop-harmful"),
     ),
     "Gate and evaluation": (
         *("--gate", "--gate-samples", "--gate-problems", "--gate-rule", "--gate-trial"),
@@ -126,7 +126,13 @@ GROUPS = {
     "--exemplars",
     type=int,
     help="Examples that a step may add to the library: winning attempts, or right answers where "
-    "these are labels.  [0; labels: 32]",
+    "these are labels or attempts say nothing else.  [32 right answers; other attempts: 0]",
+)
+@click.option(
+    "--exemplars-from",
+    type=click.Choice(["attempts", "answers"]),
+    help="Whether winning attempts become examples, or right answers alone, where attempts say "
+    "nothing else.  [attempts; where --exemplars is not given: answers]",
 )
 @click.option(
     "--drop-harmful",

@@ -205,7 +205,10 @@ AGENT = ("--mode", "agent", "--turns", "3", "--corpus", "passages.jsonl")
 TOOLS = "[tools]\noutput = 150\n"
 OTHERS = ("--gate", "gate.jsonl", "--gate-samples", "2", "--heldout", "heldout.jsonl")
 CASES = {
-    "plain": Case((*OTHERS, "--sealed", "sealed.jsonl"), ("rollout", *REFLECTION, "evaluation")),
+    "plain": Case(
+        (*OTHERS, "--sealed", "sealed.jsonl", "--exemplars", "0"),
+        ("rollout", *REFLECTION, "evaluation"),
+    ),
     "credit": Case(("--dropout", "0.3", "--controller-sees-credit"), ("rollout",)),
     "agent": Case((*AGENT, *OTHERS), ("rollout", *REFLECTION, "evaluation"), "api", toml=TOOLS),
     "agent in text": Case(AGENT, ("rollout", *REFLECTION), "text", toml=TOOLS),

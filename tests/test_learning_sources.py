@@ -234,6 +234,7 @@ def test_a_winning_attempt_becomes_an_example_that_its_own_problem_does_not_see(
         ("5 hours", True),
         ("\\boxed{7} hours", True),
         ("2 weeks of 5 days: 2 * 5 = 10, so \\boxed{10}", False),
+        ("<think>2 weeks of 5 days: 2 * 5 = 10</think>\\boxed{10}", False),
         ("", True),
     ],
 )
@@ -257,6 +258,23 @@ def test_right_examples_are_taken_where_answers_are_given_alone(
         examples = [e for e in store.events(version) if is_example(e.text or "")]
     assert len(examples) == 3
     assert all((e.reason or "") == "a right answer" for e in examples)
+
+
+@pytest.mark.parametrize(("thinking", "number"), [("", 4), ("Thinking. ", 0)])
+def test_examples_of_answers_alone_are_added_where_attempts_say_nothing_else(
+    tmp_path: Path, verifier: Verifier, thinking: str, number: int
+) -> None:
+    def script(request: dict[str, Any]) -> str:
+        return teachable(request).replace("Thinking. ", thinking)
+
+    sizes = {"count": 4, "batch_size": 4, "epochs": 1, "group_size": 5}
+    desk = made_desk(tmp_path, verifier, **sizes, exemplars=32, exemplars_from="answers")
+    with ScriptedEndpoint(script) as server:
+        desk.train(server)
+    (version,) = steps(desk.path, "problems")
+    with desk.store() as store:
+        examples = [e for e in store.events(version) if is_example(e.text or "")]
+    assert [e.reason for e in examples] == ["a right answer"] * number
 
 
 def test_a_conversation_is_no_example(tmp_path: Path) -> None:

@@ -96,7 +96,18 @@ def test_a_comparison_is_told_the_unit_that_right_attempts_write() -> None:
     ],
 )
 def test_a_number_beside_the_wrong_thing_is_put_right(text: str, expected: str) -> None:
-    assert with_numbers(text, [meaning("weeks per month", "4")], MONTHS) == expected
+    known = meaning("weeks per month", "4").model_copy(update={"is_written": True})
+    assert with_numbers(text, [known], MONTHS) == expected
+
+
+def test_a_lesson_without_room_makes_way_for_a_number_whose_unit_is_written() -> None:
+    text = "When a cook comes once a week, multiply the visits of a week by the weeks there are."
+    known = meaning("weeks per month", "4").model_copy(update={"is_written": True})
+    alone = "When a cook comes once a week, take 4 weeks per month."
+    assert with_numbers(text, [known], MONTHS, 23) == f"{text} Take 4 weeks per month."
+    assert with_numbers(text, [known], MONTHS, 22) == alone
+    assert with_numbers(text, [known], MONTHS, 10) == text
+    assert with_numbers(text, [meaning("weeks per month", "4")], MONTHS, 20) == text
 
 
 def test_a_number_of_the_problem_may_be_another_one_with_its_own_unit() -> None:

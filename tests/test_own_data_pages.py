@@ -223,13 +223,20 @@ def test_defaults_fit_the_data_and_the_model_and_a_preset_keeps_the_papers() -> 
         ({"domain": "choice", "reward": "majority"}, 0),
         ({"domain": "choice", "mode": "agent"}, 0),
         ({"domain": "choice", "direct": 3}, 0),
-        ({"domain": "exact"}, 0),
+        ({"domain": "exact"}, 32),
+        ({"domain": "exact", "exemplars": 2}, 2),
+        ({"domain": "math", "model": "m"}, 32),
+        ({"domain": "math", "ground_truth": False}, 0),
+        ({"domain": "json"}, 0),
     ]:
         fitted, words = fit(build(TrainSettings, {**given, **more}), tickets, tuple(more))
         assert fitted.exemplars == examples, more
-        assert ("32 right answers a step as examples" in words) is (examples == 32)
+        alone = more["domain"] != "choice" and examples == 32
+        assert fitted.exemplars_from == ("answers" if alone else "attempts")
+        assert ("32 right answers a step as examples" in words) is (examples == 32 and not alone)
     few = RunProblems(tickets.train[:60])
     far = build(TrainSettings, {**given, "model": "m"})
-    whole = far.model_copy(update={"summarise_over": 1500})
+    examples = {"exemplars": 32, "exemplars_from": "answers"}
+    whole = far.model_copy(update={"summarise_over": 1500, **examples})
     assert fit(far, few, ()) == (whole, "")  # all else is what the paper's come to
-    assert fit(far, few, ("summarise_over",)) == (far, "")
+    assert fit(far, few, ("summarise_over", "exemplars")) == (far, "")

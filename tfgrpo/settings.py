@@ -46,6 +46,7 @@ Reward: TypeAlias = Literal["verifier", "majority"]
 Deciding: TypeAlias = Literal["lesson", "batch"]
 GateTrial: TypeAlias = Literal["bundle", "factorial"]
 Deployed: TypeAlias = Literal["best", "last"]
+ExampleSource: TypeAlias = Literal["attempts", "answers"]
 GateRule: TypeAlias = Literal["one-se", "above-zero", "significant", "not-worse"]
 Inject: TypeAlias = Literal["all", "top-k", "credited"]
 Preset: TypeAlias = Literal["fit", "paper"]
@@ -152,6 +153,7 @@ class TrainSettings(Settings):
     all_wrong: int = Field(default=0, ge=0, le=20)
     blame: bool = False
     exemplars: int = Field(default=0, ge=0, le=100)
+    exemplars_from: ExampleSource = "attempts"
     drop_harmful: bool = False
     reward: Reward = "verifier"
     direct: int = Field(default=0, ge=0, le=100)

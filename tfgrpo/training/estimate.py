@@ -266,7 +266,8 @@ class _Total:
         over = settings.library_tokens is not None and tokens > settings.library_tokens
         self._over = len(library) if over else 0
         self._grown, self._experiences = 0.0, float(len(library))
-        self._around = self._around_example() if settings.exemplars else 0.0
+        self._examples = self._examples_expected()
+        self._around = self._around_example() if self._examples else 0.0
         self._examples_left = len(plan.dataset)
         self._embedded = False
         self._gated = False
@@ -279,10 +280,18 @@ class _Total:
         total._examples_left = self._examples_left
         return total
 
+    def _examples_expected(self) -> int:
+        """Returns how many examples a step may add: those of answers alone, where attempts say
+        nothing else, are not likely but for kinds of problems with short answers."""
+        settings = self._settings
+        is_likely = settings.exemplars_from == "attempts" or self._reflection.shared_answers
+        is_short = settings.domain.partition(":")[0] in SHORT_ANSWERS
+        return settings.exemplars if self._upper or is_likely or is_short else 0
+
     def _example_size(self) -> float:
         """Returns the tokens of an example's own text, where a run may have any."""
         most = float(LONGEST_BYTES if self._upper else LONGEST / 4)
-        if not self._settings.exemplars:
+        if not self._examples:
             return 0.0
         if not self._reflection.shared_answers:
             return most
@@ -453,7 +462,7 @@ class _Total:
             self._prune(lessons, new, seen + text)
         else:
             self._grown += new
-        if self._settings.exemplars:
+        if self._examples:
             self._add_examples()
         if self._settings.gate and upper:
             pruned = self._counter.text(prompt_text(self._library)) + self._grown
@@ -463,7 +472,7 @@ class _Total:
     def _add_examples(self) -> None:
         """Lets the library grow by a step's examples."""
         size = self._example_size()
-        number = float(min(self._settings.exemplars, self._examples_left)) if size else 0.0
+        number = float(min(self._examples, self._examples_left)) if size else 0.0
         self._examples_left -= int(number)
         if not self._upper and size:
             cap = self._settings.library_tokens or MOST_TOKENS
@@ -538,7 +547,7 @@ class _Total:
         """Adds a step's candidate, and the one with its examples alone, beside the library in
         force, which only the first is new to."""
         number = float(problems * self._settings.gate_samples)
-        for _ in range(2 if self._settings.exemplars else 1):
+        for _ in range(2 if self._examples else 1):
             self._attempts(number, one, evaluation=True)
         if not self._gated:
             self._attempts(number, one, -self._grown, evaluation=True)

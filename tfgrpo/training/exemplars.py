@@ -85,10 +85,10 @@ class Example(NamedTuple):
 
 
 def are_answers_alone(groups: Sequence[Group]) -> bool:
-    """Returns whether most attempts give an answer and nothing else: an example with no more than
-    the ground truth then shows the way that is asked for."""
+    """Returns whether most attempts give an answer and nothing else, no thoughts before it either:
+    an example with no more than the ground truth then shows the way that is asked for."""
     around = [
-        count(visible(rollout.response)) - count(answer)
+        count(rollout.response) - count(answer)
         for group in groups
         for answer in right_answers(group.problem)[:1]
         for rollout in group.rollouts

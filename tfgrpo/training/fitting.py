@@ -36,6 +36,8 @@ LOCAL_VALUES: dict[str, Any] = {
 """What a model on this machine gets through in an hour: it writes some ten tokens a second."""
 GATE_ATTEMPTS = 32
 """Of a library, on a local model."""
+ONE_ANSWER = ("exact", "math")
+"""The kinds of problems, beside labels, whose ground truth is what an attempt should answer."""
 LABEL_GATE_ATTEMPTS = 64
 """The same where an answer is a label: writing one takes a small part of what a lesson takes, and
 a lesson about a label helps few of the problems."""
@@ -94,8 +96,11 @@ def fitting_values(
     local = settings.models.model.startswith(LOCAL)
     values["summarise_over"] = LOCAL_SUMMARISE_OVER if local else SUMMARISE_OVER
     known = settings.ground_truth and settings.reward == "verifier"
-    if kind == "choice" and known and settings.mode == "prompt" and not settings.direct:
-        values["exemplars"] = LABEL_EXAMPLES
+    if known and settings.mode == "prompt" and not settings.direct and "exemplars" not in named:
+        if kind == "choice":
+            values["exemplars"] = LABEL_EXAMPLES
+        elif kind in ONE_ANSWER:
+            values |= {"exemplars": LABEL_EXAMPLES, "exemplars_from": "answers"}
     return values
 
 
@@ -134,7 +139,7 @@ def _size_words(settings: TrainSettings, problems: RunProblems) -> dict[str, str
         "epochs": f"{settings.epochs} epochs",
         "max_tokens": f"at most {settings.max_tokens:,} tokens an answer",
     }
-    if settings.exemplars:
+    if settings.exemplars and settings.exemplars_from != "answers":  # there may come none of those
         words["exemplars"] = f"{settings.exemplars} right answers a step as examples"
     if problems.gate:
         if len(problems.gate) > (settings.gate_problems or 0):

@@ -291,6 +291,8 @@ class Learner:
         redacted = redacted_problems(self._store)
         is_short = self._reflection.shared_answers or are_answers_alone(groups)
         if not (is_short and self._reflection.ground_truth):
+            if self._settings.exemplars_from == "answers":
+                return []
             return [one for one in winning_attempts(groups) if one.problem.id not in redacted]
         attempted = {group.problem.id for group in groups}
         others = [one for one in step.dataset if one.id not in attempted]

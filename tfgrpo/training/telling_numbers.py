@@ -108,7 +108,8 @@ class TellingNumbers(NamedTuple):
             written = self.units.get(one.number, one.stands_for)
             stands_for = " ".join(written.split()).strip(" .,;:")
             if one.always and one.number in self.right and stands_for:
-                plain = one.model_copy(update={"stands_for": stands_for})
+                is_written = one.number in self.units
+                plain = one.model_copy(update={"stands_for": stands_for, "is_written": is_written})
                 meanings.setdefault(one.number, plain)
         return tuple(meanings.values())
 
@@ -137,11 +138,13 @@ STANDS_FOR, LONGEST_MEANING = 80, 400
 
 
 class NumberMeaning(BaseModel):
-    """What a number stands for, and whether similar problems are calculated with it too."""
+    """What a number stands for, and whether similar problems are calculated with it too.
+    `is_written` says that right attempts write it so, and no model was asked."""
 
     number: str
     stands_for: str = text_field(STANDS_FOR, LONGEST_MEANING)
     always: bool
+    is_written: bool = False
 
     @property
     def words(self) -> str:
@@ -180,9 +183,9 @@ class NumberMeaning(BaseModel):
     def is_misplaced_in(self, text: str) -> bool:
         """Returns whether a text names the number, but in no clause that speaks of its unit or of
         what that is in: `the number of visits is 4` for 4 weeks per month."""
-        unit, per, whole = self.stands_for.rpartition(" per ")
-        if not per or not names_number(text, self.number):
+        if not self.is_written or not names_number(text, self.number):
             return False
+        unit, _, whole = self.stands_for.rpartition(" per ")
         stems = [words.split()[-1].casefold().removesuffix("s") for words in (unit, whole)]
         clauses = (one for one in CLAUSE.split(text) if names_number(one, self.number))
         return not any(stem in clause.casefold() for clause in clauses for stem in stems)
@@ -255,8 +258,9 @@ def with_numbers(
 ) -> str:
     """Returns a lesson that names the numbers which similar problems are calculated with: put
     behind what they stand for where it says that, else at its end. Where it says what the problem
-    comes to, or gives another number, they take the place of all but when they are right; itself
-    where they would make more than `max_words` words of it."""
+    comes to, or gives another number or this one for something else, they take the place of all
+    but when they are right. Where they would make more than `max_words` words of it, they do so too
+    if right attempts write what they stand for; else it is itself."""
     whole = text
     for meaning in meanings:
         place = meaning.place_in(whole)
@@ -271,7 +275,11 @@ def with_numbers(
         else:
             end = "" if whole.rstrip().endswith((".", "!", "?")) else "."
             whole = f"{whole.rstrip()}{end} Take {meaning.words}."
-    return text if max_words is not None and len(whole.split()) > max_words else whole
+    if max_words is None or len(whole.split()) <= max_words:
+        return whole
+    whole = number_alone(text, meanings, problem)
+    is_sure = all(meaning.is_written for meaning in meanings)
+    return whole if is_sure and len(whole.split()) <= max_words else text
 
 
 def number_alone(text: str, meanings: Sequence[NumberMeaning], problem: Problem) -> str:

@@ -66,6 +66,8 @@ def train(job: Job) -> None:
         settings["gate"] = str(files["gate"])
         if job.arm == "examples" or (job.kind == "label" and job.arm != "lessons"):
             settings["exemplars"] = LABEL_EXAMPLES
+        elif job.arm != "lessons":
+            settings |= {"exemplars": LABEL_EXAMPLES, "exemplars_from": "answers"}
         if job.local:
             settings |= local_sizes(
                 len(job.train),
