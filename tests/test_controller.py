@@ -299,6 +299,21 @@ def test_a_lesson_about_a_number_is_put_beside_what_may_be_about_it(tmp_path: Pa
         assert schema["properties"]["closest"]["enum"] == labels
 
 
+def test_a_number_whose_unit_is_known_is_not_about_the_same_number_of_another(
+    tmp_path: Path,
+) -> None:
+    library = labelled(
+        "When a joiner comes for 8 months, count the visits of 8 months.", "Round up."
+    )
+    new = about("8", "hours per day", "Multiply days by 8.")
+    sure = replace(
+        new, numbers=tuple(one.model_copy(update={"is_written": True}) for one in new.numbers)
+    )
+    plan, requests = planned(tmp_path, [], sure, library=library)
+    assert short(plan.operations) == [("ADD", FRESH, "Multiply days by 8.")]
+    assert requests == []
+
+
 def test_a_label_that_was_miscounted_is_named(tmp_path: Path) -> None:
     """A small model says what is there, and beside it the label of another."""
     texts = ["When days are turned into hours, multiply by 8.", "When weeks end, multiply by 5."]

@@ -89,6 +89,12 @@ def test_a_comparison_is_told_the_unit_that_right_attempts_write() -> None:
     [
         ("When a cook comes, the visits are 4.", "When a cook comes, take 4 weeks per month."),
         ("Multiply by 4, the visits of a cook.", "Take 4 weeks per month."),
+        (
+            "If a cook comes for any months, the visits are 4 weeks.",
+            "If a cook comes for any months, take 4 weeks per month.",
+        ),
+        ("Multiply by the 4 weeks.", "Multiply by the 4 weeks."),
+        ("The weeks of a month are 4.", "The weeks of a month are 4."),
         ("A month has 4 weeks.", "A month has 4 weeks."),
         ("Multiply the months by 4.", "Multiply the months by 4."),
         ("Multiply by the weeks of a month.", "Multiply by the weeks of a month (4)."),

@@ -185,13 +185,28 @@ class NumberMeaning(BaseModel):
         what that is in: `the number of visits is 4` for 4 weeks per month."""
         if not self.is_written or not names_number(text, self.number):
             return False
-        unit, _, whole = self.stands_for.rpartition(" per ")
-        stems = [words.split()[-1].casefold().removesuffix("s") for words in (unit, whole)]
-        clauses = (one for one in CLAUSE.split(text) if names_number(one, self.number))
-        return not any(stem in clause.casefold() for clause in clauses for stem in stems)
+        unit, whole = self.nouns
+        result = rf"{SAYS}\s+(?:[^\W\d]+\s+){{0,2}}{re.escape(self.number)}(?!\.?\d)"
+        for clause in CLAUSE.split(text.casefold()):
+            of_whole = whole in clause
+            if names_number(clause, self.number) and (
+                of_whole or (unit in clause and not re.search(result, clause))
+            ):
+                return False
+        return True
+
+    @property
+    def nouns(self) -> tuple[str, str]:
+        """The beginnings of the words for its unit and for what that is in: `hour`, `day`."""
+        unit, _, whole = self.stands_for.casefold().rpartition(" per ")
+        last = [words.split()[-1] if words else "" for words in (unit, whole)]
+        return last[0].removesuffix("s"), last[1].removesuffix("s")
 
     def may_be_in(self, text: str) -> bool:
-        """Returns whether a text names the number, or a word of what it stands for."""
+        """Returns whether a text names the number, or a word of what it stands for; whether it
+        names its unit or what that is in, where right attempts write it so."""
+        if self.is_written:
+            return any(noun in text.casefold() for noun in self.nouns)
         words = set(re.findall(r"\w{3,}", text.casefold()))
         return names_number(text, self.number) or any(
             word.casefold() in words for word in self.bearing
