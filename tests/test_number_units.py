@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
+from test_reflection import compared
 from test_telling_numbers import LONG_TEXTS, group, meaning
 
 from tfgrpo.data.problems import Problem
-from tfgrpo.training.number_units import Rate, rates_in, unit_of
+from tfgrpo.training.number_units import Rate, plural, rates_in, unit_of
 from tfgrpo.training.telling_numbers import telling_numbers, with_numbers
 
 RATES = {
@@ -84,16 +88,23 @@ def test_a_comparison_is_told_the_unit_that_right_attempts_write() -> None:
     assert with_numbers(text, [known], MONTHS) == f"{text} Take 4 weeks per month."
 
 
+ALONE = "When months are turned into weeks, take 4 weeks per month."
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
         ("When a cook comes, the visits are 4.", "When a cook comes, take 4 weeks per month."),
-        ("Multiply by 4, the visits of a cook.", "Take 4 weeks per month."),
+        ("Multiply by 4, the visits of a cook.", ALONE),
         (
             "If a cook comes for any months, the visits are 4 weeks.",
             "If a cook comes for any months, take 4 weeks per month.",
         ),
         ("Multiply by the 4 weeks.", "Multiply by the 4 weeks."),
+        (
+            "For 4 visits, count the weeks per month.",
+            "For 4 visits, count the weeks per month (4).",
+        ),
         ("The weeks of a month are 4.", "The weeks of a month are 4."),
         ("A month has 4 weeks.", "A month has 4 weeks."),
         ("Multiply the months by 4.", "Multiply the months by 4."),
@@ -114,6 +125,28 @@ def test_a_lesson_without_room_makes_way_for_a_number_whose_unit_is_written() ->
     assert with_numbers(text, [known], MONTHS, 22) == alone
     assert with_numbers(text, [known], MONTHS, 10) == text
     assert with_numbers(text, [meaning("weeks per month", "4")], MONTHS, 20) == text
+
+
+def test_a_lesson_that_repeats_a_known_one_makes_way_for_the_number(tmp_path: Path) -> None:
+    one = group(MONTHS, ["5 months × 4 weeks/month = 20"] * 2, ["5 * 7 = 35"])
+    numbers = [{"number": "4", "stands_for": "hours", "always": True}]
+    for text, expected in [
+        ("Carry the ten!", "When months are turned into weeks, take 4 weeks per month."),
+        ("Carry a two.", "Carry a two. Take 4 weeks per month."),
+    ]:
+        (folder := tmp_path / text[:-1]).mkdir()
+        given = {"right_did": "", "wrong_did": "", "numbers": numbers}
+        answer = json.dumps({**given, "lessons": [{"reason": "r", "text": text}]})
+        advantage, _ = compared(folder, one, lambda _, answer=answer: answer, summarise_over=100)
+        assert [lesson.text for lesson in advantage.lessons] == [expected]
+
+
+@pytest.mark.parametrize(
+    ("noun", "several"),
+    [("day", "days"), ("delivery", "deliveries"), ("box", "boxes"), ("days", "days"), ("", "s")],
+)
+def test_a_plural(noun: str, several: str) -> None:
+    assert plural(noun) == several
 
 
 def test_a_number_of_the_problem_may_be_another_one_with_its_own_unit() -> None:

@@ -78,5 +78,16 @@ def unit_of(number: str, attempts: Sequence[set[Rate]]) -> str | None:
     return max(words, key=lambda unit: (words[unit], -len(unit), unit))
 
 
+def plural(noun: str) -> str:
+    """Returns the plural of an English noun, or of words that end with one."""
+    if noun.endswith("s"):
+        return noun
+    if noun.endswith(("x", "ch", "sh")):
+        return f"{noun}es"
+    if noun.endswith("y") and noun[-2:-1] not in "aeiou":
+        return f"{noun[:-1]}ies"
+    return f"{noun}s"
+
+
 def _noun(words: str) -> str:
     return words.rpartition(" ")[2].removesuffix("s")

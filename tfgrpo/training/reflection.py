@@ -27,6 +27,7 @@ from tfgrpo.rollout.attempt import Group, Rollout
 from tfgrpo.store.records import Json, Library
 from tfgrpo.training.blame import LabelledMark, Mark, marks_of, marks_schema, shown_words
 from tfgrpo.training.lesson_check import LessonCheck
+from tfgrpo.training.near_duplicates import repeats_one
 from tfgrpo.training.numbers_in_text import names_number
 from tfgrpo.training.telling_numbers import (
     NumberMeaning,
@@ -314,7 +315,8 @@ async def compare(
     meanings = telling.meanings(typed.value.numbers)
     check = reflection.lesson_check(question.problems, question.prompt)
     lessons = tuple(replace(lesson, misled=misled) for lesson in lessons)
-    lessons = with_meanings(lessons, meanings, check)
+    known = [experience.text for experience in library.readable]
+    lessons = with_meanings(lessons, meanings, check, known)
     repaired = typed.repaired
     if reflection.reconcile is not None and lessons:
         try:
@@ -324,18 +326,22 @@ async def compare(
         else:
             lessons, unused = lessons_of(brought, "reconcile", group, lessons[0].calls)
             lessons = tuple(replace(lesson, misled=misled) for lesson in lessons)
-            lessons = with_meanings(lessons, meanings, check)
+            lessons = with_meanings(lessons, meanings, check, known)
             failures += unused
             repaired = repaired or brought.repaired
     return Advantage(group, lessons, failures, repaired, marks, typed.key)
 
 
 def with_meanings(
-    lessons: tuple[Lesson, ...], meanings: tuple[NumberMeaning, ...], check: LessonCheck
+    lessons: tuple[Lesson, ...],
+    meanings: tuple[NumberMeaning, ...],
+    check: LessonCheck,
+    known: Sequence[str] = (),
 ) -> tuple[Lesson, ...]:
     """Returns the lessons of a group so that one names each of the numbers: the lesson that speaks
     of what it stands for, else the first, else, where that has no room, a lesson of its own. What
-    `check` objects to stays out."""
+    `check` objects to stays out. A lesson that repeats one of the texts that are `known`, about
+    something else, makes way for the numbers."""
     changed: list[Lesson] = []
     for lesson in lessons:
         own = [
@@ -344,6 +350,10 @@ def with_meanings(
             if one.is_in(lesson.text) or not (changed or any(one.is_in(x.text) for x in lessons))
         ]
         text = with_numbers(lesson.text, own, lesson.group.problem, check.max_words)
+        if text != lesson.text and all(one.is_written for one in own):
+            others = [t for t in known if not any(one.is_in(t) for one in own)]
+            if repeats_one(lesson.text, others):
+                text = " ".join(one.conversion for one in own)
         if text == lesson.text or check(text) is None:
             named = tuple(one for one in own if names_number(text, one.number))
             lesson = replace(lesson, text=text, numbers=named)

@@ -24,7 +24,7 @@ from tfgrpo.data.problems import Problem
 from tfgrpo.model.structured import text_field
 from tfgrpo.rollout.attempt import Group, Rollout
 from tfgrpo.store.records import Json
-from tfgrpo.training.number_units import rates_in, unit_of
+from tfgrpo.training.number_units import plural, rates_in, unit_of
 from tfgrpo.training.numbers_in_text import (
     NAMES,
     names_number,
@@ -172,7 +172,8 @@ class NumberMeaning(BaseModel):
 
     def is_in(self, text: str) -> bool:
         """Returns whether a text names the number, or speaks of what it stands for."""
-        return names_number(text, self.number) or self.place_in(text) is not None
+        named = names_number(text, self.number) and not self.is_misplaced_in(text)
+        return named or self.place_in(text) is not None
 
     def has_another(self, text: str, place: re.Match[str]) -> bool:
         """Returns whether a text gives another number where it speaks of what this one stands
@@ -194,6 +195,13 @@ class NumberMeaning(BaseModel):
             ):
                 return False
         return True
+
+    @property
+    def conversion(self) -> str:
+        """What to do with a number that right attempts write as a rate, in a sentence."""
+        unit, _, whole = self.stands_for.rpartition(" per ")
+        rate = f"{self.number} {unit} per {whole}"
+        return f"When {plural(whole)} are turned into {unit}, take {rate}."
 
     @property
     def nouns(self) -> tuple[str, str]:
@@ -279,11 +287,12 @@ def with_numbers(
     whole = text
     for meaning in meanings:
         place = meaning.place_in(whole)
-        other = place is not None and meaning.has_another(whole, place)
-        if other or meaning.is_misplaced_in(whole) or says_answer(text, problem):
+        is_misplaced = meaning.is_misplaced_in(whole)
+        is_wrong = is_misplaced if place is None else meaning.has_another(whole, place)
+        if is_wrong or says_answer(text, problem):
             whole = number_alone(text, meanings, problem)
             break
-        if names_number(whole, meaning.number):
+        if names_number(whole, meaning.number) and not is_misplaced:
             continue
         if place is not None and not NEGATED.search(whole[: place.start()]):
             whole = f"{whole[: place.end()]} ({meaning.number}){whole[place.end() :]}"
@@ -302,6 +311,8 @@ def number_alone(text: str, meanings: Sequence[NumberMeaning], problem: Problem)
     when = CONDITION.match(for_any_quantity(text, problem.problem))
     take = f"take {' and '.join(meaning.words for meaning in meanings)}."
     if when is None or names_answer(when[1], problem):
+        if all(meaning.is_written for meaning in meanings):
+            return " ".join(meaning.conversion for meaning in meanings)
         return take[:1].upper() + take[1:]
     return f"{when[1]}, {take}"
 
