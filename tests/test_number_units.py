@@ -141,6 +141,25 @@ def test_a_lesson_that_repeats_a_known_one_makes_way_for_the_number(tmp_path: Pa
         assert [lesson.text for lesson in advantage.lessons] == [expected]
 
 
+def test_numbers_count_where_no_lesson_can_be_used(tmp_path: Path) -> None:
+    one = group(MONTHS, ["5 months × 4 weeks/month = 20"] * 2, ["5 * 7 = 35"])
+    numbers = [{"number": "4", "stands_for": "hours", "always": True}]
+    repeated = {"reason": "r", "text": "When a parcel goes to an island, multiply the kilograms."}
+    for lessons, always, expected in [
+        ([repeated], True, [ALONE]),
+        ([], True, [ALONE]),
+        ([], False, []),
+        ([repeated], False, []),
+    ]:
+        (folder := tmp_path / f"{len(lessons)}{always}").mkdir()
+        given = {"right_did": "", "wrong_did": "", "numbers": [{**numbers[0], "always": always}]}
+        answer = json.dumps({**given, "lessons": lessons})
+        advantage, _ = compared(folder, one, lambda _, answer=answer: answer, summarise_over=100)
+        assert [lesson.text for lesson in advantage.lessons] == expected
+        assert len(advantage.failures) == len(lessons)
+        assert all(len(lesson.calls) == 1 for lesson in advantage.lessons)
+
+
 @pytest.mark.parametrize(
     ("noun", "several"),
     [("day", "days"), ("delivery", "deliveries"), ("box", "boxes"), ("days", "days"), ("", "s")],

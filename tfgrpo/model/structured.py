@@ -245,7 +245,7 @@ def salvage(
     text: str, shape: type[T], text_check: TextCheck | None = None, *, cut: bool = False
 ) -> tuple[T | None, tuple[str, ...]]:
     """Returns what a text holds without the items of its lists that are out of shape, and what
-    was wrong with each; None where something else is wrong, or nothing would be left.
+    was wrong with each; None where something else is wrong, or no list would have anything left.
     """
     try:
         value = _load(text, cut=cut)
@@ -266,7 +266,7 @@ def salvage(
         return None, ()
     for name, item in sorted(wrong, reverse=True):
         del value[name][item]
-    if not any(value[name] for name, _ in wrong):
+    if not any(isinstance(listed, list) and listed for listed in value.values()):
         return None, ()
     try:
         return shape.model_validate(value, context=text_check), tuple(wrong.values())

@@ -316,7 +316,9 @@ async def compare(
     check = reflection.lesson_check(question.problems, question.prompt)
     lessons = tuple(replace(lesson, misled=misled) for lesson in lessons)
     known = [experience.text for experience in library.readable]
-    lessons = with_meanings(lessons, meanings, check, known)
+    lessons = with_meanings(lessons, meanings, check, known) or _of_numbers(
+        meanings, group, typed.key
+    )
     repaired = typed.repaired
     if reflection.reconcile is not None and lessons:
         try:
@@ -366,6 +368,17 @@ def with_meanings(
         if short and check(text) is None:
             changed.append(replace(first, text=text, numbers=left_out))
     return tuple(changed)
+
+
+def _of_numbers(meanings: tuple[NumberMeaning, ...], group: Group, call: str) -> tuple[Lesson, ...]:
+    """Returns the lesson of a comparison that gave none that can be used, about the numbers that
+    right attempts write as rates; none where there are none."""
+    sure = tuple(one for one in meanings if one.is_written)
+    if not sure:
+        return ()
+    text = " ".join(one.conversion for one in sure)
+    reason = f"Right attempts calculate with {' and '.join(one.words for one in sure)}."
+    return (Lesson(text, reason, group, (call,), numbers=sure),)
 
 
 async def _reconcile(
