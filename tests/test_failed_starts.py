@@ -58,7 +58,11 @@ def test_a_run_is_on_record_from_its_first_answer_and_resumes(cli: Cli, tmp_path
         assert [state["state"] for state in run["states"]] == ["started", "stopped"]
         assert run["usage"]["rollout"]["calls"] == 1
         server.script = teachable
-        assert "run nums resumed" in cli("train", "--resume", "nums").stdout
+        again = ("train", *where, "--epochs", "1")
+        assert "run nums-2:" in cli(*again, "--seed", "1").stdout
+        assert "run nums resumed" in cli(*again, "--concurrency", "2").stdout
+        assert len(json.loads(cli("runs", "--json").stdout)) == 2
+        assert "run nums is finished" in cli("train", "--resume", "nums").stdout
 
 
 def test_an_unfinished_run_is_hidden_on_record_and_comes_back(cli: Cli, tmp_path: Path) -> None:

@@ -31,8 +31,9 @@ from tfgrpo.training.fitting import fit
 from tfgrpo.training.run_problems import RunProblems, load_problems, reload_problems
 from tfgrpo.trust.ledger import remember_own
 
-HOW_LONG = ("patience", "verify_timeout", "verify_workers")
-"""Settings of how long is waited, which may differ when a run is resumed."""
+PACE = ("concurrency", "patience", "verify_timeout", "verify_workers")
+"""Settings of how long is waited and how much is done at once: whoever finds that an endpoint takes
+less than was thought resumes the run with other ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,11 +218,11 @@ def begin(
 
 
 def alike(store: Store, settings: TrainSettings, name: str | None = None) -> Run | None:
-    """Returns the run (of that name) with the very same settings, but for those of `HOW_LONG`.
+    """Returns the run (of that name) with the very same settings, but for those of `PACE`.
 
     That is the last unfinished one, else the last that is finished, of which nothing is left.
     """
-    same = {name: getattr(settings, name) for name in HOW_LONG}
+    same = {name: getattr(settings, name) for name in PACE}
     matches = [
         run
         for run in store.runs.listed()
