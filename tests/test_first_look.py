@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import Cli
-from scripted import ScriptedEndpoint, stage, write_problems
+from scripted import ScriptedEndpoint, stage, teachable, write_problems
 
 import tfgrpo
 from tfgrpo.data.problems import Problem
 from tfgrpo.notices import NothingToLearn, Notice
-from tfgrpo.rollout.attempt import Rollout
+from tfgrpo.rollout.attempt import Group, Rollout
 from tfgrpo.settings import TrainSettings
-from tfgrpo.training.first_look import StoppedEarly, applies, look
+from tfgrpo.training.first_look import StoppedEarly, applies, look, missing_work
 
 LABELS = ("billing", "delivery", "returns")
 
@@ -86,6 +87,44 @@ def test_too_few_or_mixed_attempts_say_nothing() -> None:
     assert look(*attempts("x", reward=0.5), settings()) is None
     assert not applies(settings(group_size=1))
     assert not applies(settings(reward="majority"))
+
+
+@pytest.mark.parametrize(
+    ("response", "right", "more", "is_told"),
+    [
+        ("\\boxed{returns}", 3, {}, True),
+        ("returns", 3, {"domain": "exact"}, True),
+        ("returns", 30, {"domain": "exact"}, False),
+        ("It was sent back, so the label is returns.", 3, {"domain": "exact"}, False),
+        ("returns", 3, {"domain": "choice"}, False),
+        ("returns", 3, {"mode": "agent"}, False),
+    ],
+)
+def test_answers_alone_that_are_wrong_are_told(
+    response: str, right: int, more: dict[str, Any], is_told: bool
+) -> None:
+    rollouts, problems = attempts(response)
+    rewarded = [
+        replace(one, reward=float(n < right), answer="returns") for n, one in enumerate(rollouts)
+    ]
+    groups = [Group(p, tuple(r for r in rewarded if r.problem is p)) for p in problems]
+    told = missing_work(groups, settings(**more))
+    assert (told is not None) is is_told
+    assert missing_work(groups[:3], settings(**more)) is None, "too few"
+
+
+def test_a_run_tells_of_answers_alone_once(cli: Cli, tmp_path: Path) -> None:
+    write_problems(tmp_path / "p.jsonl", 16)
+
+    def curt(request: dict[str, Any]) -> str:
+        if stage(request) == "rollout" and request["seed"] % 4:
+            return "\\boxed{0}"
+        return teachable(request).removeprefix("Thinking. ")
+
+    with ScriptedEndpoint(curt) as server:
+        where = ("--model", "m", "--base-url", server.base_url, "--batch-size", "8")
+        done = cli("train", "p.jsonl", *where, "--epochs", "1", timeout=240)
+    assert (done.stdout + done.stderr).count("an answer and nothing else, and ") == 1
 
 
 def tickets(path: Path, count: int) -> None:

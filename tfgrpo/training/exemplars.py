@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from math import inf
 from statistics import fmean, median
 from typing import Any, NamedTuple
 
@@ -85,10 +86,11 @@ class Example(NamedTuple):
 
 
 def are_answers_alone(groups: Sequence[Group]) -> bool:
-    """Returns whether most attempts give an answer and nothing else, no thoughts before it either:
-    an example with no more than the ground truth then shows the way that is asked for."""
+    """Returns whether most attempts give an answer that can be read and nothing else, no thoughts
+    before it either: an example with no more than the ground truth then shows the way that is
+    asked for."""
     around = [
-        count(rollout.response) - count(answer)
+        inf if rollout.answer is None else count(rollout.response) - count(answer)
         for group in groups
         for answer in right_answers(group.problem)[:1]
         for rollout in group.rollouts

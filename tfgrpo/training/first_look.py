@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
+from statistics import fmean
 from typing import Literal, TypeAlias
 
 from tfgrpo.data.problems import Problem
@@ -18,9 +19,10 @@ from tfgrpo.domains.choice import fold
 from tfgrpo.domains.mathematics.extract import spoken
 from tfgrpo.domains.reading import NoAnswer, last_json, variants
 from tfgrpo.notices import NothingToLearn
-from tfgrpo.rollout.attempt import Rollout
+from tfgrpo.rollout.attempt import Group, Rollout
 from tfgrpo.settings import TrainSettings
 from tfgrpo.store.errors import TfgrpoError
+from tfgrpo.training.exemplars import are_answers_alone
 
 Finding: TypeAlias = Literal["unreadable", "wrong", "right", "unjudged"]
 ENOUGH: dict[Finding, int] = {"unreadable": 50, "right": 50, "unjudged": 50, "wrong": 100}
@@ -28,6 +30,8 @@ ENOUGH: dict[Finding, int] = {"unreadable": 50, "right": 50, "unjudged": 50, "wr
 answer in fifty may still be right."""
 FEWEST = 20
 """Attempts that have to be alike at the end of the first step."""
+HALF = 0.5
+"""The mean reward below which a model is told to be short at too high a price."""
 UNREAD = 0.8
 """The share of wrong attempts without an answer from which on that is the cause."""
 READERS = ("math", "choice", "exact", "json")
@@ -92,6 +96,22 @@ def look(
     else:
         text, advice = _unreadable(there, problems, settings)
     return NothingToLearn(finding, count, text, advice, _quote(there[0], finding))
+
+
+def missing_work(groups: Sequence[Group], settings: TrainSettings) -> str | None:
+    """Returns what a person should know where attempts say an answer alone and most are wrong:
+    there is nothing in them to compare. None where that is not so, where answers are labels or
+    objects, and where an attempt is the work of an agent."""
+    rewards = [r.reward for group in groups for r in group.rollouts if r.reward is not None]
+    short = settings.domain.partition(":")[0] in ("choice", "json") or settings.mode == "agent"
+    if short or len(rewards) < FEWEST or fmean(rewards) >= HALF or not are_answers_alone(groups):
+        return None
+    return (
+        f"attempts say an answer and nothing else, and {fmean(rewards):.0%} of it is right: "
+        "comparisons see no work, and a model that may write some is often right without "
+        "experiences; ask for it with --agent-objective "
+        "('Write the calculation, then the result …')"
+    )
 
 
 def _finding(there: Sequence[Rollout], settings: TrainSettings) -> Finding | None:

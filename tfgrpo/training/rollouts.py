@@ -21,7 +21,7 @@ from tfgrpo.domains.base import Domain
 from tfgrpo.evaluation.omissions import Omissions, kind_of, left_out_for, predict_harm
 from tfgrpo.model.endpoint import EndpointError
 from tfgrpo.model.gather import gather_all
-from tfgrpo.notices import NothingToLearn
+from tfgrpo.notices import NothingToLearn, WarningNotice
 from tfgrpo.rollout.agent import Agent
 from tfgrpo.rollout.attempt import CONFIRMING, Group, Rollout
 from tfgrpo.store.records import Experience, Library
@@ -134,6 +134,9 @@ class Collector:
             self._note_out(step, gatherings)
         groups = [gathering.group for gathering in gatherings]
         self._look(gatherings, whole=True)
+        warning = None if self._looked else first_look.missing_work(groups, settings)
+        if warning is not None:
+            self._on_progress(WarningNotice(warning))
         self._looked = True
         rollouts = [rollout for group in groups for rollout in group.rollouts]
         if rollouts and all(rollout.outcome == "failed" for rollout in rollouts):
