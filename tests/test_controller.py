@@ -314,6 +314,24 @@ def test_a_number_whose_unit_is_known_is_not_about_the_same_number_of_another(
     assert requests == []
 
 
+def test_a_refinement_says_when_it_holds_where_that_was_known(tmp_path: Path) -> None:
+    there = "When the hours of a bill are counted, take 8 hours per day."
+    library = labelled(there)
+    bad = decision("G0", "refines", "Take 8 hours per day).")
+    good = decision("G0", "refines", "When days of work are billed, take 8 hours per day.")
+    text = "When a florist works for days, take 8 hours per day."
+    plan, requests = planned(tmp_path, [bad, good], lesson(text), library=library)
+    assert "leaves out when it holds, which G0 says" in requests[1]["messages"][-1]["content"]
+    assert [op.op for op in plan.operations] == ["MODIFY"]
+    (folder := tmp_path / "again").mkdir()
+    sure = about("8", "hours per day", text)
+    sure = replace(
+        sure, numbers=tuple(one.model_copy(update={"is_written": True}) for one in sure.numbers)
+    )
+    plan, _ = planned(folder, [bad, bad], sure, library=library)
+    assert [op.op for op in plan.operations] == ["KEEP"], "it is a vote for what has the number"
+
+
 def test_a_label_that_was_miscounted_is_named(tmp_path: Path) -> None:
     """A small model says what is there, and beside it the label of another."""
     texts = ["When days are turned into hours, multiply by 8.", "When weeks end, multiply by 5."]

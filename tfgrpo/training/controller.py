@@ -44,12 +44,13 @@ from tfgrpo.training.draft import Draft, words
 from tfgrpo.training.edits import RoomMaker, within_budget
 from tfgrpo.training.label_mentions import mentions, right_answers, tells
 from tfgrpo.training.lookahead import LessonStream, Lookahead, Proposed, Refusal
-from tfgrpo.training.near_duplicates import Similar, describe, find_similar
+from tfgrpo.training.near_duplicates import Similar, condition, describe, find_similar
 from tfgrpo.training.notes import Notes
 from tfgrpo.training.numbers_in_text import names_number, numbers_anywhere, numbers_in
 from tfgrpo.training.reflection import Failure, Lesson, Question, Reflection, StepOrigin
 
 CONTROLLER_TOKENS = 600
+WHEN = re.compile(r"(?i)\b(?:when|whenever|where|wherever|if|unless|for|before|after)\b")
 DROPPED = "the controller dropped it: it says what the gate rejected"
 DROPPED_DECLINED = "the controller dropped it: it says what was turned down before"
 NOTHING = Notes()
@@ -266,6 +267,8 @@ class Controller:
                     f"the text leaves out {lost[0]}, which {decision.closest} gives. A text that "
                     "refines keeps that; what is about something else is new"
                 )
+            if decision.decision == "refines" and text and _lost_condition(decision, text, draft):
+                return f"the text leaves out when it holds, which {decision.closest} says"
             return fault(text)
 
         def objection(decision: Decision) -> str | None:
@@ -294,6 +297,10 @@ class Controller:
         out a number is a vote, where the lesson has no number and is about the same; else new."""
         text = _text(decision, lesson, self.reflection.max_words)
         there = draft.texts.get(draft.labels.get(decision.closest or "", ""), "")
+        if decision.decision == "refines" and any(
+            one.is_stated_in(there) for one in lesson.numbers
+        ):
+            return decision.model_copy(update={"decision": "same"})
         if decision.decision == "refines" and _lost_numbers(decision, text, draft):
             if not numbers_in(lesson.text) and not _apart(lesson.text, there):
                 return decision.model_copy(update={"decision": "same"})
@@ -344,6 +351,13 @@ def _lost_numbers(decision: Decision, text: str, draft: Draft) -> list[str]:
     """Returns the numbers of the experience that a decision is about that a text does not have."""
     there = draft.texts.get(draft.labels.get(decision.closest or "", ""), "")
     return sorted(number for number in numbers_in(there) if not names_number(text, number))
+
+
+def _lost_condition(decision: Decision, text: str, draft: Draft) -> bool:
+    """Returns whether the experience that a decision is about begins with when it holds, and a
+    text says nowhere when."""
+    there = draft.texts.get(draft.labels.get(decision.closest or "", ""), "")
+    return condition(there) is not None and not WHEN.search(text)
 
 
 def _in_the_lessons_words(decision: Decision, lesson: Lesson) -> Decision:

@@ -210,6 +210,12 @@ class NumberMeaning(BaseModel):
         last = [words.split()[-1] if words else "" for words in (unit, whole)]
         return last[0].removesuffix("s"), last[1].removesuffix("s")
 
+    def is_stated_in(self, text: str) -> bool:
+        """Returns whether a text gives the number that right attempts write as a rate, for that
+        rate: with its unit and what that is in."""
+        named = self.is_written and names_number(text, self.number)
+        return named and all(noun in text.casefold() for noun in self.nouns)
+
     def may_be_in(self, text: str) -> bool:
         """Returns whether a text names the number, or a word of what it stands for; whether it
         names its unit or what that is in, where right attempts write it so."""
