@@ -277,7 +277,7 @@ def test_the_command_ranks_and_blame_shows_it(cli: Cli, folder: Path) -> None:
     assert "effect" not in cli("blame").stdout
     with ScriptedEndpoint(swayed) as server:
         small = ("--epochs", "1", "--group-size", "20", "--model", "m", "--base-url")
-        more = ("--dropout", "0.4")
+        more = ("--dropout", "0.4", "--exemplars", "0")
         cli("train", "problems.jsonl", *small, server.base_url, *more)
     found = json.loads(cli("credit", "--json").stdout)
     assert [one["verdict"] for one in found][::2] == ["helpful", "harmful"]

@@ -58,7 +58,7 @@ def test_a_run_is_on_record_from_its_first_answer_and_resumes(cli: Cli, tmp_path
         assert [state["state"] for state in run["states"]] == ["started", "stopped"]
         assert run["usage"]["rollout"]["calls"] == 1
         server.script = teachable
-        again = ("train", *where, "--epochs", "1")
+        again = ("train", *where, "--epochs", "1", "--keep-going")
         assert "run nums-2:" in cli(*again, "--seed", "1").stdout
         assert "run nums resumed" in cli(*again, "--concurrency", "2").stdout
         assert len(json.loads(cli("runs", "--json").stdout)) == 2

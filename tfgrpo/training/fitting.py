@@ -139,9 +139,8 @@ def _size_words(settings: TrainSettings, problems: RunProblems) -> dict[str, str
         "epochs": f"{settings.epochs} epochs",
         "max_tokens": f"at most {settings.max_tokens:,} tokens an answer",
     }
-    if settings.exemplars:
-        alone = " where attempts say nothing else" if settings.exemplars_from == "answers" else ""
-        words["exemplars"] = f"{settings.exemplars} right answers a step as examples{alone}"
+    if settings.exemplars and settings.exemplars_from != "answers":  # of those none may come
+        words["exemplars"] = f"{settings.exemplars} right answers a step as examples"
     if problems.gate:
         if len(problems.gate) > (settings.gate_problems or 0):
             words["gate_problems"] = f"{settings.gate_problems} gate problems"
