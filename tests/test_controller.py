@@ -30,8 +30,8 @@ from tfgrpo.store import (
 )
 from tfgrpo.training.controller import BatchPlan, Controller
 from tfgrpo.training.lookahead import LessonStream
+from tfgrpo.training.number_lessons import NumberMeaning
 from tfgrpo.training.reflection import Lesson, StepOrigin
-from tfgrpo.training.telling_numbers import NumberMeaning
 
 GROUP = group(1.0, None, 0.0)
 A, B = derived_id("a"), derived_id("b")

@@ -10,8 +10,9 @@ from test_reflection import compared
 from test_telling_numbers import LONG_TEXTS, group, meaning
 
 from tfgrpo.data.problems import Problem
+from tfgrpo.training.number_lessons import with_numbers
 from tfgrpo.training.number_units import Rate, plural, rates_in, unit_of
-from tfgrpo.training.telling_numbers import telling_numbers, with_numbers
+from tfgrpo.training.telling_numbers import telling_numbers
 
 RATES = {
     "8 hours/day": ("8", "hours", "day"),

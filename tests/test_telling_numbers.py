@@ -17,15 +17,9 @@ from tfgrpo.data.problems import Problem
 from tfgrpo.rendering import templates
 from tfgrpo.rollout.attempt import Group, Rollout
 from tfgrpo.store import Store
+from tfgrpo.training.number_lessons import NumberMeaning, for_any_quantity, with_numbers
 from tfgrpo.training.numbers_in_text import names_number
-from tfgrpo.training.telling_numbers import (
-    LONGEST,
-    NumberMeaning,
-    TellingNumbers,
-    for_any_quantity,
-    telling_numbers,
-    with_numbers,
-)
+from tfgrpo.training.telling_numbers import LONGEST, TellingNumbers, telling_numbers
 
 WEEKS = Problem(
     "weeks-1", "A clerk is busy for 8 weeks. How many working days go on the bill?", "40"

@@ -17,8 +17,8 @@ from functools import lru_cache
 from tfgrpo.data.problems import Problem
 from tfgrpo.rendering.examples import is_example
 from tfgrpo.training.label_mentions import denies, is_only, replace_answer, right_answers, tells
+from tfgrpo.training.number_lessons import for_any_quantity, names_answer
 from tfgrpo.training.numbers_in_text import numbers_in
-from tfgrpo.training.telling_numbers import for_any_quantity, names_answer
 
 CODE = re.compile(r"\b(?:[A-Z]{2,}-\d+|[A-Z]+-?\d{2,})\b")
 """What names one thing: `QQ-0`, `X117`."""

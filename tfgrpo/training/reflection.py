@@ -28,15 +28,14 @@ from tfgrpo.store.records import Json, Library
 from tfgrpo.training.blame import LabelledMark, Mark, marks_of, marks_schema, shown_words
 from tfgrpo.training.lesson_check import LessonCheck
 from tfgrpo.training.near_duplicates import repeats_one
-from tfgrpo.training.numbers_in_text import names_number
-from tfgrpo.training.telling_numbers import (
+from tfgrpo.training.number_lessons import (
     NumberMeaning,
-    TellingNumbers,
     number_alone,
-    telling_numbers,
     usable_meanings,
     with_numbers,
 )
+from tfgrpo.training.numbers_in_text import names_number
+from tfgrpo.training.telling_numbers import TellingNumbers, telling_numbers
 
 T = TypeVar("T", bound=BaseModel)
 SUMMARY_TOKENS = 400

@@ -16,18 +16,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import product
 from math import isclose
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
-from pydantic import BaseModel
-
-from tfgrpo.data.problems import Problem
-from tfgrpo.model.structured import text_field
 from tfgrpo.rollout.attempt import Group, Rollout
 from tfgrpo.store.records import Json
-from tfgrpo.training.number_units import plural, rates_in, unit_of
+from tfgrpo.training.number_lessons import STANDS_FOR, NumberMeaning
+from tfgrpo.training.number_units import rates_in, unit_of
 from tfgrpo.training.numbers_in_text import (
-    NAMES,
-    names_number,
     numbers_in,
     plain_number,
     ungrouped,
@@ -60,25 +55,8 @@ SMALL = 12.0
 """Up to here a number may be what two others come to by chance."""
 BARE = {"0", "1"}
 """Numbers that are in so many calculations that they tell nothing."""
-QUANTITY = re.compile(
-    r"(?<![\w.])(\d+)(?:( )(?!(?:plus|minus|times|was|has|is|less|this|as)\b)([a-z]{2,}s)\b"
-    r"(?! (?:per|an?|each|every|in an?|in one)\b)|(-)([a-z]{2,}) )"
-)
-"""A number of several things, be it as `2-week` before a noun; but not a rate."""
 MOST_OF_PROBLEM = 50
 """The numbers of a problem from which on it is a table, and none of them tells anything."""
-LEADING = re.compile(r"\A(?:(?:the|a|an|number|amount|of|count|total) )+", re.I)
-PER = re.compile(r"(?<=[a-z]) per (?=[a-z])", re.I)
-BETWEEN = re.compile(r"(?:a|an|each|every|for|in|of|one|per|the)", re.I)
-"""Words that `per week` and `in one week` differ by."""
-CONDITION = re.compile(
-    r"((?:when|whenever|where|wherever|if|for|in|to)\b(?:[^,.;:]|(?<=\d)[,.](?=\d))*)(?=,)", re.I
-)
-SAYS = r"(?:is|are|be|was|were|equals?|comes? to|gives?|makes?|gets?|charged?|=)"
-BEFORE = re.compile(rf"(?:\d|\b(?:{'|'.join(NAMES)}))\S*\s+\Z", re.I)
-"""A number that stands right before a place."""
-CLAUSE = re.compile(r"[,;:](?!\d)|\.(?!\d)|\band\b")
-NEGATED = re.compile(r"\b(?:not|never|ignore|instead|without|rather)\b[^.;:]*\Z", re.I)
 
 
 class TellingNumbers(NamedTuple):
@@ -133,112 +111,6 @@ class TellingNumbers(NamedTuple):
 
 
 LONGEST_NUMBERS = TellingNumbers(("0" * LONGEST,) * MOST, ("0" * LONGEST,) * MOST)
-STANDS_FOR, LONGEST_MEANING = 80, 400
-"""The characters that what a number stands for is asked to have, and that it may have."""
-
-
-class NumberMeaning(BaseModel):
-    """What a number stands for, and whether similar problems are calculated with it too.
-    `is_written` says that right attempts write it so, and no model was asked."""
-
-    number: str
-    stands_for: str = text_field(STANDS_FOR, LONGEST_MEANING)
-    always: bool
-    is_written: bool = False
-
-    @property
-    def words(self) -> str:
-        """What is to be taken: `8 hours per day`, or `5 for the ferry`."""
-        rest = LEADING.sub("", self.stands_for, count=1)
-        return (
-            f"{self.number} {rest}" if PER.search(rest) else f"{self.number} for {self.stands_for}"
-        )
-
-    @property
-    def bearing(self) -> list[str]:
-        """The words of what it stands for that say which thing that is."""
-        rest = LEADING.sub("", self.stands_for, count=1)
-        words = re.findall(r"\w+", rest or self.stands_for)
-        return [word for word in words if not BETWEEN.fullmatch(word)]
-
-    def place_in(self, text: str) -> re.Match[str] | None:
-        """Returns where a text speaks of what it stands for, in two words or more: `in a week` is
-        `per week`."""
-        bearing = [re.escape(word) for word in self.bearing]
-        if len(bearing) < 2:
-            return None
-        between = rf"\s+(?:{BETWEEN.pattern}\s+)*"
-        return re.search(rf"(?i)(?<!\w){between.join(bearing)}(?!\w)", text)
-
-    def is_in(self, text: str) -> bool:
-        """Returns whether a text names the number, or speaks of what it stands for."""
-        named = names_number(text, self.number) and not self.is_misplaced_in(text)
-        return named or self.place_in(text) is not None
-
-    def has_another(self, text: str, place: re.Match[str]) -> bool:
-        """Returns whether a text gives another number where it speaks of what this one stands
-        for."""
-        before = BEFORE.search(text[: place.start()])
-        return before is not None and not names_number(before[0], self.number)
-
-    def is_misplaced_in(self, text: str) -> bool:
-        """Returns whether a text names the number, but in no clause that speaks of its unit or of
-        what that is in: `the number of visits is 4` for 4 weeks per month."""
-        if not self.is_written or not names_number(text, self.number):
-            return False
-        unit, whole = self.nouns
-        result = rf"{SAYS}\s+(?:[^\W\d]+\s+){{0,2}}{re.escape(self.number)}(?!\.?\d)"
-        for clause in CLAUSE.split(text.casefold()):
-            of_whole = whole in clause
-            if names_number(clause, self.number) and (
-                of_whole or (unit in clause and not re.search(result, clause))
-            ):
-                return False
-        return True
-
-    @property
-    def conversion(self) -> str:
-        """What to do with a number that right attempts write as a rate, in a sentence."""
-        unit, _, whole = self.stands_for.rpartition(" per ")
-        rate = f"{self.number} {unit} per {whole}"
-        return f"When {plural(whole)} are turned into {unit}, take {rate}."
-
-    @property
-    def nouns(self) -> tuple[str, str]:
-        """The beginnings of the words for its unit and for what that is in: `hour`, `day`."""
-        unit, _, whole = self.stands_for.casefold().rpartition(" per ")
-        last = [words.split()[-1] if words else "" for words in (unit, whole)]
-        return last[0].removesuffix("s"), last[1].removesuffix("s")
-
-    def is_stated_in(self, text: str) -> bool:
-        """Returns whether a text gives the number that right attempts write as a rate, for that
-        rate: with its unit and what that is in."""
-        named = self.is_written and names_number(text, self.number)
-        return named and all(noun in text.casefold() for noun in self.nouns)
-
-    def may_be_in(self, text: str) -> bool:
-        """Returns whether a text names the number, or a word of what it stands for; whether it
-        names its unit or what that is in, where right attempts write it so."""
-        if self.is_written:
-            return any(noun in text.casefold() for noun in self.nouns)
-        words = set(re.findall(r"\w{3,}", text.casefold()))
-        return names_number(text, self.number) or any(
-            word.casefold() in words for word in self.bearing
-        )
-
-
-def usable_meanings(given: Any) -> Any:
-    """Returns what an answer says of numbers without what is out of shape: a lesson beside it
-    counts all the same."""
-    usable = []
-    for one in given if isinstance(given, list) else ():
-        if isinstance(one, dict) and isinstance(one.get("stands_for"), str):
-            stands_for = one["stands_for"][:LONGEST_MEANING]
-            always = one.get("always") is True
-            usable.append(
-                {"number": str(one.get("number")), "stands_for": stands_for, "always": always}
-            )
-    return usable
 
 
 def telling_numbers(
@@ -277,86 +149,6 @@ def _telling(side: list[set[T]], other: list[set[T]]) -> list[T]:
     leads = {one: _share(one, side) - _share(one, other) for one in set().union(*side)}
     clear = [one for one, by in leads.items() if by >= APART and _share(one, side) > 1 / 2]
     return sorted(clear, key=lambda one: (-leads[one], len(one), one))
-
-
-def with_numbers(
-    text: str,
-    meanings: Sequence[NumberMeaning],
-    problem: Problem,
-    max_words: int | None = None,
-) -> str:
-    """Returns a lesson that names the numbers which similar problems are calculated with: put
-    behind what they stand for where it says that, else at its end. Where it says what the problem
-    comes to, or gives another number or this one for something else, they take the place of all
-    but when they are right. Where they would make more than `max_words` words of it, they do so too
-    if right attempts write what they stand for; else it is itself."""
-    whole = text
-    for meaning in meanings:
-        place = meaning.place_in(whole)
-        is_misplaced = meaning.is_misplaced_in(whole)
-        is_wrong = is_misplaced if place is None else meaning.has_another(whole, place)
-        if is_wrong or says_answer(text, problem):
-            whole = number_alone(text, meanings, problem)
-            break
-        if names_number(whole, meaning.number) and not is_misplaced:
-            continue
-        if place is not None and not NEGATED.search(whole[: place.start()]):
-            whole = f"{whole[: place.end()]} ({meaning.number}){whole[place.end() :]}"
-        else:
-            end = "" if whole.rstrip().endswith((".", "!", "?")) else "."
-            whole = f"{whole.rstrip()}{end} Take {meaning.words}."
-    if max_words is None or len(whole.split()) <= max_words:
-        return whole
-    whole = number_alone(text, meanings, problem)
-    is_sure = all(meaning.is_written for meaning in meanings)
-    return whole if is_sure and len(whole.split()) <= max_words else text
-
-
-def number_alone(text: str, meanings: Sequence[NumberMeaning], problem: Problem) -> str:
-    """Returns what to take for numbers and no more, at the time when a text holds."""
-    when = CONDITION.match(for_any_quantity(text, problem.problem))
-    take = f"take {' and '.join(meaning.words for meaning in meanings)}."
-    if when is None or names_answer(when[1], problem):
-        if all(meaning.is_written for meaning in meanings):
-            return " ".join(meaning.conversion for meaning in meanings)
-        return take[:1].upper() + take[1:]
-    return f"{when[1]}, {take}"
-
-
-def names_answer(text: str, problem: Problem) -> bool:
-    """Returns whether a text has a number in it that is an answer of a problem."""
-    return any(number in numbers_in(text) for number in _numeric_answers(problem))
-
-
-def says_answer(text: str, problem: Problem) -> bool:
-    """Returns whether a text says that something comes to an answer of a problem."""
-    text = ungrouped(text)
-    return any(
-        re.search(rf"(?i){SAYS}\s+(?:[^\W\d]+\s+){{0,2}}{re.escape(number)}(?!\.?\d)", text)
-        for number in _numeric_answers(problem)
-    )
-
-
-def _numeric_answers(problem: Problem) -> list[str]:
-    answers = (numbers_in(answer) for answer in problem.ground_truths)
-    return sorted(number for one in answers if len(one) == 1 for number in one)
-
-
-def for_any_quantity(text: str, problem: str) -> str:
-    """Returns a text that holds for any quantities of a problem: where it begins with when it is
-    right, what it says there of 7 weeks holds for any number of weeks."""
-
-    def general(match: re.Match[str]) -> str:
-        number, joint, noun = (group for group in match.groups() if group is not None)
-        noun = noun if joint == " " else f"{noun}s?"
-        if not re.search(rf"(?<![\w.]){number}[ -]{noun}\b", problem):
-            return match[0]
-        return f"any number of {noun}" if joint == " " else ""
-
-    when = CONDITION.match(text)
-    if when is None:
-        return text
-    return QUANTITY.sub(general, when[1]) + text[when.end() :]
 
 
 def _share(one: object, attempts: Sequence[Collection[object]]) -> float:
