@@ -17,7 +17,7 @@ from tfgrpo.data.problems import Problem
 from tfgrpo.domains.base import SHARED_PROMPTS
 from tfgrpo.rendering import templates
 from tfgrpo.training.label_mentions import mentions, tells
-from tfgrpo.training.lesson_check import LessonCheck
+from tfgrpo.training.lesson_check import LessonCheck, given_away
 
 PROBLEM = Problem("QQ-0", "In order QQ-0, Marisol packs 41 boxes of 103. How many in all?", "4177")
 PROMPT = "\n".join(text for _, text in templates.load("comparison").parts)
@@ -454,3 +454,18 @@ def test_a_quantity_of_the_problem_is_any_but_not_beside_its_answer(
             check.accepted(text)
     else:
         assert check.accepted(text) == accepted
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        ("1234", "It comes to 1,234, so write that."),
+        ("1,234", "Take 1,234, not less."),
+        ("1234567", "It comes to 1,234,567, always."),
+        ("234,5", "Schreibe 234,5 auf."),
+        ("1234,56", "Le total est 1234,56 euros."),
+        ("1234567", "It is 12,34,567 rupees."),
+    ],
+)
+def test_an_answer_is_known_with_commas_anywhere(answer: str, text: str) -> None:
+    assert given_away(text, Problem("p", "How many?", answer)) == answer

@@ -29,6 +29,7 @@ from tfgrpo.store.journal import Journal
 from tfgrpo.store.redact import Target, redact
 from tfgrpo.training.controller import BatchPlan, Controller
 from tfgrpo.training.near_duplicates import describe, find_similar, similar_in_words
+from tfgrpo.training.numbers_in_text import numbers_anywhere
 from tfgrpo.training.reflection import StepOrigin
 
 VECTORS = {
@@ -303,3 +304,20 @@ def test_embeddings_are_not_waited_for_as_long_as_a_model(tmp_path: Path) -> Non
         assert session.calls("embedding", "x", None).throttle.patience == PATIENCE
         assert session.calls("policy", "x", None).throttle.patience == 3600.0
         journal.close()
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_same"),
+    [
+        ("Use v1.20.", "Use v1.2.", False),
+        ("Call X007.", "Call X7.", False),
+        ("Take 1,200.50.", "Take 1200.5.", True),
+        ("Use 1.2.3.", "Use 1.2.4.", False),
+        ("Take 8.0.", "Take 8.", True),
+        ("Read QQ-1.", "Read QQ-2.", False),
+    ],
+)
+def test_codes_are_told_apart_and_numbers_are_not_by_how_they_are_written(
+    one: str, other: str, is_same: bool
+) -> None:
+    assert (numbers_anywhere(one) == numbers_anywhere(other)) is is_same

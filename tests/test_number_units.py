@@ -21,8 +21,11 @@ RATES = {
     "8 hours each day": ("8", "hours", "day"),
     "5 days in one week": ("5", "days", "week"),
     "approximately 4 weeks in a month": ("4", "weeks", "month"),
-    "5 working days in the working week": ("5", "working days", "working week"),
-    "2.5 euros for each parcel": ("2.5", "euros", "parcel"),
+    "4 weeks per month typically": ("4", "weeks", "month"),
+    "5 working days in a standard week": ("5", "working days", "week"),
+    "2.50 euros for each parcel": ("2.5", "euros", "parcel"),
+    "1,200 euros per month": ("1200", "euros", "month"),
+    r"1{,}250 \text{ ml per day} \times 4": ("1250", "ml", "day"),
     r"\[ 4 \text{ months} \times 4 \text{ weeks/month} = 16 \]": ("4", "weeks", "month"),
     r"\(5 \, \text{days} / \text{week}\)": ("5", "days", "week"),
     r"\frac{8 \text{ hours}}{1 \text{ day}}": ("8", "hours", "day"),
@@ -35,8 +38,9 @@ RATES = {
     "In a month, there are 4 weeks": ("4", "weeks", "month"),
     "weeks_per_month = 4": ("4", "weeks", "month"),
     "Hours per day: 8": ("8", "hours", "day"),
-    "an 8-hour workday": ("8", "hours", "workday"),
+    "an 8-hour workday": ("8", "hours", "day"),
     "a 5-day working week": ("5", "days", "working week"),
+    "- 8 hours per day": ("8", "hours", "day"),
 }
 
 
@@ -58,10 +62,28 @@ def test_a_rate_is_read_as_it_is_written(text: str) -> None:
         "8 * 5 / 7",
         "8 in a row",
         "",
+        "Hours per week = 5 * 8 = 40. 40 * 6 = 240",
+        "Hours per week: 40 / 5",
+        "5 × hours per week = 40",
+        "1/2 litre per day * 6",
+        "1 1/2 hours per day * 6",
+        "24/3 hours per day",
+        "-2 metres per hour",
+        "4-5 days per week",
+        "8:30 hours per day",
+        "2^{3} hours per day",
+        "5 euros for the island",
+        "a 4-euro base fee",
+        "10-percent club discount",
+        "The price per ticket is 7",
+        "5 euros for the first hour",
+        "2-year old",
+        "a 3-step process",
+        "4 apples each costs 2",
     ],
 )
 def test_anything_else_is_none(text: str) -> None:
-    assert not [rate for rate in rates_in(text) if rate.number in {"8", "4"}]
+    assert rates_in(text) == set()
 
 
 def test_a_unit_is_that_of_most_attempts_in_the_words_of_most() -> None:
@@ -96,7 +118,12 @@ ALONE = "When months are turned into weeks, take 4 weeks per month."
     ("text", "expected"),
     [
         ("When a cook comes, the visits are 4.", "When a cook comes, take 4 weeks per month."),
-        ("Multiply by 4, the visits of a cook.", ALONE),
+        ("The visits are 4.", ALONE),
+        (
+            "When months are asked for, count them, multiply by 4, then by the price.",
+            "When months are asked for, count them, multiply by 4, then by the price.",
+        ),
+        ("Unless it rains, use 4 as the factor.", "Unless it rains, use 4 as the factor."),
         (
             "If a cook comes for any months, the visits are 4 weeks.",
             "If a cook comes for any months, take 4 weeks per month.",
@@ -126,6 +153,12 @@ def test_a_lesson_without_room_makes_way_for_a_number_whose_unit_is_written() ->
     assert with_numbers(text, [known], MONTHS, 22) == alone
     assert with_numbers(text, [known], MONTHS, 10) == text
     assert with_numbers(text, [meaning("weeks per month", "4")], MONTHS, 20) == text
+
+
+def test_a_lesson_without_numbers_stays_as_it_is_however_long() -> None:
+    text = "When two quantities stand beside a sign, " + "compare them " * 20 + "first."
+    assert with_numbers(text, [], MONTHS, 32) == text
+    assert with_numbers("Compare " * 40, [], MONTHS, 32) == "Compare " * 40
 
 
 def test_a_lesson_that_repeats_a_known_one_makes_way_for_the_number(tmp_path: Path) -> None:
@@ -163,7 +196,7 @@ def test_numbers_count_where_no_lesson_can_be_used(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("noun", "several"),
-    [("day", "days"), ("delivery", "deliveries"), ("box", "boxes"), ("days", "days"), ("", "s")],
+    [("day", "days"), ("copy", "copies"), ("box", "boxes"), ("foot", "feet"), ("kg", "kg")],
 )
 def test_a_plural(noun: str, several: str) -> None:
     assert plural(noun) == several

@@ -227,6 +227,7 @@ def test_defaults_fit_the_data_and_the_model_and_a_preset_keeps_the_papers() -> 
         ({"domain": "exact", "exemplars": 2}, 2),
         ({"domain": "math", "model": "m"}, 32),
         ({"domain": "math", "ground_truth": False}, 0),
+        ({"domain": "math", "exemplars_from": "attempts"}, 0),
         ({"domain": "json"}, 0),
     ]:
         fitted, words = fit(build(TrainSettings, {**given, **more}), tickets, tuple(more))

@@ -54,7 +54,7 @@ TOP_K = 8
 SHORT_ANSWERS = {"choice": 96, "exact": 256, "json": 512}
 """The kinds of problems with short answers, and the tokens that a local model needs for one."""
 LABEL_EXAMPLES = 32
-"""Right answers that a step adds as examples where answers are labels."""
+"""Right answers that a step adds as examples where answers are labels, or stand alone."""
 SHORT_TOKENS, LOCAL_TOKENS = 4096, 1024
 """The most tokens of a short answer elsewhere, where a model may think first, and of any other
 answer of a local model, whose whole context is 4,096."""

@@ -266,7 +266,7 @@ def salvage(
         return None, ()
     for name, item in sorted(wrong, reverse=True):
         del value[name][item]
-    if not any(isinstance(listed, list) and listed for listed in value.values()):
+    if not any(isinstance(value.get(name), list) and value[name] for name in shape.model_fields):
         return None, ()
     try:
         return shape.model_validate(value, context=text_check), tuple(wrong.values())

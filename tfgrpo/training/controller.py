@@ -50,7 +50,11 @@ from tfgrpo.training.numbers_in_text import names_number, numbers_anywhere, numb
 from tfgrpo.training.reflection import Failure, Lesson, Question, Reflection, StepOrigin
 
 CONTROLLER_TOKENS = 600
-WHEN = re.compile(r"(?i)\b(?:when|whenever|where|wherever|if|unless|for|before|after)\b")
+WHEN = re.compile(
+    r"(?i)\b(?:when|whenever|where|wherever|if|unless|for|before|after|during|once|in case of|on"
+    r"|with|to)\b"
+)
+"""What a text says of when it holds begins with."""
 DROPPED = "the controller dropped it: it says what the gate rejected"
 DROPPED_DECLINED = "the controller dropped it: it says what was turned down before"
 NOTHING = Notes()
@@ -297,11 +301,12 @@ class Controller:
         out a number is a vote, where the lesson has no number and is about the same; else new."""
         text = _text(decision, lesson, self.reflection.max_words)
         there = draft.texts.get(draft.labels.get(decision.closest or "", ""), "")
-        if decision.decision == "refines" and any(
-            one.is_stated_in(there) for one in lesson.numbers
-        ):
+        refines = decision.decision == "refines"
+        is_known = bool(lesson.numbers) and all(one.is_stated_in(there) for one in lesson.numbers)
+        has_no_room = _lost_condition(decision, text, draft) and fault(lesson.text) is not None
+        if refines and (is_known or has_no_room):
             return decision.model_copy(update={"decision": "same"})
-        if decision.decision == "refines" and _lost_numbers(decision, text, draft):
+        if refines and _lost_numbers(decision, text, draft):
             if not numbers_in(lesson.text) and not _apart(lesson.text, there):
                 return decision.model_copy(update={"decision": "same"})
             if fault(lesson.text) is not None:  # too long: the text is right, for something else

@@ -107,7 +107,7 @@ def missing_work(groups: Sequence[Group], settings: TrainSettings) -> str | None
     if short or len(rewards) < FEWEST or fmean(rewards) >= HALF or not are_answers_alone(groups):
         return None
     return (
-        f"attempts say an answer and nothing else, and {fmean(rewards):.0%} of it is right: "
+        f"attempts say an answer and nothing else, and their mean reward is {fmean(rewards):.2f}: "
         "comparisons see no work, and a model that may write some is often right without "
         "experiences; ask for it with --agent-objective "
         "('Write the calculation, then the result …')"

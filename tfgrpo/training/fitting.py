@@ -99,7 +99,9 @@ def fitting_values(
     if known and settings.mode == "prompt" and not settings.direct and "exemplars" not in named:
         if kind == "choice":
             values["exemplars"] = LABEL_EXAMPLES
-        elif kind in ONE_ANSWER:
+        elif kind in ONE_ANSWER and (
+            "exemplars_from" not in named or settings.exemplars_from == "answers"
+        ):
             values |= {"exemplars": LABEL_EXAMPLES, "exemplars_from": "answers"}
     return values
 

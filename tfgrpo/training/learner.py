@@ -243,8 +243,7 @@ class Learner:
             self._reflection,
             self._embeddings,
             notes,
-            # a local model answers one after the other
-            1 if self._is_local else min(self._settings.lessons_ahead, self._settings.concurrency),
+            self._lessons_ahead,
             self._settings.max_edits,
             self._count_decided,
         )
@@ -253,6 +252,14 @@ class Learner:
             lessons = await stream.first()
             return await plan_batch(deciding, prompt, lessons, step.library, origin, initial)
         return await deciding.plan(stream, step.library, origin, initial)
+
+    @property
+    def _lessons_ahead(self) -> int:
+        """How many lessons are asked about at a time, by the record: what is decided depends on it,
+        and a run may be resumed at another pace. A local model answers one after the other."""
+        if self._is_local:
+            return 1
+        return min(self._settings.lessons_ahead, int(self._run.config["concurrency"]))
 
     def _completed(
         self, reflected: Reflected, step: LearningStep, origin: StepOrigin

@@ -186,7 +186,7 @@ def given_away(text: str, problem: Problem) -> str | None:
     for answer in _answers(problem):
         value = _number(answer)
         if value is not None:
-            if value in numbers_in(text) and (
+            if value in numbers_in(text) | _without_commas(text) and (
                 len(value.replace(".", "").strip("0")) >= TELLING_DIGITS
                 or _calls_it_the_answer(text, answer)
                 or (_names(text) & _names(problem.problem))
@@ -258,8 +258,14 @@ def _answers(problem: Problem) -> Iterator[str]:
 
 def _number(answer: str) -> str | None:
     """Returns the number that an answer is, give or take a unit, or None."""
-    numbers = numbers_in(answer)
+    numbers = _without_commas(answer)
     return numbers.pop() if len(numbers) == 1 and len(answer.split()) <= 2 else None
+
+
+def _without_commas(text: str) -> set[str]:
+    """Returns the numbers of a text with the commas in them left out, whether those part thousands
+    or a fraction."""
+    return numbers_in(re.sub(r"(?<=\d),(?=\d)", "", text))
 
 
 def _calls_it_the_answer(text: str, answer: str) -> bool:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -79,14 +79,6 @@ async def find_similar(
         if wanted is not None and condition(other) == wanted:
             similar.setdefault(id, Similar(id)).same_condition = True
     return sorted(similar.values(), key=lambda one: -one.likeness)[:MOST]
-
-
-def repeats_one(text: str, others: Sequence[str]) -> bool:
-    """Returns whether a text is nearly the same in words as another one, or has its condition."""
-    wanted = condition(text)
-    if wanted is not None and any(condition(other) == wanted for other in others):
-        return True
-    return bool(similar_in_words(text, {str(n): other for n, other in enumerate(others)}))
 
 
 def condition(text: str) -> str | None:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 from pydantic import BaseModel
 
 from tfgrpo.data.problems import Problem
 from tfgrpo.model.structured import text_field
-from tfgrpo.training.number_units import plural
+from tfgrpo.training.number_units import names_unit, noun_of, plural
 from tfgrpo.training.numbers_in_text import NAMES, names_number, numbers_in, ungrouped
 
 QUANTITY = re.compile(
@@ -27,7 +28,8 @@ PER = re.compile(r"(?<=[a-z]) per (?=[a-z])", re.I)
 BETWEEN = re.compile(r"(?:a|an|each|every|for|in|of|one|per|the)", re.I)
 """Words that `per week` and `in one week` differ by."""
 CONDITION = re.compile(
-    r"((?:when|whenever|where|wherever|if|for|in|to)\b(?:[^,.;:]|(?<=\d)[,.](?=\d))*)(?=,)", re.I
+    r"((?:when|whenever|where|wherever|if|unless|for|in|to)\b(?:[^,.;:]|(?<=\d)[,.](?=\d))*)(?=,)",
+    re.I,
 )
 SAYS = r"(?:is|are|be|was|were|equals?|comes? to|gives?|makes?|gets?|charged?|=)"
 BEFORE = re.compile(rf"(?:\d|\b(?:{'|'.join(NAMES)}))\S*\s+\Z", re.I)
@@ -65,11 +67,21 @@ class NumberMeaning(BaseModel):
     def place_in(self, text: str) -> re.Match[str] | None:
         """Returns where a text speaks of what it stands for, in two words or more: `in a week` is
         `per week`."""
-        bearing = [re.escape(word) for word in self.bearing]
+        if self.is_written:
+            bearing = [rf"(?:{unit}|{plural(unit)})" for unit in self.nouns]
+        else:
+            bearing = [re.escape(word) for word in self.bearing]
         if len(bearing) < 2:
             return None
         between = rf"\s+(?:{BETWEEN.pattern}\s+)*"
         return re.search(rf"(?i)(?<!\w){between.join(bearing)}(?!\w)", text)
+
+    def clause_of(self, text: str, place: re.Match[str] | None) -> str:
+        """Returns the clause of a text that a place is in; all of it where there is no place."""
+        if place is None:
+            return text
+        ends = [0, *(match.end() for match in CLAUSE.finditer(text)), len(text)]
+        return next(text[a:b] for a, b in pairwise(ends) if b >= place.end())
 
     def is_in(self, text: str) -> bool:
         """Returns whether a text names the number, or speaks of what it stands for."""
@@ -83,45 +95,41 @@ class NumberMeaning(BaseModel):
         return before is not None and not names_number(before[0], self.number)
 
     def is_misplaced_in(self, text: str) -> bool:
-        """Returns whether a text names the number, but in no clause that speaks of its unit or of
-        what that is in: `the number of visits is 4` for 4 weeks per month."""
-        if not self.is_written or not names_number(text, self.number):
+        """Returns whether a text says that something else comes to the number: `the number of
+        visits is 4` for 4 weeks per month."""
+        if not self.is_written:
             return False
-        unit, whole = self.nouns
+        whole = self.nouns[1]
         result = rf"{SAYS}\s+(?:[^\W\d]+\s+){{0,2}}{re.escape(self.number)}(?!\.?\d)"
-        for clause in CLAUSE.split(text.casefold()):
-            of_whole = whole in clause
-            if names_number(clause, self.number) and (
-                of_whole or (unit in clause and not re.search(result, clause))
-            ):
-                return False
-        return True
+        clauses = [one for one in CLAUSE.split(text) if names_number(one, self.number)]
+        return bool(clauses) and all(
+            re.search(result, one, re.I) and not names_unit(one, whole) for one in clauses
+        )
 
     @property
     def conversion(self) -> str:
         """What to do with a number that right attempts write as a rate, in a sentence."""
         unit, _, whole = self.stands_for.rpartition(" per ")
         rate = f"{self.number} {unit} per {whole}"
-        return f"When {plural(whole)} are turned into {unit}, take {rate}."
+        return f"When {plural(noun_of(whole))} are turned into {unit}, take {rate}."
 
     @property
     def nouns(self) -> tuple[str, str]:
-        """The beginnings of the words for its unit and for what that is in: `hour`, `day`."""
-        unit, _, whole = self.stands_for.casefold().rpartition(" per ")
-        last = [words.split()[-1] if words else "" for words in (unit, whole)]
-        return last[0].removesuffix("s"), last[1].removesuffix("s")
+        """Its unit and what that is in, where right attempts write it: `hour`, `day`."""
+        unit, _, whole = self.stands_for.rpartition(" per ")
+        return noun_of(unit), noun_of(whole)
 
     def is_stated_in(self, text: str) -> bool:
         """Returns whether a text gives the number that right attempts write as a rate, for that
         rate: with its unit and what that is in."""
         named = self.is_written and names_number(text, self.number)
-        return named and all(noun in text.casefold() for noun in self.nouns)
+        return named and all(names_unit(text, unit) for unit in self.nouns)
 
     def may_be_in(self, text: str) -> bool:
         """Returns whether a text names the number, or a word of what it stands for; whether it
         names its unit or what that is in, where right attempts write it so."""
         if self.is_written:
-            return any(noun in text.casefold() for noun in self.nouns)
+            return any(names_unit(text, unit) for unit in self.nouns)
         words = set(re.findall(r"\w{3,}", text.casefold()))
         return names_number(text, self.number) or any(
             word.casefold() in words for word in self.bearing
@@ -161,7 +169,8 @@ def with_numbers(
         if is_wrong or says_answer(text, problem):
             whole = number_alone(text, meanings, problem)
             break
-        if names_number(whole, meaning.number) and not is_misplaced:
+        clause = meaning.clause_of(whole, place) if meaning.is_written else whole
+        if names_number(clause, meaning.number) and not is_misplaced:
             continue
         if place is not None and not NEGATED.search(whole[: place.start()]):
             whole = f"{whole[: place.end()]} ({meaning.number}){whole[place.end() :]}"
@@ -171,7 +180,7 @@ def with_numbers(
     if max_words is None or len(whole.split()) <= max_words:
         return whole
     whole = number_alone(text, meanings, problem)
-    is_sure = all(meaning.is_written for meaning in meanings)
+    is_sure = bool(meanings) and all(meaning.is_written for meaning in meanings)
     return whole if is_sure and len(whole.split()) <= max_words else text
 
 
@@ -180,7 +189,7 @@ def number_alone(text: str, meanings: Sequence[NumberMeaning], problem: Problem)
     when = CONDITION.match(for_any_quantity(text, problem.problem))
     take = f"take {' and '.join(meaning.words for meaning in meanings)}."
     if when is None or names_answer(when[1], problem):
-        if all(meaning.is_written for meaning in meanings):
+        if meanings and all(meaning.is_written for meaning in meanings):
             return " ".join(meaning.conversion for meaning in meanings)
         return take[:1].upper() + take[1:]
     return f"{when[1]}, {take}"

@@ -1,45 +1,99 @@
-"""What attempts write a number as, where that is a rate: `8 hours per day`.
+"""What attempts write a number as, where that is a rate of two units: `8 hours per day`.
 
 A small model that is asked what a number stands for takes the words at hand ("visits per week" for
 the weeks of a month). Attempts that calculate with it write its unit beside it more often than not,
 and most right ones the same. Read are `8 hours/day`, `8 hours in a working day`, `an 8-hour day`,
-`a day has 8 hours` and `hours per day: 8`, in LaTeX and Markdown too; anything else is no unit.
+`a day has 8 hours` and `hours per day: 8`, in LaTeX and Markdown too, of the units of UNITS alone:
+what else stands beside a number may be a fee, a percentage or a place. Fractions, ranges and
+negative numbers are no rate.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from tfgrpo.training.numbers_in_text import plain_number, ungrouped
+
+TIMES = "second minute hour day weekday week fortnight month quarter term semester year shift night"
+SIZES = (
+    "millimetre centimetre metre kilometre millimeter centimeter meter kilometer mile foot inch "
+    "yard gram kilogram kilo pound ounce ton tonne millilitre litre milliliter liter gallon pint "
+    "cup mm cm km mg kg lb ml"
+)
+COUNTS = (
+    "person item unit piece box pack packet bottle page row shelf dozen pair parcel ticket order "
+    "copy sheet pallet crate visit trip"
+)
+MONEY = "cent euro dollar crown franc yen rupee"
+IRREGULAR = {"foot": "feet", "inch": "inches", "person": "people", "shelf": "shelves"}
+UNCHANGED = {"dozen", "mm", "cm", "km", "mg", "kg", "lb", "ml", "yen"}
+NAMED_ADJECTIVE = "working|business|calendar|billable|school|trading"
+"""Adjectives that make another unit of one."""
+PLAIN_ADJECTIVE = "standard|typical|normal|regular|full|average|usual|single|whole|work"
 MARKUP = (
+    (re.compile(r"(?<=\d)(?:\{,\}|\\,)(?=\d{3})"), ""),
     (re.compile(r"\\[dt]?frac ?\{"), " "),
     (re.compile(r"\} ?\{"), "/"),
-    (re.compile(r"\\(?:text|mathrm|mathbf|textbf|textit|mbox)\b|\\[,;:! ()\[\]]|[{}$~`*]"), " "),
+    (re.compile(r"\\(?:text|mathrm|mathbf|textbf|textit|mbox)\b"), " "),
+    (re.compile(r"\\[,;:! ()\[\]]|[{}$~`]|\*\*"), " "),
     (re.compile(r"\\?_"), " "),
     (re.compile(r"[^\S\n]+"), " "),
     (re.compile(r" ?/ ?"), "/"),
 )
 """What calculations are written in, and what is read in its place."""
-SMALL_WORD = (
-    r"(?:an?|and|approximately|are|as|at|by|day's|each|equals?|every|for|from|has|have|if|in|is|of"
-    r"|on|one|or|per|so|than|that|the|then|there|times|to|total|we|with)"
-)
-NOUN = rf"(?!{SMALL_WORD}\b)[a-z]{{2,20}}"
-UNIT = rf"((?:{NOUN} )?{NOUN})"
-NUMBER = r"(?<![\w.,])(\d+(?:\.\d+)?)(?!,?\d)"
-EACH = r"(?:/1? ?| (?:per|each|every|an?) (?:one |1 )?| (?:in|for) (?:an?|one|1|each|every|the) )"
+
+
+def plural(noun: str) -> str:
+    """Returns the plural of a unit."""
+    if noun in UNCHANGED:
+        return noun
+    if noun in IRREGULAR:
+        return IRREGULAR[noun]
+    if noun.endswith(("x", "ch", "sh", "s")):
+        return f"{noun}es"
+    if noun.endswith("y") and noun[-2:-1] not in "aeiou":
+        return f"{noun[:-1]}ies"
+    return f"{noun}s"
+
+
+PLACES = f"{TIMES} {SIZES} {COUNTS}".split()
+"""Units that something may be in."""
+UNITS = [*PLACES, *MONEY.split()]
+SINGULAR = {form: unit for unit in UNITS for form in (unit, plural(unit))} | {
+    "persons": "person",
+    "workday": "day",
+    "workdays": "day",
+    "workweek": "week",
+    "workweeks": "week",
+}
+
+
+def _pattern(units: Sequence[str]) -> str:
+    forms = sorted((form for form in SINGULAR if SINGULAR[form] in units), key=len, reverse=True)
+    return rf"((?:(?:{NAMED_ADJECTIVE}|{PLAIN_ADJECTIVE}) )?(?:{'|'.join(forms)}))\b"
+
+
+UNIT, WHOLE, TIME = _pattern(UNITS), _pattern(PLACES), _pattern(TIMES.split())
+LONGEST_UNIT = " per ".join(("calendar " + max(map(plural, UNITS), key=len),) * 2)
+"""The longest words for a rate."""
+NUMBER = r"(?<![\w.,:^/-])(?<!\d )(?<!\^ )(\d+(?:\.\d+)?)(?![,.]?\d)"
+EACH = r"(?:/1? ?| (?:per|each|every|an?) (?:one |1 )?| (?:in|for) (?:an?|one|1|each|every) )"
 IS = r"(?:has|have|is|are|=|equals?|contains?|consists? of|there are|we have)"
 ABOUT = r"(?:about |approximately |around |only |exactly |usually |typically |roughly )?"
-BESIDE = re.compile(rf"{NUMBER} {UNIT}{EACH}{UNIT}\b")
-HYPHENED = re.compile(rf"{NUMBER}-([a-z]{{2,20}}) {UNIT}\b")
-BEHIND = re.compile(rf"\b(?:an?|one|1|each|every|per) {UNIT},? {IS} {ABOUT}{NUMBER} {UNIT}\b")
-BEFORE = re.compile(rf"\b{UNIT}{EACH}{UNIT} ?(?:=|:|is|are|equals) {ABOUT}{NUMBER}")
+OPERATED = r"(?! ?(?:[-+*×÷·/x^]|\\times|\\cdot|\\div))"
+BESIDE = re.compile(rf"{NUMBER} {UNIT}{EACH}{WHOLE}")
+HYPHENED = re.compile(rf"{NUMBER}-{UNIT} {TIME}")
+BEHIND = re.compile(rf"\b(?:an?|one|1|each|every|per) {WHOLE},? {IS} {ABOUT}{NUMBER} {UNIT}")
+BEFORE = re.compile(
+    rf"(?<![\d*×÷·+/=-] )\b{UNIT}{EACH}{WHOLE} ?(?:=|:|is|are|equals) {ABOUT}{NUMBER}{OPERATED}"
+)
 
 
 class Rate(NamedTuple):
-    """A number of something per something else, as it was written."""
+    """A number of something per something else, in the words that it was written in."""
 
     number: str
     unit: str
@@ -48,20 +102,42 @@ class Rate(NamedTuple):
     @property
     def key(self) -> tuple[str, str, str]:
         """The same for a rate in other words: `8 working hours per days`."""
-        return self.number, _noun(self.unit), _noun(self.whole)
+        return self.number, noun_of(self.unit), noun_of(self.whole)
 
 
 def rates_in(text: str) -> set[Rate]:
-    """Returns the rates in a text."""
+    """Returns the rates in a text: their units in the plural, what they are in in the singular."""
     for pattern, plain in MARKUP:
         text = pattern.sub(plain, text)
-    text = text.casefold()
     return {
-        *(Rate(*rate) for rate in BESIDE.findall(text)),
-        *(Rate(number, f"{unit}s", whole) for number, unit, whole in HYPHENED.findall(text)),
-        *(Rate(number, unit, whole) for whole, number, unit in BEHIND.findall(text)),
-        *(Rate(number, unit, whole) for unit, whole, number in BEFORE.findall(text)),
+        Rate(plain_number(number), _words(unit, plural), _words(whole, str))
+        for number, unit, whole in _written(ungrouped(text.casefold()))
     }
+
+
+def _written(text: str) -> Iterator[tuple[str, str, str]]:
+    yield from BESIDE.findall(text)
+    yield from HYPHENED.findall(text)
+    yield from ((number, unit, whole) for whole, number, unit in BEHIND.findall(text))
+    yield from ((number, unit, whole) for unit, whole, number in BEFORE.findall(text))
+
+
+def _words(written: str, form: Callable[[str], str]) -> str:
+    """Returns a unit with the adjective that makes it another one, its noun in a form."""
+    adjective, _, _ = written.rpartition(" ")
+    noun = form(noun_of(written))
+    return f"{adjective} {noun}" if re.fullmatch(NAMED_ADJECTIVE, adjective) else noun
+
+
+def noun_of(words: str) -> str:
+    """Returns the unit that words end with, in the singular."""
+    last = words.rpartition(" ")[2].casefold()
+    return SINGULAR.get(last, last)
+
+
+def names_unit(text: str, unit: str) -> bool:
+    """Returns whether a text has a unit in it, in the singular or the plural."""
+    return re.search(rf"(?i)\b(?:{unit}|{plural(unit)})\b", text) is not None
 
 
 def unit_of(number: str, attempts: Sequence[set[Rate]]) -> str | None:
@@ -76,18 +152,3 @@ def unit_of(number: str, attempts: Sequence[set[Rate]]) -> str | None:
         f"{rate.unit} per {rate.whole}" for rates in own for rate in rates if rate.key == best
     )
     return max(words, key=lambda unit: (words[unit], -len(unit), unit))
-
-
-def plural(noun: str) -> str:
-    """Returns the plural of an English noun, or of words that end with one."""
-    if noun.endswith("s"):
-        return noun
-    if noun.endswith(("x", "ch", "sh")):
-        return f"{noun}es"
-    if noun.endswith("y") and noun[-2:-1] not in "aeiou":
-        return f"{noun[:-1]}ies"
-    return f"{noun}s"
-
-
-def _noun(words: str) -> str:
-    return words.rpartition(" ")[2].removesuffix("s")

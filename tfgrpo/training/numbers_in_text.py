@@ -6,8 +6,9 @@ from __future__ import annotations
 import re
 
 NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?!\.?\d)")
-ANYWHERE = re.compile(r"\d+(?:\.\d+)?")
-GROUPED = re.compile(r"(?<![\w.,])\d{1,3}(?:,\d{3})+(?![\d,])")
+CODED = re.compile(r"(?:(?<=[^\W\d])|(?<=[\w]-))\d+(?:\.\d+)*|\d+(?:\.\d+){2,}")
+"""A number that is a part of a word, a code or a version, as it is written."""
+GROUPED = re.compile(r"(?<![\w.,])\d{1,3}(?:,\d{3})+(?!,?\d)")
 """1,000 and 1,234,567."""
 NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 _NAME_OF = {str(number): name for number, name in enumerate(NAMES)}
@@ -21,7 +22,7 @@ def numbers_in(text: str) -> set[str]:
 def numbers_anywhere(text: str) -> set[str]:
     """Returns the numbers of a text and those within its words and codes (`X117`, `QQ-0`, 1.2.3):
     advice about another one is other advice."""
-    return set(map(plain_number, ANYWHERE.findall(ungrouped(text))))
+    return numbers_in(text) | set(CODED.findall(ungrouped(text)))
 
 
 def names_number(text: str, number: str) -> bool:

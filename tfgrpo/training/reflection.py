@@ -27,7 +27,7 @@ from tfgrpo.rollout.attempt import Group, Rollout
 from tfgrpo.store.records import Json, Library
 from tfgrpo.training.blame import LabelledMark, Mark, marks_of, marks_schema, shown_words
 from tfgrpo.training.lesson_check import LessonCheck
-from tfgrpo.training.near_duplicates import repeats_one
+from tfgrpo.training.near_duplicates import similar_in_words
 from tfgrpo.training.number_lessons import (
     NumberMeaning,
     number_alone,
@@ -315,9 +315,10 @@ async def compare(
     check = reflection.lesson_check(question.problems, question.prompt)
     lessons = tuple(replace(lesson, misled=misled) for lesson in lessons)
     known = [experience.text for experience in library.readable]
-    lessons = with_meanings(lessons, meanings, check, known) or _of_numbers(
-        meanings, group, typed.key
-    )
+    lessons = with_meanings(lessons, meanings, check, known)
+    if not lessons:
+        lessons = _of_numbers(meanings, group, typed.key, check)
+        lessons = tuple(replace(lesson, misled=misled) for lesson in lessons)
     repaired = typed.repaired
     if reflection.reconcile is not None and lessons:
         try:
@@ -353,7 +354,7 @@ def with_meanings(
         text = with_numbers(lesson.text, own, lesson.group.problem, check.max_words)
         if text != lesson.text and all(one.is_written for one in own):
             others = [t for t in known if not any(one.is_in(t) for one in own)]
-            if repeats_one(lesson.text, others):
+            if similar_in_words(lesson.text, {str(n): t for n, t in enumerate(others)}):
                 text = " ".join(one.conversion for one in own)
         if text == lesson.text or check(text) is None:
             named = tuple(one for one in own if names_number(text, one.number))
@@ -369,13 +370,16 @@ def with_meanings(
     return tuple(changed)
 
 
-def _of_numbers(meanings: tuple[NumberMeaning, ...], group: Group, call: str) -> tuple[Lesson, ...]:
+def _of_numbers(
+    meanings: tuple[NumberMeaning, ...], group: Group, call: str, check: LessonCheck
+) -> tuple[Lesson, ...]:
     """Returns the lesson of a comparison that gave none that can be used, about the numbers that
-    right attempts write as rates; none where there are none."""
+    right attempts write as rates; none where there are none, or `check` objects."""
     sure = tuple(one for one in meanings if one.is_written)
-    if not sure:
-        return ()
     text = " ".join(one.conversion for one in sure)
+    is_long = check.max_words is not None and len(text.split()) > check.max_words
+    if not sure or is_long or check(text) is not None:
+        return ()
     reason = f"Right attempts calculate with {' and '.join(one.words for one in sure)}."
     return (Lesson(text, reason, group, (call,), numbers=sure),)
 

@@ -3,10 +3,10 @@
 A small model that compares attempts says what was multiplied with what, and leaves out the one
 number that the right attempts knew ("multiply the days by the hours of a day"). That number can be
 counted: it is in most right attempts and in few wrong ones, beside a sign or a word for an
-operation; the problem does not give it, and no calculation there comes to it. So a comparison is
-told of it and says what it stands for, and a lesson that leaves it out has it put in. Nothing is
-said where that is not clear: two numbers at the most, and only where most attempts are compared as
-they are.
+operation; the problem does not give it for the same, and no calculation there comes to it. So a
+comparison is told of it and says what it stands for, and a lesson that leaves it out has it put in.
+Nothing is said where that is not clear: two numbers at the most, and only where most attempts are
+compared as they are.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import NamedTuple, TypeVar
 from tfgrpo.rollout.attempt import Group, Rollout
 from tfgrpo.store.records import Json
 from tfgrpo.training.number_lessons import STANDS_FOR, NumberMeaning
-from tfgrpo.training.number_units import rates_in, unit_of
+from tfgrpo.training.number_units import LONGEST_UNIT, rates_in, unit_of
 from tfgrpo.training.numbers_in_text import (
     numbers_in,
     plain_number,
@@ -110,7 +110,8 @@ class TellingNumbers(NamedTuple):
         }
 
 
-LONGEST_NUMBERS = TellingNumbers(("0" * LONGEST,) * MOST, ("0" * LONGEST,) * MOST)
+_LONGEST = tuple(f"{n}" * LONGEST for n in range(1, MOST + 1))
+LONGEST_NUMBERS = TellingNumbers(_LONGEST, _LONGEST, dict.fromkeys(_LONGEST, LONGEST_UNIT))
 
 
 def telling_numbers(

@@ -38,6 +38,7 @@ HARMLESS = frozenset(
             "controller",
             "max_edits",
             "retry_lessons",
+            "exemplars_from",
             "confirm",
             "all_wrong",
             "blame",
