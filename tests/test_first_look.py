@@ -16,6 +16,7 @@ from tfgrpo.data.problems import Problem
 from tfgrpo.notices import NothingToLearn, Notice
 from tfgrpo.rollout.attempt import Group, Rollout
 from tfgrpo.settings import TrainSettings
+from tfgrpo.store import Store
 from tfgrpo.training.first_look import StoppedEarly, applies, look, missing_work
 
 LABELS = ("billing", "delivery", "returns")
@@ -101,16 +102,17 @@ def test_too_few_or_mixed_attempts_say_nothing() -> None:
     ],
 )
 def test_answers_alone_that_are_wrong_are_told(
-    response: str, right: int, more: dict[str, Any], is_told: bool
+    response: str, right: int, more: dict[str, Any], is_told: bool, tmp_path: Path
 ) -> None:
     rollouts, problems = attempts(response)
     rewarded = [
         replace(one, reward=float(n < right), answer="returns") for n, one in enumerate(rollouts)
     ]
     groups = [Group(p, tuple(r for r in rewarded if r.problem is p)) for p in problems]
-    told = missing_work(groups, settings(**more))
-    assert (told is not None) is is_told
-    assert missing_work(groups[:3], settings(**more)) is None, "too few"
+    with Store.init(tmp_path / "store.db") as store:
+        warning = missing_work(groups, settings(**more), store)
+        assert (warning is not None) is is_told
+        assert missing_work(groups[:3], settings(**more), store) is None, "too few"
 
 
 def test_a_run_tells_of_answers_alone_once(cli: Cli, tmp_path: Path) -> None:

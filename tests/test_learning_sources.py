@@ -19,7 +19,7 @@ from tfgrpo.domains.verifier import Verifier
 from tfgrpo.rendering.examples import is_example
 from tfgrpo.rendering.render import rules_of
 from tfgrpo.rollout.attempt import CONFIRMING, Group
-from tfgrpo.store import Experience, Library, Operation, derived_id
+from tfgrpo.store import Experience, Library, Operation, Store, derived_id
 from tfgrpo.training.confirmation import better_than
 from tfgrpo.training.draft import Draft
 from tfgrpo.training.exemplars import (
@@ -228,20 +228,27 @@ def test_a_winning_attempt_becomes_an_example_that_its_own_problem_does_not_see(
 
 
 @pytest.mark.parametrize(
-    ("response", "alone"),
+    ("response", "answer", "alone"),
     [
-        ("\\boxed{5}", True),
-        ("5 hours", True),
-        ("\\boxed{7} hours", True),
-        ("2 weeks of 5 days: 2 * 5 = 10, so \\boxed{10}", False),
-        ("<think>2 weeks of 5 days: 2 * 5 = 10</think>\\boxed{10}", False),
-        ("", True),
+        ("\\boxed{5}", "5", True),
+        ("5 hours", "5 hours", True),
+        ("\\boxed{7} hours", "7", True),
+        ("2 weeks of 5 days: 2 * 5 = 10, so \\boxed{10}", "10", False),
+        ("<think>2 weeks of 5 days: 2 * 5 = 10</think>\\boxed{10}", "10", False),
+        ("", None, False),
     ],
 )
-def test_whether_answers_are_given_alone_is_seen(response: str, alone: bool) -> None:
-    rollouts = tuple(replace(one, response=response) for one in GROUP.rollouts)
-    assert are_answers_alone([replace(GROUP, rollouts=rollouts)]) is alone
-    assert not are_answers_alone([])
+def test_whether_answers_are_given_alone_is_seen(
+    response: str, answer: str | None, alone: bool, tmp_path: Path
+) -> None:
+    rollouts = tuple(
+        replace(one, response=response, answer=answer, calls=()) for one in GROUP.rollouts
+    )
+    with Store.init(tmp_path / "store.db") as store:
+        assert are_answers_alone([replace(GROUP, rollouts=rollouts)], store) is alone
+        assert not are_answers_alone([], store)
+        unread = tuple(replace(one, answer=None) for one in rollouts)
+        assert not are_answers_alone([replace(GROUP, rollouts=unread)], store)
 
 
 def test_right_examples_are_taken_where_answers_are_given_alone(

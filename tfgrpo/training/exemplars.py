@@ -46,6 +46,8 @@ ANSWER = "\N{OBJECT REPLACEMENT CHARACTER}"
 """What stands for the answer in a form of giving one."""
 ANSWER_FORMS = {"\\boxed{": f"\\boxed{{{ANSWER}}}", "Label:": f"Label: {ANSWER}"}
 """What the text of a task says of the form of an answer, and that form."""
+LOOKED_AT = 8
+"""The attempts whose record is read: a model that thinks before it answers does so mostly."""
 AROUND = 6
 """The most tokens that an attempt has beside an answer where it has nothing else, as a box."""
 LONGEST_FORM = 40
@@ -85,17 +87,20 @@ class Example(NamedTuple):
     evidence: dict[str, Any]
 
 
-def are_answers_alone(groups: Sequence[Group]) -> bool:
+def are_answers_alone(groups: Sequence[Group], store: Store) -> bool:
     """Returns whether most attempts give an answer that can be read and nothing else, no thoughts
-    before it either: an example with no more than the ground truth then shows the way that is
-    asked for."""
+    before it either, by the record of their calls in a store: an example with no more than the
+    ground truth then shows the way that is asked for."""
+    rollouts = [rollout for group in groups for rollout in group.rollouts]
     around = [
-        inf if rollout.answer is None else count(rollout.response) - count(answer)
-        for group in groups
-        for answer in right_answers(group.problem)[:1]
-        for rollout in group.rollouts
+        inf if one.answer is None else count(one.response) - count(one.answer) for one in rollouts
     ]
-    return bool(around) and median(around) <= AROUND
+    if not (around and median(around) <= AROUND):
+        return False
+    if not all(right_answers(group.problem) for group in groups):
+        return False
+    calls = [store.runs.call(bytes.fromhex(one.call)) for one in rollouts[:LOOKED_AT] if one.call]
+    return not any(call.reasoning_tokens for call in calls if call is not None)
 
 
 def winning_attempts(groups: Sequence[Group]) -> list[Example]:

@@ -22,6 +22,7 @@ from tfgrpo.notices import NothingToLearn
 from tfgrpo.rollout.attempt import Group, Rollout
 from tfgrpo.settings import TrainSettings
 from tfgrpo.store.errors import TfgrpoError
+from tfgrpo.store.store import Store
 from tfgrpo.training.exemplars import are_answers_alone
 
 Finding: TypeAlias = Literal["unreadable", "wrong", "right", "unjudged"]
@@ -98,13 +99,18 @@ def look(
     return NothingToLearn(finding, count, text, advice, _quote(there[0], finding))
 
 
-def missing_work(groups: Sequence[Group], settings: TrainSettings) -> str | None:
+def missing_work(groups: Sequence[Group], settings: TrainSettings, store: Store) -> str | None:
     """Returns what a person should know where attempts say an answer alone and most are wrong:
     there is nothing in them to compare. None where that is not so, where answers are labels or
     objects, and where an attempt is the work of an agent."""
     rewards = [r.reward for group in groups for r in group.rollouts if r.reward is not None]
     short = settings.domain.partition(":")[0] in ("choice", "json") or settings.mode == "agent"
-    if short or len(rewards) < FEWEST or fmean(rewards) >= HALF or not are_answers_alone(groups):
+    if (
+        short
+        or len(rewards) < FEWEST
+        or fmean(rewards) >= HALF
+        or not are_answers_alone(groups, store)
+    ):
         return None
     return (
         f"attempts say an answer and nothing else, and their mean reward is {fmean(rewards):.2f}: "

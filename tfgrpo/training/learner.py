@@ -296,7 +296,7 @@ class Learner:
     ) -> Sequence[Example]:
         """Returns what a step may add as examples, the first to be added first."""
         redacted = redacted_problems(self._store)
-        is_short = self._reflection.shared_answers or are_answers_alone(groups)
+        is_short = self._reflection.shared_answers or are_answers_alone(groups, self._store)
         if not (is_short and self._reflection.ground_truth):
             if self._settings.exemplars_from == "answers":
                 return []

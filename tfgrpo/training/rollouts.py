@@ -134,7 +134,9 @@ class Collector:
             self._note_out(step, gatherings)
         groups = [gathering.group for gathering in gatherings]
         self._look(gatherings, whole=True)
-        warning = None if self._looked else first_look.missing_work(groups, settings)
+        warning = None
+        if not self._looked:
+            warning = first_look.missing_work(groups, settings, self._store)
         if warning is not None:
             self._on_progress(WarningNotice(warning))
         self._looked = True
