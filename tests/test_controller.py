@@ -332,6 +332,34 @@ def test_a_refinement_says_when_it_holds_where_that_was_known(tmp_path: Path) ->
     assert [op.op for op in plan.operations] == ["KEEP"], "it is a vote for what has the number"
 
 
+@pytest.mark.parametrize(
+    "there",
+    [
+        "When a joiner comes once a week, the visits are the number of weeks in 4 months.",
+        "When a joiner comes once a week, count the weeks in the months.",
+    ],
+)
+def test_a_refinement_that_leaves_out_the_number_of_a_lesson_is_none(
+    tmp_path: Path, there: str
+) -> None:
+    text = "When months are turned into weeks, take 4 weeks per month."
+    new = about("4", "weeks per month", text)
+    sure = replace(
+        new, numbers=tuple(one.model_copy(update={"is_written": True}) for one in new.numbers)
+    )
+    for kind, answer in (("refines", there), ("refines", ""), ("same", "")):
+        (folder := tmp_path / f"{kind}{len(answer)}").mkdir()
+        unchanged = decision("G0", kind, answer)
+        plan, requests = planned(folder, [unchanged] * 2, sure, library=labelled(there))
+        assert short(plan.operations) == [("ADD", FRESH, text)]
+        complaint = requests[1]["messages"][-1]["content"]
+        assert ("leaves out 4, which" if kind == "refines" else "does not give") in complaint
+    both = decision("G0", "refines", f"{there} Take 4 weeks per month.")
+    (folder := tmp_path / "both").mkdir()
+    plan, _ = planned(folder, [both], sure, library=labelled(there))
+    assert [op.op for op in plan.operations] == ["MODIFY"]
+
+
 def test_a_label_that_was_miscounted_is_named(tmp_path: Path) -> None:
     """A small model says what is there, and beside it the label of another."""
     texts = ["When days are turned into hours, multiply by 8.", "When weeks end, multiply by 5."]

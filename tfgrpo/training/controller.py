@@ -263,7 +263,7 @@ class Controller:
 
         def fault_of(decision: Decision) -> str | None:
             if decision.decision in ("same", "drop"):
-                return None
+                return self._not_same(decision, lesson, draft, similar)
             text = _text(decision, lesson, most)
             lost = _lost_numbers(decision, text, draft)
             if decision.decision == "refines" and text and lost:
@@ -271,6 +271,8 @@ class Controller:
                     f"the text leaves out {lost[0]}, which {decision.closest} gives. A text that "
                     "refines keeps that; what is about something else is new"
                 )
+            if decision.decision == "refines" and (number := _left_out(decision, lesson, draft)):
+                return f"the text leaves out {number}, which the lesson gives, so that is lost"
             if decision.decision == "refines" and text and _lost_condition(decision, text, draft):
                 return f"the text leaves out when it holds, which {decision.closest} says"
             return fault(text)
@@ -304,7 +306,7 @@ class Controller:
         refines = decision.decision == "refines"
         is_known = bool(lesson.numbers) and all(one.is_stated_in(there) for one in lesson.numbers)
         has_no_room = _lost_condition(decision, text, draft) and fault(lesson.text) is not None
-        if refines and (is_known or has_no_room):
+        if refines and (is_known or (has_no_room and not lesson.numbers)):
             return decision.model_copy(update={"decision": "same"})
         if refines and _lost_numbers(decision, text, draft):
             if not numbers_in(lesson.text) and not _apart(lesson.text, there):
@@ -331,20 +333,28 @@ class Controller:
             if words(lesson.text) <= most:
                 return None
             return f"{decision.closest} gives another answer: the decision is new"
-        if decision.decision == "same":
-            wanted, id = numbers_anywhere(lesson.text), labels[decision.closest or ""]
-            if not wanted - numbers_anywhere(draft.texts[id]):
-                return None
-            gives = f"{decision.closest} does not give the number of the lesson"
-            alike = {one.experience for one in similar}
-            for label, other in labels.items():  # small models miscount labels
-                if other in alike and not wanted - numbers_anywhere(draft.texts[other]):
-                    return f"{gives}, and {label} does: it is the same as {label}, or it is new."
-            return (
-                f"{gives}, so it is not the same. The decision is new, unless both are about the "
-                "very same thing."
-            )
         return None
+
+    def _not_same(
+        self, decision: Decision, lesson: Lesson, draft: Draft, similar: list[Similar]
+    ) -> str | None:
+        """Returns why a lesson that is taken for the same as an experience is not, or None."""
+        if decision.decision != "same":
+            return None
+        if missing := _left_out(decision, lesson, draft):
+            return f"{decision.closest} does not give {missing} for the same: it is new"
+        labels, wanted = self.related(lesson, draft), numbers_anywhere(lesson.text)
+        if not wanted - numbers_anywhere(draft.texts[labels[decision.closest or ""]]):
+            return None
+        gives = f"{decision.closest} does not give the number of the lesson"
+        alike = {one.experience for one in similar}
+        for label, other in labels.items():  # small models miscount labels
+            if other in alike and not wanted - numbers_anywhere(draft.texts[other]):
+                return f"{gives}, and {label} does: it is the same as {label}, or it is new."
+        return (
+            f"{gives}, so it is not the same. The decision is new, unless both are about the "
+            "very same thing."
+        )
 
 
 def lessons_in(draft: Draft) -> dict[str, str]:
@@ -356,6 +366,13 @@ def _lost_numbers(decision: Decision, text: str, draft: Draft) -> list[str]:
     """Returns the numbers of the experience that a decision is about that a text does not have."""
     there = draft.texts.get(draft.labels.get(decision.closest or "", ""), "")
     return sorted(number for number in numbers_in(there) if not names_number(text, number))
+
+
+def _left_out(decision: Decision, lesson: Lesson, draft: Draft) -> str | None:
+    """Returns a number that a lesson is about and that would be left out of what comes of it."""
+    there = draft.texts.get(draft.labels.get(decision.closest or "", ""), "")
+    text = there if decision.decision == "same" else decision.text.strip() or there
+    return next((one.number for one in lesson.numbers if one.is_lost_in(text, there)), None)
 
 
 def _lost_condition(decision: Decision, text: str, draft: Draft) -> bool:

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from tfgrpo.data.problems import Problem
 from tfgrpo.model.structured import text_field
-from tfgrpo.training.number_units import names_unit, noun_of, plural
+from tfgrpo.training.number_units import names_unit, noun_of, plural, rates_in
 from tfgrpo.training.numbers_in_text import NAMES, names_number, numbers_in, ungrouped
 
 QUANTITY = re.compile(
@@ -121,9 +121,21 @@ class NumberMeaning(BaseModel):
 
     def is_stated_in(self, text: str) -> bool:
         """Returns whether a text gives the number that right attempts write as a rate, for that
-        rate: with its unit and what that is in."""
-        named = self.is_written and names_number(text, self.number)
-        return named and all(names_unit(text, unit) for unit in self.nouns)
+        rate: as `8 hours per day`, or beside words for it, as `hours per day (8)`."""
+        if not self.is_written:
+            return False
+        if any(rate.key == (self.number, *self.nouns) for rate in rates_in(text)):
+            return True
+        place = self.place_in(text)
+        return place is not None and names_number(self.clause_of(text, place), self.number)
+
+    def is_lost_in(self, text: str, before: str) -> bool:
+        """Returns whether a text that takes the place of one before, because of a lesson about the
+        number, leaves it out; a number that was there for something else is none."""
+        if self.is_stated_in(text):
+            return False
+        was_there = self.is_written and names_number(before, self.number)
+        return was_there or not names_number(text, self.number)
 
     def may_be_in(self, text: str) -> bool:
         """Returns whether a text names the number, or a word of what it stands for; whether it
