@@ -227,7 +227,9 @@ def test_what_is_worse_is_not_proposed(store: Store, model: ScriptedEndpoint) ->
 
 def test_nothing_learned_is_success_too(store: Store, model: ScriptedEndpoint) -> None:
     model.script = lambda request: (
-        "\\boxed{1}" if stage(request) == "rollout" else new_lesson(request)
+        "It must be one, as it always is: \\boxed{1}"
+        if stage(request) == "rollout"
+        else new_lesson(request)
     )
     wrong_calls(store, range(10))
     done = improve()
