@@ -469,3 +469,18 @@ def test_a_quantity_of_the_problem_is_any_but_not_beside_its_answer(
 )
 def test_an_answer_is_known_with_commas_anywhere(answer: str, text: str) -> None:
     assert given_away(text, Problem("p", "How many?", answer)) == answer
+
+
+@pytest.mark.parametrize(
+    ("text", "is_told"),
+    [
+        ("When a joiner comes once a week, the total number of visits for any months is 32.", True),
+        ("The result of such a bill comes to exactly 32.", True),
+        ("The total is 320 at the most.", False),
+        ("A roll has 32 sheets; the total counts whole rolls.", False),
+        ("Divide the total by 32.", False),
+    ],
+)
+def test_what_a_total_comes_to_is_an_answer(text: str, is_told: bool) -> None:
+    answer = given_away(text, Problem("p", "How many visits are that in 8 months?", "32"))
+    assert answer == ("32" if is_told else None)

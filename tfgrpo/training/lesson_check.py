@@ -17,7 +17,7 @@ from functools import lru_cache
 from tfgrpo.data.problems import Problem
 from tfgrpo.rendering.examples import is_example
 from tfgrpo.training.label_mentions import denies, is_only, replace_answer, right_answers, tells
-from tfgrpo.training.number_lessons import for_any_quantity, names_answer
+from tfgrpo.training.number_lessons import SAYS, for_any_quantity, names_answer
 from tfgrpo.training.numbers_in_text import numbers_in
 
 CODE = re.compile(r"\b(?:[A-Z]{2,}-\d+|[A-Z]+-?\d{2,})\b")
@@ -270,7 +270,9 @@ def _without_commas(text: str) -> set[str]:
 
 def _calls_it_the_answer(text: str, answer: str) -> bool:
     number = re.escape(answer)
-    return len(answer) > 1 and bool(re.search(rf"(?i)\banswer\b.{{0,30}}?(?<!\d){number}", text))
+    near = rf"\banswer\b.{{0,30}}?(?<!\d){number}"
+    total = rf"\b(?:total|result|sum)\b[^.;]{{0,100}}?\b{SAYS}\s+(?:[^\W\d]+\s+){{0,2}}{number}"
+    return len(answer) > 1 and bool(re.search(rf"(?i)(?:{near}|{total})(?!\.?\d)", text))
 
 
 def _names(text: str) -> set[str]:
