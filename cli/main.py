@@ -204,8 +204,7 @@ def main() -> None:
         echo(usage.format_message())
         sys.exit(0)
     except click.UsageError as error:
-        hint = f"`{error.ctx.command_path} --help` shows how" if error.ctx else None
-        complain(error.format_message(), hint)
+        complain(*usage_words(error))
         sys.exit(error.exit_code)
     except click.ClickException as error:
         complain(error.format_message(), None)
@@ -231,6 +230,23 @@ def main() -> None:
         # What is alive now dies with the process. Python would search it for cycles first, which
         # takes a sixth of the time that `tfgrpo log` needs.
         gc.freeze()
+
+
+def usage_words(error: click.UsageError) -> tuple[str, str | None]:
+    """Returns what a command line is refused with, and the hint: where an option that goes before
+    the command stands behind it, how the line is written."""
+    context = error.ctx
+    if context is None:
+        return error.format_message(), None
+    if isinstance(error, click.NoSuchOption) and context.parent is not None:
+        for option in tfgrpo.params:
+            if isinstance(option, click.Option) and error.option_name in option.opts:
+                value = "" if option.is_flag else f" {option.make_metavar(context)}"
+                verb = context.command_path.partition(" ")[2]
+                rest = "" if option.is_eager else f" {verb} …"  # --version is all there is
+                hint = f"tfgrpo {error.option_name}{value}{rest}"
+                return f"{error.option_name} goes before the command", hint
+    return error.format_message(), f"`{context.command_path} --help` shows how"
 
 
 def complain(message: str, hint: str | None) -> None:

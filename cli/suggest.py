@@ -21,8 +21,6 @@ MEANT = {
 
 SENTENCE = 400
 """More characters than the first sentence of any command's help has."""
-SENTENCE = 400
-"""More characters than the first sentence of any command's help has."""
 NEEDLESS = {
     "stash": "nothing is ever uncommitted",
     "gc": "versions are append-only, so there is nothing to collect",

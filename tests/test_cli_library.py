@@ -184,6 +184,8 @@ def test_status_says_where_head_is(shop: Cli) -> None:
         (["remote", "rm", "x"], "did you mean remote remove?", 2),
         (["bundle", "list", "x"], "did you mean bundle list-heads?", 2),
         (["log", "--nope"], "--nope", 2),
+        (["model", "list", "--no-pager"], "--no-pager goes before the command", 2),
+        (["log", "--version"], "--version goes before the command", 2),
         (["checkout"], "REVISION", 2),
     ],
 )
@@ -191,6 +193,11 @@ def test_a_mistake_gets_one_line_and_a_hint(
     shop: Cli, arguments: list[str], said: str, code: int
 ) -> None:
     one_line_error(shop(*arguments, ok=False), said, code=code)
+
+
+def test_an_option_behind_the_command_is_shown_before_it(shop: Cli) -> None:
+    refused = shop("log", "--store", "other.db", ok=False)
+    one_line_error(refused, "goes before the command", "tfgrpo --store FILE log …", code=2)
 
 
 def test_what_is_said_to_be_meant_is_there() -> None:
