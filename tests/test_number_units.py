@@ -108,9 +108,10 @@ def test_a_comparison_is_told_the_unit_that_right_attempts_write() -> None:
     )
     (known,) = telling.meanings([meaning("visits per week", "4")])
     text = "When a cook comes once a week, multiply the number of visits per week by the weeks."
-    assert with_numbers(text, [known], MONTHS) == f"{text} Take 4 weeks per month."
+    assert with_numbers(text, [known], MONTHS) == STEP
 
 
+STEP = "When months are turned into weeks, multiply the months by 4."
 ALONE = "When months are turned into weeks, take 4 weeks per month."
 
 
@@ -145,6 +146,57 @@ def test_a_number_beside_the_wrong_thing_is_put_right(text: str, expected: str) 
     assert with_numbers(text, [known], MONTHS) == expected
 
 
+@pytest.mark.parametrize(
+    ("right", "is_factor"),
+    [
+        (["5 months × 4 weeks/month = 20"], True),
+        ([r"\( 5 \times 4 \text{ weeks/month} = 20 \)"], True),
+        (["5 times 4 = 20, as a month has 4 weeks", "4 weeks per month times 5 = 20"], True),
+        (["A month has 4 weeks: 80 / 4 = 20"], False),
+        ([r"A month has 4 weeks, so 4 * x = 80 and x = \frac{80}{4} = 20"], False),
+        ([r"A month has 4 weeks: 80 \div 4 = 20"], False),
+        (["4 weeks per month, 16 + 4 = 20"], False),
+        (["5 × 4 weeks/month = 20", "A month has 4 weeks: 80 / 4 = 20"], False),
+        (["5 × 4 weeks/month = 20"] * 2 + ["A month has 4 weeks: 80 / 4 = 20"], True),
+    ],
+)
+def test_the_step_is_given_where_right_attempts_multiply(right: list[str], is_factor: bool) -> None:
+    one = group(MONTHS, right, ["5 * 7 = 35"])
+    telling = telling_numbers(one, one.winners, one.losers)
+    assert telling.factors == (frozenset("4") if is_factor else frozenset())
+    (known,) = telling.meanings([meaning("visits per week", "4")])
+    assert with_numbers("Count the weeks.", [known], MONTHS) == (
+        STEP if is_factor else "Count the weeks. Take 4 weeks per month."
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("When a cook comes, count the visits.", f"When a cook comes, count the visits. {STEP}"),
+        ("When visits are billed, count the weeks in the months.", STEP),
+        (
+            "When visits are billed, use 4 weeks per month.",
+            "When visits are billed, use 4 weeks per month. Multiply the months by 4.",
+        ),
+        ("Multiply the months by 4 for the weeks.", "Multiply the months by 4 for the weeks."),
+        ("When a cook comes, the visits are 4.", "When a cook comes, multiply the months by 4."),
+        (
+            "When a month is billed, add 2 weeks.",
+            f"When a month is billed, add 2 weeks. {STEP}",
+        ),
+    ],
+)
+def test_a_vague_lesson_makes_way_for_the_step(text: str, expected: str) -> None:
+    known = meaning("weeks per month", "4").model_copy(
+        update={"is_written": True, "is_factor": True}
+    )
+    assert with_numbers(text, [known], MONTHS) == expected
+    assert known.is_stated_in(STEP)
+    assert not known.is_stated_in(STEP.replace("4", "40"))
+    assert not known.is_stated_in("When weeks are turned into days, multiply the weeks by 4.")
+
+
 def test_a_lesson_without_room_makes_way_for_a_number_whose_unit_is_written() -> None:
     text = "When a cook comes once a week, multiply the visits of a week by the weeks there are."
     known = meaning("weeks per month", "4").model_copy(update={"is_written": True})
@@ -165,8 +217,9 @@ def test_a_lesson_that_repeats_a_known_one_makes_way_for_the_number(tmp_path: Pa
     one = group(MONTHS, ["5 months × 4 weeks/month = 20"] * 2, ["5 * 7 = 35"])
     numbers = [{"number": "4", "stands_for": "hours", "always": True}]
     for text, expected in [
-        ("Carry the ten!", "When months are turned into weeks, take 4 weeks per month."),
-        ("Carry a two.", "Carry a two. Take 4 weeks per month."),
+        ("Carry the ten!", STEP),
+        ("Carry a two.", f"Carry a two. {STEP}"),
+        ("Count the weeks.", STEP),
     ]:
         (folder := tmp_path / text[:-1]).mkdir()
         given = {"right_did": "", "wrong_did": "", "numbers": numbers}
@@ -180,8 +233,8 @@ def test_numbers_count_where_no_lesson_can_be_used(tmp_path: Path) -> None:
     numbers = [{"number": "4", "stands_for": "hours", "always": True}]
     repeated = {"reason": "r", "text": "When a parcel goes to an island, multiply the kilograms."}
     for lessons, always, expected in [
-        ([repeated], True, [ALONE]),
-        ([], True, [ALONE]),
+        ([repeated], True, [STEP]),
+        ([], True, [STEP]),
         ([], False, []),
         ([repeated], False, []),
     ]:

@@ -35,6 +35,7 @@ SAYS = r"(?:is|are|be|was|were|equals?|comes? to|gives?|makes?|gets?|charged?|=)
 BEFORE = re.compile(rf"(?:\d|\b(?:{'|'.join(NAMES)}))\S*\s+\Z", re.I)
 """A number that stands right before a place."""
 CLAUSE = re.compile(r"[,;:](?!\d)|\.(?!\d)|\band\b")
+CALCULATED = re.compile(r"(?i)\b(?:multipl|divid|times\b|add|plus|subtract|minus)|[*×÷+]")
 NEGATED = re.compile(r"\b(?:not|never|ignore|instead|without|rather)\b[^.;:]*\Z", re.I)
 STANDS_FOR, LONGEST_MEANING = 80, 400
 """The characters that what a number stands for is asked to have, and that it may have."""
@@ -42,12 +43,14 @@ STANDS_FOR, LONGEST_MEANING = 80, 400
 
 class NumberMeaning(BaseModel):
     """What a number stands for, and whether similar problems are calculated with it too.
-    `is_written` says that right attempts write it so, and no model was asked."""
+    `is_written` says that right attempts write it so, and no model was asked, and `is_factor`
+    that they multiply by it."""
 
     number: str
     stands_for: str = text_field(STANDS_FOR, LONGEST_MEANING)
     always: bool
     is_written: bool = False
+    is_factor: bool = False
 
     @property
     def words(self) -> str:
@@ -108,10 +111,16 @@ class NumberMeaning(BaseModel):
 
     @property
     def conversion(self) -> str:
-        """What to do with a number that right attempts write as a rate, in a sentence."""
+        """What to do with a number that right attempts write as a rate, in a sentence: the step
+        itself, where they multiply by it."""
         unit, _, whole = self.stands_for.rpartition(" per ")
-        rate = f"{self.number} {unit} per {whole}"
-        return f"When {plural(noun_of(whole))} are turned into {unit}, take {rate}."
+        take = self.step if self.is_factor else f"take {self.number} {unit} per {whole}"
+        return f"When {plural(noun_of(whole))} are turned into {unit}, {take}."
+
+    @property
+    def step(self) -> str:
+        """The step with a number that right attempts multiply by: `multiply the days by 8`."""
+        return f"multiply the {plural(self.nouns[1])} by {self.number}"
 
     @property
     def nouns(self) -> tuple[str, str]:
@@ -121,13 +130,31 @@ class NumberMeaning(BaseModel):
 
     def is_stated_in(self, text: str) -> bool:
         """Returns whether a text gives the number that right attempts write as a rate, for that
-        rate: as `8 hours per day`, or beside words for it, as `hours per day (8)`."""
+        rate: as `8 hours per day`, beside words for it, as `hours per day (8)`, or in a step."""
         if not self.is_written:
             return False
         if any(rate.key == (self.number, *self.nouns) for rate in rates_in(text)):
             return True
+        if self.is_step_in(text):
+            return True
         place = self.place_in(text)
         return place is not None and names_number(self.clause_of(text, place), self.number)
+
+    def is_step_in(self, text: str) -> bool:
+        """Returns whether a text multiplies by the number what right attempts multiply by it:
+        `for hours, multiply the number of days by 8`."""
+        unit, whole = self.nouns
+        step = rf"(?i)\bmultipl\w+ [^.;]*?\b(?:{whole}|{plural(whole)})\b[^.;]*? by {self.number}"
+        return names_unit(text, unit) and re.search(rf"{step}(?!\.?\d)", text) is not None
+
+    def is_vague_in(self, text: str, problem: Problem) -> bool:
+        """Returns whether a text speaks of what right attempts multiply, and gives neither the
+        number nor another one that the problem does not have."""
+        if not self.is_factor or not any(names_unit(text, unit) for unit in self.nouns):
+            return False
+        return not (
+            names_number(text, self.number) or numbers_in(text) - numbers_in(problem.problem)
+        )
 
     def is_lost_in(self, text: str, before: str) -> bool:
         """Returns whether a text that takes the place of one before, because of a lesson about the
@@ -138,10 +165,12 @@ class NumberMeaning(BaseModel):
         return was_there or not names_number(text, self.number)
 
     def may_be_in(self, text: str) -> bool:
-        """Returns whether a text names the number, or a word of what it stands for; whether it
-        names its unit or what that is in, where right attempts write it so."""
+        """Returns whether a text names the number, or a word of what it stands for. Where right
+        attempts write it so: whether it names its unit and what that is in, or one of them with
+        the number."""
         if self.is_written:
-            return any(names_unit(text, unit) for unit in self.nouns)
+            there = sum(names_unit(text, unit) for unit in self.nouns)
+            return there == 2 or (there == 1 and names_number(text, self.number))
         words = set(re.findall(r"\w{3,}", text.casefold()))
         return names_number(text, self.number) or any(
             word.casefold() in words for word in self.bearing
@@ -172,7 +201,11 @@ def with_numbers(
     behind what they stand for where it says that, else at its end. Where it says what the problem
     comes to, or gives another number or this one for something else, they take the place of all
     but when they are right. Where they would make more than `max_words` words of it, they do so too
-    if right attempts write what they stand for; else it is itself."""
+    if right attempts write what they stand for; else it is itself. A lesson that
+    speaks of what is multiplied, and gives no number for it or another, makes way for the step: a
+    small model that is told to *take 8 hours per day* calculates with 24 again."""
+    if meanings and all(one.is_vague_in(text, problem) for one in meanings):
+        return " ".join(one.conversion for one in meanings)
     whole = text
     for meaning in meanings:
         place = meaning.place_in(whole)
@@ -183,12 +216,14 @@ def with_numbers(
             break
         clause = meaning.clause_of(whole, place) if meaning.is_written else whole
         if names_number(clause, meaning.number) and not is_misplaced:
+            if meaning.is_factor and not CALCULATED.search(whole):
+                whole = _with_sentence(whole, f"{meaning.step[:1].upper()}{meaning.step[1:]}.")
             continue
         if place is not None and not NEGATED.search(whole[: place.start()]):
             whole = f"{whole[: place.end()]} ({meaning.number}){whole[place.end() :]}"
         else:
-            end = "" if whole.rstrip().endswith((".", "!", "?")) else "."
-            whole = f"{whole.rstrip()}{end} Take {meaning.words}."
+            take = meaning.conversion if meaning.is_factor else f"Take {meaning.words}."
+            whole = _with_sentence(whole, take)
     if max_words is None or len(whole.split()) <= max_words:
         return whole
     whole = number_alone(text, meanings, problem)
@@ -196,10 +231,16 @@ def with_numbers(
     return whole if is_sure and len(whole.split()) <= max_words else text
 
 
+def _with_sentence(text: str, sentence: str) -> str:
+    end = "" if text.rstrip().endswith((".", "!", "?")) else "."
+    return f"{text.rstrip()}{end} {sentence}"
+
+
 def number_alone(text: str, meanings: Sequence[NumberMeaning], problem: Problem) -> str:
     """Returns what to take for numbers and no more, at the time when a text holds."""
     when = CONDITION.match(for_any_quantity(text, problem.problem))
-    take = f"take {' and '.join(meaning.words for meaning in meanings)}."
+    steps = (one.step if one.is_factor else f"take {one.words}" for one in meanings)
+    take = f"{' and '.join(steps)}."
     if when is None or names_answer(when[1], problem):
         if meanings and all(meaning.is_written for meaning in meanings):
             return " ".join(meaning.conversion for meaning in meanings)

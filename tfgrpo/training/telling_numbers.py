@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import product
 from math import isclose
 from types import MappingProxyType
@@ -34,6 +35,11 @@ STEP = re.compile(r"(?m)^[^\w\n]*(?:step +)?\d+[.:)](?!\d)", re.I)
 SIGN = r"(?:[+*×÷·]|\\times|\\cdot|\\div|(?<=[ \d])[-/x](?=[ \d]))"
 WORD = r"(?:times|multipl(?:y|ied)|divided?|plus|minus|add(?:ed|ing)?|subtract(?:ed|ing)?)"
 OPERATION = rf"(?:{SIGN}|\b{WORD}\b)"
+TIMES = r"(?:[*×·]|\\times|\\cdot|(?<=[ \d])x(?=[ \d])|\btimes\b|\bmultipl(?:y|ied)\b)"
+DIVIDED_BY = (
+    r"(?:(?:[÷/]|\\div|\bdivided by)\s*(?:\\text\{[^}]{0,40}\}\s*)?"
+    r"|\\[dt]?frac ?\{[^{}]{0,80}\} ?\{ ?)"
+)
 OPERAND = re.compile(
     rf"{OPERATION}[^\d\n=≈]{{0,24}}?(?<![\w.])(\d+(?:\.\d+)?)(?!\.?\d)"
     rf"|(?<![\w.])(?=(\d+(?:\.\d+)?)(?!\.?\d)[^\d\n=≈]{{0,40}}?{OPERATION})"
@@ -60,12 +66,14 @@ MOST_OF_PROBLEM = 50
 
 
 class TellingNumbers(NamedTuple):
-    """Numbers that attempts of one side alone calculate with, the most telling first, and as what
-    right attempts write those of their side (`8`: `hours per day`), where that is clear."""
+    """Numbers that attempts of one side alone calculate with, the most telling first; as what
+    right attempts write those of their side (`8`: `hours per day`), where that is clear, and by
+    which of those they multiply."""
 
     right: tuple[str, ...]
     wrong: tuple[str, ...]
     units: Mapping[str, str] = MappingProxyType({})
+    factors: frozenset[str] = frozenset()
 
     def words(self) -> str:
         """Returns what a comparison is told of them; nothing where no number makes it right."""
@@ -86,9 +94,12 @@ class TellingNumbers(NamedTuple):
             written = self.units.get(one.number, one.stands_for)
             stands_for = " ".join(written.split()).strip(" .,;:")
             if one.always and one.number in self.right and stands_for:
-                is_written = one.number in self.units
-                plain = one.model_copy(update={"stands_for": stands_for, "is_written": is_written})
-                meanings.setdefault(one.number, plain)
+                read = {
+                    "stands_for": stands_for,
+                    "is_written": one.number in self.units,
+                    "is_factor": one.number in self.factors,
+                }
+                meanings.setdefault(one.number, one.model_copy(update=read))
         return tuple(meanings.values())
 
     def schema(self) -> Json:
@@ -142,7 +153,8 @@ def telling_numbers(
         return TellingNumbers((), ())
     units = {n: unit for n in making if (unit := unit_of(n, rates)) is not None}
     against = [n for n in _telling(wrong, right) if n not in own]
-    return TellingNumbers(tuple(making), tuple(against[:MOST]), units)
+    factors = frozenset(n for n in units if _is_factor(n, [one.transcript for one in winners]))
+    return TellingNumbers(tuple(making), tuple(against[:MOST]), units, factors)
 
 
 def _telling(side: list[set[T]], other: list[set[T]]) -> list[T]:
@@ -150,6 +162,21 @@ def _telling(side: list[set[T]], other: list[set[T]]) -> list[T]:
     leads = {one: _share(one, side) - _share(one, other) for one in set().union(*side)}
     clear = [one for one, by in leads.items() if by >= APART and _share(one, side) > 1 / 2]
     return sorted(clear, key=lambda one: (-leads[one], len(one), one))
+
+
+def _is_factor(number: str, attempts: Sequence[str]) -> bool:
+    """Returns whether most attempts multiply by a number, and do not divide by it."""
+    plain = [ungrouped(text) for text in attempts]
+    return sum(map(partial(_multiplies, number), plain)) > len(attempts) / 2
+
+
+def _multiplies(number: str, text: str) -> bool:
+    number = re.escape(number)
+    times = rf"{TIMES}[^\d\n=≈]{{0,24}}?(?<![\w.]){number}(?!\.?\d)"
+    turned = rf"(?<![\w.]){number}(?!\.?\d)[^\d\n=≈]{{0,40}}?{TIMES}"
+    if re.search(rf"{DIVIDED_BY}{number}(?!\.?\d)", text):
+        return False
+    return re.search(f"{times}|{turned}", text) is not None
 
 
 def _share(one: object, attempts: Sequence[Collection[object]]) -> float:
