@@ -360,6 +360,27 @@ def test_a_refinement_that_leaves_out_the_number_of_a_lesson_is_none(
     assert [op.op for op in plan.operations] == ["MODIFY"]
 
 
+@pytest.mark.parametrize(
+    ("text", "is_known"),
+    [
+        ("For the working days, multiply the weeks by the days of a week.", True),
+        ("When days are asked for, multiply the number of days in one week by the weeks.", True),
+        ("When days are asked for, multiply the weeks by 6.", False),
+        ("When days are asked for, multiply the weeks by six.", False),
+        ("When days are asked for, multiply the weeks by the days and add the holidays.", False),
+        ("When hours are asked for, multiply the days by the hours of a day.", False),
+        ("When days are asked for, count the weeks.", False),
+    ],
+)
+def test_a_step_without_its_number_is_a_vote_for_the_one_with_it(
+    tmp_path: Path, text: str, is_known: bool
+) -> None:
+    there = labelled("When weeks are turned into working days, multiply the weeks by 5.")
+    answers = [] if is_known else [decision(None, "new", text)]
+    plan, _ = planned(tmp_path, answers, text, library=there)
+    assert [op.op for op in plan.operations] == ["KEEP" if is_known else "ADD"]
+
+
 def test_a_label_that_was_miscounted_is_named(tmp_path: Path) -> None:
     """A small model says what is there, and beside it the label of another."""
     texts = ["When days are turned into hours, multiply by 8.", "When weeks end, multiply by 5."]

@@ -94,6 +94,11 @@ def test_a_unit_is_that_of_most_attempts_in_the_words_of_most() -> None:
     assert unit_of("5", attempts[2:]) is None
     assert unit_of("7", attempts) is None
     assert unit_of("5", []) is None
+    weekdays = [rates_in("a week has 5 weekdays"), rates_in("5 days/week")]
+    assert unit_of("5", weekdays) == "days per week"
+    asked = "How many working days go on the bill?"
+    assert unit_of("5", weekdays, asked) == "working days per week"
+    assert unit_of("5", weekdays, "How many school weeks?") == "days per week"
 
 
 MONTHS = Problem("m", "A cook comes once a week. How many visits are there in 5 months?", "20")
@@ -106,7 +111,7 @@ def test_a_comparison_is_told_the_unit_that_right_attempts_write() -> None:
     assert telling.words().splitlines()[0] == (
         "Calculated with in right attempts alone: 4 weeks per month"
     )
-    (known,) = telling.meanings([meaning("visits per week", "4")])
+    (known,) = telling.meanings([meaning("visits per week", "4")], MONTHS)
     text = "When a cook comes once a week, multiply the number of visits per week by the weeks."
     assert with_numbers(text, [known], MONTHS) == STEP
 
@@ -164,7 +169,7 @@ def test_the_step_is_given_where_right_attempts_multiply(right: list[str], is_fa
     one = group(MONTHS, right, ["5 * 7 = 35"])
     telling = telling_numbers(one, one.winners, one.losers)
     assert telling.factors == (frozenset("4") if is_factor else frozenset())
-    (known,) = telling.meanings([meaning("visits per week", "4")])
+    (known,) = telling.meanings([meaning("visits per week", "4")], MONTHS)
     assert with_numbers("Count the weeks.", [known], MONTHS) == (
         STEP if is_factor else "Count the weeks. Take 4 weeks per month."
     )
@@ -180,7 +185,9 @@ def test_the_step_is_given_where_right_attempts_multiply(right: list[str], is_fa
             "When visits are billed, use 4 weeks per month. Multiply the months by 4.",
         ),
         ("Multiply the months by 4 for the weeks.", "Multiply the months by 4 for the weeks."),
-        ("When a cook comes, the visits are 4.", "When a cook comes, multiply the months by 4."),
+        ("When a cook comes, the visits are 4.", STEP),
+        ("When visits are counted for 5 months, use 4 weeks per month.", STEP),
+        ("Count 4 weeks per month, so 5 months have 20.", STEP),
         (
             "When a month is billed, add 2 weeks.",
             f"When a month is billed, add 2 weeks. {STEP}",

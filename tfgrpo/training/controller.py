@@ -46,6 +46,7 @@ from tfgrpo.training.label_mentions import mentions, right_answers, tells
 from tfgrpo.training.lookahead import LessonStream, Lookahead, Proposed, Refusal
 from tfgrpo.training.near_duplicates import Similar, condition, describe, find_similar
 from tfgrpo.training.notes import Notes
+from tfgrpo.training.number_lessons import is_step_without_number
 from tfgrpo.training.numbers_in_text import names_number, numbers_anywhere, numbers_in
 from tfgrpo.training.reflection import Failure, Lesson, Question, Reflection, StepOrigin
 
@@ -152,7 +153,7 @@ class Controller:
         """Returns what a lesson comes to beside a draft, which stays as it is."""
         reflection, problem = self.reflection, lesson.group.problem.id
         failures: tuple[Failure, ...] = ()
-        known = draft.same(lesson.text)
+        known = draft.same(lesson.text) or _more_exact(lesson, draft)
         call: tuple[str, ...] = ()
         repaired = 0
         if known is not None:
@@ -360,6 +361,12 @@ class Controller:
 def lessons_in(draft: Draft) -> dict[str, str]:
     """Returns what lessons are decided about beside, id → text: all but the examples."""
     return {id: text for id, text in draft.texts.items() if not is_example(text)}
+
+
+def _more_exact(lesson: Lesson, draft: Draft) -> str | None:
+    """Returns the experience that gives the number for a step that a lesson gives without one."""
+    texts = draft.texts.items() if not lesson.numbers else ()
+    return next((id for id, there in texts if is_step_without_number(lesson.text, there)), None)
 
 
 def _lost_numbers(decision: Decision, text: str, draft: Draft) -> list[str]:

@@ -36,6 +36,14 @@ BEFORE = re.compile(rf"(?:\d|\b(?:{'|'.join(NAMES)}))\S*\s+\Z", re.I)
 """A number that stands right before a place."""
 CLAUSE = re.compile(r"[,;:](?!\d)|\.(?!\d)|\band\b")
 CALCULATED = re.compile(r"(?i)\b(?:multipl|divid|times\b|add|plus|subtract|minus)|[*×÷+]")
+CONVERSION = re.compile(
+    r"When (?P<whole>\w+) are turned into (?P<unit>\w+(?: \w+)?), multiply the (?P=whole) by "
+    r"\d+(?:\.\d+)?\."
+)
+"""What `NumberMeaning.conversion` gives."""
+MORE_THAN_STEP = re.compile(
+    r"(?i)\b(?:add|divid|subtract|round|plus|minus|except|unless|not|never|without|less|more)\w*"
+)
 NEGATED = re.compile(r"\b(?:not|never|ignore|instead|without|rather)\b[^.;:]*\Z", re.I)
 STANDS_FOR, LONGEST_MEANING = 80, 400
 """The characters that what a number stands for is asked to have, and that it may have."""
@@ -148,13 +156,15 @@ class NumberMeaning(BaseModel):
         return names_unit(text, unit) and re.search(rf"{step}(?!\.?\d)", text) is not None
 
     def is_vague_in(self, text: str, problem: Problem) -> bool:
-        """Returns whether a text speaks of what right attempts multiply, and gives neither the
-        number nor another one that the problem does not have."""
+        """Returns whether a text speaks of what right attempts multiply, and does so for the
+        quantities of this problem alone or without the number; not where it gives others."""
         if not self.is_factor or not any(names_unit(text, unit) for unit in self.nouns):
             return False
-        return not (
-            names_number(text, self.number) or numbers_in(text) - numbers_in(problem.problem)
-        )
+        others = numbers_in(text) - {self.number}
+        if others - numbers_in(problem.problem).union(_numeric_answers(problem)):
+            return False
+        of_problem = bool(others) or for_any_quantity(text, problem.problem) != text
+        return of_problem or not names_number(text, self.number)
 
     def is_lost_in(self, text: str, before: str) -> bool:
         """Returns whether a text that takes the place of one before, because of a lesson about the
@@ -175,6 +185,17 @@ class NumberMeaning(BaseModel):
         return names_number(text, self.number) or any(
             word.casefold() in words for word in self.bearing
         )
+
+
+def is_step_without_number(text: str, there: str) -> bool:
+    """Returns whether a text says to multiply and not by what, about units that a step of ours
+    (`NumberMeaning.conversion`) is there for, and nothing else: it is said more exactly there."""
+    step = CONVERSION.fullmatch(there)
+    if step is None or numbers_in(text) or any(names_number(text, str(n)) for n in range(2, 11)):
+        return False
+    units = (noun_of(step["unit"]), noun_of(step["whole"]))
+    is_bare = re.search(r"(?i)\bmultipl", text) and not MORE_THAN_STEP.search(text)
+    return bool(is_bare) and all(names_unit(text, unit) for unit in units)
 
 
 def usable_meanings(given: Any) -> Any:
@@ -202,8 +223,8 @@ def with_numbers(
     comes to, or gives another number or this one for something else, they take the place of all
     but when they are right. Where they would make more than `max_words` words of it, they do so too
     if right attempts write what they stand for; else it is itself. A lesson that
-    speaks of what is multiplied, and gives no number for it or another, makes way for the step: a
-    small model that is told to *take 8 hours per day* calculates with 24 again."""
+    speaks of what right attempts multiply, and is wrong or vague about it, makes way for the step:
+    a small model that is told to *take 8 hours per day* calculates with 24 again."""
     if meanings and all(one.is_vague_in(text, problem) for one in meanings):
         return " ".join(one.conversion for one in meanings)
     whole = text
@@ -212,6 +233,8 @@ def with_numbers(
         is_misplaced = meaning.is_misplaced_in(whole)
         is_wrong = is_misplaced if place is None else meaning.has_another(whole, place)
         if is_wrong or says_answer(text, problem):
+            if all(one.is_factor for one in meanings):
+                return " ".join(one.conversion for one in meanings)
             whole = number_alone(text, meanings, problem)
             break
         clause = meaning.clause_of(whole, place) if meaning.is_written else whole

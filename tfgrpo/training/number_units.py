@@ -64,6 +64,8 @@ PLACES = f"{TIMES} {SIZES} {COUNTS}".split()
 UNITS = [*PLACES, *MONEY.split()]
 SINGULAR = {form: unit for unit in UNITS for form in (unit, plural(unit))} | {
     "persons": "person",
+    "weekday": "day",
+    "weekdays": "day",
     "workday": "day",
     "workdays": "day",
     "workweek": "week",
@@ -140,9 +142,10 @@ def names_unit(text: str, unit: str) -> bool:
     return re.search(rf"(?i)\b(?:{unit}|{plural(unit)})\b", text) is not None
 
 
-def unit_of(number: str, attempts: Sequence[set[Rate]]) -> str | None:
+def unit_of(number: str, attempts: Sequence[set[Rate]], problem: str = "") -> str | None:
     """Returns what more than half of these attempts, each as its rates, write a number as: in the
-    form `hours per day`, with the words that most of them use. None where they do not."""
+    form `hours per day`, with the words that most of them use, and the unit as their problem names
+    it (`working days`). None where they do not."""
     own = [{rate for rate in rates if rate.number == number} for rates in attempts]
     votes = Counter(key for rates in own for key in {rate.key for rate in rates})
     best = max(votes, key=lambda key: (votes[key], key), default=None)
@@ -151,4 +154,7 @@ def unit_of(number: str, attempts: Sequence[set[Rate]]) -> str | None:
     words = Counter(
         f"{rate.unit} per {rate.whole}" for rates in own for rate in rates if rate.key == best
     )
-    return max(words, key=lambda unit: (words[unit], -len(unit), unit))
+    chosen = max(words, key=lambda unit: (words[unit], -len(unit), unit))
+    unit, _, whole = chosen.partition(" per ")
+    named = re.search(rf"\b(?:{NAMED_ADJECTIVE}) {plural(noun_of(unit))}\b", problem.casefold())
+    return f"{named[0]} per {whole}" if named else chosen

@@ -311,7 +311,7 @@ async def compare(
     marks, wrong = marks_of(typed.value.experiences, shown) if blaming else ((), ())
     failures += (*unused, *(Failure("blame", group.problem.id, reason) for reason in wrong))
     misled = tuple(mark.experience for mark in marks if mark.role == "misleading")
-    meanings = telling.meanings(typed.value.numbers)
+    meanings = telling.meanings(typed.value.numbers, group.problem)
     check = reflection.lesson_check(question.problems, question.prompt)
     lessons = tuple(replace(lesson, misled=misled) for lesson in lessons)
     known = [experience.text for experience in library.readable]

@@ -19,6 +19,7 @@ from math import isclose
 from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
+from tfgrpo.data.problems import Problem
 from tfgrpo.rollout.attempt import Group, Rollout
 from tfgrpo.store.records import Json
 from tfgrpo.training.number_lessons import STANDS_FOR, NumberMeaning
@@ -85,14 +86,20 @@ class TellingNumbers(NamedTuple):
             lines.append(f"Calculated with in wrong attempts alone: {', '.join(self.wrong)}")
         return "\n".join(lines)
 
-    def meanings(self, given: Iterable[NumberMeaning]) -> tuple[NumberMeaning, ...]:
-        """Returns what a comparison says of the numbers that make it right, each once, where
-        similar problems are calculated with them too. What right attempts write a number as goes
-        before what a comparison says that it stands for."""
+    def meanings(
+        self, given: Iterable[NumberMeaning], problem: Problem
+    ) -> tuple[NumberMeaning, ...]:
+        """Returns what a comparison of attempts at a problem says of the numbers that make it
+        right, each once, where similar problems are calculated with them too. What right attempts
+        write a number as goes before what a comparison says that it stands for, and what it says
+        with a quantity of the problem (`the days in 2 weeks`) is no meaning."""
+        of_problem = numbers_in(problem.problem)
         meanings: dict[str, NumberMeaning] = {}
         for one in given:
             written = self.units.get(one.number, one.stands_for)
             stands_for = " ".join(written.split()).strip(" .,;:")
+            if numbers_in(stands_for) & of_problem:
+                continue
             if one.always and one.number in self.right and stands_for:
                 read = {
                     "stands_for": stands_for,
@@ -132,7 +139,8 @@ def telling_numbers(
     `MOST` that would make it right. Numbers of any answer do not count, nor what two of the
     problem's come to, nor the problem's own unless attempts give one a unit that it has not got
     there (the 4 weeks of a month, where 4 months are asked about)."""
-    own = numbers_in(group.problem.problem)
+    problem = group.problem.problem
+    own = numbers_in(problem)
     if len(own) > MOST_OF_PROBLEM:
         return TellingNumbers((), ())
     no_rule = BARE.union(*map(numbers_in, group.problem.ground_truths))
@@ -144,14 +152,14 @@ def telling_numbers(
         return TellingNumbers((), ())
     rates, other_rates = ([rates_in(one.transcript) for one in s] for s in (winners, losers))
     keys, other_keys = ([{r.key for r in one} for one in side] for side in (rates, other_rates))
-    of_problem = {rate.key for rate in rates_in(group.problem.problem)}
+    of_problem = {rate.key for rate in rates_in(problem)}
     as_rate = {key[0] for key in _telling(keys, other_keys) if key not in of_problem}
     candidates = [n for n in _telling(right, wrong) if n not in own]
     candidates += sorted(own & as_rate & set().union(*right))
     making = [n for n in candidates if not _comes_to(n, own - {n}, own.union(candidates) - {n})]
     if len(making) > MOST:
         return TellingNumbers((), ())
-    units = {n: unit for n in making if (unit := unit_of(n, rates)) is not None}
+    units = {n: unit for n in making if (unit := unit_of(n, rates, problem)) is not None}
     against = [n for n in _telling(wrong, right) if n not in own]
     factors = frozenset(n for n in units if _is_factor(n, [one.transcript for one in winners]))
     return TellingNumbers(tuple(making), tuple(against[:MOST]), units, factors)

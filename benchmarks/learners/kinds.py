@@ -1,0 +1,269 @@
+"""The built-in prompts on four kinds of problems, by seed.
+
+    python -m benchmarks.learners.kinds RESULTS fields --seed 0 --base-url URL --model M
+    python -m benchmarks.learners.kinds RESULTS --table
+
+A cell is a kind, a model and a seed: a run with the built-in prompts and no gate, and one
+comparison with the empty library on held-out problems. It leaves a JSON file of numbers, and its
+store with the library in a folder beside that; a cell that was cut off is gone on with. The kinds:
+
+- `numbers`: the bills of `examples/time-on-the-bill`, three house rules about time;
+- `labels`: messages to a firm's desks, where the border between two desks is a house rule;
+- `fields`: orders as JSON, whose total, customer and day of delivery follow house rules;
+- `tool`: spans of days and of time, worked out by a program (`examples/dates-by-code`).
+
+All are generated, and training and held-out problems are drawn from words of their own.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import runpy
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+TRAIN, HELDOUT = 24, 24
+FIXED: dict[str, Any] = {
+    "epochs": 1,
+    "batch_size": 8,
+    "group_size": 5,
+    "reflection_temperature": 0.0,
+    "heldout_samples": 2,
+    "temperature": 0.7,
+}
+Row = dict[str, Any]
+NAMES = {
+    "train": ("Anna Berg", "Tom Reed", "Ines Costa", "Jan Novak", "Lea Blum", "Omar Said"),
+    "heldout": ("Eva Lind", "Max Hart", "Rosa Vega", "Piet Smit", "Nora Falk", "Ali Demir"),
+}
+GOODS = {
+    "train": ("chairs", "lamps", "shelves", "stools"),
+    "heldout": ("tables", "mirrors", "benches", "rugs"),
+}
+MONTHS = ("March", "May", "June", "October")
+DESKS = ("billing", "delivery", "repairs", "returns")
+MESSAGES: dict[str, tuple[str, ...]] = {
+    "billing": (
+        "I was charged twice for the {thing} I sent back.",
+        "The refund for my {thing} has not come yet.",
+        "My {thing} came late, and I want the delivery fee back.",
+    ),
+    "delivery": (
+        "The box with my {thing} arrived wet and torn.",
+        "Somebody else's {thing} came to my door.",
+        "One part of my {thing} was missing from the parcel.",
+    ),
+    "repairs": (
+        "The {thing} I bought last week stopped working.",
+        "My new {thing} makes a noise. Can I have another one?",
+        "A screw of my {thing} broke. Where do I get one?",
+    ),
+    "returns": (
+        "I ordered the wrong size of {thing}. What now?",
+        "Can I swap my {thing} for a blue one?",
+        "I have not opened the {thing} and do not need it any more.",
+    ),
+}
+"""Money that is to come back goes to billing, whatever it is for; what happened on the way is for
+delivery, what broke later for repairs, even if another one is asked for, and the rest for returns.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of problems: what attempts are told, what is to be learned, and the run's settings."""
+
+    agent_objective: str
+    learning_objective: str
+    draw: Callable[[str, int], list[Row]]
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+def example(name: str) -> Callable[[str, int], list[Row]]:
+    """Returns what draws the problems of an example's folder."""
+
+    def draw(split: str, count: int) -> list[Row]:
+        drawn: list[Row] = runpy.run_path(str(EXAMPLES / name / "problems.py"))["draw"](
+            split, count
+        )
+        return drawn
+
+    return draw
+
+
+def messages(split: str, count: int) -> list[Row]:
+    """Returns messages with the desk that each goes to."""
+    rng = random.Random(f"messages/{split}")
+    rows: dict[str, Row] = {}
+    while len(rows) < count:
+        desk = DESKS[len(rows) % len(DESKS)]
+        thing = rng.choice(GOODS[split]).removesuffix("s")
+        text = rng.choice(MESSAGES[desk]).format(thing=thing)
+        text = f"{text} {rng.choice(NAMES[split])}"
+        rows.setdefault(text, {"id": f"{desk}-{len(rows)}", "problem": text, "answer": desk})
+    return list(rows.values())
+
+
+def orders(split: str, count: int) -> list[Row]:
+    """Returns orders with their fields: the total is with delivery, the customer a family name,
+    and two pieces of anything but one are delivered a week later."""
+    rng = random.Random(f"orders/{split}")
+    rows: dict[str, Row] = {}
+    while len(rows) < count:
+        name, goods = rng.choice(NAMES[split]), rng.choice(GOODS[split])
+        pieces, price, way = rng.randint(2, 9), rng.randint(3, 12) * 5, rng.randint(1, 4) * 5
+        day, month = rng.randint(2, 19), rng.choice(MONTHS)
+        text = (
+            f"{name} orders {pieces} {goods} at {price} euros each on {day} {month}, "
+            f"delivery {way} euros."
+        )
+        answer = {
+            "customer": name.split()[-1],
+            "total": pieces * price + way,
+            "delivery_day": day + 7,
+        }
+        rows.setdefault(text, {"id": f"order-{len(rows)}", "problem": text, "answer": answer})
+    return list(rows.values())
+
+
+KINDS = {
+    "numbers": Kind(
+        "A small firm bills its work. Write the calculation, then the result as a whole number in "
+        "\\boxed{}.",
+        "How this firm counts time on its bills: which numbers to calculate with.",
+        example("time-on-the-bill"),
+        {"max_tokens": 400},
+    ),
+    "labels": Kind(
+        f"Which desk does a message go to: {', '.join(DESKS)}? Answer with the name of the desk.",
+        "Which desk a message goes to where two seem right.",
+        messages,
+        {"domain": f"choice:labels={'|'.join(DESKS)}", "max_tokens": 60},
+    ),
+    "fields": Kind(
+        "Read the order. Calculate first, then answer with a JSON object: customer (a name), "
+        "total (what is to be paid, in euros), delivery_day (the day of the month on which it "
+        "comes, a number).",
+        "What this shop means by each field.",
+        orders,
+        {"domain": "json", "max_tokens": 300},
+    ),
+    "tool": Kind(
+        "Work the problem out with a program in Python, then give the result as a whole number in "
+        "\\boxed{}.",
+        "How to write programs about dates and times that run and give the right result.",
+        example("dates-by-code"),
+        {"mode": "agent", "tools": ["python"], "turns": 3, "max_tokens": 300},
+    ),
+}
+
+
+def run_cell(results: Path, kind: str, seed: int, model: dict[str, Any]) -> dict[str, Any]:
+    """Makes a cell, or what is left of it, and returns its result, which is also written.
+
+    `model` are settings of the endpoint. Raises TfgrpoError, and what is done stays done.
+    """
+    import tfgrpo
+
+    name = re.sub(r"[^A-Za-z0-9.]+", "-", model.get("model") or "default").strip("-")
+    written = results / f"{kind}.{name}.seed{seed}.json"
+    if written.exists():
+        done: dict[str, Any] = json.loads(written.read_text(encoding="utf-8"))
+        return done
+    folder = results / written.stem
+    folder.mkdir(parents=True, exist_ok=True)
+    chosen, files = KINDS[kind], {}
+    for split, count in (("train", TRAIN), ("heldout", HELDOUT)):
+        files[split] = folder / f"{split}.jsonl"
+        rows = chosen.draw(split, count)
+        files[split].write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+    config = folder / "tfgrpo.toml"  # no other project's settings are those of a cell
+    config.touch()
+    objectives = {
+        "agent_objective": chosen.agent_objective,
+        "learning_objective": chosen.learning_objective,
+    }
+    result = tfgrpo.train_sync(
+        str(files["train"]),
+        store=folder / "store.db",
+        config=config,
+        run="cell",
+        heldout=str(files["heldout"]),
+        keep_going=True,
+        **{**FIXED, **objectives, **chosen.settings, **model, "seed": seed},
+    )
+    assert result.comparison is not None
+    estimate = result.comparison.difference.estimate
+    found = {
+        "kind": kind,
+        "seed": seed,
+        "model": result.comparison.model,
+        "problems": estimate.problems,
+        "empty": result.comparison.control_mean,
+        "mean": result.comparison.mean,
+        "difference": [estimate.mean, estimate.low, estimate.high],
+        "library": [experience.text for experience in result.library],
+        "calls": result.cost.usage.calls,
+        "version": tfgrpo.__version__,
+    }
+    written.write_text(json.dumps(found, indent=1, ensure_ascii=False), encoding="utf-8")
+    return found
+
+
+def table(results: Path) -> str:
+    """Returns the cells that are done as Markdown, and the mean gain of each kind."""
+    cells = [json.loads(path.read_text("utf-8")) for path in results.glob("*.seed*.json")]
+    cells.sort(key=lambda cell: (list(KINDS).index(cell["kind"]), cell["seed"]))
+    lines = [
+        "| kind | seed | empty | learned | difference | experiences |",
+        "|---|---:|---:|---:|---|---:|",
+    ]
+    for cell in cells:
+        mean, low, high = cell["difference"]
+        lines.append(
+            f"| {cell['kind']} | {cell['seed']} | {cell['empty']:.3f} | {cell['mean']:.3f} | "
+            f"{mean:+.3f} [{low:+.3f}, {high:+.3f}] | {len(cell['library'])} |"
+        )
+    lines += ["", "| kind | seeds | mean gain | below empty |", "|---|---:|---:|---:|"]
+    for kind in KINDS:
+        gains = [cell["difference"][0] for cell in cells if cell["kind"] == kind]
+        if gains:
+            mean = sum(gains) / len(gains)
+            below = sum(gain < 0 for gain in gains)
+            lines.append(f"| {kind} | {len(gains)} | {mean:+.3f} | {below} |")
+    return "\n".join(lines)
+
+
+@click.command()
+@click.argument("results", type=click.Path(path_type=Path, file_okay=False))
+@click.argument("kind", required=False, type=click.Choice(list(KINDS)))
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--model", help="As in `tfgrpo train`; the local default without it.")
+@click.option("--base-url", help="An endpoint that speaks the protocol of OpenAI.")
+@click.option("--api-key-env", help="The variable with its key.")
+@click.option("--concurrency", type=int, default=16, show_default=True)
+@click.option("--table", "tabled", is_flag=True, help="Print the table of what is done.")
+def main(
+    results: Path, kind: str | None, seed: int, tabled: bool, **model: str | int | None
+) -> None:
+    """Makes one cell, or prints the table."""
+    if tabled:
+        click.echo(table(results))
+    elif kind is None:
+        raise click.UsageError("name a kind, or give --table")
+    else:
+        given = {key: value for key, value in model.items() if value is not None}
+        cell = run_cell(results, kind, seed, given)
+        mean, low, high = cell["difference"]
+        click.echo(f"{kind}, seed {seed}: {mean:+.3f} [{low:+.3f}, {high:+.3f}]")
+
+
+if __name__ == "__main__":
+    main()
