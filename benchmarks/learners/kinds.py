@@ -145,7 +145,7 @@ KINDS = {
         f"Which desk does a message go to: {', '.join(DESKS)}? Answer with the name of the desk.",
         "Which desk a message goes to where two seem right.",
         messages,
-        {"domain": f"choice:labels={'|'.join(DESKS)}", "max_tokens": 60},
+        {"domain": "choice", "max_tokens": 60},
     ),
     "fields": Kind(
         "Read the order. Calculate first, then answer with a JSON object: customer (a name), "
@@ -160,7 +160,7 @@ KINDS = {
         "\\boxed{}.",
         "How to write programs about dates and times that run and give the right result.",
         example("dates-by-code"),
-        {"mode": "agent", "tools": ["python"], "turns": 3, "max_tokens": 300},
+        {"mode": "agent", "turns": 3, "max_tokens": 300},
     ),
 }
 
