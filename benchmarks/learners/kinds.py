@@ -44,32 +44,64 @@ NAMES = {
     "heldout": ("Eva Lind", "Max Hart", "Rosa Vega", "Piet Smit", "Nora Falk", "Ali Demir"),
 }
 GOODS = {
-    "train": ("chairs", "lamps", "shelves", "stools"),
-    "heldout": ("tables", "mirrors", "benches", "rugs"),
+    "train": ("chair", "lamp", "desk", "stool"),
+    "heldout": ("table", "mirror", "cabinet", "rug"),
 }
 MONTHS = ("March", "May", "June", "October")
 DESKS = ("billing", "delivery", "repairs", "returns")
-MESSAGES: dict[str, tuple[str, ...]] = {
-    "billing": (
-        "I was charged twice for the {thing} I sent back.",
-        "The refund for my {thing} has not come yet.",
-        "My {thing} came late, and I want the delivery fee back.",
-    ),
-    "delivery": (
-        "The box with my {thing} arrived wet and torn.",
-        "Somebody else's {thing} came to my door.",
-        "One part of my {thing} was missing from the parcel.",
-    ),
-    "repairs": (
-        "The {thing} I bought last week stopped working.",
-        "My new {thing} makes a noise. Can I have another one?",
-        "A screw of my {thing} broke. Where do I get one?",
-    ),
-    "returns": (
-        "I ordered the wrong size of {thing}. What now?",
-        "Can I swap my {thing} for a blue one?",
-        "I have not opened the {thing} and do not need it any more.",
-    ),
+MESSAGES: dict[str, dict[str, tuple[str, ...]]] = {
+    "train": {
+        "billing": (
+            "I was charged twice for the {thing} I sent back.",
+            "The refund for my {thing} has not come yet.",
+            "My {thing} came late, and I want the delivery fee back.",
+            "Will I get my money back if the {thing} does not fit?",
+        ),
+        "delivery": (
+            "The box with my {thing} arrived wet and torn.",
+            "Somebody else's {thing} came to my door.",
+            "One part of my {thing} was missing from the parcel.",
+            "The driver left the {thing} in the rain, and now it is warped.",
+        ),
+        "repairs": (
+            "The {thing} I bought last week stopped working.",
+            "My new {thing} makes a noise. Can I have another one?",
+            "A screw of my {thing} broke. Where do I get one?",
+            "My {thing} fell apart after a month. I want to give it back.",
+        ),
+        "returns": (
+            "I ordered the wrong size of {thing}. What now?",
+            "Can I swap my {thing} for a blue one?",
+            "I have not opened the {thing} and do not need it any more.",
+            "How long may I keep the {thing} before I send it back?",
+        ),
+    },
+    "heldout": {
+        "billing": (
+            "I returned the {thing} and you still took the instalment.",
+            "You broke my {thing} on the stairs. Pay me the difference.",
+            "I sent the {thing} back three weeks ago. Where is my money?",
+            "The repair of my {thing} was free, and it is on my bill.",
+        ),
+        "delivery": (
+            "There is a dent in the {thing} that was unpacked today.",
+            "I got two of the {thing} and ordered one.",
+            "The parcel with my {thing} was opened before it came.",
+            "My neighbour has my {thing}; the courier gave it to him.",
+        ),
+        "repairs": (
+            "After a few weeks the {thing} has a crack. Send me a new one.",
+            "The {thing} wobbles since yesterday; I would like to return it.",
+            "The handle of my {thing} came off.",
+            "My {thing} is two months old and does not close any more.",
+        ),
+        "returns": (
+            "The {thing} is fine, but it does not match my room.",
+            "I would rather have the larger {thing}. Can I change it?",
+            "May I bring the {thing} back to the shop in town?",
+            "My aunt gave me the same {thing}. Can you take mine?",
+        ),
+    },
 }
 """Money that is to come back goes to billing, whatever it is for; what happened on the way is for
 delivery, what broke later for repairs, even if another one is asked for, and the rest for returns.
@@ -104,8 +136,7 @@ def messages(split: str, count: int) -> list[Row]:
     rows: dict[str, Row] = {}
     while len(rows) < count:
         desk = DESKS[len(rows) % len(DESKS)]
-        thing = rng.choice(GOODS[split]).removesuffix("s")
-        text = rng.choice(MESSAGES[desk]).format(thing=thing)
+        text = rng.choice(MESSAGES[split][desk]).format(thing=rng.choice(GOODS[split]))
         text = f"{text} {rng.choice(NAMES[split])}"
         rows.setdefault(text, {"id": f"{desk}-{len(rows)}", "problem": text, "answer": desk})
     return list(rows.values())
@@ -113,7 +144,7 @@ def messages(split: str, count: int) -> list[Row]:
 
 def orders(split: str, count: int) -> list[Row]:
     """Returns orders with their fields: the total is with delivery, the customer a family name,
-    and two pieces of anything but one are delivered a week later."""
+    and what is ordered comes a week later."""
     rng = random.Random(f"orders/{split}")
     rows: dict[str, Row] = {}
     while len(rows) < count:
@@ -121,7 +152,7 @@ def orders(split: str, count: int) -> list[Row]:
         pieces, price, way = rng.randint(2, 9), rng.randint(3, 12) * 5, rng.randint(1, 4) * 5
         day, month = rng.randint(2, 19), rng.choice(MONTHS)
         text = (
-            f"{name} orders {pieces} {goods} at {price} euros each on {day} {month}, "
+            f"{name} orders {pieces} {goods}s at {price} euros each on {day} {month}, "
             f"delivery {way} euros."
         )
         answer = {
