@@ -342,7 +342,7 @@ def test_a_refinement_says_when_it_holds_where_that_was_known(tmp_path: Path) ->
 def test_a_refinement_that_leaves_out_the_number_of_a_lesson_is_none(
     tmp_path: Path, there: str
 ) -> None:
-    text = "When months are turned into weeks, take 4 weeks per month."
+    text = "When months are given and weeks asked for, take 4 weeks per month."
     new = about("4", "weeks per month", text)
     sure = replace(
         new, numbers=tuple(one.model_copy(update={"is_written": True}) for one in new.numbers)
@@ -375,7 +375,7 @@ def test_a_refinement_that_leaves_out_the_number_of_a_lesson_is_none(
 def test_a_step_without_its_number_is_a_vote_for_the_one_with_it(
     tmp_path: Path, text: str, is_known: bool
 ) -> None:
-    there = labelled("When weeks are turned into working days, multiply the weeks by 5.")
+    there = labelled("When weeks are given and working days asked for, multiply the weeks by 5.")
     answers = [] if is_known else [decision(None, "new", text)]
     plan, _ = planned(tmp_path, answers, text, library=there)
     assert [op.op for op in plan.operations] == ["KEEP" if is_known else "ADD"]

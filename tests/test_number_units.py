@@ -116,8 +116,8 @@ def test_a_comparison_is_told_the_unit_that_right_attempts_write() -> None:
     assert with_numbers(text, [known], MONTHS) == STEP
 
 
-STEP = "When months are turned into weeks, multiply the months by 4."
-ALONE = "When months are turned into weeks, take 4 weeks per month."
+STEP = "When months are given and weeks asked for, multiply the months by 4."
+ALONE = "When months are given and weeks asked for, take 4 weeks per month."
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,9 @@ def test_a_vague_lesson_makes_way_for_the_step(text: str, expected: str) -> None
     assert with_numbers(text, [known], MONTHS) == expected
     assert known.is_stated_in(STEP)
     assert not known.is_stated_in(STEP.replace("4", "40"))
-    assert not known.is_stated_in("When weeks are turned into days, multiply the weeks by 4.")
+    assert not known.is_stated_in(
+        "When weeks are given and days asked for, multiply the weeks by 4."
+    )
 
 
 def test_a_lesson_without_room_makes_way_for_a_number_whose_unit_is_written() -> None:

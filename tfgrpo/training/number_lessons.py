@@ -37,8 +37,8 @@ BEFORE = re.compile(rf"(?:\d|\b(?:{'|'.join(NAMES)}))\S*\s+\Z", re.I)
 CLAUSE = re.compile(r"[,;:](?!\d)|\.(?!\d)|\band\b")
 CALCULATED = re.compile(r"(?i)\b(?:multipl|divid|times\b|add|plus|subtract|minus)|[*×÷+]")
 CONVERSION = re.compile(
-    r"When (?P<whole>\w+) are turned into (?P<unit>\w+(?: \w+)?), multiply the (?P=whole) by "
-    r"\d+(?:\.\d+)?\."
+    r"When (?P<whole>\w+) are given and (?P<unit>\w+(?: \w+)?) asked for, multiply the (?P=whole)"
+    r" by \d+(?:\.\d+)?\."
 )
 """What `NumberMeaning.conversion` gives."""
 MORE_THAN_STEP = re.compile(
@@ -120,10 +120,11 @@ class NumberMeaning(BaseModel):
     @property
     def conversion(self) -> str:
         """What to do with a number that right attempts write as a rate, in a sentence: the step
-        itself, where they multiply by it."""
+        itself, where they multiply by it. Several that say what is *turned into* what are taken
+        for the steps of one calculation by a small model."""
         unit, _, whole = self.stands_for.rpartition(" per ")
         take = self.step if self.is_factor else f"take {self.number} {unit} per {whole}"
-        return f"When {plural(noun_of(whole))} are turned into {unit}, {take}."
+        return f"When {plural(noun_of(whole))} are given and {unit} asked for, {take}."
 
     @property
     def step(self) -> str:
