@@ -215,6 +215,21 @@ def test_defaults_fit_the_data_and_the_model_and_a_preset_keeps_the_papers() -> 
             build(TrainSettings, {**given, "domain": "choice", **more}), gated, tuple(more)
         )
         assert (fitted.gate_problems, fitted.gate_samples) == sizes
+    for more, shown in [
+        ({"domain": "math"}, 2),
+        ({"domain": "exact"}, 2),
+        ({"domain": "math", "top_k": 5}, 5),
+        ({"domain": "math", "inject": "all"}, None),
+        ({"domain": "math", "inject": "top-k"}, 8),
+        ({"domain": "math", "model": "m"}, None),
+        ({"domain": "math", "mode": "agent"}, None),
+        ({"domain": "math", "dropout": 0.2}, None),
+        ({"domain": "choice"}, None),
+        ({"domain": "json"}, None),
+    ]:
+        fitted, chosen = fit(build(TrainSettings, {**given, **more}), tickets, tuple(more))
+        assert fitted.injected == shown
+        assert ("experiences that fit a problem best" in chosen) is (shown in (2, 5))
     for more, examples in [
         ({"domain": "choice"}, 32),
         ({"domain": "choice", "model": "m"}, 32),

@@ -185,6 +185,22 @@ def test_only_the_experiences_that_fit_go_in_and_some_are_left_out_by_chance(
         assert len({a for a, _ in texts.values()}) > 3
 
 
+def test_a_request_gets_as_many_experiences_as_problems_did_in_training(
+    settings: ProxySettings, provider: Provider, store: Store
+) -> None:
+    for text in ("Convert litres to gallons.", "Round money to cents."):
+        meta = {"run": "r", "step": 0, "rendering": {"inject": "top-k", "top_k": 1}}
+        store.commit("prod", [Operation("ADD", text=text)], message="add", meta=meta)
+    body = b'{"messages":[{"role":"user","content":"How many gallons are 5 litres?"}]}'
+    for top_k, lines in ((None, 1), (2, 2)):
+        told = {"support": Choice(store.path, "prod", top_k=top_k)}
+        with ProxyThread(replace(settings, libraries=told)) as proxy:
+            proxy.ask(post(CHAT, body))
+            sent = text_of(provider)
+            assert "[G1] Convert litres to gallons." in sent
+            assert len(re.findall(r"^\[G\d\]", sent, re.M)) == lines
+
+
 def test_a_file_names_libraries_and_rules(tmp_path: Path) -> None:
     path = tmp_path / "proxy.toml"
     path.write_text(

@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripted import LESSON, ScriptedEndpoint, stage
 
+import tfgrpo
 from tfgrpo.domains.prompt_library import PromptLibrary
+from tfgrpo.rendering.examples import example_text
 from tfgrpo.rendering.render import prompt_text
 from tfgrpo.rendering.retrieve import index, relevant
 from tfgrpo.store import ROOT, Experience, Operation, Store
@@ -53,6 +55,15 @@ def test_what_has_to_be_there_is_there() -> None:
     assert ids(relevant(LIBRARY, "sheets in reams", 2, always=("e4", "nobody"))) == ["e2", "e4"]
 
 
+def test_examples_come_beside_what_fits() -> None:
+    examples = [example_text(f"How many sheets are in {n} reams?", f"{n}") for n in range(3)]
+    added = (Experience(f"x{n}", text, 9 + n) for n, text in enumerate(examples))
+    library = StoredLibrary(ROOT, (*LIBRARY, *added))
+    assert ids(relevant(library, "sheets in reams", 2)) == ["e2", "e3", "x0", "x1", "x2"]
+    assert ids(relevant(library, "sheets", 1, always=("e4",))) == ["e4", "x0", "x1", "x2"]
+    assert relevant(library, "sheets in reams", 5) is library
+
+
 def test_a_redacted_experience_is_neither_found_nor_does_it_shift_labels() -> None:
     gone = Experience("e0", "[redacted]", 0, redacted=True)
     library = StoredLibrary(ROOT, (gone, *tuple(LIBRARY)[1:]))
@@ -83,6 +94,16 @@ def test_python_gets_the_whole_library_unless_it_asks_for_a_part() -> None:
     assert TEXTS[0] not in part[0]["content"]
     assert TEXTS[2] in part[0]["content"]
     assert whole[-1] == part[-1]
+
+
+def test_python_shows_a_problem_what_training_did_unless_it_asks_for_more() -> None:
+    library = PromptLibrary(LIBRARY, top_k=2)
+    question = "How many sheets are in three reams?"
+    fitting = prompt_text(relevant(LIBRARY, question, 2))
+    assert library.prompt(question) == fitting
+    assert library.render(question)[0]["content"].endswith(fitting)
+    assert library.prompt() == prompt_text(LIBRARY)
+    assert library.prompt(question, top_k=9) == prompt_text(LIBRARY)
 
 
 # in training and evaluation:
@@ -133,6 +154,12 @@ def test_a_run_injects_what_fits_and_its_record_and_evaluations_say_so(
     found = json.loads(cli(*asked).stdout)["evaluations"][0]
     assert (found["conditions"]["inject"], found["conditions"]["top_k"]) == ("top-k", 2)
     assert rollout_labels(endpoint) == {("G0", "G4")}
+    copy = tmp_path / "copy"
+    cli("clone", str(tmp_path), str(copy))  # which has no record of the run
+    question = json.loads((tmp_path / "problems.jsonl").read_text().splitlines()[0])["problem"]
+    for folder in (tmp_path, copy):
+        prompt = tfgrpo.library(store=folder).render(question)[0]["content"]
+        assert tuple(SHOWN.findall(prompt)) == ("G0", "G4")
     endpoint.requests.clear()
     found = json.loads(cli(*asked, "--inject", "all").stdout)["evaluations"][0]
     assert not {"inject", "top_k"} & set(found["conditions"])

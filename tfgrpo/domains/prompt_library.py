@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfgrpo.rendering import templates
-from tfgrpo.rendering.origin import trained_with
+from tfgrpo.rendering.origin import shown_in_training, trained_with
 from tfgrpo.rendering.render import AGENT_OBJECTIVE, prompt_text
 from tfgrpo.rendering.retrieve import relevant
 from tfgrpo.store.find import located, project_root
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class PromptLibrary(Library):
     """A library that can put itself into a prompt."""
 
-    __slots__ = ("_folders", "_prompts", "_require_trust", "agent_objective", "domain")
+    __slots__ = ("_folders", "_prompts", "_require_trust", "agent_objective", "domain", "top_k")
 
     def __init__(
         self,
@@ -34,9 +34,12 @@ class PromptLibrary(Library):
         domain: Domain | str | None = None,
         folders: Sequence[Path] = (),
         require_trust: Callable[[], None] | None = None,
+        top_k: int | None = None,
     ) -> None:
         super().__init__(stored.version, tuple(stored))
         self.agent_objective = agent_objective
+        self.top_k = top_k
+        """How many experiences a problem's prompt had in training, None for all of them."""
         self.domain = domain
         """Who renders problems, or its name: it is looked for, in `folders` too, when one is."""
         self._folders = folders
@@ -46,17 +49,18 @@ class PromptLibrary(Library):
     def prompt(self, problem: str = "", *, top_k: int | None = None) -> str:
         """Returns the library as prompt text: a line `[G0] …` for each experience.
 
-        With `top_k` it has the experiences that fit a problem best, in library order and with
-        the labels that they have in the whole.
+        For a problem it has the `top_k` experiences that fit it best, in library order and with
+        the labels that they have in the whole; as many as in training unless told.
         """
+        top_k = top_k or (self.top_k if problem else None)
         return prompt_text(relevant(self, problem, top_k))
 
     def render(self, problem: str | Problem, *, top_k: int | None = None) -> list[dict[str, str]]:
         """Returns the chat messages for a problem, as the `openai` client takes them.
 
-        The whole library is in them, or the `top_k` experiences that fit the problem best. Raises
-        DomainError for a domain that is not to be found here, and NotTrusted for one in Python
-        that came with somebody else's store.
+        The whole library is in them, or the `top_k` experiences that fit the problem best; as many
+        as in training unless told. Raises DomainError for a domain that is not to be found here,
+        and NotTrusted for one in Python that came with somebody else's store.
         """
         from tfgrpo.data.problems import Problem
         from tfgrpo.domains.base import problem_messages
@@ -74,7 +78,10 @@ class PromptLibrary(Library):
         return [
             {"role": role, "content": content}
             for role, content in render(
-                template, relevant(self, problem.problem, top_k), problem, self.agent_objective
+                template,
+                relevant(self, problem.problem, top_k or self.top_k),
+                problem,
+                self.agent_objective,
             )
         ]
 
@@ -118,4 +125,5 @@ def prompt_library(store: Store, version: Version) -> PromptLibrary:
         domain=spec or None,
         folders=(root,),
         require_trust=require_trust,
+        top_k=shown_in_training(config),
     )

@@ -85,11 +85,12 @@ class Source:
             known = library, self._build_choice(library, None, live.trouble, arm)
             self._wholes[arm] = known
         whole = known[1]
-        if choice.top_k is None and not choice.dropout:
+        top_k = choice.top_k or library.top_k
+        if top_k is None and not choice.dropout:
             return whole
         part: Library = library
-        if choice.top_k is not None:
-            part = relevant(library, words(), choice.top_k)
+        if top_k is not None:
+            part = relevant(library, words(), top_k)
         if choice.dropout:
             without = left_out([e.id for e in library], choice.dropout, coin)
             part = Part(library, {e.id for e in part} - without)

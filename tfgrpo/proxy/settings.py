@@ -54,8 +54,8 @@ class Upstream:
 @dataclass(frozen=True, slots=True)
 class LibraryChoice:
     """One library that is served: a store, the revision that is in force unless a request names
-    another, how many experiences go in (None: all), and the share that is left out of each
-    request by chance, to learn what each is worth."""
+    another, how many experiences go in (None: as many as in training), and the share that is left
+    out of each request by chance, to learn what each is worth."""
 
     store: Path
     revision: str = "HEAD"

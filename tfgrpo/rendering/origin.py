@@ -11,8 +11,8 @@ def trained_with(store: Store, version: Version) -> Json:
     """Returns the settings of the run that a version's history comes from; {} when there is none.
 
     Where the run was recorded they are all there. In a clone, which has no records of runs, they
-    are what the version itself says of how its library is rendered: `domain` and
-    `agent_objective`, where they are not the usual ones.
+    are what the version itself says of how its library is rendered: `domain`,
+    `agent_objective`, `inject` and `top_k`, where they are not the usual ones.
     """
     for ancestor in first_parents(store, version):
         name = ancestor.meta.get("run")
@@ -23,3 +23,10 @@ def trained_with(store: Store, version: Version) -> Json:
                 return run.config
             return rendering if isinstance(rendering, dict) else {}
     return {}
+
+
+def shown_in_training(config: Json) -> int | None:
+    """Returns how many experiences a problem's prompt had in the run with these settings; None for
+    all of them."""
+    most = config.get("top_k")
+    return most if config.get("inject") == "top-k" and isinstance(most, int) else None

@@ -14,6 +14,7 @@ import weakref
 from collections.abc import Collection, Mapping
 from functools import cached_property, lru_cache
 
+from tfgrpo.rendering.examples import is_example
 from tfgrpo.store.records import Library
 
 WORD = re.compile(r"\w+", re.UNICODE)
@@ -72,10 +73,14 @@ def relevant(
 ) -> Library:
     """Returns the `top_k` experiences that fit a problem best, in library order and with the
     labels that they have in the whole library, which comes back as it is where `top_k` is None
-    or covers it. The experiences in `always` are among them.
+    or covers it. The experiences in `always` are among them. Examples come beside them, all of
+    them: they are turns of their own, and have a largest size of their own.
     """
-    if top_k is None or len(library.readable) <= top_k:
+    if top_k is None:
+        return library
+    examples = {e.id for e in library.readable if is_example(e.text)}
+    if len(library.readable) - len(examples) <= top_k:
         return library
     first = [id for id in always if id in library.by_id]
-    ranked = [id for id in index(library).ranked(problem) if id not in first]
-    return Part(library, {*first, *ranked[: max(0, top_k - len(first))]})
+    ranked = [id for id in index(library).ranked(problem) if id not in examples.union(first)]
+    return Part(library, {*examples, *first, *ranked[: max(0, top_k - len(first))]})

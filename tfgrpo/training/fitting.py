@@ -36,6 +36,11 @@ LOCAL_VALUES: dict[str, Any] = {
 """What a model on this machine gets through in an hour: it writes some ten tokens a second."""
 GATE_ATTEMPTS = 32
 """Of a library, on a local model."""
+LOCAL_TOP_K = 2
+"""The experiences that fit a problem best, which are all that a local model is shown where a
+problem has one answer: of several rules a small model uses one that does not fit, or goes through
+them like the steps of one calculation (examples/time-on-the-bill has the figures). An answer of
+several fields, and a reply that is judged by several criteria, need all that is known."""
 ONE_ANSWER = ("exact", "math")
 """The kinds of problems, beside labels, whose ground truth is what an attempt should answer."""
 LABEL_GATE_ATTEMPTS = 64
@@ -95,6 +100,8 @@ def fitting_values(
     kind = settings.domain.partition(":")[0]
     local = settings.models.model.startswith(LOCAL)
     values["summarise_over"] = LOCAL_SUMMARISE_OVER if local else SUMMARISE_OVER
+    if local and kind in ONE_ANSWER and settings.mode == "prompt" and not settings.dropout:
+        values |= {"inject": "top-k", "top_k": LOCAL_TOP_K}
     known = settings.ground_truth and settings.reward == "verifier"
     if known and settings.mode == "prompt" and not settings.direct and "exemplars" not in named:
         if kind == "choice":
@@ -116,6 +123,8 @@ def fit(
     if settings.preset == "paper":
         return settings, ""
     values = {k: v for k, v in fitting_values(settings, problems, named).items() if k not in named}
+    if "inject" in named:  # what is shown was said
+        values.pop("top_k", None)
     if settings.hints and "group_size" in values:  # hints take the place of some of a group
         del values["group_size"]
     fitted = settings.model_copy(update=values)
@@ -141,6 +150,8 @@ def _size_words(settings: TrainSettings, problems: RunProblems) -> dict[str, str
         "epochs": f"{settings.epochs} epochs",
         "max_tokens": f"at most {settings.max_tokens:,} tokens an answer",
     }
+    if settings.injected is not None:
+        words["inject"] = f"the {settings.top_k} experiences that fit a problem best in its prompt"
     if settings.exemplars and settings.exemplars_from != "answers":  # of those none may come
         words["exemplars"] = f"{settings.exemplars} right answers a step as examples"
     if problems.gate:

@@ -70,7 +70,10 @@ def _rendering(settings: TrainSettings) -> dict[str, str]:
     record of the run, and reads it from the version."""
     values = {"domain": settings.domain, "agent_objective": settings.agent_objective}
     usual = {"domain": domains.DEFAULT, "agent_objective": AGENT_OBJECTIVE}
-    return {key: value for key, value in values.items() if value != usual[key]}
+    other: dict[str, Any] = {key: value for key, value in values.items() if value != usual[key]}
+    if settings.injected is not None:
+        other |= {"inject": settings.inject, "top_k": settings.top_k}
+    return other
 
 
 def reflection_of(settings: TrainSettings, domain: Domain, prompts: Path | None) -> Reflection:
