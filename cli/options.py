@@ -54,9 +54,11 @@ SHARED = (
         "--inject",
         type=click.Choice(["all", "top-k", "credited"]),
         help="Put the whole library in each prompt, the most relevant experiences, or all but "
-        "those that harm problems of its kind.  [all]",
+        "those that harm problems of its kind.  [all; top-k where a local model gives one answer]",
     ),
-    click.option("--top-k", type=int, help="Experiences per prompt with --inject top-k.  [8]"),
+    click.option(
+        "--top-k", type=int, help="Experiences per prompt with --inject top-k.  [8; 2 there]"
+    ),
     MODEL,
     click.option(
         "--base-url", help="OpenAI-compatible endpoint, such as http://127.0.0.1:8000/v1."

@@ -38,6 +38,8 @@ FIXED: dict[str, Any] = {
     "heldout_samples": 2,
     "temperature": 0.7,
 }
+LOCAL: dict[str, Any] = {"inject": "top-k", "top_k": 2}
+"""What tfgrpo chooses for a local model and problems with one answer."""
 Row = dict[str, Any]
 NAMES = {
     "train": ("Anna Berg", "Tom Reed", "Ines Costa", "Jan Novak", "Lea Blum", "Omar Said"),
@@ -110,12 +112,14 @@ delivery, what broke later for repairs, even if another one is asked for, and th
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of problems: what attempts are told, what is to be learned, and the run's settings."""
+    """A kind of problems: what attempts are told, what is to be learned, the run's settings, and
+    those that `local:NAME` would have beside them."""
 
     agent_objective: str
     learning_objective: str
     draw: Callable[[str, int], list[Row]]
     settings: dict[str, Any] = field(default_factory=dict)
+    local: dict[str, Any] = field(default_factory=dict)
 
 
 def example(name: str) -> Callable[[str, int], list[Row]]:
@@ -171,6 +175,7 @@ KINDS = {
         "How this firm counts time on its bills: which numbers to calculate with.",
         example("time-on-the-bill"),
         {"max_tokens": 400},
+        LOCAL,
     ),
     "labels": Kind(
         f"Which desk does a message go to: {', '.join(DESKS)}? Answer with the name of the desk.",
@@ -196,10 +201,12 @@ KINDS = {
 }
 
 
-def run_cell(results: Path, kind: str, seed: int, model: dict[str, Any]) -> dict[str, Any]:
+def run_cell(
+    results: Path, kind: str, seed: int, model: dict[str, Any], *, local: bool
+) -> dict[str, Any]:
     """Makes a cell, or what is left of it, and returns its result, which is also written.
 
-    `model` are settings of the endpoint. Raises TfgrpoError, and what is done stays done.
+    `model` are settings of the endpoint; `local` says that it serves a local model. Raises TfgrpoError, and what is done stays done.
     """
     import tfgrpo
 
@@ -221,6 +228,7 @@ def run_cell(results: Path, kind: str, seed: int, model: dict[str, Any]) -> dict
         "agent_objective": chosen.agent_objective,
         "learning_objective": chosen.learning_objective,
     }
+    more = chosen.local if local else {}
     result = tfgrpo.train_sync(
         str(files["train"]),
         store=folder / "store.db",
@@ -228,7 +236,7 @@ def run_cell(results: Path, kind: str, seed: int, model: dict[str, Any]) -> dict
         run="cell",
         heldout=str(files["heldout"]),
         keep_going=True,
-        **{**FIXED, **objectives, **chosen.settings, **model, "seed": seed},
+        **{**FIXED, **objectives, **chosen.settings, **more, **model, "seed": seed},
     )
     assert result.comparison is not None
     estimate = result.comparison.difference.estimate
@@ -280,9 +288,15 @@ def table(results: Path) -> str:
 @click.option("--base-url", help="An endpoint that speaks the protocol of OpenAI.")
 @click.option("--api-key-env", help="The variable with its key.")
 @click.option("--concurrency", type=int, default=16, show_default=True)
+@click.option("--local", is_flag=True, help="Settings as for local:NAME, with --base-url.")
 @click.option("--table", "tabled", is_flag=True, help="Print the table of what is done.")
 def main(
-    results: Path, kind: str | None, seed: int, tabled: bool, **model: str | int | None
+    results: Path,
+    kind: str | None,
+    seed: int,
+    tabled: bool,
+    local: bool,
+    **model: str | int | None,
 ) -> None:
     """Makes one cell, or prints the table."""
     if tabled:
@@ -291,7 +305,7 @@ def main(
         raise click.UsageError("name a kind, or give --table")
     else:
         given = {key: value for key, value in model.items() if value is not None}
-        cell = run_cell(results, kind, seed, given)
+        cell = run_cell(results, kind, seed, given, local=local)
         mean, low, high = cell["difference"]
         click.echo(f"{kind}, seed {seed}: {mean:+.3f} [{low:+.3f}, {high:+.3f}]")
 
