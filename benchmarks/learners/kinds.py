@@ -206,7 +206,8 @@ def run_cell(
 ) -> dict[str, Any]:
     """Makes a cell, or what is left of it, and returns its result, which is also written.
 
-    `model` are settings of the endpoint; `local` says that it serves a local model. Raises TfgrpoError, and what is done stays done.
+    `model` are settings of the endpoint; `local` says that it serves a local model. Raises
+    TfgrpoError, and what is done stays done.
     """
     import tfgrpo
 
