@@ -206,6 +206,25 @@ def test_a_vague_lesson_makes_way_for_the_step(text: str, expected: str) -> None
     )
 
 
+def test_a_step_without_room_is_given_where_the_lesson_holds_or_not_at_all() -> None:
+    step = meaning("weeks per month", "4").model_copy(
+        update={"is_written": True, "is_factor": True}
+    )
+    vague = "When visits are billed, count the weeks in the months."
+    assert with_numbers(vague, [step], MONTHS, 13) == STEP
+    assert with_numbers(vague, [step], MONTHS, 12) == f"{vague[:-1]} (4)."
+    assert with_numbers(vague, [step], MONTHS, 10) == (
+        "When visits are billed, multiply the months by 4."
+    )
+    assert with_numbers(vague, [step], MONTHS, 5) == vague
+
+
+def test_a_long_text_is_searched_for_a_step_in_no_time() -> None:
+    known = meaning("weeks per month", "4").model_copy(update={"is_written": True})
+    for piece in ("multiply the month ", "multiply ", "month by ", "week month by 5 "):
+        assert not known.is_stated_in(piece * 20_000)
+
+
 def test_a_lesson_without_room_makes_way_for_a_number_whose_unit_is_written() -> None:
     text = "When a cook comes once a week, multiply the visits of a week by the weeks there are."
     known = meaning("weeks per month", "4").model_copy(update={"is_written": True})

@@ -153,8 +153,9 @@ class NumberMeaning(BaseModel):
         """Returns whether a text multiplies by the number what right attempts multiply by it:
         `for hours, multiply the number of days by 8`."""
         unit, whole = self.nouns
-        step = rf"(?i)\bmultipl\w+ [^.;]*?\b(?:{whole}|{plural(whole)})\b[^.;]*? by {self.number}"
-        return names_unit(text, unit) and re.search(rf"{step}(?!\.?\d)", text) is not None
+        multiplied = rf"\bmultipl\w{{1,5}} [^.;]{{0,60}}?\b(?:{whole}|{plural(whole)})\b"
+        step = rf"(?i){multiplied}[^.;]{{0,40}}? by {re.escape(self.number)}(?!\.?\d)"
+        return names_unit(text, unit) and re.search(step, text) is not None
 
     def is_vague_in(self, text: str, problem: Problem) -> bool:
         """Returns whether a text speaks of what right attempts multiply, and does so for the
@@ -223,19 +224,22 @@ def with_numbers(
     behind what they stand for where it says that, else at its end. Where it says what the problem
     comes to, or gives another number or this one for something else, they take the place of all
     but when they are right. Where they would make more than `max_words` words of it, they do so too
-    if right attempts write what they stand for; else it is itself. A lesson that
-    speaks of what right attempts multiply, and is wrong or vague about it, makes way for the step:
-    a small model that is told to *take 8 hours per day* calculates with 24 again."""
-    if meanings and all(one.is_vague_in(text, problem) for one in meanings):
-        return " ".join(one.conversion for one in meanings)
+    if right attempts write what they stand for; else it is itself. A lesson that speaks of what
+    right attempts multiply, and is wrong or vague about it, makes way for the step: a small model
+    that is told to *take 8 hours per day* calculates with 24 again."""
+    steps = " ".join(one.conversion for one in meanings)
+    has_room = max_words is None or len(steps.split()) <= max_words
+    has_steps = has_room and bool(meanings) and all(one.is_factor for one in meanings)
+    if has_steps and all(one.is_vague_in(text, problem) for one in meanings):
+        return steps
     whole = text
     for meaning in meanings:
         place = meaning.place_in(whole)
         is_misplaced = meaning.is_misplaced_in(whole)
         is_wrong = is_misplaced if place is None else meaning.has_another(whole, place)
         if is_wrong or says_answer(text, problem):
-            if all(one.is_factor for one in meanings):
-                return " ".join(one.conversion for one in meanings)
+            if has_steps:
+                return steps
             whole = number_alone(text, meanings, problem)
             break
         clause = meaning.clause_of(whole, place) if meaning.is_written else whole
