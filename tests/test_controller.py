@@ -381,6 +381,46 @@ def test_a_step_without_its_number_is_a_vote_for_the_one_with_it(
     assert [op.op for op in plan.operations] == ["KEEP" if is_known else "ADD"]
 
 
+STEP = "When weeks are given and working days asked for, multiply the weeks by 5."
+
+
+@pytest.mark.parametrize(
+    ("text", "there", "is_known"),
+    [
+        ("When the hall is cleaned, count 5 working days per week.", STEP, True),
+        ("When the hall is cleaned, multiply the weeks by 5 for working days.", STEP, True),
+        ("When the hall is cleaned, count 5 working days per week and add 1.", STEP, False),
+        ("When the hall is cleaned, count 5 working days per week, not 7.", STEP, False),
+        ("When the hall is cleaned, count 5 working days per week.", STEP.replace("5", "6"), False),
+        ("When the hall is cleaned, count 5 working days per week.", f"{STEP} Round.", False),
+    ],
+)
+def test_a_number_alone_is_a_vote_for_its_step(
+    tmp_path: Path, text: str, there: str, is_known: bool
+) -> None:
+    new = about("5", "working days per week", text)
+    sure = replace(
+        new, numbers=tuple(one.model_copy(update={"is_written": True}) for one in new.numbers)
+    )
+    answers = [] if is_known else [decision(None, "new", text)]
+    plan, _ = planned(tmp_path, answers, sure, library=labelled(there))
+    assert [op.op for op in plan.operations] == ["KEEP" if is_known else "ADD"]
+
+
+def test_a_refinement_is_no_piece_of_what_it_refines(tmp_path: Path) -> None:
+    there = "To calculate the hours charged, multiply the working days by the rate of the florist."
+    lesson = "When hours are charged, take the rate of each florist from the last bill."
+    piece = decision("G0", "refines", "The rate of the florist")
+    (folder := tmp_path / "twice").mkdir()
+    plan, requests = planned(folder, [piece, piece], lesson, library=labelled(there))
+    assert "says less than G0" in requests[1]["messages"][-1]["content"]
+    assert short(plan.operations) == [("ADD", FRESH, lesson)]
+    (folder := tmp_path / "short").mkdir()
+    short_one = decision("G0", "refines", "Take the rate of the florist from the bill.")
+    plan, _ = planned(folder, [short_one], lesson, library=labelled(there))
+    assert [op.op for op in plan.operations] == ["MODIFY"]
+
+
 def test_a_label_that_was_miscounted_is_named(tmp_path: Path) -> None:
     """A small model says what is there, and beside it the label of another."""
     texts = ["When days are turned into hours, multiply by 8.", "When weeks end, multiply by 5."]

@@ -46,7 +46,7 @@ from tfgrpo.training.label_mentions import mentions, right_answers, tells
 from tfgrpo.training.lookahead import LessonStream, Lookahead, Proposed, Refusal
 from tfgrpo.training.near_duplicates import Similar, condition, describe, find_similar
 from tfgrpo.training.notes import Notes
-from tfgrpo.training.number_lessons import is_step_without_number
+from tfgrpo.training.number_lessons import is_bare_number, is_step_without_number
 from tfgrpo.training.numbers_in_text import names_number, numbers_anywhere, numbers_in
 from tfgrpo.training.reflection import Failure, Lesson, Question, Reflection, StepOrigin
 
@@ -274,6 +274,12 @@ class Controller:
                 )
             if decision.decision == "refines" and (number := _left_out(decision, lesson, draft)):
                 return f"the text leaves out {number}, which the lesson gives, so that is lost"
+            if (
+                decision.decision == "refines"
+                and text
+                and _says_less(decision, text, lesson, draft)
+            ):
+                return f"the text says less than {decision.closest} and than the lesson"
             if decision.decision == "refines" and text and _lost_condition(decision, text, draft):
                 return f"the text leaves out when it holds, which {decision.closest} says"
             return fault(text)
@@ -364,9 +370,14 @@ def lessons_in(draft: Draft) -> dict[str, str]:
 
 
 def _more_exact(lesson: Lesson, draft: Draft) -> str | None:
-    """Returns the experience that gives the number for a step that a lesson gives without one."""
-    texts = draft.texts.items() if not lesson.numbers else ()
-    return next((id for id, there in texts if is_step_without_number(lesson.text, there)), None)
+    """Returns the experience that says no more than a step with its number, where a lesson says
+    no more than that: the number for something else's words, or the step without a number."""
+    for id, there in draft.texts.items():
+        if lesson.numbers and is_bare_number(lesson.text, lesson.numbers, there):
+            return id
+        if not lesson.numbers and is_step_without_number(lesson.text, there):
+            return id
+    return None
 
 
 def _lost_numbers(decision: Decision, text: str, draft: Draft) -> list[str]:
@@ -387,6 +398,13 @@ def _lost_condition(decision: Decision, text: str, draft: Draft) -> bool:
     text says nowhere when."""
     there = draft.texts.get(draft.labels.get(decision.closest or "", ""), "")
     return condition(there) is not None and not WHEN.search(text)
+
+
+def _says_less(decision: Decision, text: str, lesson: Lesson, draft: Draft) -> bool:
+    """Returns whether a text has less than half the words of the lesson, and of the experience
+    that it would take the place of: a piece of it."""
+    there = draft.texts.get(draft.labels.get(decision.closest or "", ""), "")
+    return 2 * words(text) < min(words(there), words(lesson.text))
 
 
 def _in_the_lessons_words(decision: Decision, lesson: Lesson) -> Decision:

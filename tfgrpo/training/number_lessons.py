@@ -200,6 +200,15 @@ def is_step_without_number(text: str, there: str) -> bool:
     return bool(is_bare) and all(names_unit(text, unit) for unit in units)
 
 
+def is_bare_number(text: str, meanings: Sequence[NumberMeaning], there: str) -> bool:
+    """Returns whether a text gives what right attempts write numbers as, and no more than a step
+    of ours does that is there: `the florist works 8 hours per day`."""
+    if CONVERSION.fullmatch(there) is None or MORE_THAN_STEP.search(text):
+        return False
+    named = {one.number for one in meanings}
+    return numbers_in(text) <= named and all(one.is_stated_in(there) for one in meanings)
+
+
 def usable_meanings(given: Any) -> Any:
     """Returns what an answer says of numbers without what is out of shape: a lesson beside it
     counts all the same."""
