@@ -266,22 +266,10 @@ class Controller:
             if decision.decision in ("same", "drop"):
                 return self._not_same(decision, lesson, draft, similar)
             text = _text(decision, lesson, most)
-            lost = _lost_numbers(decision, text, draft)
-            if decision.decision == "refines" and text and lost:
-                return (
-                    f"the text leaves out {lost[0]}, which {decision.closest} gives. A text that "
-                    "refines keeps that; what is about something else is new"
-                )
-            if decision.decision == "refines" and (number := _left_out(decision, lesson, draft)):
-                return f"the text leaves out {number}, which the lesson gives, so that is lost"
-            if (
-                decision.decision == "refines"
-                and text
-                and _says_less(decision, text, lesson, draft)
-            ):
-                return f"the text says less than {decision.closest} and than the lesson"
-            if decision.decision == "refines" and text and _lost_condition(decision, text, draft):
-                return f"the text leaves out when it holds, which {decision.closest} says"
+            if decision.decision == "refines":
+                wrong = _fault_of_refinement(decision, text, lesson, draft)
+                if wrong is not None:
+                    return wrong
             return fault(text)
 
         def objection(decision: Decision) -> str | None:
@@ -377,6 +365,24 @@ def _more_exact(lesson: Lesson, draft: Draft) -> str | None:
             return id
         if not lesson.numbers and is_step_without_number(lesson.text, there):
             return id
+    return None
+
+
+def _fault_of_refinement(decision: Decision, text: str, lesson: Lesson, draft: Draft) -> str | None:
+    """Returns what is lost where a text takes the place of the experience that it refines, or
+    None."""
+    closest = decision.closest
+    if text and (lost := _lost_numbers(decision, text, draft)):
+        return (
+            f"the text leaves out {lost[0]}, which {closest} gives. A text that refines keeps "
+            "that; what is about something else is new"
+        )
+    if number := _left_out(decision, lesson, draft):
+        return f"the text leaves out {number}, which the lesson gives, so that is lost"
+    if text and _lost_condition(decision, text, draft):
+        return f"the text leaves out when it holds, which {closest} says"
+    if text and _says_less(decision, text, lesson, draft):
+        return f"the text says less than {closest} and than the lesson"
     return None
 
 
