@@ -263,7 +263,11 @@ def handler(engine: Engine, name: str) -> type[BaseHTTPRequestHandler]:
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            answer = engine.ask(json.loads(body))
+            asked = json.loads(body)
+            if asked.get("tools"):  # whoever asks can describe them in the prompt
+                self._send(400, {"error": {"message": "this server takes no tools"}})
+                return
+            answer = engine.ask(asked)
             if "error" in answer:
                 self._send(400, {"error": {"message": answer["error"]}})
                 return
