@@ -186,6 +186,7 @@ def test_the_step_is_given_where_right_attempts_multiply(right: list[str], is_fa
         ),
         ("Multiply the months by 4 for the weeks.", "Multiply the months by 4 for the weeks."),
         ("When a cook comes, the visits are 4.", STEP),
+        ("When a month has 4 weeks, multiply the weeks by the visits of one.", STEP),
         ("When visits are counted for 5 months, use 4 weeks per month.", STEP),
         ("Count 4 weeks per month, so 5 months have 20.", STEP),
         (

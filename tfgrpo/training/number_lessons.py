@@ -37,7 +37,7 @@ BEFORE = re.compile(rf"(?:\d|\b(?:{'|'.join(NAMES)}))\S*\s+\Z", re.I)
 CLAUSE = re.compile(r"[,;:](?!\d)|\.(?!\d)|\band\b")
 CALCULATED = re.compile(r"(?i)\b(?:multipl|divid|times\b|add|plus|subtract|minus)|[*×÷+]")
 CONVERSION = re.compile(
-    r"When (?P<whole>\w+) are given and (?P<unit>\w+(?: \w+)?) asked for, multiply the (?P=whole)"
+    r"When (?P<whole>\w+) are given and (?P<unit>\w+(?: (?!are)\w+)?)(?: are)? asked for, multiply the (?P=whole)"
     r" by \d+(?:\.\d+)?\."
 )
 """What `NumberMeaning.conversion` gives."""
@@ -159,14 +159,17 @@ class NumberMeaning(BaseModel):
 
     def is_vague_in(self, text: str, problem: Problem) -> bool:
         """Returns whether a text speaks of what right attempts multiply, and does so for the
-        quantities of this problem alone or without the number; not where it gives others."""
+        quantities of this problem alone, without the number, or with it in what it says of when it
+        holds (`When a month has 4 weeks, …`); not where it gives others."""
         if not self.is_factor or not any(names_unit(text, unit) for unit in self.nouns):
             return False
         others = numbers_in(text) - {self.number}
         if others - numbers_in(problem.problem).union(_numeric_answers(problem)):
             return False
         of_problem = bool(others) or for_any_quantity(text, problem.problem) != text
-        return of_problem or not names_number(text, self.number)
+        when = CONDITION.match(text)
+        advice = text[when.end() :] if when else text
+        return of_problem or not names_number(advice, self.number)
 
     def is_lost_in(self, text: str, before: str) -> bool:
         """Returns whether a text that takes the place of one before, because of a lesson about the
