@@ -37,10 +37,10 @@ BEFORE = re.compile(rf"(?:\d|\b(?:{'|'.join(NAMES)}))\S*\s+\Z", re.I)
 CLAUSE = re.compile(r"[,;:](?!\d)|\.(?!\d)|\band\b")
 CALCULATED = re.compile(r"(?i)\b(?:multipl|divid|times\b|add|plus|subtract|minus)|[*×÷+]")
 CONVERSION = re.compile(
-    r"When (?P<whole>\w+) are given and (?P<unit>\w+(?: (?!are)\w+)?)(?: are)? asked for, multiply the (?P=whole)"
-    r" by \d+(?:\.\d+)?\."
+    r"When (?P<whole>\w+) are given and (?P<unit>\w+(?: (?!are)\w+)?)(?: are)? asked for, "
+    r"multiply the (?P=whole) by \d+(?:\.\d+)?\."
 )
-"""What `NumberMeaning.conversion` gives."""
+"""What `NumberMeaning.conversion` gives, or a model makes of it."""
 MORE_THAN_STEP = re.compile(
     r"(?i)\b(?:add|divid|subtract|round|plus|minus|except|unless|not|never|without|less|more)\w*"
 )
