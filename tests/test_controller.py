@@ -407,6 +407,24 @@ def test_a_number_alone_is_a_vote_for_its_step(
     assert [op.op for op in plan.operations] == ["KEEP" if is_known else "ADD"]
 
 
+def test_a_refinement_of_a_step_gives_it_too(tmp_path: Path) -> None:
+    days = "When days are given and hours asked for, multiply the days by 8."
+    worse = "When converting days to hours, use the conversion factor 5 days = 8 hours."
+    new = about("8", "hours per day", worse)
+    sure = replace(
+        new, numbers=tuple(one.model_copy(update={"is_written": True}) for one in new.numbers)
+    )
+    bad = decision("G0", "refines", worse)
+    (folder := tmp_path / "worse").mkdir()
+    plan, requests = planned(folder, [bad, bad], sure, library=labelled(days))
+    assert "leaves out the step that G0 gives" in requests[1]["messages"][-1]["content"]
+    assert [op.op for op in plan.operations] == ["KEEP"]
+    (folder := tmp_path / "better").mkdir()
+    better = decision("G0", "refines", "For a bill, multiply the days by 8 to get hours, not 24.")
+    plan, _ = planned(folder, [better], sure, library=labelled(days))
+    assert [op.op for op in plan.operations] == ["MODIFY"]
+
+
 def test_a_refinement_is_no_piece_of_what_it_refines(tmp_path: Path) -> None:
     there = "To calculate the hours charged, multiply the working days by the rate of the florist."
     lesson = "When hours are charged, take the rate of each florist from the last bill."

@@ -46,7 +46,7 @@ from tfgrpo.training.label_mentions import mentions, right_answers, tells
 from tfgrpo.training.lookahead import LessonStream, Lookahead, Proposed, Refusal
 from tfgrpo.training.near_duplicates import Similar, condition, describe, find_similar
 from tfgrpo.training.notes import Notes
-from tfgrpo.training.number_lessons import is_bare_number, is_step_without_number
+from tfgrpo.training.number_lessons import is_bare_number, is_step_without_number, step_of
 from tfgrpo.training.numbers_in_text import names_number, numbers_anywhere, numbers_in
 from tfgrpo.training.reflection import Failure, Lesson, Question, Reflection, StepOrigin
 
@@ -372,6 +372,9 @@ def _fault_of_refinement(decision: Decision, text: str, lesson: Lesson, draft: D
     """Returns what is lost where a text takes the place of the experience that it refines, or
     None."""
     closest = decision.closest
+    step = step_of(draft.texts.get(draft.labels.get(closest or "", ""), ""))
+    if text and step is not None and not step.is_stated_in(text):
+        return f"the text leaves out the step that {closest} gives; what is about another is new"
     if text and (lost := _lost_numbers(decision, text, draft)):
         return (
             f"the text leaves out {lost[0]}, which {closest} gives. A text that refines keeps "

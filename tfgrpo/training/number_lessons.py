@@ -38,7 +38,7 @@ CLAUSE = re.compile(r"[,;:](?!\d)|\.(?!\d)|\band\b")
 CALCULATED = re.compile(r"(?i)\b(?:multipl|divid|times\b|add|plus|subtract|minus)|[*×÷+]")
 CONVERSION = re.compile(
     r"When (?P<whole>\w+) are given and (?P<unit>\w+(?: (?!are)\w+)?)(?: are)? asked for, "
-    r"multiply the (?P=whole) by \d+(?:\.\d+)?\."
+    r"multiply the (?P=whole) by (?P<number>\d+(?:\.\d+)?)\."
 )
 """What `NumberMeaning.conversion` gives, or a model makes of it."""
 MORE_THAN_STEP = re.compile(
@@ -192,21 +192,35 @@ class NumberMeaning(BaseModel):
         )
 
 
+def step_of(text: str) -> NumberMeaning | None:
+    """Returns what the number of a step of ours stands for (`NumberMeaning.conversion`), or None
+    where a text is none."""
+    step = CONVERSION.fullmatch(text)
+    if step is None:
+        return None
+    return NumberMeaning(
+        number=step["number"],
+        stands_for=f"{step['unit']} per {noun_of(step['whole'])}",
+        always=True,
+        is_written=True,
+        is_factor=True,
+    )
+
+
 def is_step_without_number(text: str, there: str) -> bool:
     """Returns whether a text says to multiply and not by what, about units that a step of ours
     (`NumberMeaning.conversion`) is there for, and nothing else: it is said more exactly there."""
-    step = CONVERSION.fullmatch(there)
+    step = step_of(there)
     if step is None or numbers_in(text) or any(names_number(text, str(n)) for n in range(2, 11)):
         return False
-    units = (noun_of(step["unit"]), noun_of(step["whole"]))
     is_bare = re.search(r"(?i)\bmultipl", text) and not MORE_THAN_STEP.search(text)
-    return bool(is_bare) and all(names_unit(text, unit) for unit in units)
+    return bool(is_bare) and all(names_unit(text, unit) for unit in step.nouns)
 
 
 def is_bare_number(text: str, meanings: Sequence[NumberMeaning], there: str) -> bool:
     """Returns whether a text gives what right attempts write numbers as, and no more than a step
     of ours does that is there: `the florist works 8 hours per day`."""
-    if CONVERSION.fullmatch(there) is None or MORE_THAN_STEP.search(text):
+    if step_of(there) is None or MORE_THAN_STEP.search(text):
         return False
     named = {one.number for one in meanings}
     return numbers_in(text) <= named and all(one.is_stated_in(there) for one in meanings)
