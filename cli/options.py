@@ -54,10 +54,13 @@ SHARED = (
         "--inject",
         type=click.Choice(["all", "top-k", "credited"]),
         help="Put the whole library in each prompt, the most relevant experiences, or all but "
-        "those that harm problems of its kind.  [all; top-k where a local model gives one answer]",
+        "those that harm problems of its kind.  [all; top-k for a local model where problems have "
+        "one answer]",
     ),
     click.option(
-        "--top-k", type=int, help="Experiences per prompt with --inject top-k.  [8; 2 there]"
+        "--top-k",
+        type=int,
+        help="Experiences per prompt with --inject top-k.  [8; 2 where it is chosen to fit]",
     ),
     MODEL,
     click.option(

@@ -6,6 +6,7 @@ import json
 import re
 from pathlib import Path
 
+import pytest
 from conftest import Cli, problems
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +15,7 @@ from scripted import LESSON, ScriptedEndpoint, stage
 import tfgrpo
 from tfgrpo.domains.prompt_library import PromptLibrary
 from tfgrpo.rendering.examples import example_text
+from tfgrpo.rendering.origin import shown_in_training
 from tfgrpo.rendering.render import prompt_text
 from tfgrpo.rendering.retrieve import index, relevant
 from tfgrpo.store import ROOT, Experience, Operation, Store
@@ -104,6 +106,25 @@ def test_python_shows_a_problem_what_training_did_unless_it_asks_for_more() -> N
     assert library.render(question)[0]["content"].endswith(fitting)
     assert library.prompt() == prompt_text(LIBRARY)
     assert library.prompt(question, top_k=9) == prompt_text(LIBRARY)
+
+
+@pytest.mark.parametrize(
+    ("config", "shown"),
+    [
+        ({"inject": "top-k", "top_k": 2}, 2),
+        ({"inject": "all", "top_k": 8}, None),
+        ({"inject": "top-k", "top_k": 0}, None),
+        ({"inject": "top-k", "top_k": -3}, None),
+        ({"inject": "top-k", "top_k": True}, None),
+        ({"inject": "top-k", "top_k": "2"}, None),
+        ({"inject": "top-k"}, None),
+        ({}, None),
+    ],
+)
+def test_what_training_showed_is_read_from_its_settings(
+    config: dict[str, object], shown: int | None
+) -> None:
+    assert shown_in_training(config) == shown
 
 
 # in training and evaluation:

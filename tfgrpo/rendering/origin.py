@@ -27,6 +27,8 @@ def trained_with(store: Store, version: Version) -> Json:
 
 def shown_in_training(config: Json) -> int | None:
     """Returns how many experiences a problem's prompt had in the run with these settings; None for
-    all of them."""
+    all of them, and for a number that is none, as somebody else's store may have it."""
     most = config.get("top_k")
-    return most if config.get("inject") == "top-k" and isinstance(most, int) else None
+    if config.get("inject") != "top-k" or not isinstance(most, int) or isinstance(most, bool):
+        return None
+    return most if most > 0 else None
