@@ -50,7 +50,7 @@ GROUPS = {
         *("--learning-objective", "--max-words", "--library-tokens", "--ground-truth"),
         *("--summarise-over", "--controller-sees-credit", "--lessons-ahead", "--direct"),
         *("--controller", "--max-edits", "--confirm", "--all-wrong", "--blame", "--exemplars"),
-        *("--exemplars-from", "--drop-harmful"),
+        *("--exemplars-from", "--exemplars-first", "--drop-harmful"),
     ),
     "Gate and evaluation": (
         *("--gate", "--gate-samples", "--gate-problems", "--gate-rule", "--gate-trial"),
@@ -133,6 +133,12 @@ GROUPS = {
     type=click.Choice(["attempts", "answers"]),
     help="Whether winning attempts become examples, or right answers alone, where attempts say "
     "nothing else.  [attempts; where --exemplars is not given: answers]",
+)
+@click.option(
+    "--exemplars-first/--no-exemplars-first",
+    default=None,
+    help="Try right answers on the gate's problems, as examples, in a step of their own before the "
+    "first attempt.  [where answers are labels and there is a gate]",
 )
 @click.option(
     "--drop-harmful",

@@ -248,6 +248,9 @@ CASES = {
     "confirm": Case(("--confirm", "2"), ("summary", "comparison")),
     "blame": Case(("--blame", "--exemplars", "2"), ("rollout", "summary", "comparison")),
     "examples in a long prompt": Case(LONG, ("rollout",), row={"answer": "late"}),
+    "examples first": Case(
+        ("--domain", "choice", "--exemplars", "2", *OTHERS), ("rollout",), row={"answer": "late"}
+    ),
     "embeddings": Case((), ("rollout",), toml='[model]\nembedding_model = "e"\n'),
 }
 

@@ -74,6 +74,7 @@ def endpoint(request: pytest.FixtureRequest) -> Iterator[ScriptedEndpoint]:
 
 def train(endpoint: ScriptedEndpoint, data: str = "train.jsonl", **more: Any) -> tfgrpo.TrainResult:
     how = {"gate": "gate.jsonl", "epochs": 1, "batch_size": 1, "group_size": 8, "exemplars": 2}
+    how["exemplars_first"] = False
     where = {"model": "m", "base_url": endpoint.base_url, "store": ".", "deploy": "last"}
     return tfgrpo.train_sync(
         data, **{**how, **where, "domain": 'choice:["refund", "fraud"]', **more}

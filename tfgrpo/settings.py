@@ -154,6 +154,7 @@ class TrainSettings(Settings):
     blame: bool = False
     exemplars: int = Field(default=0, ge=0, le=100)
     exemplars_from: ExampleSource = "attempts"
+    exemplars_first: bool = False
     drop_harmful: bool = False
     reward: Reward = "verifier"
     direct: int = Field(default=0, ge=0, le=100)

@@ -182,12 +182,14 @@ def estimate(
             for problems in (plan.dataset, plan.gate, (*plan.heldout, *plan.sealed))
         )
         if upper and settings.quorum < 1:  # who is late may be reflected on at the very end
-            for size in sizes:
+            for size in filter(None, sizes):
                 total.add_step(size, training)
             total = total.again()
         for size in sizes:
             if settings.direct:
                 total.add_direct()
+            elif not size:
+                total.add_examples()
             else:
                 total.add_step(size, training)
             total.add_gate(len(plan.gate), gating)
@@ -463,13 +465,13 @@ class _Total:
         else:
             self._grown += new
         if self._examples:
-            self._add_examples()
+            self.add_examples()
         if self._settings.gate and upper:
             pruned = self._counter.text(prompt_text(self._library)) + self._grown
             changed = lessons * (2 * text + 64) + (pruned if self._settings.library_tokens else 0)
             self._rejections.append(changed)
 
-    def _add_examples(self) -> None:
+    def add_examples(self) -> None:
         """Lets the library grow by a step's examples."""
         size = self._example_size()
         number = float(min(self._examples, self._examples_left)) if size else 0.0

@@ -110,6 +110,9 @@ def fitting_values(
             "exemplars_from" not in named or settings.exemplars_from == "answers"
         ):
             values |= {"exemplars": LABEL_EXAMPLES, "exemplars_from": "answers"}
+    if known and kind == "choice" and settings.mode == "prompt" and not settings.direct:
+        has_examples = values.get("exemplars", settings.exemplars) > 0
+        values["exemplars_first"] = has_examples and bool(problems.gate)
     return values
 
 
@@ -154,6 +157,8 @@ def _size_words(settings: TrainSettings, problems: RunProblems) -> dict[str, str
         words["inject"] = f"the {settings.top_k} experiences that fit a problem best in its prompt"
     if settings.exemplars and settings.exemplars_from != "answers":  # of those none may come
         words["exemplars"] = f"{settings.exemplars} right answers a step as examples"
+    if settings.exemplars_first:
+        words["exemplars_first"] = "the first examples tried before any attempt"
     if problems.gate:
         if len(problems.gate) > (settings.gate_problems or 0):
             words["gate_problems"] = f"{settings.gate_problems} gate problems"

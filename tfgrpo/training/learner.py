@@ -98,14 +98,16 @@ class Learner:
         if step.base.meta.get("run") == self._run.name:  # another run's are not this one's to try
             undecided = waiting(self._store, step.base, pruned, settings.library_tokens)
         initial += pruning.Pruning(tuple(undecided))
+        if not step.batch:  # examples are tried before the first attempt
+            plan = controller.BatchPlan(initial.operations, (), initial.repaired)
+            return self._completed(Reflected([], [], plan), step, origin)
         self._enter("rollouts")
         if settings.direct:
             written = await ablations.write_directly(
                 self._reflector, self._reflection, step.batch, library, settings.direct, origin
             )
             return Reflected([], [], written)
-        reflected = await self._reflect(step, origin, initial)
-        return reflected._replace(plan=self._completed(reflected, step, origin))
+        return self._completed(await self._reflect(step, origin, initial), step, origin)
 
     async def _reflect(
         self, step: LearningStep, origin: StepOrigin, initial: pruning.Pruning
@@ -261,11 +263,9 @@ class Learner:
             return 1
         return min(self._settings.lessons_ahead, int(self._run.config["concurrency"]))
 
-    def _completed(
-        self, reflected: Reflected, step: LearningStep, origin: StepOrigin
-    ) -> controller.BatchPlan:
-        """Returns a plan with what follows without asking: experiences that attempts followed are
-        kept, and winning attempts become examples."""
+    def _completed(self, reflected: Reflected, step: LearningStep, origin: StepOrigin) -> Reflected:
+        """Returns a step with what follows without asking in its plan: experiences that attempts
+        followed are kept, and winning attempts become examples."""
         plan, settings = reflected.plan, self._settings
         now = Draft(step.library).after(plan.operations)
         before = Draft(step.library).texts
@@ -289,7 +289,8 @@ class Learner:
                 origin.evidence,
                 (origin.uid, origin.step),
             )
-        return replace(plan, operations=(*plan.operations, *confirmed, *dropped, *added))
+        operations = (*plan.operations, *confirmed, *dropped, *added)
+        return reflected._replace(plan=replace(plan, operations=operations))
 
     def _examples(
         self, groups: Sequence[Group], step: LearningStep, library: Library

@@ -39,6 +39,7 @@ from tfgrpo.store.runs import Run
 from tfgrpo.tools.record import ToolRecord
 from tfgrpo.training import controller, pruning
 from tfgrpo.training.blame import counted
+from tfgrpo.training.exemplars import adds_example
 from tfgrpo.training.gate import AnyTrial, Gate, side_branch
 from tfgrpo.training.gate_words import describe_gate
 from tfgrpo.training.groups import Makers, RunParts
@@ -55,10 +56,12 @@ from tfgrpo.training.run_problems import RunProblems
 def plan_steps(
     dataset: Sequence[Problem], settings: TrainSettings
 ) -> list[tuple[int, tuple[Problem, ...]]]:
-    """Returns the run's steps: the epoch (from 1) and the batch of each."""
+    """Returns the run's steps: the epoch (from 1) and the batch of each. The step that tries
+    examples before the first attempt has none."""
     if settings.direct:
         return [(1, tuple(dataset))]
-    return [
+    first: list[tuple[int, tuple[Problem, ...]]] = [(1, ())] if settings.exemplars_first else []
+    return first + [
         (epoch, batch)
         for epoch in range(1, settings.epochs + 1)
         for batch in problems.batches(dataset, settings.batch_size, epoch=epoch, seed=settings.seed)
@@ -275,6 +278,7 @@ class Training:
         brought the library under its cap.
         """
         store, run = self._store, self._run
+        store.runs.row_id(run)  # a step that asks for nothing may be its first
         failed = [*self._collector.failures(), *(f for c in comparisons for f in c.failures)]
         failed += plan.failures
         failures = [asdict(failure) for failure in failed]
@@ -305,7 +309,7 @@ class Training:
             repaired = plan.repaired + sum(c.repaired for c in comparisons)
             if repaired:
                 meta["repaired"] = repaired
-            message = _message(step, len(self.steps), groups, operations)
+            message = _message(step, self.steps, groups, operations)
             blamed = counted(mark for c in comparisons for mark in c.marks)
             if blamed:
                 meta["blame"] = blamed
@@ -371,11 +375,19 @@ class Training:
 
 
 def _message(
-    step: int, steps: int, groups: Sequence[Group], operations: Sequence[Operation]
+    step: int,
+    steps: Sequence[tuple[int, Sequence[Problem]]],
+    groups: Sequence[Group],
+    operations: Sequence[Operation],
 ) -> str:
-    mean, mixed = mean_reward(groups), sum(group.mixed for group in groups)
-    scored = "nothing could be scored" if mean is None else f"mean reward {mean:.2f}"
-    summary = f"step {step + 1} of {steps}: {scored}, {mixed} of {len(groups)} groups mixed"
+    place = f"step {step + 1} of {len(steps)}"
+    if not steps[step][1]:
+        examples = sum(map(adds_example, operations))
+        what = f"{examples} right answers tried" if examples else "no right answer to try"
+        return f"{place}: {what} as examples before the first attempt"
     if not groups and operations:
         return f"{len(operations)} experiences written without rollouts"
+    mean, mixed = mean_reward(groups), sum(group.mixed for group in groups)
+    scored = "nothing could be scored" if mean is None else f"mean reward {mean:.2f}"
+    summary = f"{place}: {scored}, {mixed} of {len(groups)} groups mixed"
     return summary if operations else summary + "; nothing learned"

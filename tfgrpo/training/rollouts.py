@@ -112,7 +112,8 @@ class Collector:
             if on_group is not None:
                 on_group(gatherings.index(gathering), self._scored(gathering.group))
 
-        self._looked = self._looked or step > 0
+        first = int(settings.exemplars_first and not library)
+        self._looked = self._looked or step > first
         await self._look_back(batch, recorded)
         out = self._store.runs.out(self._run, step) if settings.quorum < 1.0 else frozenset()
         gatherings = [

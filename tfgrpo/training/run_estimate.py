@@ -93,8 +93,10 @@ def _planned(store: Store, plan: RunPlan) -> RunEstimate:
 
 
 def _rest(estimate: RunEstimate, spent: Sequence[Spent], done: int, plan: RunPlan) -> RunEstimate:
-    """Returns what is left of a run after so many steps."""
+    """Returns what is left of a run after so many steps. A first step of examples alone says
+    nothing of what the others take."""
     left = max(0, estimate.steps - done)
+    measured = done - plan.settings.exemplars_first
     so_far = _by_stage((one for one in spent if one.step is not None and one.step < done), plan)
     evaluated = _by_stage((one for one in spent if one.step is None), plan).get("evaluation")
     begun = _by_stage((one for one in spent if one.step is not None and one.step >= done), plan)
@@ -105,8 +107,10 @@ def _rest(estimate: RunEstimate, spent: Sequence[Spent], done: int, plan: RunPla
             if name == "evaluation":
                 one = next(one for one in planned if one.stage == name)
                 stages.append(one if evaluated is None else _less(one, evaluated))
+            elif not measured:
+                stages += [one for one in planned if one.stage == name]
             elif name in so_far:
-                one = _times(so_far[name], left / done)
+                one = _times(so_far[name], left / measured)
                 one = _less(one, begun[name]) if name in begun else one
                 stages.append(_times(one, factor))
         return tuple(one for one in stages if one.calls > 0)
@@ -117,7 +121,7 @@ def _rest(estimate: RunEstimate, spent: Sequence[Spent], done: int, plan: RunPla
     return replace(
         estimate,
         expected=rest(estimate.expected, 1.0),
-        most=rest(estimate.most, ONE_STEP if done == 1 else MORE_STEPS),
+        most=rest(estimate.most, ONE_STEP if measured <= 1 else MORE_STEPS),
         steps=left,
         steps_done=done,
         spent_dollars=sum(known) if len(known) == len(amounts) else None,

@@ -39,6 +39,7 @@ HARMLESS = frozenset(
             "max_edits",
             "retry_lessons",
             "exemplars_from",
+            "exemplars_first",
             "confirm",
             "all_wrong",
             "blame",

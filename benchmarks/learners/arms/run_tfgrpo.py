@@ -66,6 +66,7 @@ def train(job: Job) -> None:
         settings["gate"] = str(files["gate"])
         if job.arm == "examples" or (job.kind == "label" and job.arm != "lessons"):
             settings["exemplars"] = LABEL_EXAMPLES
+            settings["exemplars_first"] = job.kind == "label"
         elif job.arm != "lessons":
             settings |= {"exemplars": LABEL_EXAMPLES, "exemplars_from": "answers"}
         if job.local:
