@@ -20,9 +20,7 @@ from tfgrpo.store.installed import install_hint
 @click.option(
     "--top-k",
     type=click.IntRange(1),
-    default=20,
-    show_default=True,
-    help="How many experiences a problem gets at most.",
+    help="How many experiences a problem gets at most.  [as many as in training, else 20]",
 )
 @click.option(
     "--record",
@@ -34,7 +32,14 @@ from tfgrpo.store.installed import install_hint
 @click.option("--redact", metavar="REGEX", default="", help="What else to take out of problems.")
 @pass_app
 def mcp(
-    app: App, /, revision: str, http: bool, host: str, port: int, top_k: int, **recording: str
+    app: App,
+    /,
+    revision: str,
+    http: bool,
+    host: str,
+    port: int,
+    top_k: int | None,
+    **recording: str,
 ) -> None:
     """Offer the library at REVISION to an agent, over the Model Context Protocol.
 

@@ -263,3 +263,24 @@ def test_without_the_package_there_is_a_hint(store: Store, tmp_path: Path) -> No
         [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True
     )
     one_line_error(done, "MCP needs the package mcp")
+
+
+def test_a_problem_gets_as_many_experiences_as_in_training(store: Store) -> None:
+    meta = {"run": "r", "rendering": {"inject": "top-k", "top_k": 1}}
+    litres = Operation("ADD", text="Round litres up.")
+    store.commit("prod", [litres], message="three", meta=meta)
+
+    async def use() -> None:
+        for given, found in ((None, 1), (2, 2)):
+            server = LibraryServer(live("prod", store=store.path), None, top_k=given)
+            async with Client(server.server) as client:
+                _, shown = await text_of(client, "experiences", problem="gallons or litres")
+                assert shown is not None
+                assert len(shown["experiences"]) == found
+                _, whole = await text_of(client, "experiences")
+                assert whole is not None
+                assert len(whole["experiences"]) == 3
+                prompt = await client.get_prompt("experiences", {"problem": "litres"})
+                assert prompt.messages[0].content.text.count("[G") == found
+
+    anyio.run(use)

@@ -46,6 +46,8 @@ EXPERIENCES, FEEDBACK = "experiences", "feedback"
 URI = "tfgrpo://library"
 LOOK = 0.25
 """Seconds between two looks whether the library changed; a look costs a microsecond."""
+MOST = 20
+"""The experiences that a problem gets at most, where training had all in its prompts."""
 SESSIONS = 1024
 """Clients of earlier protocols that changes are announced to; the ones heard of last stay."""
 INSTRUCTIONS = (
@@ -117,7 +119,9 @@ class LibraryServer:
     """A library over MCP. `server` is the protocol's side of it, to be run on a transport while
     `announcing` is entered."""
 
-    def __init__(self, live: LiveLibrary, lookups: Lookups | None, *, top_k: int) -> None:
+    def __init__(
+        self, live: LiveLibrary, lookups: Lookups | None, *, top_k: int | None = None
+    ) -> None:
         self.live = live
         self._lookups = lookups
         self._top_k = top_k
@@ -273,8 +277,10 @@ class LibraryServer:
             raise MCPError(types.INVALID_PARAMS, f"there is no resource {uri}")
 
     def _fitting(self, library: PromptLibrary, problem: str, most: int | None) -> Library:
-        """Returns what fits a problem best, and without a problem the whole library."""
-        return relevant(library, problem, most or self._top_k if problem else most)
+        """Returns what fits a problem best, as much as in training unless told otherwise, and
+        without a problem the whole library."""
+        usual = self._top_k or library.top_k or MOST
+        return relevant(library, problem, most or usual if problem else most)
 
     # the tools:
 
