@@ -11,7 +11,7 @@ from test_telling_numbers import LONG_TEXTS, group, meaning
 
 from tfgrpo.data.problems import Problem
 from tfgrpo.training.number_lessons import with_numbers
-from tfgrpo.training.number_units import Rate, plural, rates_in, unit_of
+from tfgrpo.training.number_units import Rate, is_misread, plural, rates_in, unit_of
 from tfgrpo.training.telling_numbers import telling_numbers
 
 RATES = {
@@ -307,3 +307,22 @@ def test_the_longest_attempts_are_read(text: str) -> None:
 )
 def test_what_never_becomes_a_rate_takes_no_time(piece: str) -> None:
     rates_in(piece * 8_000)
+
+
+MISREAD = {
+    "its days taken for weeks": ("The kitchen took 5 days.", "5 weeks × 8 hours/week = 40", True),
+    "in LaTeX": ("It took 5 days.", "\\(5 \\text{ weeks} \\times 8 \\text{ hours/week}\\)", True),
+    "its own unit": ("It took 5 weeks.", "5 weeks × 8 hours/week = 40", False),
+    "a unit between": ("It took 2 weeks.", "2 weeks are 10 days; 10 days × 8 hours/day", False),
+    "both units": ("It took 5 days a week for 5 weeks.", "5 weeks × 8 hours/week", False),
+    "no quantity": ("How long is it?", "5 weeks × 8 hours/week = 40", False),
+    "with a hyphen": ("A 5-day course.", "5 weeks × 8 hours/week = 40", True),
+    "other numbers": ("It took 3 days.", "5 weeks × 8 hours/week = 40", False),
+}
+
+
+@pytest.mark.parametrize("name", MISREAD)
+def test_a_quantity_that_is_taken_for_another(name: str) -> None:
+    problem, attempt, expected = MISREAD[name]
+    (rate,) = (rate for rate in rates_in(attempt) if rate.number == "8")
+    assert is_misread(rate, attempt, problem) is expected

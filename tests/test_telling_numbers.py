@@ -359,3 +359,15 @@ def test_a_run_with_the_defaults_learns_the_number_and_says_where_from(
         assert "working days per week (5)" in experience.text
         operations = store.history(experience.id)
         assert operations[0].evidence["numbers"] == ["5"]
+
+
+def test_a_number_for_what_the_problem_has_none_of_is_not_told() -> None:
+    problem = Problem("days-1", "The kitchen took the florist 5 days. How many hours?", "40")
+    taken_for = "5 \\text{ weeks} \\times 8 \\text{ hours/week} = 40"
+    right = "5 \\text{ days} \\times 8 \\text{ hours/day} = 40"
+    wrong = ["5 \\text{ days} \\times 24 \\text{ hours/day} = 120"]
+    attempts = group(problem, [taken_for, taken_for, right], wrong)
+    assert telling_numbers(attempts, attempts.winners, attempts.losers).right == ()
+    attempts = group(problem, [taken_for, right, right], wrong)
+    told = telling_numbers(attempts, attempts.winners, attempts.losers)
+    assert (told.right, told.units) == (("8",), {"8": "hours per day"})

@@ -87,6 +87,7 @@ IS = r"(?:has|have|is|are|=|equals?|contains?|consists? of|there are|we have)"
 ABOUT = r"(?:about |approximately |around |only |exactly |usually |typically |roughly )?"
 OPERATED = r"(?! ?(?:[-+*×÷·/x^]|\\times|\\cdot|\\div))"
 BESIDE = re.compile(rf"{NUMBER} {UNIT}{EACH}{WHOLE}")
+QUANTITY = re.compile(rf"{NUMBER}[ -]{UNIT}")
 HYPHENED = re.compile(rf"{NUMBER}-{UNIT} {TIME}")
 BEHIND = re.compile(rf"\b(?:an?|one|1|each|every|per) {WHOLE},? {IS} {ABOUT}{NUMBER} {UNIT}")
 BEFORE = re.compile(
@@ -109,12 +110,31 @@ class Rate(NamedTuple):
 
 def rates_in(text: str) -> set[Rate]:
     """Returns the rates in a text: their units in the plural, what they are in in the singular."""
-    for pattern, plain in MARKUP:
-        text = pattern.sub(plain, text)
     return {
         Rate(plain_number(number), _words(unit, plural), _words(whole, str))
-        for number, unit, whole in _written(ungrouped(text.casefold()))
+        for number, unit, whole in _written(_without_markup(text))
     }
+
+
+def quantities_in(text: str) -> set[tuple[str, str]]:
+    """Returns each number of a text with the unit behind it, in the singular: 5 and day."""
+    units = QUANTITY.findall(_without_markup(text))
+    return {(plain_number(number), noun_of(unit)) for number, unit in units}
+
+
+def is_misread(rate: Rate, attempt: str, problem: str) -> bool:
+    """Returns whether an attempt takes a quantity of its problem for one of what the rate is in:
+    `5 weeks × 8 hours/week` where the problem gives 5 days."""
+    given, whole = quantities_in(problem), noun_of(rate.whole)
+    numbers = {number for number, _ in given}
+    taken = {number for number, noun in quantities_in(attempt) if noun == whole}
+    return any((number, whole) not in given for number in taken & numbers)
+
+
+def _without_markup(text: str) -> str:
+    for pattern, plain in MARKUP:
+        text = pattern.sub(plain, text)
+    return ungrouped(text.casefold())
 
 
 def _written(text: str) -> Iterator[tuple[str, str, str]]:

@@ -23,7 +23,7 @@ from tfgrpo.data.problems import Problem
 from tfgrpo.rollout.attempt import Group, Rollout
 from tfgrpo.store.records import Json
 from tfgrpo.training.number_lessons import STANDS_FOR, NumberMeaning
-from tfgrpo.training.number_units import LONGEST_UNIT, rates_in, unit_of
+from tfgrpo.training.number_units import LONGEST_UNIT, is_misread, rates_in, unit_of
 from tfgrpo.training.numbers_in_text import (
     numbers_in,
     plain_number,
@@ -138,7 +138,8 @@ def telling_numbers(
     """Returns the numbers that set these attempts of a group apart; none where there are more than
     `MOST` that would make it right. Numbers of any answer do not count, nor what two of the
     problem's come to, nor the problem's own unless attempts give one a unit that it has not got
-    there (the 4 weeks of a month, where 4 months are asked about)."""
+    there (the 4 weeks of a month, where 4 months are asked about), nor what most right attempts
+    give for a quantity that they misread (8 hours a week, where 5 days are taken for weeks)."""
     problem = group.problem.problem
     own = numbers_in(problem)
     if len(own) > MOST_OF_PROBLEM:
@@ -157,6 +158,11 @@ def telling_numbers(
     candidates = [n for n in _telling(right, wrong) if n not in own]
     candidates += sorted(own & as_rate & set().union(*right))
     making = [n for n in candidates if not _comes_to(n, own - {n}, own.union(candidates) - {n})]
+    misread = [
+        {rate.number for rate in rates_of if is_misread(rate, one.transcript, problem)}
+        for one, rates_of in zip(winners, rates, strict=True)
+    ]
+    making = [n for n in making if _share(n, misread) <= 1 / 2]
     if len(making) > MOST:
         return TellingNumbers((), ())
     units = {n: unit for n in making if (unit := unit_of(n, rates, problem)) is not None}
