@@ -317,6 +317,8 @@ MISREAD = {
     "both units": ("It took 5 days a week for 5 weeks.", "5 weeks × 8 hours/week", False),
     "no quantity": ("How long is it?", "5 weeks × 8 hours/week = 40", False),
     "with a hyphen": ("A 5-day course.", "5 weeks × 8 hours/week = 40", True),
+    "none of it": ("It took 7 months.", "A year has 8 months, 7 × 8 = 56", True),
+    "none, but named": ("How long is a year in 7 months?", "A year has 8 months", False),
     "other numbers": ("It took 3 days.", "5 weeks × 8 hours/week = 40", False),
 }
 

@@ -123,11 +123,14 @@ def quantities_in(text: str) -> set[tuple[str, str]]:
 
 
 def is_misread(rate: Rate, attempt: str, problem: str) -> bool:
-    """Returns whether an attempt takes a quantity of its problem for one of what the rate is in:
-    `5 weeks × 8 hours/week` where the problem gives 5 days."""
+    """Returns whether an attempt takes a quantity of its problem for one of what the rate is in
+    (`5 weeks × 8 hours/week` where the problem gives 5 days), or neither it nor its problem has any
+    of that (`there are 4 months in a year` where the problem gives 7 months)."""
     given, whole = quantities_in(problem), noun_of(rate.whole)
     numbers = {number for number, _ in given}
     taken = {number for number, noun in quantities_in(attempt) if noun == whole}
+    if not taken and not names_unit(problem, whole):
+        return True
     return any((number, whole) not in given for number in taken & numbers)
 
 
