@@ -712,3 +712,26 @@ def test_lessons_that_come_one_by_one_are_decided_as_they_come(tmp_path: Path) -
 
         plan = asyncio.run(run())
     assert [o.op for o in plan.operations] == ["ADD", "ADD", "KEEP", "KEEP"]
+
+
+STEP = "When days are given and hours asked for, multiply the days by 8."
+OTHER_WORDS = {
+    "When a printer is used for days, multiply the number of days by 8 for the hours.": True,
+    "For the hours of a joiner, multiply the days by 8.": True,
+    "For the hours of a joiner, multiply the days by 8 and add 2.": False,
+    "For the hours of a joiner, multiply the days by 8, not by 24.": False,
+    "For the hours of a joiner, never multiply the days by 8.": False,
+    "For the hours of a joiner, multiply the days by 7.": False,
+    "For the hours of a joiner, multiply the days by eight.": False,
+    "For the hours of a joiner, multiply the weeks by 8.": False,
+    "For the euros of a joiner, multiply the days by 8.": False,
+}
+
+
+@pytest.mark.parametrize("text", OTHER_WORDS)
+def test_a_step_in_other_words_is_a_vote_without_a_call(tmp_path: Path, text: str) -> None:
+    is_known = OTHER_WORDS[text]
+    answers = [] if is_known else [decision(None, "new", text)]
+    plan, requests = planned(tmp_path, answers, text, library=labelled(STEP))
+    assert [op.op for op in plan.operations] == ["KEEP" if is_known else "ADD"]
+    assert bool(requests) is not is_known

@@ -217,6 +217,15 @@ def is_step_without_number(text: str, there: str) -> bool:
     return bool(is_bare) and all(names_unit(text, unit) for unit in step.nouns)
 
 
+def is_step_in_other_words(text: str, there: str) -> bool:
+    """Returns whether a text says a step of ours that is there, for one kind of problem alone, and
+    no more: `when a printer is used for days, multiply the number of days by 8 for the hours`."""
+    step = step_of(there)
+    if step is None or MORE_THAN_STEP.search(text):
+        return False
+    return numbers_in(text) == {step.number} and step.is_step_in(text)
+
+
 def is_bare_number(text: str, meanings: Sequence[NumberMeaning], there: str) -> bool:
     """Returns whether a text gives what right attempts write numbers as, and no more than a step
     of ours does that is there: `the florist works 8 hours per day`."""
