@@ -246,15 +246,17 @@ def test_a_lesson_that_repeats_a_known_one_makes_way_for_the_number(tmp_path: Pa
     one = group(MONTHS, ["5 months × 4 weeks/month = 20"] * 2, ["5 * 7 = 35"])
     numbers = [{"number": "4", "stands_for": "hours", "always": True}]
     for text, expected in [
-        ("Carry the ten!", STEP),
-        ("Carry a two.", f"Carry a two. {STEP}"),
-        ("Count the weeks.", STEP),
+        ("Carry the ten!", [STEP]),
+        ("Carry a two.", ["Carry a two.", STEP]),
+        ("A week has 6 working days.", ["A week has 6 working days.", STEP]),
+        ("Count the weeks.", [STEP]),
     ]:
         (folder := tmp_path / text[:-1]).mkdir()
         given = {"right_did": "", "wrong_did": "", "numbers": numbers}
         answer = json.dumps({**given, "lessons": [{"reason": "r", "text": text}]})
         advantage, _ = compared(folder, one, lambda _, answer=answer: answer, summarise_over=100)
-        assert [lesson.text for lesson in advantage.lessons] == [expected]
+        assert [lesson.text for lesson in advantage.lessons] == expected
+        assert [len(lesson.numbers) for lesson in advantage.lessons] == [0, 1][-len(expected) :]
 
 
 def test_numbers_count_where_no_lesson_can_be_used(tmp_path: Path) -> None:

@@ -294,6 +294,17 @@ def with_numbers(
     return whole if is_sure and len(whole.split()) <= max_words else text
 
 
+def is_about_others(text: str, meanings: Sequence[NumberMeaning], problem: Problem) -> bool:
+    """Returns whether a lesson is about something else than what right attempts multiply: it names
+    none of the units, or gives a number that is neither theirs nor this problem's."""
+    if not meanings or not all(one.is_factor for one in meanings):
+        return False
+    if not any(names_unit(text, unit) for one in meanings for unit in one.nouns):
+        return True
+    known = numbers_in(problem.problem).union(_numeric_answers(problem))
+    return bool(numbers_in(text) - {one.number for one in meanings} - known)
+
+
 def _with_sentence(text: str, sentence: str) -> str:
     end = "" if text.rstrip().endswith((".", "!", "?")) else "."
     return f"{text.rstrip()}{end} {sentence}"

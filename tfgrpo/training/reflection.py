@@ -30,6 +30,7 @@ from tfgrpo.training.lesson_check import LessonCheck
 from tfgrpo.training.near_duplicates import similar_in_words
 from tfgrpo.training.number_lessons import (
     NumberMeaning,
+    is_about_others,
     number_alone,
     usable_meanings,
     with_numbers,
@@ -341,9 +342,9 @@ def with_meanings(
     known: Sequence[str] = (),
 ) -> tuple[Lesson, ...]:
     """Returns the lessons of a group so that one names each of the numbers: the lesson that speaks
-    of what it stands for, else the first, else, where that has no room, a lesson of its own. What
-    `check` objects to stays out. A lesson that repeats one of the texts that are `known`, about
-    something else, makes way for the numbers."""
+    of what it stands for, else the first, else, where that has no room or is about something else,
+    a lesson of its own. What `check` objects to stays out. A lesson that repeats one of the texts
+    that are `known`, about something else, makes way for the numbers."""
     changed: list[Lesson] = []
     for lesson in lessons:
         own = [
@@ -356,6 +357,12 @@ def with_meanings(
             others = [t for t in known if not any(one.is_in(t) for one in own)]
             if similar_in_words(lesson.text, {str(n): t for n, t in enumerate(others)}):
                 text = " ".join(one.conversion for one in own)
+            elif (
+                text.startswith(lesson.text.rstrip(". "))
+                and len(lessons) < MOST_LESSONS
+                and is_about_others(lesson.text, own, lesson.group.problem)
+            ):
+                text, own = lesson.text, []
         if text == lesson.text or check(text) is None:
             named = tuple(one for one in own if names_number(text, one.number))
             lesson = replace(lesson, text=text, numbers=named)
@@ -363,7 +370,10 @@ def with_meanings(
     left_out = tuple(one for one in meanings if not any(one in x.numbers for x in changed))
     if left_out and 0 < len(changed) < MOST_LESSONS:
         first = changed[0]
-        text = number_alone(first.text, left_out, first.group.problem)
+        if all(one.is_factor for one in left_out):
+            text = " ".join(one.conversion for one in left_out)
+        else:
+            text = number_alone(first.text, left_out, first.group.problem)
         short = check.max_words is None or len(text.split()) <= check.max_words
         if short and check(text) is None:
             changed.append(replace(first, text=text, numbers=left_out))
