@@ -9,7 +9,7 @@ store with the library in a folder beside that; a cell that was cut off is gone 
 
 - `numbers`: the bills of `examples/time-on-the-bill`, three house rules about time;
 - `labels`: messages to a firm's desks, where the border between two desks is a house rule;
-- `fields`: orders as JSON, whose total, customer and day of delivery follow house rules;
+- `fields`: orders as JSON, where what a month and a payment look like is a house rule;
 - `tool`: spans of days and of time, worked out by a program (`examples/dates-by-code`).
 
 All are generated, and training and held-out problems are drawn from words of their own.
@@ -147,23 +147,18 @@ def messages(split: str, count: int) -> list[Row]:
 
 
 def orders(split: str, count: int) -> list[Row]:
-    """Returns orders with their fields: the total is with delivery, the customer a family name,
-    and what is ordered comes a week later."""
+    """Returns orders with their fields: a month is its name alone, and a payment true or false."""
     rng = random.Random(f"orders/{split}")
     rows: dict[str, Row] = {}
     while len(rows) < count:
         name, goods = rng.choice(NAMES[split]), rng.choice(GOODS[split])
-        pieces, price, way = rng.randint(2, 9), rng.randint(3, 12) * 5, rng.randint(1, 4) * 5
-        day, month = rng.randint(2, 19), rng.choice(MONTHS)
+        pieces, price, day = rng.randint(2, 9), rng.randint(3, 12) * 5, rng.randint(2, 19)
+        month, is_paid = rng.choice(MONTHS), len(rows) % 2 == 0
         text = (
-            f"{name} orders {pieces} {goods}s at {price} euros each on {day} {month}, "
-            f"delivery {way} euros."
+            f"{name} orders {pieces} {goods}s at {price} euros each on {day} {month}; "
+            f"the bill is {'paid' if is_paid else 'open'}."
         )
-        answer = {
-            "customer": name.split()[-1],
-            "total": pieces * price + way,
-            "delivery_day": day + 7,
-        }
+        answer = {"customer": name, "pieces": pieces, "month": month, "paid": is_paid}
         rows.setdefault(text, {"id": f"order-{len(rows)}", "problem": text, "answer": answer})
     return list(rows.values())
 
@@ -184,9 +179,7 @@ KINDS = {
         {"domain": "choice", "max_tokens": 60},
     ),
     "fields": Kind(
-        "Read the order. Calculate first, then answer with a JSON object: customer (a name), "
-        "total (what is to be paid, in euros), delivery_day (the day of the month on which it "
-        "comes, a number).",
+        "Read the order and answer with a JSON object: customer, pieces, month, paid.",
         "What this shop means by each field.",
         orders,
         {"domain": "json", "max_tokens": 300},
