@@ -82,7 +82,7 @@ def test_examples_are_in_force_before_the_first_attempt(
     result = train(endpoint)
     first, second, third = result.versions
     assert first.message.startswith(
-        "step 1 of 3: 2 right answers tried as examples before the first attempt; kept by the "
+        "step 1 of 3: 4 right answers tried as examples before the first attempt; kept by the "
         "gate: 0.250 → 0.917, +0.667"
     )
     assert re.match(r"step 2 of 3: mean reward 0\.\d+, 3 of 3 groups mixed", second.message)
@@ -98,10 +98,10 @@ def test_examples_are_in_force_before_the_first_attempt(
     with Store.open(folder / ".tfgrpo/store.db") as store:
         assert fsck(store).problems == ()
         counts = [store.counts(version).get("ADD") for version in (first, second, third)]
-        assert counts[0] == 2
+        assert counts[0] == 4
         assert [tag for tag in store.tags() if tag.endswith("/step_3")]
     shown = " ".join(cli("log").stdout.split())
-    assert "2 right answers tried as examples before the first attempt" in shown
+    assert "4 right answers tried as examples before the first attempt" in shown
 
 
 @pytest.mark.parametrize("endpoint", ["harm"], indirect=True)
@@ -111,7 +111,7 @@ def test_examples_that_harm_stay_out_and_are_not_proposed_again(
     result = train(endpoint, retry_lessons=0)
     first = result.versions[0]
     assert "; rejected by the gate: 0.500 → 0.083" in first.message
-    rejected = {"m-100", "m-101"}
+    rejected = {"m-100", "m-101", "m-102", "m-103"}
     with Store.open(folder / ".tfgrpo/store.db") as store:
         assert len(store.library(first)) == 0
         sides = [name for name in store.branches() if name.startswith("rejected/")]
@@ -154,7 +154,7 @@ def test_a_run_whose_examples_leave_nothing_to_learn_goes_to_its_end(
                 train(server, on_progress=seen.append)
         else:
             result = train(server, on_progress=seen.append)
-            assert len(result.library) == 2
+            assert len(result.library) == 4
             assert "mean reward 1.00, 0 of 3 groups mixed" in result.versions[1].message
     assert any(isinstance(one, NothingToLearn) for one in seen) is stops
 

@@ -47,6 +47,7 @@ from tfgrpo.training.confirmation import CONFIRMATIONS
 from tfgrpo.training.controller import CONTROLLER_TOKENS
 from tfgrpo.training.draft import Draft
 from tfgrpo.training.exemplars import (
+    FIRST_EXAMPLES,
     LONGEST,
     LONGEST_BYTES,
     LONGEST_FORM,
@@ -189,7 +190,7 @@ def estimate(
             if settings.direct:
                 total.add_direct()
             elif not size:
-                total.add_examples()
+                total.add_examples(FIRST_EXAMPLES)
             else:
                 total.add_step(size, training)
             total.add_gate(len(plan.gate), gating)
@@ -471,10 +472,10 @@ class _Total:
             changed = lessons * (2 * text + 64) + (pruned if self._settings.library_tokens else 0)
             self._rejections.append(changed)
 
-    def add_examples(self) -> None:
-        """Lets the library grow by a step's examples."""
+    def add_examples(self, times: int = 1) -> None:
+        """Lets the library grow by so many times a step's examples."""
         size = self._example_size()
-        number = float(min(self._examples, self._examples_left)) if size else 0.0
+        number = float(min(self._examples * times, self._examples_left)) if size else 0.0
         self._examples_left -= int(number)
         if not self._upper and size:
             cap = self._settings.library_tokens or MOST_TOKENS

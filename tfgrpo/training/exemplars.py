@@ -40,6 +40,9 @@ LONGEST, LONGEST_BYTES = 400, 3200
 MOST_TOKENS = 1536
 """The most tokens of a library that examples are added to, where it has no cap of its own: they
 stand in every prompt, and a model on this machine reads 4,096 tokens in all."""
+FIRST_EXAMPLES = 2
+"""How many times a step's examples the step before the first attempt tries: where nothing is in
+force, a trial sees what they are worth, and more of them are worth more."""
 OTHERS = (2, 0.0)
 """The place of a problem without attempts among those that may be examples."""
 ANSWER = "\N{OBJECT REPLACEMENT CHARACTER}"

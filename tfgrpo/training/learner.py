@@ -29,6 +29,7 @@ from tfgrpo.training.blame import Mark
 from tfgrpo.training.confirmation import ONE_OF_TWO, Confirmation, better_than, half_of
 from tfgrpo.training.draft import Draft
 from tfgrpo.training.exemplars import (
+    FIRST_EXAMPLES,
     Example,
     add_examples,
     are_answers_alone,
@@ -284,7 +285,7 @@ class Learner:
             added = add_examples(
                 self._examples(reflected.groups, step, now.library),
                 now.library,
-                settings.exemplars,
+                settings.exemplars * (1 if step.batch else FIRST_EXAMPLES),
                 settings.library_tokens,
                 origin.evidence,
                 (origin.uid, origin.step),
