@@ -728,6 +728,22 @@ OTHER_WORDS = {
 }
 
 
+@pytest.mark.parametrize(
+    ("text", "op"),
+    [
+        ('When it says "3 June", month is "June" alone.', "KEEP"),
+        ('When it says "3 June", day is "3" alone.', "ADD"),
+        ('When month could be "none", write 0.', "ADD"),
+    ],
+)
+def test_what_is_said_of_the_form_of_a_field_needs_no_call(
+    tmp_path: Path, text: str, op: str
+) -> None:
+    known = labelled('When it says "9 May", month is "May" alone.')
+    plan, requests = planned(tmp_path, [], text, library=known)
+    assert ([one.op for one in plan.operations], requests) == ([op], [])
+
+
 @pytest.mark.parametrize("text", OTHER_WORDS)
 def test_a_step_in_other_words_is_a_vote_without_a_call(tmp_path: Path, text: str) -> None:
     is_known = OTHER_WORDS[text]

@@ -406,7 +406,7 @@ def test_a_domain_of_ones_own_is_trained_and_evaluated(cli: Cli, tmp_path: Path)
         told = [r["messages"][-1]["content"] for r in server.requests if stage(r) == "summary"]
         assert len(told) == 4
         assert all("tool: TOOL-SAID" in text for text in told)
-        assert sum("TONE-0.75" in text and "reward 0.75 of 1" in text for text in told) == 2
+        assert sum("TONE-0.75" in text and "75 % right" in text for text in told) == 2
         compared = [
             r["messages"][-1]["content"] for r in server.requests if stage(r) == "comparison"
         ]

@@ -119,7 +119,7 @@ def test_each_attempt_is_summarised_with_its_verdict(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("reward", "words"), [(1.0, "right"), (0.0, "wrong"), (0.25, "reward 0.25 of 1")]
+    ("reward", "words"), [(1.0, "right"), (0.0, "wrong"), (0.25, "25 % right")]
 )
 def test_a_reward_is_told_in_words(reward: float, words: str) -> None:
     assert verdict_words(rollout(0, reward)) == words

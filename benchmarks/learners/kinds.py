@@ -185,11 +185,11 @@ KINDS = {
         {"domain": "json", "max_tokens": 300},
     ),
     "tool": Kind(
-        "Work the problem out with a program in Python, then give the result as a whole number in "
-        "\\boxed{}.",
+        "Work the problem out with a program in Python, then give the result as a whole number and "
+        "nothing else.",
         "How to write programs about dates and times that run and give the right result.",
         example("dates-by-code"),
-        {"mode": "agent", "turns": 3, "max_tokens": 300},
+        {"domain": "exact", "mode": "agent", "turns": 3, "max_tokens": 300},
     ),
 }
 

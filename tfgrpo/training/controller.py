@@ -54,6 +54,7 @@ from tfgrpo.training.number_lessons import (
 )
 from tfgrpo.training.numbers_in_text import names_number, numbers_anywhere, numbers_in
 from tfgrpo.training.reflection import Failure, Lesson, Question, Reflection, StepOrigin
+from tfgrpo.training.telling_parts import is_about_form, is_same_form
 
 CONTROLLER_TOKENS = 600
 WHEN = re.compile(
@@ -163,7 +164,7 @@ class Controller:
         repaired = 0
         if known is not None:
             decision, label = Decision(decision="same"), known
-        elif self._needs_no_call(lesson, draft):
+        elif is_about_form(lesson.text) or self._needs_no_call(lesson, draft):
             decision, label = Decision(decision="new", text=lesson.text), None
         else:
             try:
@@ -366,7 +367,7 @@ def _more_exact(lesson: Lesson, draft: Draft) -> str | None:
     """Returns the experience that says no more than a step with its number, where a lesson says
     no more than that: the step in other words or without a number, or the number alone."""
     for id, there in draft.texts.items():
-        if is_step_in_other_words(lesson.text, there):
+        if is_step_in_other_words(lesson.text, there) or is_same_form(lesson.text, there):
             return id
         if lesson.numbers and is_bare_number(lesson.text, lesson.numbers, there):
             return id

@@ -68,6 +68,7 @@ from tfgrpo.training.reflection import (
     UNKNOWN,
 )
 from tfgrpo.training.telling_numbers import LONGEST_NUMBERS
+from tfgrpo.training.telling_parts import LONGEST_PARTS
 
 ANSWER = {
     "rollout": 800.0,
@@ -334,12 +335,12 @@ class _Total:
             "learning_objective": reflection.learning_objective,
             "max_words": str(reflection.max_words),
             "library": prompt_text(self._library),
-            "verdict": "reward 0.12345 of 1",
+            "verdict": "12.3456 % right",
             "count": "100",
             **dict.fromkeys(("response", "winners", "losers", "lesson", "lessons", "reason"), ""),
             **dict.fromkeys(("similar", "attempt", "problems", "shown"), ""),
             **dict.fromkeys(("tokens", "cap", "over"), "100000"),
-            "numbers": LONGEST_NUMBERS.words(),
+            "numbers": LONGEST_NUMBERS.words() + "x" * (LONGEST_PARTS if self._upper else 0),
         }
         templates = {
             "summary": reflection.summary,

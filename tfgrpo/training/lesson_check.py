@@ -19,6 +19,7 @@ from tfgrpo.rendering.examples import is_example
 from tfgrpo.training.label_mentions import denies, is_only, replace_answer, right_answers, tells
 from tfgrpo.training.number_lessons import SAYS, for_any_quantity, names_answer
 from tfgrpo.training.numbers_in_text import numbers_in
+from tfgrpo.training.telling_parts import TellingPart
 
 CODE = re.compile(r"\b(?:[A-Z]{2,}-\d+|[A-Z]+-?\d{2,})\b")
 """What names one thing: `QQ-0`, `X117`."""
@@ -72,7 +73,8 @@ class LessonCheck:
 
     With `shared_answers` a text may tell the answer, which is one of few, as a label is; and one
     that was learned from a problem whose answer is known has to. Of a text of more than `max_words`
-    words only the beginning counts, where that is whole.
+    words only the beginning counts, where that is whole. With `parts`, fields that right attempts
+    alone have right, a text has to name one, and may not give the value of this problem.
     """
 
     problems: tuple[Problem, ...] = ()
@@ -80,6 +82,7 @@ class LessonCheck:
     shared_answers: bool = False
     max_words: int | None = None
     ground_truth: bool = True
+    parts: tuple[TellingPart, ...] = ()
 
     def accepted(self, text: str) -> str:
         """Returns what counts of a text: all of it, or the longest beginning of whole sentences, or
@@ -141,6 +144,8 @@ class LessonCheck:
             quote = quoted(text, problem)
             if quote is not None:
                 return f"it is about one problem ({quote!r}); say it for any number"
+        if wrong := self._fault_about_parts(text):
+            return wrong
         if any(repeats(self._without_answers(text), prompt) for prompt in self.prompts):
             return "it repeats the instructions; say what the attempts have shown"
         last = broken_off(text)
@@ -157,6 +162,17 @@ class LessonCheck:
                 return f"it says that {denied!r} is right, and that it is not"
             if answers and not self._says_when(text):
                 return "it does not say when; begin with what such a problem says or asks for"
+        return None
+
+    def _fault_about_parts(self, text: str) -> str | None:
+        if not self.parts:
+            return None
+        if not any(part.is_named_in(text) for part in self.parts):
+            names = " or ".join(part.name for part in self.parts)
+            return f"it says nothing of {names}; say what is written there, and when"
+        for part in self.parts:
+            if any(part.is_quoted_in(text, problem.problem) for problem in self.problems):
+                return f"it is about one problem ({part.right!r}); say it for any"
         return None
 
     def _says_when(self, text: str) -> bool:

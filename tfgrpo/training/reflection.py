@@ -37,6 +37,7 @@ from tfgrpo.training.number_lessons import (
 )
 from tfgrpo.training.numbers_in_text import names_number
 from tfgrpo.training.telling_numbers import TellingNumbers, telling_numbers
+from tfgrpo.training.telling_parts import TellingPart, parts_words, telling_parts
 
 T = TypeVar("T", bound=BaseModel)
 SUMMARY_TOKENS = 400
@@ -68,6 +69,7 @@ class Question:
     appendix: str = ""
     narrowed: Mapping[str, Json | None] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
+    parts: tuple[TellingPart, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +163,9 @@ class Reflection:
             answer,
             call_path=question.call_path,
             check=check,
-            text_check=self.lesson_check(question.problems, question.prompt).accepted,
+            text_check=replace(
+                self.lesson_check(question.problems, question.prompt), parts=question.parts
+            ).accepted,
         )
 
 
@@ -283,6 +287,9 @@ async def compare(
     telling = NO_NUMBERS
     if reflection.comparison.uses("numbers") and reflection.as_they_are(judged):
         telling = telling_numbers(group, winners, losers)
+    parts: tuple[TellingPart, ...] = ()
+    if reflection.comparison.uses("numbers") and reflection.ground_truth:
+        parts = telling_parts(group.problem, winners, losers)
     question = Question(
         prompt=reflection.comparison,
         values={
@@ -291,10 +298,11 @@ async def compare(
             "ground_truth": reflection.truth(group.problem),
             "winners": listed_attempts(winners, summaries),
             "losers": listed_attempts(losers, summaries),
-            "numbers": telling.words(),
+            "numbers": "\n".join(filter(None, (telling.words(), parts_words(parts)))),
         },
         max_tokens=COMPARISON_TOKENS,
         call_path=(step, group.problem.id),
+        parts=parts,
         appendix=shown_words(blaming, shown, winners, losers) if blaming else "",
         narrowed={
             **({"experiences": marks_schema(shown.labels)} if blaming else {}),
@@ -303,22 +311,24 @@ async def compare(
         problems=(group.problem,),
     )
     shape = BlamingContrast if blaming else Contrast
+    check = reflection.lesson_check(question.problems, question.prompt)
     try:
         typed: structured.Typed[Any] = await reflection.ask(calls, question, shape)
     except CallFailed as error:
         failure = Failure("comparison", group.problem.id, str(error))
-        return Advantage(group, (), (*failures, failure))
+        return Advantage(group, _of_parts(parts, group, (), check), (*failures, failure))
     lessons, unused = lessons_of(typed, "comparison", group)
     marks, wrong = marks_of(typed.value.experiences, shown) if blaming else ((), ())
     failures += (*unused, *(Failure("blame", group.problem.id, reason) for reason in wrong))
     misled = tuple(mark.experience for mark in marks if mark.role == "misleading")
     meanings = telling.meanings(typed.value.numbers, group.problem)
-    check = reflection.lesson_check(question.problems, question.prompt)
     lessons = tuple(replace(lesson, misled=misled) for lesson in lessons)
     known = [experience.text for experience in library.readable]
     lessons = with_meanings(lessons, meanings, check, known)
     if not lessons:
-        lessons = _of_numbers(meanings, group, typed.key, check)
+        lessons = _of_numbers(meanings, group, typed.key, check) or _of_parts(
+            parts, group, (typed.key,), check
+        )
         lessons = tuple(replace(lesson, misled=misled) for lesson in lessons)
     repaired = typed.repaired
     if reflection.reconcile is not None and lessons:
@@ -392,6 +402,18 @@ def _of_numbers(
         return ()
     reason = f"Right attempts calculate with {' and '.join(one.words for one in sure)}."
     return (Lesson(text, reason, group, (call,), numbers=sure),)
+
+
+def _of_parts(
+    parts: Sequence[TellingPart], group: Group, calls: tuple[str, ...], check: LessonCheck
+) -> tuple[Lesson, ...]:
+    """Returns the lessons of a comparison that gave none that can be used, about the fields whose
+    values differ in their form alone, as far as `check` does not object."""
+    usable = [(part, text) for part in parts if (text := part.lesson()) and check(text) is None]
+    return tuple(
+        Lesson(text, f"Right attempts alone have {part.name} right.", group, calls)
+        for part, text in usable[:MOST_LESSONS]
+    )
 
 
 async def _reconcile(
@@ -476,10 +498,11 @@ async def summarise(
 
 
 def verdict_words(rollout: Rollout) -> str:
-    """Returns a reward as the reflection model reads it: right, wrong, or the number."""
+    """Returns a reward as the reflection model reads it: right, wrong, or how much of it is; a
+    small model takes a reward of 0.75 for money."""
     if rollout.reward in (0.0, 1.0):
         return "right" if rollout.reward else "wrong"
-    return f"reward {rollout.reward:g} of 1"
+    return f"{100 * (rollout.reward or 0.0):g} % right"
 
 
 def details_words(rollout: Rollout, before: str) -> str:

@@ -1,0 +1,147 @@
+"""Fields that right attempts alone have right: counted, told, and named by lessons."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_reflection import compared, said
+
+from tfgrpo.data.problems import Problem
+from tfgrpo.rollout.attempt import Group, Rollout
+from tfgrpo.training.telling_parts import LONGEST, TellingPart, parts_words, telling_parts
+
+GOLD = {"customer": "Lea Blum", "month": "May", "paid": False, "to": {"town": "Ulm"}}
+ORDER = Problem(
+    "o-1", "Lea Blum of Ulm orders a desk on 9 May; the bill is open.", json.dumps(GOLD)
+)
+
+
+def attempt(sample: int, **other: Any) -> Rollout:
+    """Returns an attempt at the order that differs from the ground truth in some fields."""
+    text = json.dumps({**GOLD, **other})
+    wrong = {name: value for name, value in other.items() if value != GOLD[name]}
+    details: dict[str, Any] = dict.fromkeys(("customer", "month", "paid", "to.town"), "right")
+    details |= {n: f"{json.dumps(v)} is not {json.dumps(GOLD[n])}" for n, v in wrong.items()}
+    reward = 1 - len(wrong) / 4
+    return Rollout(ORDER, sample, text, "answered", reward, text, "", (f"{sample}",), details)
+
+
+def parts_of(winners: list[Rollout], losers: list[Rollout]) -> dict[str, tuple[Any, Any]]:
+    return {part.name: (part.right, part.wrong) for part in telling_parts(ORDER, winners, losers)}
+
+
+def test_fields_that_right_attempts_alone_have_right() -> None:
+    right, day = attempt(0), attempt(1, month="9 May")
+    both = attempt(2, month="9 May", paid="open")
+    assert parts_of([right], [day]) == {"month": ("May", "9 May")}
+    assert parts_of([right], [both, day]) == {
+        "month": ("May", "9 May"),
+        "paid": (False, "open"),
+    }
+    assert parts_of([day], [both]) == {"paid": (False, "open")}, "the better one is not all right"
+    assert parts_of([right, day], [day]) == {}, "half of the right ones"
+    other = attempt(3, month="2026-05")
+    assert parts_of([right], [day, other, other]) == {"month": ("May", "2026-05")}
+    assert parts_of([right], [Rollout(ORDER, 4, "May", "answered", 0.0, None, "no JSON")]) == {
+        "customer": ("Lea Blum", None),
+        "month": ("May", None),
+        "paid": (False, None),
+        "to.town": ("Ulm", None),
+    }
+    assert parts_of([], [day]) == parts_of([right], []) == {}
+
+
+@pytest.mark.parametrize("answer", ["58", "[1]", "", "{", "[" * 5000])
+def test_other_answers_have_no_fields(answer: str) -> None:
+    problem = Problem("p", "How many?", answer)
+    assert telling_parts(problem, [attempt(0)], [attempt(1, month="9 May")]) == ()
+
+
+LESSONS: list[tuple[Any, Any, str | None]] = [
+    ("May", "9 May", 'When it says "9 May", month is "May" alone.'),
+    ("Blum", "Lea Blum", 'When it says "Lea Blum", month is "Blum" alone.'),
+    (False, "open", 'When month could be "open", write false.'),
+    (380, "380 euros", 'When month could be "380 euros", write 380.'),
+    ("May", "Mayor", None),
+    ("May", "June", None),
+    (False, True, None),
+    (380, 360, None),
+    ("May", None, None),
+    (False, "", None),
+    (["May"], "9 May", None),
+    ("May", "9 May" + " and more" * 20, None),
+    ("Ümlaut", "der Ümlaut", 'When it says "der Ümlaut", month is "Ümlaut" alone.'),
+]
+
+
+@pytest.mark.parametrize(("right", "wrong", "expected"), LESSONS)
+def test_what_differs_in_its_form_is_a_lesson(right: Any, wrong: Any, expected: str | None) -> None:
+    assert TellingPart("month", right, wrong).lesson() == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "named"),
+    [
+        ("month", "Give the month alone.", True),
+        ("month", "Give each Month alone.", True),
+        ("month", "Months are names.", False),
+        ("delivery_day", "The delivery day is a number.", True),
+        ("to.town", "Write the town in capitals.", True),
+        ("to.town", "Write where it goes.", False),
+        ("deliveryDay", "Write deliveryDay as a number.", True),
+    ],
+)
+def test_whether_a_text_names_a_field(name: str, text: str, named: bool) -> None:
+    assert TellingPart(name, "May", "9 May").is_named_in(text) is named
+
+
+def contrast(text: str) -> str:
+    lesson = {"reason": "It is right.", "text": text}
+    return json.dumps({"right_did": "a", "wrong_did": "b", "lessons": [lesson]})
+
+
+def test_a_comparison_is_told_of_them_and_a_lesson_names_one(tmp_path: Path) -> None:
+    group = Group(ORDER, (attempt(0), attempt(1, month="9 May")))
+    good = "For the month of an order, give its name alone."
+    answers = iter([contrast("When orders come, thank the customer."), contrast(good)])
+    advantage, server = compared(tmp_path, group, lambda _: next(answers), summarise_over=500)
+    assert [lesson.text for lesson in advantage.lessons] == [good]
+    first, second = said(server, "comparison")
+    assert 'Right in right attempts alone: month ("May", not "9 May")' in first
+    assert "75 % right" in first
+    assert "reward" not in first.rpartition("Known already")[2]
+    assert "it says nothing of month; say what is written there, and when" in second
+
+
+def test_where_a_model_has_no_lesson_the_form_is_one(tmp_path: Path) -> None:
+    group = Group(ORDER, (attempt(0), attempt(1, month="9 May", paid="open")))
+    bad = contrast("The month of this order is May.")
+    advantage, server = compared(tmp_path, group, lambda _: bad, summarise_over=500)
+    assert [lesson.text for lesson in advantage.lessons] == [
+        'When it says "9 May", month is "May" alone.',
+        'When paid could be "open", write false.',
+    ]
+    assert "it is about one problem ('May'); say it for any" in said(server, "comparison")[1]
+    assert {lesson.reason for lesson in advantage.lessons} == {
+        "Right attempts alone have month right.",
+        "Right attempts alone have paid right.",
+    }
+
+
+def test_without_the_ground_truth_nothing_is_told(tmp_path: Path) -> None:
+    group = Group(ORDER, (attempt(0), attempt(1, month="9 May")))
+    text = "When orders come, thank the customer."
+    advantage, server = compared(
+        tmp_path, group, lambda _: contrast(text), summarise_over=500, ground_truth=False
+    )
+    assert [lesson.text for lesson in advantage.lessons] == [text]
+    assert "Right in right attempts alone" not in said(server, "comparison")[0]
+
+
+def test_what_is_told_is_short() -> None:
+    part = TellingPart("month", "May " * 500, "June " * 500)
+    assert len(parts_words([part] * 4)) <= 4 * (LONGEST + 2) + 40
+    assert parts_words([]) == ""
