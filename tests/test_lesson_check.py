@@ -484,3 +484,27 @@ def test_an_answer_is_known_with_commas_anywhere(answer: str, text: str) -> None
 def test_what_a_total_comes_to_is_an_answer(text: str, is_told: bool) -> None:
     answer = given_away(text, Problem("p", "How many visits are that in 8 months?", "32"))
     assert answer == ("32" if is_told else None)
+
+
+ABOUT_ATTEMPTS = {
+    "The correct answer is 'refund' because the problem says so.": True,
+    "When a fee is named, the wrong attempts were refund and fraud, which are not right.": True,
+    "The right answer is refund when a fee is named.": False,
+    "When a fee is named, the answer is refund.": False,
+    "When a first attempt to pay fails, the answer is refund.": False,
+}
+
+
+@pytest.mark.parametrize("text", ABOUT_ATTEMPTS)
+def test_a_lesson_about_a_label_is_not_about_the_attempts(text: str) -> None:
+    problem = Problem("m-1", "A customer asks about money.", "refund")
+    complaint = LessonCheck((problem,), shared_answers=True)(text)
+    assert (complaint is not None) is ABOUT_ATTEMPTS[text], complaint
+    assert "about these attempts" in (complaint or "about these attempts")
+
+
+def test_no_lesson_speaks_of_attempts() -> None:
+    problem = Problem("p-1", "How many days are 3 weeks?", "15")
+    check = LessonCheck((problem,))
+    assert "about these attempts" in (check("When weeks are given, wrong attempts take 7.") or "")
+    assert check("When weeks are given, take 5 days a week.") is None

@@ -63,6 +63,9 @@ ABOUT_ANSWER = re.compile(
     r"(?:answer|attempt|calculation|response|result|solution)s?\b",
     re.I,
 )
+OF_THESE = "it is about these attempts; say what to do with the next problem, and when"
+OF_ATTEMPTS = re.compile(r"\b(?:right|correct|wrong|incorrect) attempts?\b", re.I)
+SAYS_WHEN = re.compile(r"\b(?:when|if|where|whenever|for)\b", re.I)
 CALCULATION = re.compile(r"\d[^=.;]*[-*/+\u00d7\u00f7\u00b7][^=.;]*=\s*[^\w\s]?\s*\d")
 """Numbers with an operator between them that come to a number: one problem's."""
 
@@ -140,7 +143,7 @@ class LessonCheck:
             if name is not None:
                 return f"it is about one problem ({name!r}); a rule has no names"
             if not self.shared_answers and is_about_attempts(text):
-                return "it is about these attempts; say what to do with the next problem, and when"
+                return OF_THESE
             quote = quoted(text, problem)
             if quote is not None:
                 return f"it is about one problem ({quote!r}); say it for any number"
@@ -162,6 +165,9 @@ class LessonCheck:
                 return f"it says that {denied!r} is right, and that it is not"
             if answers and not self._says_when(text):
                 return "it does not say when; begin with what such a problem says or asks for"
+            is_bare = ABOUT_ANSWER.match(text) and not SAYS_WHEN.search(text)
+            if is_bare or OF_ATTEMPTS.search(text):
+                return OF_THESE
         return None
 
     def _fault_about_parts(self, text: str) -> str | None:
@@ -223,7 +229,8 @@ def without_preface(text: str) -> str:
 
 def is_about_attempts(text: str) -> bool:
     """Returns whether a text says what an answer is, or calculates one, and not what to do."""
-    return ABOUT_ANSWER.match(text) is not None or CALCULATION.search(text) is not None
+    patterns = (ABOUT_ANSWER.match(text), OF_ATTEMPTS.search(text), CALCULATION.search(text))
+    return any(match is not None for match in patterns)
 
 
 def named(text: str, problem: Problem) -> str | None:
