@@ -18,6 +18,7 @@ from scripted import ScriptedEndpoint, stage
 from tfgrpo.domains.prompt_library import read_library
 
 LESSON = "When a part of the bike does not work, the label is damage, not booking."
+TOTAL = "For the total of a bill, take what is to be paid, with tax and delivery."
 OTHER = "When a bike is asked for, the label is booking, not damage."
 
 
@@ -34,6 +35,7 @@ def answers(request: dict[str, Any]) -> str:
         case "comparison":
             assert "total: 1 is not" in user or "answer booking" in user or "answer damage" in user
             text = OTHER if "Right answer: booking" in user else LESSON
+            text = TOTAL if "total: 1 is not" in user else text
             lesson = {"reason": "It is broken.", "text": text}
             return json.dumps({"right_did": "a", "wrong_did": "b", "lessons": [lesson]})
         case "summary":
