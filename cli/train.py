@@ -138,7 +138,7 @@ GROUPS = {
     "--exemplars-first/--no-exemplars-first",
     default=None,
     help="Try right answers on the gate's problems, as examples, in a step of their own before the "
-    "first attempt.  [where answers are labels and there is a gate]",
+    "first attempt: twice as many as --exemplars.  [where answers are labels and there is a gate]",
 )
 @click.option(
     "--drop-harmful",

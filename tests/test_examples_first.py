@@ -104,6 +104,15 @@ def test_examples_are_in_force_before_the_first_attempt(
     assert "4 right answers tried as examples before the first attempt" in shown
 
 
+@pytest.mark.parametrize("endpoint", ["help"], indirect=True)
+def test_examples_are_tried_together_whatever_the_trial(
+    folder: Path, endpoint: ScriptedEndpoint
+) -> None:
+    first = train(endpoint, gate_trial="factorial").versions[0]
+    assert first.meta["gate"]["trial"] == "bundle"
+    assert "kept by the gate: 0.250 → 0.917" in first.message
+
+
 @pytest.mark.parametrize("endpoint", ["harm"], indirect=True)
 def test_examples_that_harm_stay_out_and_are_not_proposed_again(
     folder: Path, endpoint: ScriptedEndpoint

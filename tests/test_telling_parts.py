@@ -45,12 +45,9 @@ def test_fields_that_right_attempts_alone_have_right() -> None:
     assert parts_of([right, day], [day]) == {}, "half of the right ones"
     other = attempt(3, month="2026-05")
     assert parts_of([right], [day, other, other]) == {"month": ("May", "2026-05")}
-    assert parts_of([right], [Rollout(ORDER, 4, "May", "answered", 0.0, None, "no JSON")]) == {
-        "customer": ("Lea Blum", None),
-        "month": ("May", None),
-        "paid": (False, None),
-        "to.town": ("Ulm", None),
-    }
+    unread = Rollout(ORDER, 4, "May", "answered", 0.0, None, "no JSON")
+    assert parts_of([right], [unread]) == {}, "what it lacks is an object"
+    assert parts_of([right], [unread, day, day]) == {"month": ("May", "9 May")}
     assert parts_of([], [day]) == parts_of([right], []) == {}
 
 
@@ -91,6 +88,9 @@ def test_what_differs_in_its_form_is_a_lesson(right: Any, wrong: Any, expected: 
         ("delivery_day", "The delivery day is a number.", True),
         ("to.town", "Write the town in capitals.", True),
         ("to.town", "Write where it goes.", False),
+        ("größe", "Die Größe ist eine Zahl.", True),
+        ("#", "Count them.", True),
+        ("月", "月は名前だけを書く。", True),
         ("deliveryDay", "Write deliveryDay as a number.", True),
     ],
 )
@@ -129,6 +129,14 @@ def test_where_a_model_has_no_lesson_the_form_is_one(tmp_path: Path) -> None:
         "Right attempts alone have month right.",
         "Right attempts alone have paid right.",
     }
+
+
+def test_a_rule_may_say_a_value_that_differs_otherwise(tmp_path: Path) -> None:
+    group = Group(ORDER, (attempt(0), attempt(1, month="June")))
+    text = "When a day in May is named, the month is May."
+    advantage, server = compared(tmp_path, group, lambda _: contrast(text), summarise_over=500)
+    assert [lesson.text for lesson in advantage.lessons] == [text]
+    assert len(said(server, "comparison")) == 1
 
 
 def test_without_the_ground_truth_nothing_is_told(tmp_path: Path) -> None:

@@ -185,7 +185,9 @@ class Gate:
         new = [o for o in operations if not is_initial_prune(o.evidence)]
         parts = split_examples(before, new, self._cap)
         if parts is None:
-            return await self._try(Candidate(before, candidate, new, known), progress)
+            tried = Candidate(before, candidate, new, known)
+            is_examples = all(map(adds_example, new))  # too many to have an effect each
+            return await (self._bundle if is_examples else self._try)(tried, progress)
         examples, lessons = parts
         with_examples = applied(before, examples)
         each = len(self._task.problems) * self._task.settings.samples

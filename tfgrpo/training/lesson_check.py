@@ -177,7 +177,8 @@ class LessonCheck:
             names = " or ".join(part.name for part in self.parts)
             return f"it says nothing of {names}; say what is written there, and when"
         for part in self.parts:
-            if any(part.is_quoted_in(text, problem.problem) for problem in self.problems):
+            is_quoted = any(part.is_quoted_in(text, one.problem) for one in self.problems)
+            if is_quoted and part.lesson():  # else the value may be what the rule is about
                 return f"it is about one problem ({part.right!r}); say it for any"
         return None
 

@@ -48,10 +48,12 @@ class TellingPart(NamedTuple):
 
     def is_named_in(self, text: str) -> bool:
         """Returns whether a text names the field, or the last part of its path, in any case."""
-        names = {self.name, self.name.rpartition(".")[2]}
-        forms = {re.sub(r"[\W_]+", " ", name).strip() for name in names}
-        plain = f" {re.sub(r'[^a-z0-9]+', ' ', text.casefold())} "
-        return any(f" {form.casefold()} " in plain for form in forms)
+        plain = f" {_plain(text)} "
+        for name in {self.name, self.name.rpartition(".")[2]}:
+            form = _plain(name)
+            if not form or (f" {form} " if form.isascii() else form) in plain:
+                return True
+        return False
 
     def is_quoted_in(self, text: str, problem: str) -> bool:
         """Returns whether a text gives the value that this problem has there, in its words."""
@@ -94,8 +96,10 @@ def telling_parts(
     """Returns the fields that most of the right attempts at a problem have right and few of the
     others, the clearest first; none where the ground truth or answers are no objects."""
     gold = _object(problem.answer)
-    if gold is None or not winners or not losers:
-        return ()
+    readable = [one for one in losers if _object(one.answer) is not None]
+    if gold is None or not winners or len(readable) <= len(losers) / 2:
+        return ()  # where most wrong attempts are no object, that is what they lack
+    losers = readable
     leads: dict[str, float] = {}
     for name in dict.fromkeys(name for one in winners for name in one.details):
         shares = [
@@ -134,3 +138,7 @@ def _object(text: str | None) -> Mapping[str, Any] | None:
 
 def _shown(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"[\W_]+", " ", text.casefold()).strip()
