@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 from click.testing import CliRunner
 from conftest import ROOT
 from scripted import Reply, ScriptedEndpoint, stage
+
+sys.path.insert(0, str(ROOT))
+from benchmarks.learners import kinds, server
+from benchmarks.learners.ablate import OPTIONS, main
+from tfgrpo.settings import TrainSettings
 
 LESSON = "When working weeks are asked for in days, count five days for each week."
 
@@ -30,12 +37,12 @@ def billing(request: dict[str, Any]) -> str:
 def test_a_cell_is_made_once_and_goes_on_where_it_was_cut_off(
     tmp_path: Path, monkeypatch: Any
 ) -> None:
-    monkeypatch.syspath_prepend(str(ROOT))
-    from benchmarks.learners.ablate import main
+    monkeypatch.setattr(kinds, "TRAIN", 3)
+    monkeypatch.setattr(kinds, "HELDOUT", 3)
 
-    def cell(server: ScriptedEndpoint) -> Any:
-        given = ["exemplars-1", "--limit", "3", "--seed", "1", "--model", "m"]
-        return CliRunner().invoke(main, [str(tmp_path), *given, "--base-url", server.base_url])
+    def cell(server: ScriptedEndpoint, option: str = "exemplars-1") -> Any:
+        given = ["numbers", option, "--seed", "1", "--model", "m", "--base-url", server.base_url]
+        return CliRunner().invoke(main, [str(tmp_path), *given])
 
     def until(request: dict[str, Any]) -> str | Reply:
         enough = len(server.requests) > 12
@@ -50,11 +57,59 @@ def test_a_cell_is_made_once_and_goes_on_where_it_was_cut_off(
         asked = len(server.requests)
         assert cell(server).output == done.output
         assert len(server.requests) == asked, "what is done is read"
-    (written,) = tmp_path.glob("*.json")
+        (written,) = tmp_path.glob("*.json")
+        assert cell(server, "base").exit_code == 0
     found = json.loads(written.read_text())
-    assert found["option"] == "exemplars-1"
+    assert (found["option"], found["seed"]) == ("exemplars-1", 1)
     assert found["settings"] == {"exemplars": 1}
     assert found["library"][0] == LESSON
     table = CliRunner().invoke(main, [str(tmp_path), "--table"]).output
-    assert "| exemplars-1 | m | 1 |" in table
-    assert "exemplars-1-m-seed1" in CliRunner().invoke(main, [str(tmp_path), "--list"]).output
+    assert "| numbers | exemplars-1 | 1 |" in table
+    beside = next(
+        line for line in table.splitlines() if line.startswith("| numbers | exemplars-1 | m |")
+    )
+    assert "× " in beside, "what it cost beside base, of the same seed"
+    assert "exemplars-1: {" in CliRunner().invoke(main, [str(tmp_path), "--list"]).output
+
+
+@pytest.mark.parametrize("kind", kinds.KINDS)
+def test_a_gate_has_problems_of_its_own(kind: str, tmp_path: Path) -> None:
+    files = kinds.write_problems(tmp_path, kinds.Cell(kind, 0, "gate", OPTIONS["gate"]))
+    rows = {name: Path(file).read_text().splitlines() for name, file in files.items()}
+    assert {name: len(lines) for name, lines in rows.items()} == {
+        "data": kinds.TRAIN,
+        "heldout": kinds.HELDOUT,
+        "gate": kinds.GATED,
+    }
+    assert not set(rows["gate"]) & set(rows["data"])
+    assert "gate" not in kinds.write_problems(tmp_path, kinds.Cell(kind, 0))
+
+
+def test_options_are_settings_of_a_run() -> None:
+    for settings in OPTIONS.values():
+        TrainSettings(data="problems.jsonl", **settings)
+
+
+def test_the_same_request_gets_the_same_words_and_another_seed_others(tmp_path: Path) -> None:
+    asked: list[dict[str, Any]] = []
+
+    class Engine(server.Engine):
+        def __init__(self) -> None:
+            """Has no process."""
+
+        def ask(self, request: dict[str, Any]) -> dict[str, Any]:
+            asked.append(request)
+            wrong = {"error": "too long"} if request["seed"] == 3 else {}
+            return {"text": f"answer {len(asked)}"} | wrong
+
+    kept = tmp_path / "answers.jsonl"
+    answers = server.Answers(Engine(), kept)
+    first = answers.ask({"seed": 1, "model": "m"})
+    assert answers.ask({"model": "m", "seed": 1}) == first
+    assert answers.ask({"model": "m", "seed": 2}) == {"text": "answer 2"}
+    for _ in range(2):
+        assert "error" in answers.ask({"model": "m", "seed": 3})
+    assert len(asked) == 4, "an error is asked for anew"
+    again = server.Answers(Engine(), kept)
+    assert again.ask({"seed": 1, "model": "m"}) == first
+    assert len(asked) == 4

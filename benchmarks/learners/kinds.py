@@ -29,7 +29,7 @@ from typing import Any
 import click
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-TRAIN, HELDOUT = 24, 24
+TRAIN, HELDOUT, GATED = 24, 24, 12
 FIXED: dict[str, Any] = {
     "epochs": 1,
     "batch_size": 8,
@@ -194,9 +194,38 @@ KINDS = {
 }
 
 
-def run_cell(
-    results: Path, kind: str, seed: int, model: dict[str, Any], *, local: bool
-) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A kind and a seed, and what is set beside the settings of the kind, by a name."""
+
+    kind: str
+    seed: int
+    option: str = "base"
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    def file(self, results: Path, model: dict[str, Any]) -> Path:
+        """Returns the file that its result is in once it is done."""
+        name = re.sub(r"[^A-Za-z0-9.]+", "-", model.get("model") or "default").strip("-")
+        option = "" if self.option == "base" else f".{self.option}"
+        return results / f"{self.kind}.{name}{option}.seed{self.seed}.json"
+
+
+def write_problems(folder: Path, cell: Cell) -> dict[str, Any]:
+    """Writes the problems of a cell; returns the settings that name their files.
+
+    Those of a gate are drawn from the words of the training problems, after them.
+    """
+    draw = KINDS[cell.kind].draw
+    drawn = {"data": draw("train", TRAIN), "heldout": draw("heldout", HELDOUT)}
+    if "gate_samples" in cell.settings:
+        drawn["gate"] = draw("train", TRAIN + GATED)[TRAIN:]
+    for name, rows in drawn.items():
+        text = "".join(f"{json.dumps(row)}\n" for row in rows)
+        (folder / f"{name}.jsonl").write_text(text, encoding="utf-8")
+    return {name: str(folder / f"{name}.jsonl") for name in drawn}
+
+
+def run_cell(results: Path, cell: Cell, model: dict[str, Any], *, local: bool) -> dict[str, Any]:
     """Makes a cell, or what is left of it, and returns its result, which is also written.
 
     `model` are settings of the endpoint; `local` says that it serves a local model. Raises
@@ -204,39 +233,36 @@ def run_cell(
     """
     import tfgrpo
 
-    name = re.sub(r"[^A-Za-z0-9.]+", "-", model.get("model") or "default").strip("-")
-    written = results / f"{kind}.{name}.seed{seed}.json"
+    written = cell.file(results, model)
     if written.exists():
         done: dict[str, Any] = json.loads(written.read_text(encoding="utf-8"))
         return done
     folder = results / written.stem
     folder.mkdir(parents=True, exist_ok=True)
-    chosen, files = KINDS[kind], {}
-    for split, count in (("train", TRAIN), ("heldout", HELDOUT)):
-        files[split] = folder / f"{split}.jsonl"
-        rows = chosen.draw(split, count)
-        files[split].write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+    chosen = KINDS[cell.kind]
     config = folder / "tfgrpo.toml"  # no other project's settings are those of a cell
     config.touch()
     objectives = {
         "agent_objective": chosen.agent_objective,
         "learning_objective": chosen.learning_objective,
     }
-    more = chosen.local if local else {}
+    more = (chosen.local if local else {}) | write_problems(folder, cell)
     result = tfgrpo.train_sync(
-        str(files["train"]),
+        more.pop("data"),
         store=folder / "store.db",
         config=config,
         run="cell",
-        heldout=str(files["heldout"]),
         keep_going=True,
-        **{**FIXED, **objectives, **chosen.settings, **more, **model, "seed": seed},
+        **{**FIXED, **objectives, **chosen.settings, **more, **cell.settings, **model},
+        seed=cell.seed,
     )
     assert result.comparison is not None
     estimate = result.comparison.difference.estimate
     found = {
-        "kind": kind,
-        "seed": seed,
+        "kind": cell.kind,
+        "seed": cell.seed,
+        "option": cell.option,
+        "settings": cell.settings,
         "model": result.comparison.model,
         "problems": estimate.problems,
         "empty": result.comparison.control_mean,
@@ -244,16 +270,24 @@ def run_cell(
         "difference": [estimate.mean, estimate.low, estimate.high],
         "library": [experience.text for experience in result.library],
         "calls": result.cost.usage.calls,
+        "tokens": result.cost.usage.prompt_tokens + result.cost.usage.completion_tokens,
         "version": tfgrpo.__version__,
     }
     written.write_text(json.dumps(found, indent=1, ensure_ascii=False), encoding="utf-8")
     return found
 
 
+def read_cells(results: Path) -> list[dict[str, Any]]:
+    """Returns the cells that are done, by kind, option and seed."""
+    cells = [json.loads(path.read_text("utf-8")) for path in results.glob("*.seed*.json")]
+    return sorted(
+        cells, key=lambda cell: (list(KINDS).index(cell["kind"]), cell["option"], cell["seed"])
+    )
+
+
 def table(results: Path) -> str:
     """Returns the cells that are done as Markdown, and the mean gain of each kind."""
-    cells = [json.loads(path.read_text("utf-8")) for path in results.glob("*.seed*.json")]
-    cells.sort(key=lambda cell: (list(KINDS).index(cell["kind"]), cell["seed"]))
+    cells = [cell for cell in read_cells(results) if cell["option"] == "base"]
     lines = [
         "| kind | seed | empty | learned | difference | experiences |",
         "|---|---:|---:|---:|---|---:|",
@@ -299,7 +333,7 @@ def main(
         raise click.UsageError("name a kind, or give --table")
     else:
         given = {key: value for key, value in model.items() if value is not None}
-        cell = run_cell(results, kind, seed, given, local=local)
+        cell = run_cell(results, Cell(kind, seed), given, local=local)
         mean, low, high = cell["difference"]
         click.echo(f"{kind}, seed {seed}: {mean:+.3f} [{low:+.3f}, {high:+.3f}]")
 
