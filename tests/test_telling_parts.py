@@ -84,7 +84,12 @@ def test_what_differs_in_its_form_is_a_lesson(right: Any, wrong: Any, expected: 
     [
         ("month", "Give the month alone.", True),
         ("month", "Give each Month alone.", True),
-        ("month", "Months are names.", False),
+        ("month", "Months are names.", True),
+        ("month", "Give it monthly.", False),
+        ("pieces", "Count each piece once.", True),
+        ("total", "Totals are numbers.", True),
+        ("tax", "Taxes are numbers.", True),
+        ("gas", "Give it in ga.", False),
         ("delivery_day", "The delivery day is a number.", True),
         ("to.town", "Write the town in capitals.", True),
         ("to.town", "Write where it goes.", False),

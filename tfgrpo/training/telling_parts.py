@@ -30,6 +30,8 @@ LONGEST_PARTS = 40 + MOST * (LONGEST + 2)
 """The most characters that a comparison is told of fields, but for what more bytes they have."""
 LONGEST_VALUE = 40
 """The characters of a value that a lesson shows."""
+SHORTEST = 3
+"""The characters of a name that has no `s` to leave out."""
 ALONE = re.compile(r'When it says ".+", (?P<name>\S+) is ".+" alone\.')
 INSTEAD = re.compile(r'When (?P<name>\S+) could be ".+", write \S+\.')
 """The two forms of `TellingPart.lesson`."""
@@ -47,11 +49,14 @@ class TellingPart(NamedTuple):
         return f"{self.name} ({_shown(self.right)}, not {_shown(self.wrong)})"[:LONGEST]
 
     def is_named_in(self, text: str) -> bool:
-        """Returns whether a text names the field, or the last part of its path, in any case."""
+        """Returns whether a text names the field, or the last part of its path, in any case, as
+        one or as many."""
         plain = f" {_plain(text)} "
         for name in {self.name, self.name.rpartition(".")[2]}:
             form = _plain(name)
-            if not form or (f" {form} " if form.isascii() else form) in plain:
+            one = form.removesuffix("s") if len(form) > SHORTEST else form
+            word = rf" {re.escape(one)}(?:e?s)? " if form.isascii() else re.escape(form)
+            if not form or re.search(word, plain):
                 return True
         return False
 
