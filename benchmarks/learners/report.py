@@ -2,7 +2,8 @@
 
 Every mean is over the sealed problems, every test is paired by problem: of each arm and problem
 the mean over its seeds and samples is compared with the empty library's, signs are flipped by
-problem, and Holm's correction is made over the arms of a task.
+problem, and Holm's correction is made over the arms of a task. Intervals are over problems: they
+do not cover the spread between seeds, which the list of runs shows.
 """
 
 from __future__ import annotations
@@ -128,7 +129,7 @@ def _task(task: str, model: str, cells: Sequence[Cell]) -> list[str]:
         f"{budgets} compute-seconds a run (reading {first['speeds']['prefill']:g} and "
         f"writing {first['speeds']['decode']:g} tokens a second).",
         "",
-        "| arm | seeds | best by validation | gain over empty | p | Holm | final | runs below empty"
+        "| arm | seeds | as deployed | gain over empty | p | Holm | final | runs below empty"
         " | prompt tokens | compute-seconds | calls |",
         "|---|---:|---:|---|---:|---:|---:|---:|---:|---:|---:|",
     ]
@@ -150,7 +151,7 @@ def _task(task: str, model: str, cells: Sequence[Cell]) -> list[str]:
 
 def _runs(lines: Sequence[Line], empty: float | None) -> list[str]:
     """Returns every run, and which of them lost."""
-    rows = ["| run | best | final | chosen by | compute-seconds | ended | |", "|---|" + "---|" * 6]
+    rows = ["| run | as deployed | final | chosen by | compute-seconds | ended | |", "|---|" + "---|" * 6]
     for line in lines:
         for cell in sorted(line.cells, key=lambda c: int(c["seed"])):
             lost = [
@@ -177,7 +178,9 @@ def _signed(gain: Estimate) -> str:
 
 
 def _p(value: float | None) -> str:
-    return NONE if value is None else f"{value:.4f}" if value < 0.1 else f"{value:.2f}"
+    if value is None:
+        return NONE
+    return "< 0.0001" if value < 0.0001 else f"{value:.4f}" if value < 0.1 else f"{value:.2f}"
 
 
 WIDTH, ROW, LEFT, RIGHT = 720, 26, 190, 40

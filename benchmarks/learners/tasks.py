@@ -170,4 +170,5 @@ def _read(folder: Path | None, name: str) -> Rows:
     if folder is None or not (folder / name).is_file():
         raise click.UsageError(f"--data takes the folder that holds {name}")
     lines = (folder / name).read_text(encoding="utf-8").splitlines()
-    return [json.loads(line) for line in lines if line.strip()]
+    rows = [json.loads(line) for line in lines if line.strip()]
+    return [{"id": f"{Path(name).stem}-{number}", **row} for number, row in enumerate(rows)]
