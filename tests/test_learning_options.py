@@ -20,7 +20,7 @@ from scripted import (
     stage,
     write_problems,
 )
-from test_controller import KNOWN, PIN, A, B, labelled, lesson, short
+from test_controller import EMPTY, KNOWN, PIN, A, B, labelled, lesson, short
 from test_reflection import reflection
 
 from tfgrpo.domains.verifier import Verifier
@@ -100,6 +100,29 @@ def test_one_call_plans_what_becomes_of_all_lessons(tmp_path: Path) -> None:
     evidence = plan.operations[0].evidence or {}
     assert evidence["problem"] == "p1"
     assert "plan" in evidence["prompts"]
+
+
+def operations_schema(request: dict[str, Any]) -> dict[str, Any]:
+    shape = request["response_format"]["json_schema"]["schema"]
+    return dict(shape["properties"]["operations"])
+
+
+def test_a_plan_may_change_what_is_there_alone(tmp_path: Path) -> None:
+    """A small model keeps what is not there, and writes blanks after `"experience": null`."""
+    added = [edit("add", 1, text="Round down.")]
+    _, (request,) = planned(tmp_path / "empty", [added], "Round down.", library=EMPTY)
+    asked = operations_schema(request)
+    assert asked["maxItems"] == 1
+    assert asked["items"]["properties"]["op"]["enum"] == ["add"]
+    assert "experience" not in asked["items"]["properties"]
+    _, (request,) = planned(tmp_path / "two", [added], "Round down.")
+    asked = operations_schema(request)
+    assert asked["maxItems"] == 3
+    new, change = asked["items"]["anyOf"]
+    assert new["properties"]["op"]["enum"] == ["add"]
+    assert change["properties"]["op"]["enum"] == ["keep", "modify", "delete"]
+    assert change["properties"]["experience"]["enum"] == ["G0", "G1"]
+    assert change["required"] == ["lessons", "op", "experience", "text"]
 
 
 def test_what_is_wrong_with_a_plan_goes_back_once_and_is_refused_alone(tmp_path: Path) -> None:

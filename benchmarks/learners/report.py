@@ -151,7 +151,10 @@ def _task(task: str, model: str, cells: Sequence[Cell]) -> list[str]:
 
 def _runs(lines: Sequence[Line], empty: float | None) -> list[str]:
     """Returns every run, and which of them lost."""
-    rows = ["| run | as deployed | final | chosen by | compute-seconds | ended | |", "|---|" + "---|" * 6]
+    rows = [
+        "| run | as deployed | final | chosen by | compute-seconds | ended | |",
+        "|---|" + "---|" * 6,
+    ]
     for line in lines:
         for cell in sorted(line.cells, key=lambda c: int(c["seed"])):
             lost = [

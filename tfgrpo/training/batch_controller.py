@@ -150,24 +150,38 @@ def _with_prompt(origin: StepOrigin, prompt: Template) -> StepOrigin:
 
 
 def _narrowed(deciding: Controller, draft: Draft, lessons: int) -> dict[str, Any]:
+    """Returns the schema of a plan: what changes an experience names one of those that are there,
+    an ADD has no such field (after it a small model may write blanks without end), and there are no
+    more operations than lessons and experiences."""
     labels = list(_labels(draft))
-    ops = [*OPS, *(["drop"] if deciding.notes.turned_down else [])]
-    return {
+    numbers = {
         "type": "array",
-        "items": {
+        "minItems": 1,
+        "maxItems": lessons,
+        "items": {"type": "integer", "minimum": 1, "maximum": lessons},
+    }
+
+    def edit(ops: list[str], **more: dict[str, Any]) -> dict[str, Any]:
+        fields = {
+            "lessons": numbers,
+            "op": {"enum": ops, "type": "string"},
+            **more,
+            "text": {"type": "string"},
+        }
+        return {
             "type": "object",
             "additionalProperties": False,
-            "required": ["lessons", "op", "experience", "text"],
-            "properties": {
-                "lessons": {
-                    "type": "array",
-                    "items": {"type": "integer", "minimum": 1, "maximum": lessons},
-                },
-                "op": {"enum": ops, "type": "string"},
-                "experience": {"enum": [*labels, None]},
-                "text": {"type": "string"},
-            },
-        },
+            "required": list(fields),
+            "properties": fields,
+        }
+
+    new = edit(["add", *(["drop"] if deciding.notes.turned_down else [])])
+    there = [op for op in OPS if op != "add"]
+    change = edit(there, experience={"enum": labels, "type": "string"})
+    return {
+        "type": "array",
+        "maxItems": lessons + len(labels),
+        "items": {"anyOf": [new, change]} if labels else new,
     }
 
 
