@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,14 @@ from test_reflection import compared, said
 
 from tfgrpo.data.problems import Problem
 from tfgrpo.rollout.attempt import Group, Rollout
-from tfgrpo.training.telling_parts import LONGEST, TellingPart, parts_words, telling_parts
+from tfgrpo.training.telling_parts import (
+    LONGEST,
+    TellingPart,
+    is_about_form,
+    is_same_form,
+    parts_words,
+    telling_parts,
+)
 
 GOLD = {"customer": "Lea Blum", "month": "May", "paid": False, "to": {"town": "Ulm"}}
 ORDER = Problem(
@@ -51,6 +59,15 @@ def test_fields_that_right_attempts_alone_have_right() -> None:
     assert parts_of([], [day]) == parts_of([right], []) == {}
 
 
+def test_of_several_right_objects_that_of_the_winners_is_told() -> None:
+    def other(sample: int, month: str, right: bool) -> Rollout:
+        verdict = {"month": "right" if right else "no"}
+        return replace(attempt(sample, month=month), reward=float(right), details=verdict)
+
+    winners = [other(n, "Mai", True) for n in (0, 1)]
+    assert parts_of(winners, [other(2, "9 Mai", False)]) == {"month": ("Mai", "9 Mai")}
+
+
 @pytest.mark.parametrize("answer", ["58", "[1]", "", "{", "[" * 5000])
 def test_other_answers_have_no_fields(answer: str) -> None:
     problem = Problem("p", "How many?", answer)
@@ -61,7 +78,12 @@ LESSONS: list[tuple[Any, Any, str | None]] = [
     ("May", "9 May", 'When it says "9 May", month is "May" alone.'),
     ("Blum", "Lea Blum", 'When it says "Lea Blum", month is "Blum" alone.'),
     (False, "open", 'When month could be "open", write false.'),
-    (380, "380 euros", 'When month could be "380 euros", write 380.'),
+    (380, "380 euros", 'When it says "380 euros", month is 380 alone.'),
+    (1380, "1,380 euros", 'When it says "1,380 euros", month is 1380 alone.'),
+    (2.5, "2.50 m", 'When it says "2.50 m", month is 2.5 alone.'),
+    (202, "182 euros", None),
+    (202, "not stated", None),
+    (True, "182 euros", 'When month could be "182 euros", write true.'),
     ("May", "Mayor", None),
     ("May", "June", None),
     (False, True, None),
@@ -72,6 +94,22 @@ LESSONS: list[tuple[Any, Any, str | None]] = [
     ("May", "9 May" + " and more" * 20, None),
     ("Ümlaut", "der Ümlaut", 'When it says "der Ümlaut", month is "Ümlaut" alone.'),
 ]
+
+
+@pytest.mark.parametrize("name", ["month", "Invoice month", "to.town"])
+@pytest.mark.parametrize(("right", "wrong", "other"), [("May", "9 May", "June"), (380, "380 m", 7)])
+def test_a_form_is_one_whatever_the_value(name: str, right: Any, wrong: str, other: Any) -> None:
+    text = TellingPart(name, right, wrong).lesson() or ""
+    again = TellingPart(name, other, f"{other} or so").lesson() or ""
+    assert is_about_form(text)
+    assert is_same_form(again, text)
+    assert not is_same_form(again, TellingPart("paid", right, wrong).lesson() or "")
+
+
+def test_true_and_false_are_two_forms() -> None:
+    yes, no = (TellingPart("paid", right, "open").lesson() or "" for right in (True, False))
+    assert is_about_form(yes)
+    assert not is_same_form(yes, no)
 
 
 @pytest.mark.parametrize(("right", "wrong", "expected"), LESSONS)
@@ -90,6 +128,18 @@ def test_what_differs_in_its_form_is_a_lesson(right: Any, wrong: Any, expected: 
         ("total", "Totals are numbers.", True),
         ("tax", "Taxes are numbers.", True),
         ("gas", "Give it in ga.", False),
+        ("dueDate", "Write the due date as a number.", True),
+        ("due_date", "Write dueDate as a number.", True),
+        ("currency", "Give currencies in capitals.", True),
+        ("cities", "Name the city alone.", True),
+        ("address", "Addresses are in one line.", True),
+        ("statuses", "A status is one word.", True),
+        ("email", "Write the e-mail in small letters.", True),
+        ("postcode", "A post code has five digits.", True),
+        ("Adresse", "Adressen stehen in einer Zeile.", True),
+        ("Дата", "Даты пишутся числами.", True),
+        ("total", "Give it totally.", False),
+        ("date", "Keep it up to standard.", False),
         ("delivery_day", "The delivery day is a number.", True),
         ("to.town", "Write the town in capitals.", True),
         ("to.town", "Write where it goes.", False),

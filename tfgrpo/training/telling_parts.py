@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains.json_fields import leaves
 from tfgrpo.rollout.attempt import Rollout
+from tfgrpo.training.numbers_in_text import numbers_in, plain_number
 
 RIGHT = "right"
 """What the parts of a reward say of a field that is right."""
@@ -30,10 +31,12 @@ LONGEST_PARTS = 40 + MOST * (LONGEST + 2)
 """The most characters that a comparison is told of fields, but for what more bytes they have."""
 LONGEST_VALUE = 40
 """The characters of a value that a lesson shows."""
-SHORTEST = 3
-"""The characters of a name that has no `s` to leave out."""
-ALONE = re.compile(r'When it says ".+", (?P<name>\S+) is ".+" alone\.')
-INSTEAD = re.compile(r'When (?P<name>\S+) could be ".+", write \S+\.')
+CAMEL = re.compile(r"(?<=[^\W\d_A-Z])(?=[A-Z])")
+"""Where a word of a name like `dueDate` ends."""
+STEM = 3
+"""The fewest letters that two forms of a word share."""
+ALONE = re.compile(r'When it says ".+?", (?P<name>.+?) is (?:".+"|-?[\d.eE+-]+) alone\.')
+INSTEAD = re.compile(r'When (?P<name>.+?) could be ".+", write (?:true|false)\.')
 """The two forms of `TellingPart.lesson`."""
 
 
@@ -49,16 +52,11 @@ class TellingPart(NamedTuple):
         return f"{self.name} ({_shown(self.right)}, not {_shown(self.wrong)})"[:LONGEST]
 
     def is_named_in(self, text: str) -> bool:
-        """Returns whether a text names the field, or the last part of its path, in any case, as
-        one or as many."""
+        """Returns whether a text names the field, or the last part of its path, in any case, in
+        one word or several, as one or as many."""
         plain = f" {_plain(text)} "
-        for name in {self.name, self.name.rpartition(".")[2]}:
-            form = _plain(name)
-            one = form.removesuffix("s") if len(form) > SHORTEST else form
-            word = rf" {re.escape(one)}(?:e?s)? " if form.isascii() else re.escape(form)
-            if not form or re.search(word, plain):
-                return True
-        return False
+        names = (self.name, self.name.rpartition(".")[2])
+        return any(_is_named(CAMEL.sub(" ", name), plain) for name in names)
 
     def is_quoted_in(self, text: str, problem: str) -> bool:
         """Returns whether a text gives the value that this problem has there, in its words."""
@@ -69,17 +67,16 @@ class TellingPart(NamedTuple):
 
     def lesson(self) -> str | None:
         """Returns what to do where the two values differ in their form alone: one is a piece of the
-        other, or they are of two types. None where they differ otherwise, or are long."""
+        other, or a text stands for true or false. None where they differ otherwise, or are long."""
         right, wrong = self.right, self.wrong
         if max(len(_shown(right)), len(_shown(wrong))) > LONGEST_VALUE or wrong in (None, ""):
             return None
-        if isinstance(right, str) and isinstance(wrong, str):
-            piece = rf"(?<!\w){re.escape(right)}(?!\w)"
-            if right and right != wrong and re.search(piece, wrong):
-                return f"When it says {_shown(wrong)}, {self.name} is {_shown(right)} alone."
+        if not isinstance(wrong, str):
             return None
-        if isinstance(wrong, str) and isinstance(right, bool | int | float):
+        if isinstance(right, bool):
             return f"When {self.name} could be {_shown(wrong)}, write {_shown(right)}."
+        if _is_piece(right, wrong):
+            return f"When it says {_shown(wrong)}, {self.name} is {_shown(right)} alone."
         return None
 
 
@@ -114,7 +111,10 @@ def telling_parts(
         if shares[0] > 1 / 2 and shares[0] - shares[1] >= APART and name in gold:
             leads[name] = shares[0] - shares[1]
     chosen = sorted(leads, key=lambda name: (-leads[name], name))[:MOST]
-    return tuple(TellingPart(name, gold[name], _most_common(name, losers)) for name in chosen)
+    return tuple(
+        TellingPart(name, _written(name, winners, gold[name]), _most_common(name, losers))
+        for name in chosen
+    )
 
 
 def parts_words(parts: Sequence[TellingPart]) -> str:
@@ -124,10 +124,57 @@ def parts_words(parts: Sequence[TellingPart]) -> str:
     return f"Right in right attempts alone: {', '.join(part.words() for part in parts)}"
 
 
+def _is_piece(right: Any, wrong: str) -> bool:
+    """Returns whether a value stands in a text beside something else, a number as this number."""
+    if isinstance(right, int | float):
+        return plain_number(str(right)) in numbers_in(wrong)
+    if not isinstance(right, str) or not right or right == wrong:
+        return False
+    return re.search(rf"(?<!\w){re.escape(right)}(?!\w)", wrong) is not None
+
+
+def _is_named(name: str, plain: str) -> bool:
+    """Returns whether a name stands in a plain text with blanks around it."""
+    form = _plain(name)
+    if not form or (not form.isascii() and form in plain):
+        return True
+    spelt = (" ?".join(map(re.escape, one.replace(" ", ""))) for one in _forms(form))
+    if re.search(f" (?:{'|'.join(spelt)}) ", plain):
+        return True
+    return not form.isascii() and any(_share_stem(form, word) for word in plain.split())
+
+
+def _forms(name: str) -> set[str]:
+    """Returns a name as one and as many; letters too many do no harm."""
+    forms = {name + end for end in ("", "s", "es", "n", "en")}
+    if name.endswith("y"):
+        forms.add(f"{name[:-1]}ies")
+    if name.endswith("ies"):
+        forms.add(f"{name[:-3]}y")
+    return forms | {name.removesuffix(end) for end in ("s", "es") if len(name) > STEM}
+
+
+def _share_stem(one: str, other: str) -> bool:
+    """Returns whether two words begin alike, and differ in their last two letters at most."""
+    length = min(len(one), len(other))
+    shared = next((n for n in range(length) if one[n] != other[n]), length)
+    return shared >= STEM and max(len(one), len(other)) - shared <= 2
+
+
+def _written(name: str, winners: Sequence[Rollout], gold: Any) -> Any:
+    """Returns what a field should be: the ground truth's value, if a winner wrote it, else what
+    most of them wrote, since there may be several right objects."""
+    values = [(_object(one.answer) or {}).get(name) for one in winners]
+    return gold if gold in values or values == [None] * len(values) else _most(values)
+
+
 def _most_common(name: str, losers: Sequence[Rollout]) -> Any:
     """Returns what most of the attempts that have a field wrong say there."""
     wrong = [one for one in losers if one.details.get(name) != RIGHT]
-    values = [(_object(one.answer) or {}).get(name) for one in wrong]
+    return _most([(_object(one.answer) or {}).get(name) for one in wrong])
+
+
+def _most(values: Sequence[Any]) -> Any:
     counts = Counter(json.dumps(value, sort_keys=True) for value in values)
     best = max(counts, key=lambda value: (counts[value], value), default="null")
     return json.loads(best)
