@@ -322,6 +322,24 @@ MISREAD = {
     "none of it": ("It took 7 months.", "A year has 8 months, 7 × 8 = 56", True),
     "none, but named": ("How long is a year in 7 months?", "A year has 8 months", False),
     "other numbers": ("It took 3 days.", "5 weeks × 8 hours/week = 40", False),
+    "another word for it": ("It took 12 workdays.", "12 × 8 hours/day = 96", False),
+    "another word for one": ("Four Workdays it took.", "4 × 8 hours/day = 32", False),
+    "what it comes to": (
+        "3 weeks in a team of 15 people.",
+        "3 weeks × 5 days/week = 15 days; 15 days × 8 hours/day = 120",
+        False,
+    ),
+    "what it comes to in LaTeX": (
+        "3 weeks in a team of 15 people.",
+        r"\(3 \times 5 = 15 \text{ days}\), \(15 \text{ days} \times 8 \text{ hours/day}\)",
+        False,
+    ),
+    "what it only calls so": ("It took 5 days.", "Time = 5 weeks, 5 weeks × 8 hours/week", True),
+    "a rate of its own": (
+        "5 shelves a week for 3 weeks.",
+        "3 weeks × 5 days/week = 15 days; 15 days × 8 hours/day = 120",
+        False,
+    ),
 }
 
 

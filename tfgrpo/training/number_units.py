@@ -88,6 +88,12 @@ ABOUT = r"(?:about |approximately |around |only |exactly |usually |typically |ro
 OPERATED = r"(?! ?(?:[-+*×÷·/x^]|\\times|\\cdot|\\div))"
 BESIDE = re.compile(rf"{NUMBER} {UNIT}{EACH}{WHOLE}")
 QUANTITY = re.compile(rf"{NUMBER}[ -]{UNIT}")
+TAKEN = re.compile(rf"{QUANTITY.pattern}(?!{EACH}{WHOLE})")
+"""A quantity that is no rate."""
+CALCULATED = re.compile(
+    rf"\d[^=\n]{{0,80}}?(?:[*×÷·/+-]|\\times|\\cdot|\\div)[^=\n]{{0,80}}= ?{QUANTITY.pattern}"
+)
+"""A quantity that a calculation comes to."""
 HYPHENED = re.compile(rf"{NUMBER}-{UNIT} {TIME}")
 BEHIND = re.compile(rf"\b(?:an?|one|1|each|every|per) {WHOLE},? {IS} {ABOUT}{NUMBER} {UNIT}")
 BEFORE = re.compile(
@@ -118,20 +124,26 @@ def rates_in(text: str) -> set[Rate]:
 
 def quantities_in(text: str) -> set[tuple[str, str]]:
     """Returns each number of a text with the unit behind it, in the singular: 5 and day."""
-    units = QUANTITY.findall(_without_markup(text))
-    return {(plain_number(number), noun_of(unit)) for number, unit in units}
+    return _quantities(QUANTITY, text)
+
+
+def _quantities(pattern: re.Pattern[str], text: str) -> set[tuple[str, str]]:
+    found = pattern.finditer(_without_markup(text))
+    return {(plain_number(one[1]), noun_of(one[2])) for one in found}
 
 
 def is_misread(rate: Rate, attempt: str, problem: str) -> bool:
     """Returns whether an attempt takes a quantity of its problem for one of what the rate is in
     (`5 weeks × 8 hours/week` where the problem gives 5 days), or neither it nor its problem has any
-    of that (`there are 4 months in a year` where the problem gives 7 months)."""
+    of that (`there are 4 months in a year` where the problem gives 7 months). What it calculates
+    (`3 × 5 = 15 days`) or gives as a rate (`5 days/week`) it does not take from there."""
     given, whole = quantities_in(problem), noun_of(rate.whole)
-    numbers = {number for number, _ in given}
-    taken = {number for number, noun in quantities_in(attempt) if noun == whole}
-    if not taken and not names_unit(problem, whole):
+    there = quantities_in(attempt)
+    if not any(noun == whole for _, noun in there) and not names_unit(problem, whole):
         return True
-    return any((number, whole) not in given for number in taken & numbers)
+    numbers = {number for number, _ in given}
+    taken = _quantities(TAKEN, attempt) - _quantities(CALCULATED, attempt)
+    return any(noun == whole and (n, noun) not in given and n in numbers for n, noun in taken)
 
 
 def _without_markup(text: str) -> str:
@@ -161,8 +173,14 @@ def noun_of(words: str) -> str:
 
 
 def names_unit(text: str, unit: str) -> bool:
-    """Returns whether a text has a unit in it, in the singular or the plural."""
-    return re.search(rf"(?i)\b(?:{unit}|{plural(unit)})\b", text) is not None
+    """Returns whether a text has a unit in it, in the singular or the plural, or by another name of
+    it (`workdays`)."""
+    return re.search(rf"(?i)\b(?:{'|'.join(forms_of(unit))})\b", text) is not None
+
+
+def forms_of(unit: str) -> list[str]:
+    """Returns what a unit, in the singular, is called: `day`, `days`, `workday` and so on."""
+    return list(dict.fromkeys((unit, plural(unit), *(f for f, u in SINGULAR.items() if u == unit))))
 
 
 def unit_of(number: str, attempts: Sequence[set[Rate]], problem: str = "") -> str | None:
