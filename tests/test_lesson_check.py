@@ -508,3 +508,35 @@ def test_no_lesson_speaks_of_attempts() -> None:
     check = LessonCheck((problem,))
     assert "about these attempts" in (check("When weeks are given, wrong attempts take 7.") or "")
     assert check("When weeks are given, take 5 days a week.") is None
+
+
+BILL = Problem("bill-17", "A tailor works for 12 days at 9 euros per hour. How long?", "96")
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("Count 1 working-day = 8 hours.", None),
+        ("Use 1 half-day = 4 hours.", None),
+        ("Count a 5-day week = 40 hours.", None),
+        ("Take 20-4 = 16.", "about these attempts"),
+        ("Take 20 - 4 = 16.", "about these attempts"),
+        ("Take 20 -4 = $16.", "about these attempts"),
+        ("12 days are 96 hours.", "gives away an answer"),
+        ("Multiply 12 by 8 to get 96.", "gives away an answer"),
+        ("If it takes 12 days, then the bill is 96 hours.", "gives away an answer"),
+        ("Days of 96 hours are billed from 12 on.", None),
+        ("A crate holds 12 jars. The whole load is 96 kilograms at most.", None),
+        ("Four days are 96 hours.", None),
+        ("When 12 or more come, take 10 percent off.", None),
+    ],
+)
+def test_a_calculation_of_one_problem_is_no_rule(text: str, wrong: str | None) -> None:
+    complaint = LessonCheck((BILL,))(text)
+    assert (complaint is None) is (wrong is None), complaint
+    assert (wrong or "") in (complaint or "")
+
+
+def test_an_answer_of_one_digit_beside_a_number_may_be_a_rule() -> None:
+    problem = Problem("days-3", "A fitter works 40 hours in 5 days. How long is a day?", "8")
+    assert LessonCheck((problem,))("In a week of 40 hours, a day is 8 hours.") is None

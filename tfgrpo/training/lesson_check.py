@@ -18,7 +18,7 @@ from tfgrpo.data.problems import Problem
 from tfgrpo.rendering.examples import is_example
 from tfgrpo.training.label_mentions import denies, is_only, replace_answer, right_answers, tells
 from tfgrpo.training.number_lessons import SAYS, for_any_quantity, names_answer
-from tfgrpo.training.numbers_in_text import numbers_in
+from tfgrpo.training.numbers_in_text import numbers_in, ungrouped
 from tfgrpo.training.telling_parts import TellingPart
 
 CODE = re.compile(r"\b(?:[A-Z]{2,}-\d+|[A-Z]+-?\d{2,})\b")
@@ -66,7 +66,9 @@ ABOUT_ANSWER = re.compile(
 OF_THESE = "it is about these attempts; say what to do with the next problem, and when"
 OF_ATTEMPTS = re.compile(r"\b(?:right|correct|wrong|incorrect) attempts?\b", re.I)
 SAYS_WHEN = re.compile(r"\b(?:when|if|where|whenever|for)\b", re.I)
-CALCULATION = re.compile(r"\d[^=.;]*[-*/+\u00d7\u00f7\u00b7][^=.;]*=\s*[^\w\s]?\s*\d")
+MINUS = r"(?<![^\W\d_])-(?![^\W\d_])"
+"""A hyphen that joins no words: not that of `half-day` or `5-day`."""
+CALCULATION = re.compile(rf"\d[^=.;]*(?:[*/+\u00d7\u00f7\u00b7]|{MINUS})[^=.;]*=\s*[^\w\s]?\s*\d")
 """Numbers with an operator between them that come to a number: one problem's."""
 
 
@@ -147,6 +149,9 @@ class LessonCheck:
             quote = quoted(text, problem)
             if quote is not None:
                 return f"it is about one problem ({quote!r}); say it for any number"
+            answer = None if self.shared_answers else calculated(text, problem)
+            if answer is not None:
+                return f"it gives away an answer ({answer!r}); a rule has to help elsewhere"
         if wrong := self._fault_about_parts(text):
             return wrong
         if any(repeats(self._without_answers(text), prompt) for prompt in self.prompts):
@@ -248,6 +253,21 @@ def quoted(text: str, problem: Problem) -> str | None:
     for run in _in_rows(_words(text), QUOTE):
         if any(word.isdecimal() for word in run) and run in _runs(problem.problem, QUOTE):
             return " ".join(run)
+    return None
+
+
+def calculated(text: str, problem: Problem) -> str | None:
+    """Returns the answer of a problem that a sentence says one of its numbers comes to (`12 days
+    are 96 hours`), or None. With an answer of one digit that may be a rule."""
+    for value in filter(None, map(_number, _answers(problem))):
+        if len(value) < 2:
+            continue
+        others = numbers_in(problem.problem) - {value}
+        comes_to = rf"(?i){SAYS}\s+(?:[^\W\d]+\s+){{0,2}}{re.escape(value)}(?!\.?\d)"
+        for sentence in SENTENCE_END.split(ungrouped(text)):
+            answer = re.search(comes_to, sentence)
+            if answer and numbers_in(sentence[: answer.start()]) & others:
+                return value
     return None
 
 
