@@ -46,12 +46,8 @@ from tfgrpo.training.label_mentions import mentions, right_answers, tells
 from tfgrpo.training.lookahead import LessonStream, Lookahead, Proposed, Refusal
 from tfgrpo.training.near_duplicates import Similar, condition, describe, find_similar
 from tfgrpo.training.notes import Notes
-from tfgrpo.training.number_lessons import (
-    is_bare_number,
-    is_step_in_other_words,
-    is_step_without_number,
-    step_of,
-)
+from tfgrpo.training.number_lessons import step_of
+from tfgrpo.training.number_votes import is_vote
 from tfgrpo.training.numbers_in_text import names_number, numbers_anywhere, numbers_in
 from tfgrpo.training.reflection import Failure, Lesson, Question, Reflection, StepOrigin
 from tfgrpo.training.telling_parts import is_about_form, is_same_form
@@ -364,14 +360,10 @@ def lessons_in(draft: Draft) -> dict[str, str]:
 
 
 def _more_exact(lesson: Lesson, draft: Draft) -> str | None:
-    """Returns the experience that says no more than a step with its number, where a lesson says
-    no more than that: the step in other words or without a number, or the number alone."""
+    """Returns the experience that a lesson says no more than: a step with its number, where it is
+    the step in other words or without a number, or the number alone."""
     for id, there in draft.texts.items():
-        if is_step_in_other_words(lesson.text, there) or is_same_form(lesson.text, there):
-            return id
-        if lesson.numbers and is_bare_number(lesson.text, lesson.numbers, there):
-            return id
-        if not lesson.numbers and is_step_without_number(lesson.text, there):
+        if is_vote(lesson.text, lesson.numbers, there) or is_same_form(lesson.text, there):
             return id
     return None
 

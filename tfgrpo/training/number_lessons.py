@@ -42,8 +42,12 @@ CONVERSION = re.compile(
 )
 """What `NumberMeaning.conversion` gives, or a model makes of it."""
 MORE_THAN_STEP = re.compile(
-    r"(?i)\b(?:add|divid|subtract|round|plus|minus|except|unless|not|never|without|less|more)\w*"
+    r"(?i)\b(?:(?:add|divid|subtract|round|doubl|tripl|halv|skip|minim|maxim|free|overtime)\w*"
+    r"|plus|minus|except|unless|not|no|never|without|less|more|over|under|after|before|beyond"
+    r"|half|twice|part|started|each|only|several|both|first|last|leave|extra|at (?:least|most)"
+    r"|those|them|how many|that the (?:problem|question|task|bill))\b"
 )
+"""Words of a rule that a step of ours does not give."""
 NEGATED = re.compile(r"\b(?:not|never|ignore|instead|without|rather)\b[^.;:]*\Z", re.I)
 STANDS_FOR, LONGEST_MEANING = 80, 400
 """The characters that what a number stands for is asked to have, and that it may have."""
@@ -205,34 +209,6 @@ def step_of(text: str) -> NumberMeaning | None:
         is_written=True,
         is_factor=True,
     )
-
-
-def is_step_without_number(text: str, there: str) -> bool:
-    """Returns whether a text says to multiply and not by what, about units that a step of ours
-    (`NumberMeaning.conversion`) is there for, and nothing else: it is said more exactly there."""
-    step = step_of(there)
-    if step is None or numbers_in(text) or any(names_number(text, str(n)) for n in range(2, 11)):
-        return False
-    is_bare = re.search(r"(?i)\bmultipl", text) and not MORE_THAN_STEP.search(text)
-    return bool(is_bare) and all(names_unit(text, unit) for unit in step.nouns)
-
-
-def is_step_in_other_words(text: str, there: str) -> bool:
-    """Returns whether a text says a step of ours that is there, for one kind of problem alone, and
-    no more: `when a printer is used for days, multiply the number of days by 8 for the hours`."""
-    step = step_of(there)
-    if step is None or MORE_THAN_STEP.search(text):
-        return False
-    return numbers_in(text) == {step.number} and step.is_step_in(text)
-
-
-def is_bare_number(text: str, meanings: Sequence[NumberMeaning], there: str) -> bool:
-    """Returns whether a text gives what right attempts write numbers as, and no more than a step
-    of ours does that is there: `the florist works 8 hours per day`."""
-    if step_of(there) is None or MORE_THAN_STEP.search(text):
-        return False
-    named = {one.number for one in meanings}
-    return numbers_in(text) <= named and all(one.is_stated_in(there) for one in meanings)
 
 
 def usable_meanings(given: Any) -> Any:
