@@ -15,14 +15,15 @@ from tfgrpo.training.number_lessons import CONDITION, MORE_THAN_STEP, NumberMean
 from tfgrpo.training.number_units import SINGULAR, forms_of, names_unit, rates_in
 from tfgrpo.training.numbers_in_text import NAMES, names_number, numbers_in, ungrouped
 
-FILLER = set(
-    "a all always an and any are as asked be by calculate calculating compute consider convert "
-    "converting count counting determine each equal equals every find finding for from get getting "
-    "given has have if in into is it multiplied multiplies multiply multiplying needed normal "
-    "number obtain of one per regular simply so sought standard take taking the then there times "
-    "to total turn turned turning typical use using usual wanted was were when whenever work "
-    "working amount".split()
-)
+FILLER_WORDS = """
+a all always an and any are as asked be by calculate calculating compute consider convert
+converting count counting determine each equal equals every find finding for from get
+getting given has have if in into is it multiplied multiplies multiply multiplying needed
+normal number obtain of one per regular simply so sought standard take taking the then there
+times to total turn turned turning typical use using usual wanted was were when whenever
+work working amount
+"""
+FILLER = frozenset(FILLER_WORDS.split())
 """What a step may be told with, beside its units and its number."""
 WORD = re.compile(r"[^\W\d_]+")
 SUBJECT = re.compile(r"\A(?:the|an?|each|every) [^\W\d_]+ (?:works?|is busy)\b", re.I)
