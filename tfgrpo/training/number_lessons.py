@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from tfgrpo.data.problems import Problem
 from tfgrpo.model.structured import text_field
-from tfgrpo.training.number_units import names_unit, noun_of, plural, rates_in
+from tfgrpo.training.number_units import forms_of, names_unit, noun_of, plural, rates_in
 from tfgrpo.training.numbers_in_text import NAMES, names_number, numbers_in, ungrouped
 
 QUANTITY = re.compile(
@@ -43,11 +43,21 @@ CONVERSION = re.compile(
 """What `NumberMeaning.conversion` gives, or a model makes of it."""
 MORE_THAN_STEP = re.compile(
     r"(?i)\b(?:(?:add|divid|subtract|round|doubl|tripl|halv|skip|minim|maxim|free|overtime)\w*"
-    r"|plus|minus|except|unless|not|no|never|without|less|more|over|under|after|before|beyond"
-    r"|half|twice|part|started|each|only|several|both|first|last|leave|extra|at (?:least|most)"
-    r"|those|them|how many|that the (?:problem|question|task|bill))\b"
+    r"|plus|minus|except|unless|not|no|never|without|less|more|beyond|half|twice|part|started"
+    r"|each|only|several|both|the (?:first|last)|leave|extra|at (?:least|most)|those|them"
+    r"|how many|that the (?:problem|question|task|bill))\b"
 )
 """Words of a rule that a step of ours does not give."""
+FILLER_WORDS = """
+a all always an and any are as asked be by calculate calculating compute consider convert
+converting count counting determine each equal equals every find finding for from get
+getting given has have if in into is it multiplied multiplies multiply multiplying needed
+normal number obtain of one per regular simply so sought standard take taking the then there
+times to total turn turned turning typical use using usual wanted was were when whenever
+work working amount
+"""
+FILLER = frozenset(FILLER_WORDS.split())
+"""What a step may be told with, beside its units and its number."""
 NEGATED = re.compile(r"\b(?:not|never|ignore|instead|without|rather)\b[^.;:]*\Z", re.I)
 STANDS_FOR, LONGEST_MEANING = 80, 400
 """The characters that what a number stands for is asked to have, and that it may have."""
@@ -194,6 +204,13 @@ class NumberMeaning(BaseModel):
         return names_number(text, self.number) or any(
             word.casefold() in words for word in self.bearing
         )
+
+
+def other_words(text: str, step: NumberMeaning) -> list[str]:
+    """Returns the words of a text that a step is not told with."""
+    named = dict(zip(map(str, range(len(NAMES))), NAMES, strict=True)).get(step.number, "")
+    known = FILLER.union([named], *map(forms_of, step.nouns))
+    return [word for word in re.findall(r"[^\W\d_]+", text.casefold()) if word not in known]
 
 
 def step_of(text: str) -> NumberMeaning | None:

@@ -11,21 +11,16 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from tfgrpo.training.number_lessons import CONDITION, MORE_THAN_STEP, NumberMeaning, step_of
+from tfgrpo.training.number_lessons import (
+    CONDITION,
+    MORE_THAN_STEP,
+    NumberMeaning,
+    other_words,
+    step_of,
+)
 from tfgrpo.training.number_units import SINGULAR, forms_of, names_unit, rates_in
 from tfgrpo.training.numbers_in_text import NAMES, names_number, numbers_in, ungrouped
 
-FILLER_WORDS = """
-a all always an and any are as asked be by calculate calculating compute consider convert
-converting count counting determine each equal equals every find finding for from get
-getting given has have if in into is it multiplied multiplies multiply multiplying needed
-normal number obtain of one per regular simply so sought standard take taking the then there
-times to total turn turned turning typical use using usual wanted was were when whenever
-work working amount
-"""
-FILLER = frozenset(FILLER_WORDS.split())
-"""What a step may be told with, beside its units and its number."""
-WORD = re.compile(r"[^\W\d_]+")
 SUBJECT = re.compile(r"\A(?:the|an?|each|every) [^\W\d_]+ (?:works?|is busy)\b", re.I)
 """Whose step it is, where that does not stand before a comma."""
 OTHER_SIGN = re.compile(r"[+÷/−%]|(?<!\w)-|-(?!\w)")
@@ -63,23 +58,15 @@ def _says_only(text: str, step: NumberMeaning) -> bool:
     advice = text[when.end() :] if when else text
     if OTHER_SIGN.search(advice) or len(re.findall(r"(?i)\bmultipl", advice)) > 1:
         return False
-    return (when is None or _is_setting(when[0], step)) and not _other_words(advice, step)
+    return (when is None or _is_setting(when[0], step)) and not other_words(advice, step)
 
 
 def _is_setting(when: str, step: NumberMeaning) -> bool:
     """Returns whether what a text says of when it holds is a kind of problem and no rule."""
-    others = _other_words(when, step)
+    others = other_words(when, step)
     if numbers_in(when) or MORE_THAN_STEP.search(when) or len(others) > SETTING:
         return False
     return not any(word in SINGULAR for word in others)
-
-
-def _other_words(text: str, step: NumberMeaning) -> list[str]:
-    """Returns the words of a text that a step is not told with."""
-    known = FILLER.union(*map(forms_of, step.nouns))
-    if step.number.isdecimal() and int(step.number) < len(NAMES):
-        known.add(NAMES[int(step.number)])
-    return [word for word in WORD.findall(text.casefold()) if word not in known]
 
 
 def _is_in_its_direction(text: str, step: NumberMeaning) -> bool:
