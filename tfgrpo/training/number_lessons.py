@@ -36,6 +36,17 @@ BEFORE = re.compile(rf"(?:\d|\b(?:{'|'.join(NAMES)}))\S*\s+\Z", re.I)
 """A number that stands right before a place."""
 CLAUSE = re.compile(r"[,;:](?!\d)|\.(?!\d)|\band\b")
 CALCULATED = re.compile(r"(?i)\b(?:multipl|divid|times\b|add|plus|subtract|minus)|[*×÷+]")
+TURNED = re.compile(r"(?i)\b(?:multipl|divid|times\b)|[*×÷]")
+COUNTED = re.compile(
+    r"(?i)\b(?:count|calculat|comput|find|determin|consider|total\b|equal|number of\b)"
+)
+"""What an amount is spoken of with."""
+LITTLE = 3
+"""The words beside it that a text about an amount alone may have."""
+OF_KINDS = {"night", "shift", "person"}
+"""Units whose time is another one's."""
+CONTRAST = re.compile(r"(?i),? (?:not|rather than|instead of) (?:add|subtract|divid)\w* [^,.;\d]*")
+"""Another calculation that is not the right one."""
 CONVERSION = re.compile(
     r"When (?P<whole>\w+) are given and (?P<unit>\w+(?: (?!are)\w+)?)(?: are)? asked for, "
     r"multiply the (?P=whole) by (?P<number>\d+(?:\.\d+)?)\."
@@ -120,16 +131,27 @@ class NumberMeaning(BaseModel):
         return before is not None and not names_number(before[0], self.number)
 
     def is_misplaced_in(self, text: str) -> bool:
-        """Returns whether a text says that something else comes to the number: `the number of
-        visits is 4` for 4 weeks per month."""
+        """Returns whether a text gives the number for something else: says that this comes to it
+        (`the number of visits is 4` for 4 weeks per month), or writes it as another rate (`8 days
+        in an hour`)."""
         if not self.is_written:
             return False
-        whole = self.nouns[1]
-        result = rf"{SAYS}\s+(?:[^\W\d]+\s+){{0,2}}{re.escape(self.number)}(?!\.?\d)"
+        rates = {rate.key for rate in rates_in(text) if rate.number == self.number}
+        if rates and (self.number, *self.nouns) not in rates:
+            return True
         clauses = [one for one in CLAUSE.split(text) if names_number(one, self.number)]
-        return bool(clauses) and all(
-            re.search(result, one, re.I) and not names_unit(one, whole) for one in clauses
-        )
+        return bool(clauses) and all(map(self._is_result_in, clauses))
+
+    def _is_result_in(self, clause: str) -> bool:
+        """Returns whether a clause says that something comes to the number, and that is not its
+        unit in one of what that is in."""
+        unit, whole = self.nouns
+        result = rf"{SAYS}\s+(?:[^\W\d]+\s+){{0,2}}{re.escape(self.number)}(?!\.?\d)"
+        if not re.search(result, clause, re.I):
+            return False
+        one = rf"(?i)\b(?:an?|one|each|every) (?:\w+ )?(?:{'|'.join(forms_of(whole))})\b"
+        has_whole = names_unit(clause, whole)
+        return not (has_whole and (names_unit(clause, unit) or re.search(one, clause)))
 
     @property
     def conversion(self) -> str:
@@ -172,18 +194,40 @@ class NumberMeaning(BaseModel):
         return names_unit(text, unit) and re.search(step, text) is not None
 
     def is_vague_in(self, text: str, problem: Problem) -> bool:
-        """Returns whether a text speaks of what right attempts multiply, and does so for the
-        quantities of this problem alone, without the number, or with it in what it says of when it
-        holds (`When a month has 4 weeks, …`); not where it gives others."""
+        """Returns whether a text speaks of what right attempts multiply, and no more than that, and
+        does so for the quantities of this problem alone, without the number, or with it in what it
+        says of when it holds (`When a month has 4 weeks, …`); not where it gives others."""
         if not self.is_factor or not any(names_unit(text, unit) for unit in self.nouns):
             return False
         others = numbers_in(text) - {self.number}
         if others - numbers_in(problem.problem).union(_numeric_answers(problem)):
             return False
+        if self.is_more_in(text):
+            return False
         of_problem = bool(others) or for_any_quantity(text, problem.problem) != text
-        when = CONDITION.match(text)
-        advice = text[when.end() :] if when else text
-        return of_problem or not names_number(advice, self.number)
+        advice = _advice(text)
+        return of_problem or (not names_number(advice, self.number) and self._is_amount_in(text))
+
+    def _is_amount_in(self, text: str) -> bool:
+        """Returns whether a text is about the amounts that right attempts multiply: it names both,
+        or multiplies or divides, or counts one and says little else."""
+        if all(names_unit(text, unit) for unit in self.nouns) or TURNED.search(text):
+            return True
+        advice = _advice(text)
+        return COUNTED.search(advice) is not None and len(other_words(advice, self)) <= LITTLE
+
+    def is_more_in(self, text: str) -> bool:
+        """Returns whether a text has a rule in it that the step does not give: it rounds, leaves
+        something out, calculates on or with what the problem gives, or is about another rate or
+        somebody else's time."""
+        own = "|".join(form for noun in self.nouns for form in forms_of(noun))
+        rest = re.sub(rf"(?i)\beach (?=(?:{own})\b)", "", CONTRAST.sub("", text))
+        if MORE_THAN_STEP.search(rest) or len(re.findall(r"(?i)\bmultipl", rest)) > 1:
+            return True
+        kinds = {noun_of(word) for word in re.findall(r"[^\W\d_]+", rest.casefold())} & OF_KINDS
+        return bool(kinds - set(self.nouns)) or any(
+            rate.key[1:] != self.nouns for rate in rates_in(text)
+        )
 
     def is_lost_in(self, text: str, before: str) -> bool:
         """Returns whether a text that takes the place of one before, because of a lesson about the
@@ -204,6 +248,12 @@ class NumberMeaning(BaseModel):
         return names_number(text, self.number) or any(
             word.casefold() in words for word in self.bearing
         )
+
+
+def _advice(text: str) -> str:
+    """Returns a text without what it begins with of when it holds."""
+    when = CONDITION.match(text)
+    return text[when.end() :] if when else text
 
 
 def other_words(text: str, step: NumberMeaning) -> list[str]:
@@ -264,18 +314,21 @@ def with_numbers(
     for meaning in meanings:
         place = meaning.place_in(whole)
         is_misplaced = meaning.is_misplaced_in(whole)
+        is_stated = meaning.is_stated_in(whole)
         is_wrong = is_misplaced if place is None else meaning.has_another(whole, place)
+        is_wrong = is_wrong and not is_stated
         if is_wrong or says_answer(text, problem):
             if has_steps:
                 return steps
             whole = number_alone(text, meanings, problem)
             break
         clause = meaning.clause_of(whole, place) if meaning.is_written else whole
-        if names_number(clause, meaning.number) and not is_misplaced:
+        if is_stated or (names_number(clause, meaning.number) and not is_misplaced):
             if meaning.is_factor and not CALCULATED.search(whole):
                 whole = _with_sentence(whole, f"{meaning.step[:1].upper()}{meaning.step[1:]}.")
             continue
-        if place is not None and not NEGATED.search(whole[: place.start()]):
+        is_rule = meaning.is_factor and meaning.is_more_in(whole)
+        if place is not None and not (is_rule or NEGATED.search(whole[: place.start()])):
             whole = f"{whole[: place.end()]} ({meaning.number}){whole[place.end() :]}"
         else:
             take = meaning.conversion if meaning.is_factor else f"Take {meaning.words}."
@@ -287,15 +340,12 @@ def with_numbers(
     return whole if is_sure and len(whole.split()) <= max_words else text
 
 
-def is_about_others(text: str, meanings: Sequence[NumberMeaning], problem: Problem) -> bool:
-    """Returns whether a lesson is about something else than what right attempts multiply: it names
-    none of the units, or gives a number that is neither theirs nor this problem's."""
+def is_about_others(text: str, meanings: Sequence[NumberMeaning]) -> bool:
+    """Returns whether a lesson is about something else than what right attempts multiply by: it
+    gives none of that, so the step is a lesson beside it."""
     if not meanings or not all(one.is_factor for one in meanings):
         return False
-    if not any(names_unit(text, unit) for one in meanings for unit in one.nouns):
-        return True
-    known = numbers_in(problem.problem).union(_numeric_answers(problem))
-    return bool(numbers_in(text) - {one.number for one in meanings} - known)
+    return not any(names_number(text, one.number) for one in meanings)
 
 
 def _with_sentence(text: str, sentence: str) -> str:

@@ -370,7 +370,7 @@ def with_meanings(
             elif (
                 text.startswith(lesson.text.rstrip(". "))
                 and len(lessons) < MOST_LESSONS
-                and is_about_others(lesson.text, own, lesson.group.problem)
+                and is_about_others(lesson.text, own)
             ):
                 text, own = lesson.text, []
         if text == lesson.text or check(text) is None:
