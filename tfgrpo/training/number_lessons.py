@@ -52,13 +52,16 @@ CONVERSION = re.compile(
     r"multiply the (?P=whole) by (?P<number>\d+(?:\.\d+)?)\."
 )
 """What `NumberMeaning.conversion` gives, or a model makes of it."""
-MORE_THAN_STEP = re.compile(
-    r"(?i)\b(?:(?:add|divid|subtract|round|doubl|tripl|halv|skip|minim|maxim|free|overtime)\w*"
-    r"|plus|minus|except|unless|not|no|never|without|less|more|beyond|half|twice|part|started"
-    r"|each|only|several|both|the (?:first|last)|leave|extra|at (?:least|most)|those|them"
-    r"|how many|that the (?:problem|question|task|bill))\b"
+RULE = (
+    r"(?:add|divid|subtract|round|doubl|tripl|halv|skip|minim|maxim|free|overtime)\w*"
+    r"|plus|minus|except|unless|beyond|half|twice|part|started|each|only|several|both"
+    r"|the (?:first|last)|leave|extra|at (?:least|most)|(?:less|more) than|those|them|how many"
+    r"|that the (?:problem|question|task|bill)"
 )
+SAYS_RULE = re.compile(rf"(?i)\b(?:{RULE})\b")
 """Words of a rule that a step of ours does not give."""
+MORE_THAN_STEP = re.compile(rf"(?i)\b(?:{RULE}|not|no|never|without|less|more)\b")
+"""Those, and words that may make another rule of a step."""
 FILLER_WORDS = """
 a all always an and any are as asked be by calculate calculating compute consider convert
 converting count counting determine each equal equals every find finding for from get
@@ -222,7 +225,7 @@ class NumberMeaning(BaseModel):
         somebody else's time."""
         own = "|".join(form for noun in self.nouns for form in forms_of(noun))
         rest = re.sub(rf"(?i)\beach (?=(?:{own})\b)", "", CONTRAST.sub("", text))
-        if MORE_THAN_STEP.search(rest) or len(re.findall(r"(?i)\bmultipl", rest)) > 1:
+        if SAYS_RULE.search(rest) or len(re.findall(r"(?i)\bmultipl", rest)) > 1:
             return True
         kinds = {noun_of(word) for word in re.findall(r"[^\W\d_]+", rest.casefold())} & OF_KINDS
         return bool(kinds - set(self.nouns)) or any(
