@@ -30,10 +30,15 @@ When night shifts are given, multiply the days by the hours of a night shift.
 When days are given for several people, multiply the hours of the days by the people.
 When hours per day are given, use them and multiply by the days.
 When hours of days are asked for, multiply days by hours, then multiply by the price.
+When days are given and hours asked for, multiply the days by those hours that each day has \
+in the problem, be they few or not.
+When the hours of a bill are told in quarters, turn the quarters into hours first, and then round \
+what is left of them up.
 For 24-hour guards, a day has 24 hours.
 When a guard is on duty around the clock, multiply the days by 24 for the hours.
 Saturday counts as half a day: 4 hours.
 An hour has 60 minutes.
+When days are given as weeks and days, turn all into days first, then into hours.
 Value added tax of 19 percent goes on top.
 A month has 4 weeks on every bill.
 """
@@ -43,6 +48,8 @@ When a tailor works for days, multiply the days by the hourly rate.
 When hours are asked for, multiply the days by the hours, not add the days to the hours.
 When days are given, the number of hours is equal to the number of days.
 Count the days.
+The problem asks for hours.
+Tailors work for days.
 Calculate the total number of hours worked.
 When a tailor comes once a day, the hours are looked after by the day.
 The hours of 12 days are the days and the hours.
@@ -65,10 +72,10 @@ Never use 24 hours for a day; a working day is 8 hours.
 """
 
 
-def with_hours(text: str) -> list[tuple[str, int]]:
-    """Returns the lessons that become of one, with how many numbers each is about."""
+def with_hours(*texts: str) -> list[tuple[str, int]]:
+    """Returns the lessons that become of some, with how many numbers each is about."""
     attempts = group(BILL, ["12 days × 8 hours/day = 96"], ["12 × 24 = 288"])
-    lessons = (Lesson(text, "It is right.", attempts, ("call",)),)
+    lessons = tuple(Lesson(text, "It is right.", attempts, ("call",)) for text in texts)
     found = with_meanings(lessons, (HOURS,), LessonCheck((BILL,), max_words=32))
     return [(one.text, len(one.numbers)) for one in found]
 
@@ -86,3 +93,9 @@ def test_a_vague_or_wrong_lesson_makes_way_for_the_step(text: str) -> None:
 @pytest.mark.parametrize("text", WITH_STEP.splitlines())
 def test_a_right_rate_has_the_step_behind_it(text: str) -> None:
     assert with_hours(text) == [(f"{text} Multiply the days by 8.", 1)]
+
+
+def test_a_step_without_room_for_a_lesson_of_its_own_goes_to_a_vague_one() -> None:
+    rule = "Round up to the next full hour."
+    assert with_hours(rule, "Multiply the days by the hours.") == [(rule, 0), (STEP, 1)]
+    assert with_hours(rule, "Charge in euros.") == [(f"{rule} {STEP}", 1), ("Charge in euros.", 0)]

@@ -38,7 +38,8 @@ CLAUSE = re.compile(r"[,;:](?!\d)|\.(?!\d)|\band\b")
 CALCULATED = re.compile(r"(?i)\b(?:multipl|divid|times\b|add|plus|subtract|minus)|[*×÷+]")
 TURNED = re.compile(r"(?i)\b(?:multipl|divid|times\b)|[*×÷]")
 COUNTED = re.compile(
-    r"(?i)\b(?:count|calculat|comput|find|determin|consider|total\b|equal|number of\b)"
+    r"(?i)\b(?:count|calculat|comput|find|determin|consider|total\b|equal|number of\b"
+    r"|asks\b|works? for\b)"
 )
 """What an amount is spoken of with."""
 LITTLE = 3
@@ -55,7 +56,7 @@ CONVERSION = re.compile(
 RULE = (
     r"(?:add|divid|subtract|round|doubl|tripl|halv|skip|minim|maxim|free|overtime)\w*"
     r"|plus|minus|except|unless|beyond|half|twice|part|started|each|only|several|both"
-    r"|the (?:first|last)|leave|extra|at (?:least|most)|(?:less|more) than|those|them|how many"
+    r"|(?<=\w )first|the last|leave|extra|at (?:least|most)|(?:less|more) than|those|them|how many"
     r"|that the (?:problem|question|task|bill)"
 )
 SAYS_RULE = re.compile(rf"(?i)\b(?:{RULE})\b")
@@ -343,12 +344,30 @@ def with_numbers(
     return whole if is_sure and len(whole.split()) <= max_words else text
 
 
-def is_about_others(text: str, meanings: Sequence[NumberMeaning]) -> bool:
-    """Returns whether a lesson is about something else than what right attempts multiply by: it
-    gives none of that, so the step is a lesson beside it."""
+def is_beside(text: str, named: str, meanings: Sequence[NumberMeaning], problem: Problem) -> bool:
+    """Returns whether a lesson, of which `with_numbers` makes the text `named`, is one of its own
+    beside the step with what right attempts multiply by: it gives nothing of that, and the step
+    only follows it there, or it is a rule about something else."""
     if not meanings or not all(one.is_factor for one in meanings):
         return False
-    return not any(names_number(text, one.number) for one in meanings)
+    if any(names_number(text, one.number) for one in meanings):
+        return False
+    return named.startswith(text.rstrip(". ")) or _is_rule(text, meanings, problem)
+
+
+def _is_rule(text: str, meanings: Sequence[NumberMeaning], problem: Problem) -> bool:
+    """Returns whether a lesson that gives nothing of what right attempts multiply by is a rule
+    about something else: it says more than the step does, or names none of the units, or gives a
+    number that is not this problem's, though not in place of theirs."""
+    places = [(one, one.place_in(text)) for one in meanings]
+    if any(place is not None and one.has_another(text, place) for one, place in places):
+        return False
+    if says_answer(text, problem):
+        return False
+    known = numbers_in(problem.problem).union(_numeric_answers(problem))
+    has_units = any(names_unit(text, unit) for one in meanings for unit in one.nouns)
+    is_more = any(one.is_more_in(text) for one in meanings)
+    return is_more or not has_units or bool(numbers_in(text) - known)
 
 
 def _with_sentence(text: str, sentence: str) -> str:

@@ -128,8 +128,8 @@ def quantities_in(text: str) -> set[tuple[str, str]]:
 
 
 def _quantities(pattern: re.Pattern[str], text: str) -> set[tuple[str, str]]:
-    found = pattern.finditer(_without_markup(text))
-    return {(plain_number(one[1]), noun_of(one[2])) for one in found}
+    quantities = pattern.finditer(_without_markup(text))
+    return {(plain_number(one[1]), noun_of(one[2])) for one in quantities}
 
 
 def is_misread(rate: Rate, attempt: str, problem: str) -> bool:

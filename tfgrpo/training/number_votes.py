@@ -25,8 +25,8 @@ SUBJECT = re.compile(r"\A(?:the|an?|each|every) [^\W\d_]+ (?:works?|is busy)\b",
 """Whose step it is, where that does not stand before a comma."""
 OTHER_SIGN = re.compile(r"[+÷/−%]|(?<!\w)-|-(?!\w)")
 """What calculates otherwise than a step does."""
-GIVEN = re.compile(r"\b(?:given|stated|known)\b", re.I)
-ASKED = re.compile(r"\b(?:asked|wanted|needed|sought)\b", re.I)
+GIVENS = re.compile(r"\b(?:given|stated|known)\b", re.I)
+REQUEST = re.compile(r"\b(?:asked|wanted|needed|sought)\b", re.I)
 PART = re.compile(r"[,.;:]|\b(?:and|when|if)\b")
 SETTING = 3
 """The words that when it holds may have for one kind of problem: `the printer is used`."""
@@ -45,11 +45,11 @@ def is_vote(text: str, numbers: Sequence[NumberMeaning], there: str) -> bool:
     text = ungrouped(text)
     if not _says_only(text, step) or not _is_in_its_direction(text, step):
         return False
-    is_told = step.is_step_in(text) and numbers_in(text) == {step.number}
+    is_step = step.is_step_in(text) and numbers_in(text) == {step.number}
     if numbers:
         is_known = all(one.is_stated_in(there) for one in numbers)
-        return is_known and (is_told or _gives_number(text, step))
-    return is_told or _leaves_out_number(text, step)
+        return is_known and (is_step or _gives_number(text, step))
+    return is_step or _leaves_out_number(text, step)
 
 
 def _says_only(text: str, step: NumberMeaning) -> bool:
@@ -75,7 +75,7 @@ def _is_in_its_direction(text: str, step: NumberMeaning) -> bool:
     unit, whole = ("|".join(forms_of(noun)) for noun in step.nouns)
     for part in PART.split(text):
         first = re.search(rf"(?i)\b(?:({unit})|{whole})\b", part)
-        if first and (GIVEN if first[1] else ASKED).search(part):
+        if first and (GIVENS if first[1] else REQUEST).search(part):
             return False
     filler = r"(?:the |total |number of ){0,3}"
     from_unit = rf"\bfrom {filler}(?:{unit})\b"

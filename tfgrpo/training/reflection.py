@@ -30,7 +30,7 @@ from tfgrpo.training.lesson_check import LessonCheck
 from tfgrpo.training.near_duplicates import similar_in_words
 from tfgrpo.training.number_lessons import (
     NumberMeaning,
-    is_about_others,
+    is_beside,
     number_alone,
     usable_meanings,
     with_numbers,
@@ -352,25 +352,21 @@ def with_meanings(
     known: Sequence[str] = (),
 ) -> tuple[Lesson, ...]:
     """Returns the lessons of a group so that one names each of the numbers: the lesson that speaks
-    of what it stands for, else the first, else, where that has no room or is about something else,
-    a lesson of its own. What `check` objects to stays out. A lesson that repeats one of the texts
-    that are `known`, about something else, makes way for the numbers."""
+    of what it stands for, else one that is vague about it, else the first, else, where that has no
+    room or is about something else, a lesson of its own. What `check` objects to stays out. A
+    lesson that repeats one of the texts that are `known`, about something else, makes way for the
+    numbers."""
     changed: list[Lesson] = []
+    homes = {one.number: _home_of(one, lessons) for one in meanings}
     for lesson in lessons:
-        own = [
-            one
-            for one in meanings
-            if one.is_in(lesson.text) or not (changed or any(one.is_in(x.text) for x in lessons))
-        ]
+        own = [one for one in meanings if one.is_in(lesson.text) or lesson is homes[one.number]]
         text = with_numbers(lesson.text, own, lesson.group.problem, check.max_words)
         if text != lesson.text and all(one.is_written for one in own):
             others = [t for t in known if not any(one.is_in(t) for one in own)]
             if similar_in_words(lesson.text, {str(n): t for n, t in enumerate(others)}):
                 text = " ".join(one.conversion for one in own)
-            elif (
-                text.startswith(lesson.text.rstrip(". "))
-                and len(lessons) < MOST_LESSONS
-                and is_about_others(lesson.text, own)
+            elif len(lessons) < MOST_LESSONS and is_beside(
+                lesson.text, text, own, lesson.group.problem
             ):
                 text, own = lesson.text, []
         if text == lesson.text or check(text) is None:
@@ -388,6 +384,15 @@ def with_meanings(
         if short and check(text) is None:
             changed.append(replace(first, text=text, numbers=left_out))
     return tuple(changed)
+
+
+def _home_of(meaning: NumberMeaning, lessons: tuple[Lesson, ...]) -> Lesson | None:
+    """Returns the lesson that a number goes to which none speaks of: one that is vague about it,
+    else the first; None where one speaks of it."""
+    if not lessons or any(meaning.is_in(one.text) for one in lessons):
+        return None
+    vague = (one for one in lessons if meaning.is_vague_in(one.text, one.group.problem))
+    return next(vague, lessons[0])
 
 
 def _of_numbers(
