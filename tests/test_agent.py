@@ -17,7 +17,7 @@ from tfgrpo.data.problems import Problem
 from tfgrpo.domains.base import Context, Sampling, Trajectory
 from tfgrpo.domains.verifier import Verifier
 from tfgrpo.model.client import Calls
-from tfgrpo.model.endpoint import Answer, NoTools
+from tfgrpo.model.endpoint import Answer, CallFailed, Endpoint, NoTools, Request, Transient
 from tfgrpo.rollout import branching
 from tfgrpo.rollout.agent import CALLS, FINISH, Agent, AttemptLimits, Protocol
 from tfgrpo.rollout.branching import BranchPoint
@@ -261,9 +261,78 @@ def test_an_endpoint_that_takes_no_tools_is_asked_in_plain_text_from_then_on(
 
 
 @pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (503, "Tools backend overloaded, try again"),
+        (500, "Failed to parse tool call arguments as JSON"),
+        (400, "Failed to call a function (tool_use_failed)"),
+    ],
+)
+def test_an_error_that_speaks_of_tools_ends_them_for_nobody_else(
+    tmp_path: Path, status: int, words: str
+) -> None:
+    def script(request: dict[str, Any]) -> str | Reply:
+        assert "tools" in request, "it takes them"
+        if len(server.requests) == 1:
+            return Reply({"error": {"message": words}}, status=status)
+        return "salt"
+
+    with ScriptedEndpoint(script) as server:
+        endpoint = Endpoint("m", base_url=server.base_url, api_key="k")
+        tool = {"type": "function", "function": {"name": "a", "parameters": {}}}
+        request = Request("rollout", (("user", "x"),), 0.0, 9, tools=(tool,))
+
+        async def ask() -> str:
+            try:
+                with pytest.raises((Transient, CallFailed)) as raised:
+                    await endpoint.ask(request)
+                assert not isinstance(raised.value, NoTools)
+                return (await endpoint.ask(request)).content
+            finally:
+                await endpoint.close()
+
+        assert asyncio.run(ask()) == "salt"
+
+
+def test_whoever_has_answered_with_tools_takes_them(tmp_path: Path) -> None:
+    def script(request: dict[str, Any]) -> str | Reply:
+        if len(server.requests) == 2:
+            return Reply({"error": {"message": "this tool is unknown"}}, status=400)
+        return "salt"
+
+    with ScriptedEndpoint(script) as server:
+        endpoint = Endpoint("m", base_url=server.base_url, api_key="k")
+        tool = {"type": "function", "function": {"name": "a", "parameters": {}}}
+        request = Request("rollout", (("user", "x"),), 0.0, 9, tools=(tool,))
+
+        async def ask() -> None:
+            try:
+                await endpoint.ask(request)
+                with pytest.raises(CallFailed) as raised:
+                    await endpoint.ask(request)
+                assert not isinstance(raised.value, NoTools)
+            finally:
+                await endpoint.close()
+
+        asyncio.run(ask())
+
+
+def test_a_call_that_was_only_thought_of_is_none() -> None:
+    call = '<tool>{"name": "a", "arguments": {}}</tool>'
+    for text, expected in (
+        (f"<think>I could {call}, no.</think>It is \\boxed{{77}}", []),
+        (f"<think>Say <tool>...</tool>.</think>{call} Result: 3", [("a", {})]),
+    ):
+        calls = protocol.calls_in_text(Answer(text, "stop"))
+        assert [(one.name, one.arguments) for one in calls] == expected
+    assert protocol.until_call(f"<think>{call}</think>So {call} Result: 3") == f"So {call}"
+
+
+@pytest.mark.parametrize(
     ("text", "name", "arguments"),
     [
         ('<tool>{"name": "a", "arguments": {"x": 1}}</tool>', "a", {"x": 1}),
+        ('<tool>{"name": "a", "arguments": {"x": "</tool>"}}</tool>', "a", {"x": "</tool>"}),
         ('<tool>{"name": "a", "arguments": {"x": 1}}', "a", {"x": 1}),
         ('<tool>{"name": "a", "arguments": {"x": 1</tool>', "a", {"x": 1}),
         ('<tool>{"name": "a"}</tool>', "a", {}),

@@ -48,6 +48,10 @@ TOO_LONG = ("max_tokens", "max_completion_tokens", "maximum context", "context l
 """What providers say, word for word, of the most tokens that a model's answers may have."""
 
 
+OVERLOADED = (408, 429, 502, 503, 504, 529)
+"""What a server answers that another try may help with, whatever it speaks of."""
+
+
 class EndpointError(TfgrpoError):
     """The endpoint cannot serve this run at all: no key, no such model, nobody there."""
 
@@ -182,6 +186,7 @@ class Endpoint:
     served: str | None = None
     adaptation: Adaptation = field(init=False, repr=False)
     _client: openai.AsyncOpenAI | None = field(default=None, repr=False)
+    _takes_tools: bool = field(default=False, init=False, repr=False)
     _path: ClassVar[str] = "/chat/completions"
 
     def __post_init__(self) -> None:
@@ -206,11 +211,7 @@ class Endpoint:
                 response = await client.post(self._path, cast_to=object, body=arguments)
                 break
             except openai.APIStatusError as error:
-                if (
-                    request.tools
-                    and "tool" in _error_text(error).lower()
-                    and error.status_code != 429
-                ):
+                if request.tools and not self._takes_tools and _refuses_tools(error):
                     raise NoTools(f"{self._address} takes no tools") from None
                 if self._learn_limit(error, arguments):
                     continue
@@ -243,6 +244,7 @@ class Endpoint:
                 body = UnusableBody(f"unreadable answer: {error}"[:300], 200, b"")
                 raise self._unusable(body, request, str(arrived)) from None
         self._leave_out(trying)
+        self._takes_tools = self._takes_tools or bool(request.tools)
         try:
             return self._read(response, request, time.monotonic() - started)
         except UnusableResponse as error:
@@ -421,6 +423,13 @@ class Endpoint:
 def schema_instruction(schema: Json) -> str:
     """Returns how a schema is asked for in words, where an endpoint takes none."""
     return f"\n\nAnswer with JSON alone that follows this schema:\n{json.dumps(schema)}"
+
+
+def _refuses_tools(error: openai.APIStatusError) -> bool:
+    """Returns whether a server says that it takes no tools, and not that it is overloaded, or that
+    a call which the model wrote has failed."""
+    text = _error_text(error).lower()
+    return "tool" in text and "fail" not in text and error.status_code not in OVERLOADED
 
 
 def _error_text(error: openai.APIStatusError) -> str:

@@ -128,10 +128,10 @@ class Agent:
     ) -> tuple[Json, float]:
         """Makes a call; returns the message that tells the model of it, and the seconds it took."""
         tool, cached, seconds = tools.get(requested.name), False, 0.0
-        if tool is None:
-            result = Result(f"there is no tool {requested.name!r}: {', '.join(tools)}", failed=True)
-        elif requested.arguments is None:
+        if requested.arguments is None and (tool is not None or not requested.name):
             result = Result("the arguments cannot be read: write a JSON object", failed=True)
+        elif tool is None or requested.arguments is None:
+            result = Result(f"there is no tool {requested.name!r}: {', '.join(tools)}", failed=True)
         else:
             step = context.call_path[0] if isinstance(context.call_path[0], int) else None
             result, cached, seconds = await self._record.call(tool, requested.arguments, step=step)

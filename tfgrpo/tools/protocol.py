@@ -17,13 +17,16 @@ from typing import Any
 
 from tfgrpo.model.endpoint import Answer
 from tfgrpo.model.repair import load_repaired
+from tfgrpo.model.response import visible
 from tfgrpo.rendering import templates
 from tfgrpo.rendering.templates import Message
 from tfgrpo.store.canonical import canonical
 from tfgrpo.store.records import Json
 from tfgrpo.tools.tool import ToolSpec
 
-CALL = re.compile(r"<tool>(.*?)(?:</tool>|\Z)", re.DOTALL)
+OPENED, CLOSED = "<tool>", "</tool>"
+ENDS = 20
+"""How many ends of a call are looked at for that of a whole object."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +80,10 @@ def calls_by_api(answer: Answer) -> list[RequestedCall]:
 
 def calls_in_text(answer: Answer) -> list[RequestedCall]:
     """Returns the call in an answer's text, the first if there are several."""
-    match = CALL.search(answer.content)
-    if match is None:
+    written = _call_in(answer.visible)
+    if written is None:
         return []
-    call = _parse_object(match[1])
+    call = _parse_object(written)
     if call is None or not isinstance(call.get("name"), str):
         return [RequestedCall("call_0", "", None)]
     arguments = call.get("arguments", {})
@@ -90,9 +93,31 @@ def calls_in_text(answer: Answer) -> list[RequestedCall]:
 
 
 def until_call(text: str) -> str:
-    """Returns an answer up to the end of its first call: what follows it was made up."""
-    match = CALL.search(text)
-    return text if match is None else text[: match.start()] + f"<tool>{match[1]}</tool>"
+    """Returns an answer up to the end of its first call, without thinking before it: what follows
+    it was made up."""
+    shown = visible(text)
+    written = _call_in(shown)
+    if written is None:
+        return text
+    return f"{shown[: shown.index(OPENED)]}{OPENED}{written}{CLOSED}"
+
+
+def _call_in(text: str) -> str | None:
+    """Returns what stands in the first call of a text: up to where it is a whole JSON object, so
+    that its code may speak of `</tool>`, else up to the first end of a call."""
+    _, opened, rest = text.partition(OPENED)
+    if not opened:
+        return None
+    ends = [match.start() for match in re.finditer(re.escape(CLOSED), rest)][:ENDS]
+    whole = (rest[:end] for end in (*ends, len(rest)) if _is_object(rest[:end]))
+    return next(whole, rest[: ends[0]] if ends else rest)
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _parse_object(text: str) -> dict[str, Any] | None:

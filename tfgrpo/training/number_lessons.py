@@ -65,9 +65,9 @@ MORE_THAN_STEP = re.compile(rf"(?i)\b(?:{RULE}|not|no|never|without|less|more)\b
 """Those, and words that may make another rule of a step."""
 FILLER_WORDS = """
 a all always an and any are as asked be by calculate calculating compute consider convert
-converting count counting determine each equal equals every find finding for from get
-getting given has have if in into is it multiplied multiplies multiply multiplying needed
-normal number obtain of one per regular simply so sought standard take taking the then there
+converting count counting determine determining during each equal equals every find finding for from
+get getting given has have if in into is it multiplied multiplies multiply multiplying needed
+normal number obtain of on one per regular simply so sought standard take taking the then there
 times to total turn turned turning typical use using usual wanted was were when whenever
 work working amount
 """
