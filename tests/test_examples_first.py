@@ -260,3 +260,39 @@ def test_the_choice_is_told_and_can_be_left_out(folder: Path, cli: Cli) -> None:
     log = cli("log", "--oneline").stdout
     assert "step 1 of 2: 6 right answers" in log
     assert "step 1 of 1: mean reward" in log
+
+
+SUMS = ("a fee", "a bill", "a charge", "a price", "a deposit", "a tax")
+
+
+@pytest.mark.parametrize("kind", ["help", "harm"])
+@pytest.mark.parametrize("exemplars", [2, 0])
+@pytest.mark.parametrize("trial", ["factorial", "bundle"])
+def test_a_gate_asks_no_more_than_the_estimate_at_most(
+    folder: Path, trial: str, exemplars: int, kind: str, cli: Cli
+) -> None:
+    def many(request: dict[str, Any]) -> str:
+        """Learns something new from each message."""
+        if stage(request) == "comparison":
+            number = re.search(r"Message 1(\d\d)", request["messages"][-1]["content"])
+            assert number
+            text = f"When a message names {SUMS[int(number[1])]}, the answer is refund, not fraud."
+            lessons = json.dumps([{"reason": "It came out right.", "text": text}])
+            return f'{{"right_did": "a", "wrong_did": "b", "lessons": {lessons}}}'
+        if stage(request) == "controller":
+            *_, text = re.findall(r"When a message[^.]*\.", request["messages"][-1]["content"])
+            return json.dumps({"closest": None, "decision": "new", "text": text})
+        return model(request, kind)
+
+    how = {"gate": "gate.jsonl", "domain": LABELS, "deploy": "last", "gate-trial": trial}
+    how |= {"epochs": 1, "batch-size": 3, "group-size": 8, "exemplars": exemplars, "model": "m"}
+    with ScriptedEndpoint(many) as server:
+        flags = {**how, "base-url": server.base_url}
+        asked = [word for name, value in flags.items() for word in (f"--{name}", str(value))]
+        estimate = json.loads(cli("train", "train.jsonl", *asked, "--estimate", "--json").stdout)
+        most = {one["stage"]: one["calls"] for one in estimate["most"]}["evaluation"]
+        cli("train", "train.jsonl", *asked)
+        trials = sum(map(in_gate, server.requests))
+    assert trials <= most
+    if trial == "factorial":
+        assert trials > most / 3, "there was more than one change to try"

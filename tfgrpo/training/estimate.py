@@ -549,11 +549,13 @@ class _Total:
 
     def add_gate(self, problems: int, one: AttemptCost) -> None:
         """Adds a step's candidate, and the one with its examples alone, beside the library in
-        force, which only the first is new to."""
+        force, which only the first is new to. A factorial trial takes as many attempts as two
+        libraries, and leaves no scores of the one in force, which a later step's examples need."""
         number = float(problems * self._settings.gate_samples)
-        for _ in range(2 if self._examples else 1):
+        is_factorial = self._settings.gate_trial == "factorial"
+        for _ in range((2 if is_factorial else 1) + bool(self._examples)):
             self._attempts(number, one, evaluation=True)
-        if not self._gated:
+        if self._examples if is_factorial else not self._gated:
             self._attempts(number, one, -self._grown, evaluation=True)
         self._gated = True
 
