@@ -204,6 +204,7 @@ LONG = ("--domain", "choice", "--prompts", "long", "--exemplars", "4", "--epochs
 AGENT = ("--mode", "agent", "--turns", "3", "--corpus", "passages.jsonl")
 TOOLS = "[tools]\noutput = 150\n"
 OTHERS = ("--gate", "gate.jsonl", "--gate-samples", "2", "--heldout", "heldout.jsonl")
+FACTORIAL = ("--gate-trial", "factorial", "--batch-size", "1")
 CASES = {
     "plain": Case(
         (*OTHERS, "--sealed", "sealed.jsonl", "--exemplars", "0"),
@@ -250,6 +251,14 @@ CASES = {
     "examples in a long prompt": Case(LONG, ("rollout",), row={"answer": "late"}),
     "examples first": Case(
         ("--domain", "choice", "--exemplars", "2", *OTHERS), ("rollout",), row={"answer": "late"}
+    ),
+    "factorial": Case(
+        (*OTHERS, "--exemplars", "0", *FACTORIAL), ("rollout", *REFLECTION, "evaluation")
+    ),
+    "factorial after examples": Case(
+        ("--domain", "choice", "--exemplars", "2", *OTHERS, *FACTORIAL),
+        ("rollout",),
+        row={"answer": "late"},
     ),
     "embeddings": Case((), ("rollout",), toml='[model]\nembedding_model = "e"\n'),
 }

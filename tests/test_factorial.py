@@ -96,6 +96,17 @@ def test_effects_are_estimated_apart_and_the_means_are_those_without_and_with() 
     assert trial.verdict == "accepted"
 
 
+def test_effects_that_fit_without_a_rest_have_numbers_for_intervals() -> None:
+    changes, rewards = ["a", "b", "c", "d", "e"], (1.0, 0.0, 1.0, 1.0, 0.0, 1.0, 1.0, 1.0)
+    attempts = [(f"p{problem}", sample) for problem in range(2) for sample in range(4)]
+    fitted = [
+        Observation(problem, problem, changes, left_out_of(changes, 63, problem, sample), reward)
+        for (problem, sample), reward in zip(attempts, rewards, strict=True)
+    ]
+    for one in _trial(fitted, changes, "one-se").effects:
+        assert one.low <= one.mean <= one.high
+
+
 def test_of_one_problem_nothing_is_known_and_nothing_enters() -> None:
     trial = _trial(list(observations({"a": 0.3, "b": 0.3}, 1, 8)), ["a", "b"], "one-se")
     assert [(one.mean, one.high, one.is_kept) for one in trial.effects] == [

@@ -349,7 +349,7 @@ def _credits(solution: _Solution, scores: Floats, ids: Sequence[str], level: flo
     scale = problems / (problems - 1) * attempts / freedom
     scores = scores[:, varied]
     covariance: Floats = scale * bread @ (scores.T @ scores) @ bread
-    error = np.sqrt(covariance.diagonal())
+    error = np.sqrt(np.maximum(covariance.diagonal(), 0.0))  # rounding may take it below zero
     t = t_quantile(0.5 + level / 2, problems - 1)
     shrink = _shrinkage(beta, error)
     absent = solution.known - solution.present

@@ -194,7 +194,8 @@ def estimate(
                 total.add_examples(FIRST_EXAMPLES)
             else:
                 total.add_step(size, training)
-            total.add_gate(len(plan.gate), gating)
+            is_examples = not size and not settings.direct
+            total.add_gate(len(plan.gate), gating, examples_alone=is_examples)
         if plan.gate and settings.deploy == "best":
             total.add_choice(len(plan.gate), len(sizes), gating)
         total.add_comparison(len(plan.heldout) + len(plan.sealed), comparing)
@@ -274,7 +275,7 @@ class _Total:
         self._around = self._around_example() if self._examples else 0.0
         self._examples_left = len(plan.dataset)
         self._embedded = False
-        self._gated = False
+        self._measured, self._grown_in_force, self._changes = False, 0.0, 0.0
         self._rejections = [counter.text("\n".join(plan.rejected))]
 
     def again(self) -> _Total:
@@ -449,6 +450,7 @@ class _Total:
     def _control(self, lessons: float) -> None:
         """Adds the decisions about a step's lessons, and lets the library grow by them."""
         upper, text = self._upper, self._text
+        self._changes = lessons * self._assumed.new
         room = max(0.0, self._assumed.library - self._experiences)
         added = min(lessons * self._assumed.new, room)
         new = added * text
@@ -541,23 +543,34 @@ class _Total:
         shown = sum(self._counter.text(problem) + 3 for problem in listed)
         self._structured("direct", 1.0, shown, ablations.TOKENS)
         most = self._settings.direct
+        self._changes = float(most)
         self._grown += most * self._text if not self._upper else QUOTED * ablations.TOKENS
         self._grown += most * LABEL
         self._experiences += most
 
     # evaluation:
 
-    def add_gate(self, problems: int, one: AttemptCost) -> None:
-        """Adds a step's candidate, and the one with its examples alone, beside the library in
-        force, which only the first is new to. A factorial trial takes as many attempts as two
-        libraries, and leaves no scores of the one in force, which a later step's examples need."""
+    def add_gate(self, problems: int, one: AttemptCost, *, examples_alone: bool = False) -> None:
+        """Adds a step's trials: of its examples, and of all else that it changes, if it is more
+        than examples. A trial of two libraries takes attempts with the candidate, and with the
+        one in force where that has no scores yet; a factorial trial as many as both."""
         number = float(problems * self._settings.gate_samples)
-        is_factorial = self._settings.gate_trial == "factorial"
-        for _ in range((2 if is_factorial else 1) + bool(self._examples)):
-            self._attempts(number, one, evaluation=True)
-        if self._examples if is_factorial else not self._gated:
-            self._attempts(number, one, -self._grown, evaluation=True)
-        self._gated = True
+        tried = 0 if examples_alone else 1
+        is_factorial = bool(tried) and self._is_factorial
+        bundles = bool(self._examples) + tried - is_factorial
+        self._attempts((bundles + 2 * is_factorial) * number, one, evaluation=True)
+        if bundles and not self._measured:
+            less = self._grown_in_force - self._grown
+            self._attempts(number, one, less, evaluation=True)
+        self._measured = not is_factorial and self._settings.inject != "credited"
+        self._grown_in_force, self._changes = self._grown, 0.0
+
+    @property
+    def _is_factorial(self) -> bool:
+        """Whether a step's changes are tried apart, which leaves the library that comes of it
+        without scores. At most they always are."""
+        wanted = self._settings.gate_trial == "factorial"
+        return wanted and (self._upper or self._changes > 1.0)
 
     def add_choice(self, problems: int, steps: int, one: AttemptCost) -> None:
         """Adds the fresh attempts with the run's libraries, of which the best is chosen: at most

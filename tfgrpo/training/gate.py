@@ -191,7 +191,8 @@ class Gate:
         examples, lessons = parts
         with_examples = applied(before, examples)
         each = len(self._task.problems) * self._task.settings.samples
-        progress.expect((2 if known else 3) * each)
+        progress.expect((1 if known else 2) * each)
+        progress.expect((2 if self._tries_apart(lessons) else 1) * each)
         first = await self._bundle(Candidate(before, with_examples, examples, known), progress)
         if first.verdict == "rejected":
             second = Candidate(before, applied(before, lessons), lessons, list(first.scores))
@@ -200,8 +201,12 @@ class Gate:
             second = Candidate(with_examples, candidate, lessons, scores)
         return PartsTrial(first, await self._try(second, progress))
 
+    def _tries_apart(self, operations: Sequence[Operation]) -> bool:
+        """Whether changes are tried apart, which takes as many attempts as two libraries."""
+        return self._is_factorial and can_be_factorial(operations)
+
     async def _try(self, tried: Candidate, progress: EvalProgress) -> Trial | FactorialTrial:
-        if self._is_factorial and can_be_factorial(tried.operations):
+        if self._tries_apart(tried.operations):
             changes = Changes(tried.library, tried.operations)
             where = (self._session, self._run, self._task, self._rule)
             return await try_changes(*where, changes, progress)
