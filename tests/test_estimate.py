@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 
 import pytest
 from conftest import Cli, one_line_error
-from scripted import Reply, ScriptedEndpoint, completion, write_problems
+from scripted import Reply, ScriptedEndpoint, completion, stage, write_problems
+from test_examples_apart import write_messages
 
 from tfgrpo.domains.conversation import PERSONA_TOKENS
 from tfgrpo.model import costs
@@ -252,14 +253,7 @@ CASES = {
     "examples first": Case(
         ("--domain", "choice", "--exemplars", "2", *OTHERS), ("rollout",), row={"answer": "late"}
     ),
-    "factorial": Case(
-        (*OTHERS, "--exemplars", "0", *FACTORIAL), ("rollout", *REFLECTION, "evaluation")
-    ),
-    "factorial after examples": Case(
-        ("--domain", "choice", "--exemplars", "2", *OTHERS, *FACTORIAL),
-        ("rollout",),
-        row={"answer": "late"},
-    ),
+    "factorial": Case((*OTHERS, "--exemplars", "0", *FACTORIAL), ("rollout", *REFLECTION)),
     "embeddings": Case((), ("rollout",), toml='[model]\nembedding_model = "e"\n'),
 }
 
@@ -323,6 +317,53 @@ def test_no_stage_takes_more_than_the_upper_estimate(cli: Cli, tmp_path: Path, n
     for stage in case.exact:
         assert made[f"{stage} calls"] == upper[stage]["calls"], stage
     assert said["left_out"] == []
+
+
+def learner(request: dict[str, Any]) -> str:
+    """A model that is right at the gate the more often the more its prompt holds, and learns two
+    lessons from every group."""
+    text = json.dumps([request["messages"], request.get("seed")])
+    drawn = hashlib.sha256(text.encode())
+    match stage(request):
+        case "rollout":
+            examples = sum(message["role"] == "assistant" for message in request["messages"])
+            chance = 0.2 + 0.08 * (examples + text.count("When it is"))
+            is_held = "Message 7" in request["messages"][-1]["content"]
+            right = drawn.digest()[0] / 256 < chance if is_held else request["seed"] % 2
+            return "refund" if right else "fraud"
+        case "comparison":
+            cases = [f"case {drawn.digest()[n]}" for n in range(2)]
+            texts = [f"When it is about {case}, the answer is refund." for case in cases]
+            lessons = [{"reason": "r", "text": text} for text in texts]
+            return json.dumps({"right_did": "a", "wrong_did": "b", "lessons": lessons})
+        case "controller":
+            return json.dumps({"closest": None, "decision": "new", "text": ""})
+    return "It answered."
+
+
+@pytest.mark.parametrize("examples", ["0", "2"])
+@pytest.mark.parametrize("trial", ["bundle", "factorial"])
+def test_the_attempts_of_a_gate_stay_within_the_upper_estimate(
+    cli: Cli, tmp_path: Path, trial: str, examples: str
+) -> None:
+    write_messages(tmp_path / "train.jsonl", 15, 100)
+    write_messages(tmp_path / "gate.jsonl", 8, 700)
+    flags = ("--gate", "gate.jsonl", "--gate-trial", trial, "--gate-rule", "above-zero")
+    flags += ("--exemplars", examples, "--deploy", "last", "--domain", 'choice:["refund", "fraud"]')
+    flags += ("--batch-size", "3", "--group-size", "4", "--epochs", "1", "--run", "r")
+    with ScriptedEndpoint(learner) as server:
+        asked = ("train", "train.jsonl", "--model", "m", "--base-url", server.base_url, *flags)
+        said = json.loads(cli(*asked, "--estimate", "--json").stdout)
+        cli(*asked)
+    with Store.open(tmp_path / ".tfgrpo" / "store.db") as store:
+        spent = [one for one in store.runs.spent() if one.stage == "evaluation"]
+        metas = [store.resolve(f"r/step_{n}").meta for n in range(1, 6)]
+    gates = [meta["gate"] for meta in metas if "gate" in meta]
+    kinds = {gate.get("lessons", gate)["trial"] for gate in gates}
+    made = sum(one.usage.calls for one in spent)
+    (upper,) = (one["calls"] for one in said["upper"] if one["stage"] == "evaluation")
+    assert made <= upper
+    assert trial in kinds
 
 
 @pytest.mark.parametrize(

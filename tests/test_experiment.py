@@ -119,7 +119,7 @@ def recorded(store: Store) -> list[CallRecord]:
 def test_a_share_of_subjects_gets_the_candidate_and_each_the_same_one_every_time(
     settings: ProxySettings, provider: Provider, store: Store
 ) -> None:
-    start(store, "shorter", ("prod", "main"), 0.5)
+    id = start(store, "shorter", ("prod", "main"), 0.5).id
     arms: dict[str, set[str | None]] = {}
     with ProxyThread(settings) as proxy, ProxyThread(settings) as other:
         for user in map(str, range(20)):
@@ -128,11 +128,8 @@ def test_a_share_of_subjects_gets_the_candidate_and_each_the_same_one_every_time
                 arms.setdefault(user, set()).add(arm)
                 assert ("Give units." in text_of(provider)) == (arm == "shorter/candidate")
                 assert "Count both days." in text_of(provider)
-    assert all(len(found) == 1 for found in arms.values())
-    assert Counter(arm for (arm,) in arms.values()).keys() == {
-        "shorter/control",
-        "shorter/candidate",
-    }
+    assert arms == {user: {f"shorter/{arm_of(id, user, 0.5)}"} for user in arms}
+    assert {arm for (arm,) in arms.values()} == {"shorter/control", "shorter/candidate"}
     calls = recorded(store)
     assert Counter(call.arm for call in calls).total() == 60
     assert {(call.arm, call.version) for call in calls} == {

@@ -16,7 +16,14 @@ from statistics import fmean
 from typing import Literal, TypeAlias
 
 from tfgrpo.data.problems import Problem
-from tfgrpo.domains.base import QUOTED, Domain, PlannedAttempt, PlannedCalls
+from tfgrpo.domains.base import (
+    QUOTED,
+    Domain,
+    PlannedAttempt,
+    PlannedCalls,
+    answer_once,
+    plan_answer_once,
+)
 from tfgrpo.model.budget import most_tokens
 from tfgrpo.model.endpoint import Request
 from tfgrpo.model.tokens import count
@@ -268,3 +275,18 @@ def _glances(counter: TokenCounter, planned: PlannedCalls) -> PlannedUsage:
 
 def _count_json(value: object) -> int:
     return count(json.dumps(value, ensure_ascii=False))
+
+
+def uncounted(domain: Domain, settings: TrainSettings) -> list[str]:
+    """Returns what of a domain's attempts cannot be counted before they are made, in words."""
+    reasons = []
+    if domain.judge is not None and domain.judgements is None:
+        reasons.append(f"the domain {domain.name} may ask a judge, and does not say how often")
+    alone = domain.rollout is not answer_once and domain.foresee is plan_answer_once
+    if alone and settings.mode == "prompt":
+        reasons.append(
+            f"the domain {domain.name} does not say what an attempt takes, beside a call"
+        )
+    if settings.mode == "agent" and settings.tools.mcp:
+        reasons.append("what MCP servers say of their tools is known once they are asked")
+    return reasons

@@ -23,7 +23,7 @@ from math import inf
 from statistics import fmean
 
 from tfgrpo.data.problems import KIND
-from tfgrpo.domains.base import QUOTED, Domain, answer_once, plan_answer_once
+from tfgrpo.domains.base import QUOTED
 from tfgrpo.model.prices import Price
 from tfgrpo.model.tokens import count
 from tfgrpo.rendering.examples import example_text
@@ -41,6 +41,7 @@ from tfgrpo.training.attempt_cost import (
     PlannedUsage,
     TokenCounter,
     attempt_cost,
+    uncounted,
 )
 from tfgrpo.training.batch_controller import PLAN_TOKENS
 from tfgrpo.training.confirmation import CONFIRMATIONS
@@ -200,7 +201,7 @@ def estimate(
             total.add_choice(len(plan.gate), len(sizes), gating)
         total.add_comparison(len(plan.heldout) + len(plan.sealed), comparing)
         totals.append(total.stages(prices))
-    left_out = tuple(_left_out(plan.domain, settings))
+    left_out = tuple(uncounted(plan.domain, settings))
     expected, in_most, worst = totals
     return RunEstimate(expected, in_most, worst, left_out=left_out, steps=len(sizes))
 
@@ -218,20 +219,6 @@ def attempt_answer(settings: TrainSettings) -> dict[str, float]:
     short = settings.domain.partition(":")[0] in SHORT_ANSWERS
     likely = LABEL_ANSWER if short else ANSWER["rollout"]
     return {"rollout": min(likely, settings.max_tokens * LIMIT_USED)}
-
-
-def _left_out(domain: Domain, settings: TrainSettings) -> list[str]:
-    reasons = []
-    if domain.judge is not None and domain.judgements is None:
-        reasons.append(f"the domain {domain.name} may ask a judge, and does not say how often")
-    alone = domain.rollout is not answer_once and domain.foresee is plan_answer_once
-    if alone and settings.mode == "prompt":
-        reasons.append(
-            f"the domain {domain.name} does not say what an attempt takes, beside a call"
-        )
-    if settings.mode == "agent" and settings.tools.mcp:
-        reasons.append("what MCP servers say of their tools is known once they are asked")
-    return reasons
 
 
 def stage_estimates(
