@@ -734,6 +734,7 @@ OTHER_WORDS = {
         ('When it says "3 June", month is "June" alone.', "KEEP"),
         ('When it says "3 June", day is "3" alone.', "ADD"),
         ('When month could be "open", write false.', "ADD"),
+        ('month is a number alone, as 5 for "5th".', "ADD"),
     ],
 )
 def test_what_is_said_of_the_form_of_a_field_needs_no_call(

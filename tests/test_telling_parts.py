@@ -78,9 +78,24 @@ LESSONS: list[tuple[Any, Any, str | None]] = [
     ("May", "9 May", 'When it says "9 May", month is "May" alone.'),
     ("Blum", "Lea Blum", 'When it says "Lea Blum", month is "Blum" alone.'),
     (False, "open", 'When month could be "open", write false.'),
-    (380, "380 euros", 'When it says "380 euros", month is 380 alone.'),
-    (1380, "1,380 euros", 'When it says "1,380 euros", month is 1380 alone.'),
-    (2.5, "2.50 m", 'When it says "2.50 m", month is 2.5 alone.'),
+    (380, "380 euros", 'month is a number alone, as 380 for "380 euros".'),
+    (1380, "1,380 euros", 'month is a number alone, as 1380 for "1,380 euros".'),
+    (2.5, "2.50 m", 'month is a number alone, as 2.5 for "2.50 m".'),
+    (202, "202", 'month is a number alone, as 202 for "202".'),
+    (202.0, "202 euros", 'month is a number alone, as 202 for "202 euros".'),
+    (5, "3-5 days", 'month is a number alone, as 5 for "3-5 days".'),
+    (-5, "-5 euros", 'month is a number alone, as -5 for "-5 euros".'),
+    (-5, "5 euros", None),
+    (5, "-5 euros", None),
+    (5, "\u22125 euros", None),
+    (38, "1,38 euros", None),
+    (38, "1.38 euros", None),
+    (1e16, "10 m", None),
+    ("202", "202 euros", 'When it says "202 euros", month is "202" alone.'),
+    ("89073", "89073 Ulm", 'When it says "89073 Ulm", month is "89073" alone.'),
+    ("05", "2026-05-09", 'When it says "2026-05-09", month is "05" alone.'),
+    ("202", "1,202 euros", None),
+    ("38", "1.38 euros", None),
     (202, "182 euros", None),
     (202, "not stated", None),
     (True, "182 euros", 'When month could be "182 euros", write true.'),
@@ -104,6 +119,23 @@ def test_a_form_is_one_whatever_the_value(name: str, right: Any, wrong: str, oth
     assert is_about_form(text)
     assert is_same_form(again, text)
     assert not is_same_form(again, TellingPart("paid", right, wrong).lesson() or "")
+
+
+@pytest.mark.parametrize("wrong", ["380 m", "3,800 m"])
+def test_a_number_alone_is_known_in_the_words_of_older_libraries(wrong: str) -> None:
+    old = 'When it says "7 m", month is 7 alone.'
+    text = TellingPart("month", int(wrong[:-2].replace(",", "")), wrong).lesson() or ""
+    assert is_about_form(old)
+    assert is_same_form(text, old)
+    assert not is_same_form(text, 'When it says "9 May", month is "May" alone.')
+
+
+def test_a_text_for_true_is_one_form_in_any_case() -> None:
+    one, other, apart = (
+        TellingPart("paid", True, text).lesson() or "" for text in ("paid", "Paid", "settled")
+    )
+    assert is_same_form(one, other)
+    assert not is_same_form(one, apart)
 
 
 def test_true_and_false_are_two_forms() -> None:

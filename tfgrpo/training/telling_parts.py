@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains.json_fields import leaves
 from tfgrpo.rollout.attempt import Rollout
-from tfgrpo.training.numbers_in_text import numbers_in, plain_number
+from tfgrpo.training.numbers_in_text import numbers_in, plain_number, ungrouped
 
 RIGHT = "right"
 """What the parts of a reward say of a field that is right."""
@@ -35,9 +35,16 @@ CAMEL = re.compile(r"(?<=[^\W\d_A-Z])(?=[A-Z])")
 """Where a word of a name like `dueDate` ends."""
 STEM = 3
 """The fewest letters that two forms of a word share."""
-ALONE = re.compile(r'When it says ".+?", (?P<name>.+?) is (?:".+"|-?[\d.eE+-]+) alone\.')
-INSTEAD = re.compile(r'When (?P<name>.+?) could be ".+", write (?:true|false)\.')
-"""The two forms of `TellingPart.lesson`."""
+ALONE = re.compile(r'When it says ".+?", (?P<name>.+?) is ".+" alone\.')
+NUMBER_ALONE = re.compile(
+    r'(?P<name>.+?) is a number alone, as -?[\d.]+ for ".+"\.'
+    r'|When it says ".+?", (?P<older>.+?) is -?[\d.eE+-]+ alone\.'
+)
+INSTEAD = re.compile(r'When .+? could be ".+", write (?:true|false)\.')
+"""The three forms of `TellingPart.lesson`, that about numbers as older libraries have it too."""
+NEGATIVE = re.compile(r"(?<![\w.,])[-\u2212] ?(\d+(?:\.\d+)?)(?!\.?\d)")
+LIST_OR_COMMA = re.compile(r"\d+(?:,\d+)+")
+"""1,38 once 1,380 is 1380: nothing says which number that is."""
 
 
 class TellingPart(NamedTuple):
@@ -67,7 +74,8 @@ class TellingPart(NamedTuple):
 
     def lesson(self) -> str | None:
         """Returns what to do where the two values differ in their form alone: one is a piece of the
-        other, or a text stands for true or false. None where they differ otherwise, or are long."""
+        other, or a text stands for true or false. None where they differ otherwise, or are long.
+        A number is an example of the rule, since it is that of one problem."""
         right, wrong = self.right, self.wrong
         if max(len(_shown(right)), len(_shown(wrong))) > LONGEST_VALUE or wrong in (None, ""):
             return None
@@ -75,21 +83,33 @@ class TellingPart(NamedTuple):
             return None
         if isinstance(right, bool):
             return f"When {self.name} could be {_shown(wrong)}, write {_shown(right)}."
-        if _is_piece(right, wrong):
+        if isinstance(right, int | float) and _number(right) in _numbers_with_signs(wrong):
+            return f"{self.name} is a number alone, as {_number(right)} for {_shown(wrong)}."
+        if isinstance(right, str) and _is_piece(right, wrong):
             return f"When it says {_shown(wrong)}, {self.name} is {_shown(right)} alone."
         return None
 
 
 def is_about_form(text: str) -> bool:
     """Returns whether a text is a lesson of ours about the form of a field."""
-    return ALONE.fullmatch(text) is not None or INSTEAD.fullmatch(text) is not None
+    return _form(text) is not None
 
 
 def is_same_form(text: str, there: str) -> bool:
     """Returns whether a lesson of ours says of a field what is there already, with another value:
-    that `"9 May"` is `"May"` is `"3 June"` is `"June"` too."""
-    one, other = ALONE.fullmatch(text), ALONE.fullmatch(there)
-    return one is not None and other is not None and one["name"] == other["name"]
+    that `"9 May"` is `"May"` is `"3 June"` is `"June"` too, and a number alone is any number. A
+    text that stands for true or false is one in any case."""
+    form = _form(text)
+    return form is not None and form == _form(there)
+
+
+def _form(text: str) -> tuple[str, ...] | None:
+    """Returns what a lesson of ours says, without the values that are examples; None for others."""
+    if found := ALONE.fullmatch(text):
+        return "text", found["name"]
+    if found := NUMBER_ALONE.fullmatch(text):
+        return "number", found["name"] or found["older"]
+    return ("truth", text.casefold()) if INSTEAD.fullmatch(text) else None
 
 
 def telling_parts(
@@ -124,13 +144,26 @@ def parts_words(parts: Sequence[TellingPart]) -> str:
     return f"Right in right attempts alone: {', '.join(part.words() for part in parts)}"
 
 
-def _is_piece(right: Any, wrong: str) -> bool:
-    """Returns whether a value stands in a text beside something else, a number as this number."""
-    if isinstance(right, int | float):
-        return plain_number(str(right)) in numbers_in(wrong)
-    if not isinstance(right, str) or not right or right == wrong:
+def _is_piece(right: str, wrong: str) -> bool:
+    """Returns whether a text stands in another beside something else, a number as this number."""
+    if not right or right == wrong:
+        return False
+    is_number = re.fullmatch(r"\d+(?:\.\d+)?", right) is not None
+    if is_number and plain_number(right) not in _numbers_with_signs(wrong):
         return False
     return re.search(rf"(?<!\w){re.escape(right)}(?!\w)", wrong) is not None
+
+
+def _number(value: float) -> str:
+    """Returns a number as `_numbers_with_signs` does."""
+    return ("-" if value < 0 else "") + plain_number(str(abs(value)))
+
+
+def _numbers_with_signs(text: str) -> set[str]:
+    """Returns the numbers of a text in digits, those below zero as such."""
+    text = LIST_OR_COMMA.sub(" ", ungrouped(text))
+    below = {f"-{plain_number(number)}" for number in NEGATIVE.findall(text)}
+    return below | numbers_in(NEGATIVE.sub(" ", text))
 
 
 def _is_named(name: str, plain: str) -> bool:
