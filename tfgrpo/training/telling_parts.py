@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -35,6 +36,9 @@ CAMEL = re.compile(r"(?<=[^\W\d_A-Z])(?=[A-Z])")
 """Where a word of a name like `dueDate` ends."""
 STEM = 3
 """The fewest letters that two forms of a word share."""
+ACCENTS = re.compile("[\u0300-\u036f]")
+APART_WORDS = re.compile("[ -\u052f]*")
+"""Latin, Greek and Cyrillic, where one word does not stand within another."""
 ALONE = re.compile(r'When it says ".+?", (?P<name>.+?) is ".+" alone\.')
 NUMBER_ALONE = re.compile(
     r'(?P<name>.+?) is a number alone, as -?[\d.]+ for ".+"\.'
@@ -169,22 +173,36 @@ def _numbers_with_signs(text: str) -> set[str]:
 def _is_named(name: str, plain: str) -> bool:
     """Returns whether a name stands in a plain text with blanks around it."""
     form = _plain(name)
-    if not form or (not form.isascii() and form in plain):
+    if not form or (not APART_WORDS.fullmatch(form) and form in plain):
         return True
     spelt = (" ?".join(map(re.escape, one.replace(" ", ""))) for one in _forms(form))
     if re.search(f" (?:{'|'.join(spelt)}) ", plain):
         return True
-    return not form.isascii() and any(_share_stem(form, word) for word in plain.split())
+    is_like = _differ_in_vowel if form.isascii() else _share_stem
+    return any(is_like(form, word) for word in plain.split())
 
 
 def _forms(name: str) -> set[str]:
-    """Returns a name as one and as many; letters too many do no harm."""
-    forms = {name + end for end in ("", "s", "es", "n", "en")}
+    """Returns a name as one and as many; letters too many do no harm, if no other word is left."""
+    forms = {name}
+    if len(name) > 1:
+        forms |= {f"{name}s", f"{name}es"}
+    if len(name) > STEM:
+        forms |= {f"{name}n", f"{name}en", name.removesuffix("s")}
+        if re.search("(?:[sxzo]|[cs]h)es$", name):
+            forms.add(name[:-2])
     if name.endswith("y"):
         forms.add(f"{name[:-1]}ies")
     if name.endswith("ies"):
         forms.add(f"{name[:-3]}y")
-    return forms | {name.removesuffix(end) for end in ("s", "es") if len(name) > STEM}
+    return forms
+
+
+def _differ_in_vowel(one: str, other: str) -> bool:
+    """Returns whether two words are one but for a vowel at the end, as Monat and Monate, or prezzo
+    and prezzi."""
+    stems = [re.sub("[aeio]$", "", word) for word in (one, other)]
+    return stems[0] == stems[1] and len(stems[0]) > STEM
 
 
 def _share_stem(one: str, other: str) -> bool:
@@ -226,4 +244,6 @@ def _shown(value: Any) -> str:
 
 
 def _plain(text: str) -> str:
-    return re.sub(r"[\W_]+", " ", text.casefold()).strip()
+    """Returns the words of a text in small letters, without accents, with single blanks."""
+    bare = ACCENTS.sub("", unicodedata.normalize("NFD", text.casefold()))
+    return re.sub(r"[\W_]+", " ", unicodedata.normalize("NFC", bare)).strip()
