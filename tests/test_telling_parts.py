@@ -68,6 +68,30 @@ def test_of_several_right_objects_that_of_the_winners_is_told() -> None:
     assert parts_of(winners, [other(2, "9 Mai", False)]) == {"month": ("Mai", "9 Mai")}
 
 
+def test_what_winners_have_wrong_themselves_is_not_told_as_right() -> None:
+    right = [attempt(n, month=text) for n, text in enumerate(("MAY", "may", "May."))]
+    right = [replace(one, details={**one.details, "month": "right"}) for one in right]
+    wrong = [attempt(n, month="9 May") for n in (3, 4)]
+    told, _ = parts_of([*right, *wrong], [attempt(5, month="5"), attempt(6, month="5")])["month"]
+    assert told in ("MAY", "may", "May.")
+
+
+def test_of_two_values_that_are_right_most_winners_decide() -> None:
+    other = json.dumps({**GOLD, "month": "Mai"})
+    problem = replace(ORDER, meta={"answers": [ORDER.answer, other]})
+    right = {**attempt(0).details, "month": "right"}
+    winners = [replace(attempt(n, month="Mai"), reward=1.0, details=right) for n in (0, 1)]
+    (part,) = telling_parts(problem, [attempt(2), *winners], [attempt(3, month="9 Mai")])
+    assert (part.right, part.wrong) == ("Mai", "9 Mai")
+
+
+@pytest.mark.parametrize("first", ["{}", "[]", '{"customer": "Lea Blum"}'])
+def test_a_field_may_be_in_a_later_one_of_the_right_objects(first: str) -> None:
+    problem = replace(ORDER, answer=first, meta={"answers": [first, ORDER.answer]})
+    (part,) = telling_parts(problem, [attempt(0)], [attempt(1, month="9 May")])
+    assert part == ("month", "May", "9 May")
+
+
 @pytest.mark.parametrize("answer", ["58", "[1]", "", "{", "[" * 5000])
 def test_other_answers_have_no_fields(answer: str) -> None:
     problem = Problem("p", "How many?", answer)

@@ -121,9 +121,9 @@ def telling_parts(
 ) -> tuple[TellingPart, ...]:
     """Returns the fields that most of the right attempts at a problem have right and few of the
     others, the clearest first; none where the ground truth or answers are no objects."""
-    gold = _object(problem.answer)
+    golds = [gold for text in problem.ground_truths if (gold := _object(text)) is not None]
     readable = [one for one in losers if _object(one.answer) is not None]
-    if gold is None or not winners or len(readable) <= len(losers) / 2:
+    if not golds or not winners or len(readable) <= len(losers) / 2:
         return ()  # where most wrong attempts are no object, that is what they lack
     losers = readable
     leads: dict[str, float] = {}
@@ -132,11 +132,12 @@ def telling_parts(
             sum(one.details.get(name) == RIGHT for one in side) / len(side)
             for side in (winners, losers)
         ]
-        if shares[0] > 1 / 2 and shares[0] - shares[1] >= APART and name in gold:
+        is_asked = any(name in gold for gold in golds)
+        if shares[0] > 1 / 2 and shares[0] - shares[1] >= APART and is_asked:
             leads[name] = shares[0] - shares[1]
     chosen = sorted(leads, key=lambda name: (-leads[name], name))[:MOST]
     return tuple(
-        TellingPart(name, _written(name, winners, gold[name]), _most_common(name, losers))
+        TellingPart(name, _written(name, winners, golds), _most_common(name, losers))
         for name in chosen
     )
 
@@ -212,11 +213,14 @@ def _share_stem(one: str, other: str) -> bool:
     return shared >= STEM and max(len(one), len(other)) - shared <= 2
 
 
-def _written(name: str, winners: Sequence[Rollout], gold: Any) -> Any:
-    """Returns what a field should be: the ground truth's value, if a winner wrote it, else what
-    most of them wrote, since there may be several right objects."""
-    values = [(_object(one.answer) or {}).get(name) for one in winners]
-    return gold if gold in values or values == [None] * len(values) else _most(values)
+def _written(name: str, winners: Sequence[Rollout], golds: Sequence[Mapping[str, Any]]) -> Any:
+    """Returns what a field should be: what most of the winners that have it right wrote there. A
+    value as a ground truth has it goes before others, which may be accepted only."""
+    right = [_object(one.answer) or {} for one in winners if one.details.get(name) == RIGHT]
+    values = [one[name] for one in right if name in one]
+    known = [gold[name] for gold in golds if name in gold]
+    exact = [known[known.index(value)] for value in values if value in known]
+    return _most(exact or values or known[:1])
 
 
 def _most_common(name: str, losers: Sequence[Rollout]) -> Any:
