@@ -109,10 +109,10 @@ def is_same_form(text: str, there: str) -> bool:
 
 def _form(text: str) -> tuple[str, ...] | None:
     """Returns what a lesson of ours says, without the values that are examples; None for others."""
-    if found := ALONE.fullmatch(text):
-        return "text", found["name"]
-    if found := NUMBER_ALONE.fullmatch(text):
-        return "number", found["name"] or found["older"]
+    if match := ALONE.fullmatch(text):
+        return "text", match["name"]
+    if match := NUMBER_ALONE.fullmatch(text):
+        return "number", match["name"] or match["older"]
     return ("truth", text.casefold()) if INSTEAD.fullmatch(text) else None
 
 
@@ -132,8 +132,8 @@ def telling_parts(
             sum(one.details.get(name) == RIGHT for one in side) / len(side)
             for side in (winners, losers)
         ]
-        is_asked = any(name in gold for gold in golds)
-        if shares[0] > 1 / 2 and shares[0] - shares[1] >= APART and is_asked:
+        is_in_gold = any(name in gold for gold in golds)
+        if shares[0] > 1 / 2 and shares[0] - shares[1] >= APART and is_in_gold:
             leads[name] = shares[0] - shares[1]
     chosen = sorted(leads, key=lambda name: (-leads[name], name))[:MOST]
     return tuple(
