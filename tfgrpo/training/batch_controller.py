@@ -34,9 +34,11 @@ from tfgrpo.training.draft import Draft, words
 from tfgrpo.training.edits import RoomMaker, within_budget
 from tfgrpo.training.lookahead import Refusal
 from tfgrpo.training.numbers_in_text import numbers_anywhere
+from tfgrpo.training.plan_sources import sources
 from tfgrpo.training.reflection import Lesson, Question, StepOrigin
 
 PLAN_TOKENS = 4000
+REPEATED = "an operation before it does so already"
 OPS = {"add": "new", "keep": "same", "modify": "refines", "delete": "contradicts"}
 
 
@@ -89,7 +91,8 @@ async def plan_batch(
         """Complains of the first operation that is wrong, once."""
         nonlocal complained
         objections = (
-            _objection(edit, lessons, draft, deciding, prompt) for edit in plan.operations
+            _misnumbered(edit, len(lessons)) or _objection(edit, own, draft, deciding, prompt)
+            for edit, own in _with_sources(plan, lessons, draft)
         )
         wrong = next(filter(None, objections), None)
         if wrong is None or complained:
@@ -105,12 +108,12 @@ async def plan_batch(
     known = _with_prompt(origin, prompt)
     refused = []
     numbered: list[tuple[int, Operation]] = []
-    taken: set[int] = set()
+    taken: list[Lesson] = []
+    taught: dict[str, list[Lesson]] = {}
     now = draft.after(())
-    for number, edit in enumerate(typed.value.operations):
-        wrong = _objection(edit, lessons, draft, deciding, prompt)
-        own = [lessons[n - 1] for n in dict.fromkeys(edit.lessons) if 0 < n <= len(lessons)]
-        taken.update(edit.lessons)
+    for number, (edit, own) in enumerate(_with_sources(typed.value, lessons, draft)):
+        wrong = _misnumbered(edit, len(lessons)) or _objection(edit, own, draft, deciding, prompt)
+        taken += own
         id = draft.labels.get(edit.experience or "")
         if wrong is None and edit.op in ("modify", "delete", "keep") and id not in now.texts:
             wrong = f"an operation before it has deleted {edit.experience}"
@@ -123,14 +126,20 @@ async def plan_batch(
         decision = Decision(decision=OPS[edit.op], closest=edit.experience)  # type: ignore[arg-type]
         text = "" if edit.op in ("keep", "delete") else " ".join(edit.text.split())
         operation = operation_of(decision, id, text, now, derived_id(known.uid, known.step, number))
+        before = taught.setdefault(operation.experience or "", [])
+        own = [lesson for lesson in own if lesson not in before] or own
+        if operation.op == "KEEP" and own[0] in before:
+            refused.append(Refusal(edit.text or edit.op, own[0].group.problem.id, REPEATED))
+            continue
+        before += own
         evidence = {**known.evidence, **_evidence(own, typed.key)}
         operation = operation._replace(reason=own[0].reason or None, evidence=evidence)
         now = now.after([operation])
         numbered.append((number, operation))
     refused += [
         Refusal(lesson.text, lesson.group.problem.id, "no operation of the plan takes it up")
-        for n, lesson in enumerate(lessons, 1)
-        if n not in taken
+        for lesson in lessons
+        if lesson not in taken
     ]
     if deciding.max_edits is not None:
         numbered, over = within_budget(numbered, deciding.max_edits)
@@ -191,17 +200,41 @@ def _labels(draft: Draft) -> dict[str, str]:
     return {label: id for label, id in draft.labels.items() if id in lessons}
 
 
+def _with_sources(
+    plan: EditPlan, lessons: Sequence[Lesson], draft: Draft
+) -> list[tuple[PlannedEdit, list[Lesson]]]:
+    """Returns the operations of a plan, each with the lessons that it follows from. One that
+    deletes is taken at its word: it goes against what it deletes, so likeness says little."""
+    labels = _labels(draft)
+
+    def text_of(edit: PlannedEdit) -> str:
+        if edit.op == "keep":
+            return draft.texts.get(labels.get(edit.experience or "", ""), "")
+        return "" if edit.op in ("delete", "drop") else edit.text
+
+    named = [[n - 1 for n in edit.lessons if 0 < n <= len(lessons)] for edit in plan.operations]
+    places = sources(list(map(text_of, plan.operations)), named, [one.text for one in lessons])
+    return [
+        (edit, [lessons[n] for n in own]) for edit, own in zip(plan.operations, places, strict=True)
+    ]
+
+
+def _misnumbered(edit: PlannedEdit, lessons: int) -> str | None:
+    """Returns what is wrong with the numbers of lessons that an operation names."""
+    if edit.lessons and all(0 < n <= lessons for n in edit.lessons):
+        return None
+    return f"an operation names lessons {edit.lessons}; there are 1 to {lessons}"
+
+
 def _objection(
     edit: PlannedEdit,
-    lessons: Sequence[Lesson],
+    own: Sequence[Lesson],
     draft: Draft,
     deciding: Controller,
     prompt: Template,
 ) -> str | None:
-    """Returns what is wrong with an operation beside the library that the plan was asked for."""
-    own = [lessons[n - 1] for n in edit.lessons if 0 < n <= len(lessons)]
-    if not own or len(own) < len(edit.lessons):
-        return f"an operation names lessons {edit.lessons}; there are 1 to {len(lessons)}"
+    """Returns what is wrong with an operation, and the lessons that it follows from, beside the
+    library that the plan was asked for."""
     labels = _labels(draft)
     if edit.op == "drop":
         return None if deciding.notes.turned_down else f"an operation is one of {list(OPS)}"
