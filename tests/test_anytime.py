@@ -139,6 +139,19 @@ def test_too_few_numbers_and_numbers_that_are_all_alike_say_nothing() -> None:
     assert difference(many, many, alpha=0.05) is not None
 
 
+@pytest.mark.parametrize("value", [0.1, 0.7, 1 / 3, 4.9, 1e-7, 1234.1, 5e9, -0.3])
+@pytest.mark.parametrize("sizes", [(38, 42), (42, 38), (30, 1000), (997, 1003)])
+def test_what_rounding_leaves_of_numbers_that_are_alike_decides_nothing(
+    value: float, sizes: tuple[int, int]
+) -> None:
+    a, b = ([value] * size for size in sizes)
+    assert difference(a, b, alpha=0.02) is None
+    b[::2] = [math.nextafter(value, math.inf)] * len(b[::2])  # 0.1 + 0.2 beside 0.3
+    assert difference(a, b, alpha=0.02) is None
+    b[::2] = [value * 1.0001] * len(b[::2])
+    assert difference(a, b, alpha=0.02) is not None
+
+
 def test_looking_after_every_call_decides_falsely_in_at_most_one_of_twenty() -> None:
     dice = numpy.random.default_rng(5)
     size = (1500, 150)

@@ -333,6 +333,21 @@ def test_of_few_problems_some_are_always_learned_from(parts: list[str]) -> None:
     assert [len(dealt[part]) for part in parts] == [12] * len(parts)
 
 
+@pytest.mark.parametrize("system", ["", "You sell tickets for the ferry. " * 30])
+def test_problems_under_one_system_text_are_dealt_as_others_are(system: str) -> None:
+    def asked(n: int) -> list[dict[str, str]]:
+        before = [{"role": "system", "content": system}] if system else []
+        return [*before, {"role": "user", "content": f"Apart {n * 7919} {n}?"}]
+
+    rows = [{"id": f"{n}", "problem": asked(n)} for n in range(30)]
+    dealt = split(rows, ["heldout", "gate"])
+    assert {part: len(portion) for part, portion in dealt.items()} == {
+        "heldout": 9,
+        "gate": 9,
+        "train": 12,
+    }
+
+
 def test_an_improvement_of_four_problems_is_made(store: Store, model: ScriptedEndpoint) -> None:
     wrong_calls(store, range(4))
     done = improve("--least", "4", "--json")

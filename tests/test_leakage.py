@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from conftest import Cli
 from conftest import problems as lines
 from hypothesis import given, settings
@@ -78,6 +79,31 @@ def test_a_leak_with_another_answer_is_told_as_less_of_one() -> None:
     both = [near, problem("same", text)]
     (line,) = describe_leaks(training, both, "t.jsonl")
     assert "1 with another answer (near = t, same = t): their scores reflect memorisation" in line
+
+
+SYSTEM = ("system", "You answer for a bicycle shop in three towns. " * 20)
+EXAMPLES = (("user", "What is a derailleur, in two words?"), ("assistant", "A gear changer. " * 30))
+
+
+@pytest.mark.parametrize("before", [(SYSTEM,), EXAMPLES, (SYSTEM, *EXAMPLES)])
+@pytest.mark.parametrize("text", ["", "all of it as text"])
+def test_what_an_application_says_before_every_question_makes_no_two_alike(
+    before: tuple[tuple[str, str], ...], text: str
+) -> None:
+    asked = ["Is the shop in Alder open?", "Do you mend tandems?", "What does a tyre cost?"]
+    asked += ["May I bring my own chain?", "Where are you in Birch?", "Do you take old wheels?"]
+    chats = [
+        Problem(f"p{n}", text and f"{before}{one}", "1", (*before, ("user", one)))
+        for n, one in enumerate(asked)
+    ]
+    assert leaks(chats[:3], chats[3:]) == []
+    long = LONG.format(a=6, b=40, c=300)
+    near = [
+        Problem(id, "", "1", (*before, ("user", words)))
+        for id, words in (("t", long), ("e", long.replace("How many", "how many,")))
+    ]
+    (found,) = leaks([*chats[:3], near[0]], [*chats[3:], near[1]])
+    assert (found.evaluation, found.training) == ("e", "t")
 
 
 def test_the_nearest_is_found_among_many_of_the_same_form() -> None:

@@ -13,6 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
+from tfgrpo.data.own_words import own_words, shared_turns
 from tfgrpo.data.problems import Problem
 
 RUN = 4
@@ -80,20 +81,22 @@ def leaks(training: Sequence[Problem], evaluation: Sequence[Problem]) -> list[Le
     equal: dict[str, Problem] = {}
     for problem in reversed(training):
         equal[_key(problem)] = problem
-    texts = [plain(problem.problem) for problem in training]
-    shared = _shared(texts, [plain(problem.problem) for problem in evaluation])
+    own = _own_texts([*training, *evaluation])
+    texts = [plain(text) for text in own]
+    shared = _shared(texts[: len(training)], texts[len(training) :])
     leaked = []
     for number, problem in enumerate(evaluation):
         twin = equal.get(_key(problem))
         if twin is not None:
             leaked.append(Leak(problem.id, twin.id, 100.0, _same_answer(problem, twin)))
             continue
-        text, numbers = plain(problem.problem), _numbers(problem.problem)
+        place = len(training) + number
+        text, numbers = texts[place], _numbers(own[place])
         nearest = max(
             (
                 (fuzz.ratio(text, texts[other], score_cutoff=NEAR), -other)
                 for other in shared(number)
-                if _numbers(training[other].problem) == numbers
+                if _numbers(own[other]) == numbers
             ),
             default=(0.0, 0),
         )
@@ -149,6 +152,15 @@ def _listed(groups: Iterable[tuple[str, ...]], most: int = 3) -> str:
 def _key(problem: Problem) -> str:
     """Returns what equal problems share: signs count, as a question of mathematics may be one."""
     return re.sub(r"[\s.,;:!?'\"$]+", "", problem.problem.casefold()) + str(problem.messages)
+
+
+def _own_texts(problems: Sequence[Problem]) -> list[str]:
+    """Returns the words of each problem, of conversations without those of the application."""
+    examples = shared_turns(list(dict.fromkeys(one.messages for one in problems if one.messages)))
+    return [
+        "\n\n".join(text for _, text in own_words(problem.messages, examples)) or problem.problem
+        for problem in problems
+    ]
 
 
 def _same_answer(one: Problem, other: Problem) -> bool:

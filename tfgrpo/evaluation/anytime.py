@@ -44,6 +44,8 @@ RATIOS = {0.1: 0.10, 0.2: 0.15, 0.4: 0.25, 0.8: 0.35, 1.6: 0.15}
 of one half 0.1, 0.4 and 0.8 are differences of 2.5, 10 and 20 points."""
 FEWEST = 25
 """Values in each arm from which on a confidence sequence for numbers is given."""
+ROUNDING = 1e-9
+"""How far apart numbers are, beside the largest of them, that rounding alone tells apart."""
 TIGHTEST = 300
 """Values in both arms at which a confidence sequence is as narrow as one can be there."""
 LARGEST_BLOCK = 100
@@ -175,8 +177,9 @@ def difference(
     mean = float(b.mean() - a.mean())
     # The difference as a mean of m + n influences, whose variance is this:
     variance = (m + n) * (a.var(ddof=1) / m + b.var(ddof=1) / n)
-    if not variance:
-        return None
+    largest = max(numpy.abs(a).max(), numpy.abs(b).max())
+    if variance <= (m + n) * (ROUNDING * largest) ** 2:
+        return None  # all alike: what rounding leaves of a variance would decide at once
     within = float(margin(numpy.asarray(variance), numpy.asarray(float(m + n)), alpha))
     return Difference(mean, mean - within, mean + within, float(variance), m + n, alpha)
 

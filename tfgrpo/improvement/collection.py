@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from tfgrpo.data import datasets, leakage
+from tfgrpo.data.own_words import Turns, own_words, shared_turns
 from tfgrpo.data.problems import Problem
 from tfgrpo.data.readers import DatasetError
 from tfgrpo.improvement.exchanges import FINE, Exchange, Unread, of_traffic
@@ -41,8 +42,6 @@ from tfgrpo.training.run_problems import KINDS
 FILE = "collected.jsonl"
 """Where problems are collected unless another file is named, in the project's folder."""
 BAR = 0.5
-ALIKE = 3
-"""Different questions that begin with the same turns before those are the application's own."""
 SHOWN = 500
 """Characters of the answer that was given which go into a problem's provenance."""
 WAIT = 60.0
@@ -53,7 +52,6 @@ HELD = "in a held-out, gate or sealed set"
 GONE = "its answer holds what is redacted"
 
 Row: TypeAlias = dict[str, Any]
-Turns: TypeAlias = tuple[Message, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,43 +215,6 @@ def question(messages: Sequence[Message]) -> str:
     return json.dumps([[role, " ".join(text.casefold().split())] for role, text in messages])
 
 
-def shared_turns(questions: Sequence[Sequence[Message]]) -> tuple[Turns, ...]:
-    """Returns the turns that all questions under one system text begin with, of each system text
-    that has them: the application's own, such as examples. Never with fewer than `ALIKE` questions,
-    and never a question's last turn."""
-    under: dict[Turns, list[Turns]] = {}
-    for messages in questions:
-        system = tuple(one for one in messages if one[0] == "system")
-        under.setdefault(system, []).append(_spoken(messages))
-    shared = []
-    for spoken in under.values():
-        if len(spoken) < ALIKE:
-            continue
-        count = 0
-        for turns in zip(*(one[:-1] for one in spoken), strict=False):
-            if len(set(turns)) > 1:
-                break
-            count += 1
-        while count and any(one[count][0] != "user" for one in spoken):
-            count -= 1
-        if count:
-            shared.append(spoken[0][:count])
-    return tuple(dict.fromkeys(shared))
-
-
-def _spoken(messages: Sequence[Message]) -> Turns:
-    return tuple(one for one in messages if one[0] != "system")
-
-
-def _own_words(messages: Sequence[Message], examples: Sequence[Turns]) -> Turns:
-    """Returns a conversation without the application's own text."""
-    spoken = _spoken(messages)
-    for turns in examples:
-        if len(spoken) > len(turns) and spoken[: len(turns)] == turns:
-            return spoken[len(turns) :]
-    return spoken
-
-
 def _row(group: Sequence[Exchange], rules: CollectionRules, examples: Sequence[Turns]) -> Row | str:
     """Returns the problem that calls of one question come to, or why it is none."""
     because = list(_reasons(group, rules.below))
@@ -270,7 +231,7 @@ def _row(group: Sequence[Exchange], rules: CollectionRules, examples: Sequence[T
     if truth is not None and REDACTED in clean(truth):
         return GONE
     example = next((one for one in reversed(group) if _wrong(one, rules.below)), group[-1])
-    whole = example.messages if rules.system else _own_words(example.messages, examples)
+    whole = example.messages if rules.system else own_words(example.messages, examples)
     messages = [(role, clean(text)) for role, text in whole]
     alone = len(messages) == 1 and messages[0][0] == "user"
     turns = [{"role": role, "content": text} for role, text in messages]
@@ -335,7 +296,7 @@ def _as_problem(row: Row) -> Problem:
 
 def _core(problem: Problem, examples: Sequence[Turns]) -> Problem:
     """Returns a problem as its words alone: without the application's text, which many share."""
-    spoken = [text for _, text in _own_words(problem.messages, examples)]
+    spoken = [text for _, text in own_words(problem.messages, examples)]
     return Problem(problem.id, "\n\n".join(spoken) or problem.problem, problem.answer)
 
 
