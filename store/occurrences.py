@@ -11,13 +11,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
+from functools import cache
 from typing import NamedTuple
 
 from tfgrpo.store.canonical import canonical
 from tfgrpo.store.records import REDACTED
 
-ESCAPED = 3
-"""How many times over a text may be escaped as JSON within JSON and still be found."""
+BACKSLASHES = r"\\\\*+"
+"""One or more, written so that a search is quick to pass what has none."""
+SHORT = {'"': '"', "/": "/", "\b": "b", "\f": "f", "\n": "n", "\r": "r", "\t": "t"}
+"""What stands behind the backslash of a short escape, by character."""
 
 
 class Occurrence(NamedTuple):
@@ -35,24 +38,47 @@ class Occurrence(NamedTuple):
 
 
 def forms(texts: Iterable[str]) -> tuple[str, ...]:
-    """Returns every way in which texts may be written, longest first.
-
-    As they are, on one line (as prompts have them), and escaped as JSON, with and without
-    characters outside ASCII, up to three times over.
-    """
+    """Returns the ways in which texts are written, longest first: as they are, and on one line, as
+    prompts have them. What JSON makes of each is for `matcher` and `matches_bytes`."""
     written = {form for text in texts for form in (text, " ".join(text.split()))}
-    fresh = written
-    for _ in range(ESCAPED):
-        fresh = {
-            json.dumps(f, ensure_ascii=a)[1:-1] for f in fresh for a in (True, False)
-        } - written
-        written = written | fresh
     return tuple(sorted(written, key=lambda form: (-len(form), form)))
 
 
 def matcher(written: Iterable[str]) -> re.Pattern[str]:
-    """Returns what finds any of these forms."""
-    return re.compile("|".join(map(re.escape, written)))
+    r"""Returns what finds any of these forms: as it is, or escaped as JSON, and JSON within JSON,
+    however often. Clients escape differently: `\u00FC`, `\/`, `\u0027`."""
+    return re.compile("|".join(map(_in_any_spelling, written)))
+
+
+def matches_bytes(written: Iterable[str]) -> re.Pattern[bytes]:
+    """Returns what finds the same in the bytes of a file, in UTF-8."""
+    return re.compile(matcher(written).pattern.encode(errors="surrogatepass"))
+
+
+def _in_any_spelling(form: str) -> str:
+    """Returns a pattern of a text. The backslashes of a run and of what is escaped behind it are
+    one run: it is taken whole, so that a long one takes no time."""
+    pattern, after = "", ""
+    for run, char in re.findall(r"(\\+)|(.)", form, re.DOTALL):
+        as_run = rf"(?:\\{{{len(run)},}}+|(?:{BACKSLASHES}u005[cC]){{{len(run)}}})"
+        pattern += as_run if run else _spellings(char, after or BACKSLASHES)
+        after = r"\\*" if run else ""
+    return pattern
+
+
+@cache
+def _spellings(char: str, backslashes: str) -> str:
+    """Returns a pattern of a character and its escapes, each behind such backslashes."""
+    units = char.encode("utf-16-be", errors="surrogatepass").hex()
+    hexes = [
+        re.sub("[a-f]", lambda digit: f"[{digit[0]}{digit[0].upper()}]", units[n : n + 4])
+        for n in range(0, len(units), 4)
+    ]
+    escape = backslashes + "u" + f"{BACKSLASHES}u".join(hexes)
+    ways = [re.escape(char), escape]
+    if char in SHORT:
+        ways.append(backslashes + SHORT[char])
+    return f"(?:{'|'.join(ways)})"
 
 
 def clean_json(value: str, pattern: re.Pattern[str]) -> str:

@@ -29,7 +29,7 @@ from tfgrpo.store.canonical import is_id
 from tfgrpo.store.decisions import REDACTION, decide, decisions
 from tfgrpo.store.errors import InvalidOperation, StoreError, TfgrpoError, UnknownRevision
 from tfgrpo.store.find import FOLDER
-from tfgrpo.store.occurrences import Occurrence, forms, matcher
+from tfgrpo.store.occurrences import Occurrence, forms, matcher, matches_bytes
 from tfgrpo.store.port import EventRow, Redaction
 from tfgrpo.store.records import Event, Operation, Version
 from tfgrpo.store.store import Store, event_of
@@ -182,7 +182,7 @@ def unfinished(store: Store) -> bool:
 
 
 def copies(store: Store, written: Sequence[str]) -> list[Path]:
-    """Returns the files of the store that hold one of these forms of a text, byte for byte.
+    """Returns the files of the store that hold one of these forms of a text.
 
     Those are the database and its log as they lie on the disk, free pages and all, and whatever
     else is in its `.tfgrpo` folder.
@@ -193,13 +193,13 @@ def copies(store: Store, written: Sequence[str]) -> list[Path]:
 
 
 def holds(path: Path, written: Sequence[str]) -> bool:
-    """Returns whether a file holds one of these forms of a text, byte for byte."""
-    needles = [form.encode() for form in written]
+    """Returns whether a file holds one of these forms of a text."""
+    pattern = matches_bytes(written)
     with path.open("rb") as file:
         if not os.fstat(file.fileno()).st_size:
             return False
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            return any(content.find(needle) >= 0 for needle in needles)
+            return pattern.search(content) is not None
 
 
 def _named_events(store: Store, target: Target) -> list[EventRow]:

@@ -138,6 +138,18 @@ def test_a_share_of_subjects_gets_the_candidate_and_each_the_same_one_every_time
     }
 
 
+def test_a_candidate_may_be_the_empty_library(
+    settings: ProxySettings, provider: Provider, store: Store
+) -> None:
+    start(store, "none", ("prod", "v0"), 1)
+    with ProxyThread(settings) as proxy:
+        answer = proxy.ask(post(CHAT, ASK, b"x-tfgrpo-subject: ann"))
+        assert "Count both days." not in text_of(provider)
+    assert b"X-Tfgrpo-Arm: none/candidate\r\n" in answer
+    assert b"X-Tfgrpo-Version: v0 " in answer
+    assert [(call.arm, call.version) for call in recorded(store)] == [("none/candidate", "v0")]
+
+
 def test_every_step_is_seen_at_the_next_request(
     settings: ProxySettings, provider: Provider, store: Store
 ) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import re
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 from store_helpers import add, broken, child, kill_after_ready, kills, run_child
 
@@ -24,7 +25,7 @@ from tfgrpo.store import redact as redactions
 from tfgrpo.store import undo as undos
 from tfgrpo.store.fsck import fsck
 from tfgrpo.store.journal import Journal
-from tfgrpo.store.occurrences import forms
+from tfgrpo.store.occurrences import forms, matcher, matches_bytes
 from tfgrpo.store.redact import Target, plan, redact
 from tfgrpo.store.runs import Call, RolloutRow, Score
 
@@ -466,13 +467,38 @@ def test_whatever_the_secret_no_form_of_it_is_found_again(
                 plan(store, Target(texts=(secret,)))
 
 
-@given(texts=st.lists(st.text(min_size=4, max_size=20), min_size=1, max_size=3))
-def test_every_form_is_found_however_often_it_was_escaped(texts: list[str]) -> None:
-    found = forms(texts)
+def spelt(text: str, kind: int) -> str:
+    """A text within JSON, as different clients write it."""
+    match kind:
+        case 0:
+            return json.dumps(text)[1:-1]
+        case 1:
+            return json.dumps(text, ensure_ascii=False)[1:-1].replace("/", "\\/")
+        case 2:
+            return re.sub(r"(?<=\\u)[0-9a-f]{4}", lambda m: m[0].upper(), json.dumps(text)[1:-1])
+    marks = "&'<>+"
+    plain = json.dumps(text, ensure_ascii=False)[1:-1]
+    return "".join(f"\\u{ord(one):04X}" if one in marks else one for one in plain)
+
+
+@given(
+    texts=st.lists(st.text(min_size=4, max_size=20), min_size=1, max_size=3),
+    kinds=st.lists(st.integers(0, 3), max_size=4),
+)
+@example(texts=["O'Neill/Müller & Co\n\U0001f6b2"], kinds=[3, 2, 1])
+@example(texts=['C:\\\\temp\\new "x"'], kinds=[1, 0])
+def test_a_text_is_found_however_it_was_escaped(texts: list[str], kinds: list[int]) -> None:
+    pattern, in_bytes = matcher(forms(texts)), matches_bytes(forms(texts))
     for text in texts:
-        for ascii in (True, False):
-            escaped = text
-            for _ in range(3):
-                assert escaped in found
-                escaped = json.dumps(escaped, ensure_ascii=ascii)[1:-1]
-    assert list(map(len, found)) == sorted(map(len, found), reverse=True)
+        for form in (text, " ".join(text.split())):
+            escaped = form
+            for kind in kinds:
+                escaped = spelt(escaped, kind)
+            assert escaped not in pattern.sub("", f"<{escaped}>")
+            assert pattern.search(f"<{escaped}>")
+            assert in_bytes.search(f"<{escaped}>".encode(errors="surrogatepass"))
+
+
+def test_a_long_run_of_backslashes_takes_no_time() -> None:
+    pattern = matcher(forms(["\\" * 8 + "end \\x\\y"]))
+    assert pattern.search("\\" * 20_000 + "x") is None

@@ -400,6 +400,35 @@ def test_redaction_reaches_the_record(
     )
 
 
+@pytest.mark.parametrize(
+    "written", ["Ren\\u00C9 O\\u0027Neill\\/Jr", "Ren\u00c9 O'Neill/Jr", "Ren\\u00c9 O'Neill\\/Jr"]
+)
+def test_redaction_knows_texts_as_clients_escape_them(
+    settings: ProxySettings, provider: Provider, store: Store, written: str
+) -> None:
+    secret = "Ren\u00c9 O'Neill/Jr"
+    body = (
+        f'{{"model": "{written}", "messages": [{{"role": "user", "content": "I am {written}."}}]}}'
+    )
+    with ProxyThread(replace(settings, record="content")) as proxy:
+        answer = proxy.ask(post(CHAT, body.encode()))
+        proxy.ask(
+            b"GET /v1/files/Zoe-Quux HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        )
+    call = re.search(rb"X-Tfgrpo-Call: (\S+)", answer)
+    assert call
+    run(store, "redact", "--text", secret, "-r", "a name", "--yes")
+    run(store, "redact", "--text", "Zoe-Quux", "-r", "a name", "--yes")
+    kept = bytes_beside(store)
+    for gone in (b"Neill", b"Quux"):
+        assert gone not in kept
+    shown = json.loads(run(store, "traffic", call[1].decode(), "--json"))
+    assert json.loads(shown["content"]["request"])["messages"][-1]["content"] == "I am [redacted]."
+    with closing(open_traffic(traffic_path(store.path))) as traffic:
+        labels = [json.loads(labels) for _, labels in traffic.totals()]
+    assert {one["model"] for one in labels if "model" in one} == {"[redacted]", ""}
+
+
 def test_prometheus_reads_sums_that_outlive_calls_and_workers(
     settings: ProxySettings, provider: Provider, store: Store
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import sqlite3
@@ -268,7 +269,7 @@ class SqliteTraffic:
         places = {
             "contents": ("call", ("request", "answer")),
             "feedback": ("row", ("author", "label", "comment", "correct")),
-            "calls": ("id", ("model", "error")),
+            "calls": ("id", ("model", "route", "error")),
         }
         self._db.execute("pragma secure_delete = on")
         with self._writing():
@@ -284,8 +285,24 @@ class SqliteTraffic:
                         self._db.execute(
                             f"update {table} set {sets} where {key} = ?", (*clean, row[0])
                         )
+            changed += self._redact_totals(pattern, dry_run=dry_run)
         if changed and not dry_run:
             with self._translating():
                 self._db.execute("vacuum")
                 self._db.execute("pragma wal_checkpoint(truncate)")
+        return changed
+
+    def _redact_totals(self, pattern: re.Pattern[str], *, dry_run: bool) -> int:
+        """Takes a pattern out of the labels of sums; those that have the same ones then are one."""
+        changed = 0
+        for name, labels, value in self._db.execute("select * from totals").fetchall():
+            pairs = json.loads(labels)
+            clean = {key: pattern.sub(REDACTED, label) for key, label in pairs.items()}
+            if clean == pairs:
+                continue
+            changed += 1
+            if not dry_run:
+                key = (name, labels)
+                self._db.execute("delete from totals where name = ? and labels = ?", key)
+                self._add_up({(name, json.dumps(clean)): value})
         return changed

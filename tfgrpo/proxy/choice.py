@@ -77,7 +77,7 @@ class Source:
         arm: str | None = None
         if isinstance(running, RunningExperiment):
             arm, candidate = running.arm(coin)
-            library = candidate or library
+            library = library if candidate is None else candidate
         known = self._wholes.get(arm)
         if known is None or known[0] is not library or known[1].trouble != live.trouble:
             if arm is None or len(self._wholes) > MOST_ARMS:
