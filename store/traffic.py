@@ -20,7 +20,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeGuard
 
-from tfgrpo.store.errors import TfgrpoError, UnknownRevision
+from tfgrpo.store.address import is_address, named_by
+from tfgrpo.store.errors import StoreError, TfgrpoError, UnknownRevision
 from tfgrpo.store.find import FILE
 from tfgrpo.store.named_tuple import NamedTuple
 
@@ -232,6 +233,22 @@ def traffic_path(store: Path | str) -> str:
     folder, name = os.path.split(os.path.abspath(store))
     stem = "" if name == FILE else f"{os.path.splitext(name)[0]}-"
     return os.path.join(folder, stem + TRAFFIC)
+
+
+def make_traffic_folder(store: Path | str) -> None:
+    """Makes the folder in which the traffic of a store in a database is recorded: nothing else may
+    have needed one here. That of a file is there, or it and its store are gone. Raises
+    StoreError."""
+    if not is_address(named_by(store)):
+        return
+    folder = os.path.dirname(traffic_path(store))
+    try:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise StoreError(
+            f"cannot make {folder}: {error.strerror}",
+            hint="start it in a folder that you may write in",
+        ) from error
 
 
 def recent_call(traffic: Traffic, id: str) -> CallRecord:

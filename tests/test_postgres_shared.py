@@ -6,7 +6,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import psycopg
@@ -14,17 +14,21 @@ import pytest
 from click.testing import CliRunner
 from port_rows import call, call_values, made, rollout, rollout_values, run
 from postgres import Cluster
+from providers import Provider, ProxyThread, post
 
 from tfgrpo.cli.main import tfgrpo
 from tfgrpo.domains.live_library import LiveLibrary
+from tfgrpo.proxy.settings import LibraryChoice, ProxySettings, parse_upstream
+from tfgrpo.serving.lookups import Lookups
 from tfgrpo.store import Operation, Store, StoreError, TfgrpoError
-from tfgrpo.store.address import named_by, parse_address, with_password
-from tfgrpo.store.default import members_of
+from tfgrpo.store.address import anchor, named_by, parse_address, with_password
+from tfgrpo.store.default import members_of, open_traffic
 from tfgrpo.store.fsck import fsck
 from tfgrpo.store.members import Level
 from tfgrpo.store.postgres.journal import PostgresWriter
 from tfgrpo.store.postgres.port import PostgresPort
 from tfgrpo.store.redact import Target, redact
+from tfgrpo.store.traffic import CallFilter, traffic_path
 
 pytestmark = pytest.mark.postgres
 
@@ -44,6 +48,34 @@ def admin(cluster: Cluster, *statements: str) -> None:
     with psycopg.connect(where, autocommit=True) as connection:
         for statement in statements:
             connection.execute(statement.encode())
+
+
+# what lies beside it in a folder that is new to it:
+
+
+def test_calls_and_look_ups_are_recorded_in_a_folder_with_nothing_in_it(
+    shared: str, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = b'{"model":"m","messages":[]}'
+    for number, look_up in enumerate((False, True)):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        monkeypatch.chdir(folder)
+        if look_up:
+            lookups = Lookups(anchor(shared))
+            id = lookups.add(store.library(), True, "How long?", 0.0)
+            assert id is not None
+            assert lookups.add_feedback({"call": id, "score": 1}) == id
+        else:
+            with Provider() as provider:
+                upstream = parse_upstream(provider.url)
+                libraries = {"default": LibraryChoice(anchor(shared))}
+                settings = ProxySettings(libraries, "default", upstream, upstream, port=0)
+                with ProxyThread(settings) as proxy:
+                    proxy.ask(post("/v1/chat/completions", body))
+        with closing(open_traffic(traffic_path(anchor(shared)))) as traffic:
+            assert len(traffic.calls(CallFilter(), 10)) == 1
+        assert (folder / ".tfgrpo").stat().st_mode & 0o777 == 0o700
 
 
 # addresses:

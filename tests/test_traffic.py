@@ -88,6 +88,11 @@ def ask(proxy: ProxyThread, body: dict[str, Any] | None = None, *headers: bytes)
     return found[1].decode()
 
 
+def health(proxy: ProxyThread) -> tuple[bytes, dict[str, Any]]:
+    got = proxy.ask(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+    return got[9:12], json.loads(got.partition(b"\r\n\r\n")[2])
+
+
 def run(store: Store, *arguments: str) -> str:
     done = CliRunner().invoke(tfgrpo, ["--store", str(store.path), "--no-pager", *arguments])
     if isinstance(done.exception, TfgrpoError):
@@ -500,6 +505,21 @@ def test_a_record_that_cannot_be_written_stops_no_call(
     with ProxyThread(settings) as proxy:
         ask(proxy)
         assert "not recorded" in caplog.text
+        status, report = health(proxy)
+        assert (status, report["status"]) == (b"503", "unrecorded")
+        assert "file is not a database" in report["libraries"]["support"]["unrecorded"]
+        path.unlink()
+        wait(lambda: health(proxy)[0] == b"200")
+        ask(proxy)
+        for one in path.parent.glob("traffic.db*"):
+            if "worker" not in one.name:
+                one.unlink()
+        path.write_bytes(b"this is no database" * 100)
+        ask(proxy)
+        wait(lambda: health(proxy)[1]["status"] == "unrecorded")
+        path.unlink()
+        wait(lambda: health(proxy)[1]["status"] == "ok")
+    assert caplog.text.count("recorded again") == 2
 
 
 def test_a_worker_that_is_killed_loses_only_what_it_had_not_written_and_that_is_counted(

@@ -98,9 +98,10 @@ class OwnExchange:
 def health(proxy: Proxy) -> dict[str, Any]:
     """Returns how a proxy is: each library with its version, read anew, and what is wrong.
 
-    `status` is `ok`, or `stale` while a library cannot be read and its last version goes on.
+    `status` is `ok`, `stale` while a library cannot be read and its last version goes on, or else
+    `unrecorded` while the calls of one cannot be recorded, though they were to be.
     """
-    libraries: dict[str, object] = {}
+    libraries: dict[str, dict[str, object]] = {}
     for name, source in list(proxy.chooser.sources.items()):
         trouble = source.live.check()
         library = source.live.library
@@ -109,11 +110,16 @@ def health(proxy: Proxy) -> dict[str, Any]:
             "digest": library.version.digest.hex()[:16],
             "experiences": len(library),
             "trouble": trouble,
+            "unrecorded": proxy.why_unrecorded(name),
         }
     proxy.tell_troubles()
-    stale = any(source.live.trouble for source in list(proxy.chooser.sources.values()))
+    status = "ok"
+    if any(library["unrecorded"] for library in libraries.values()):
+        status = "unrecorded"
+    if any(source.live.trouble for source in list(proxy.chooser.sources.values())):
+        status = "stale"
     return {
-        "status": "stale" if stale else "ok",
+        "status": status,
         "libraries": libraries,
         "open": proxy.open,
         "calls": proxy.calls,

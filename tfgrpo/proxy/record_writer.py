@@ -38,6 +38,8 @@ from tfgrpo.store.traffic import (
     keyed,
 )
 
+UNRECORDED, RECORDED_AGAIN = "calls are not recorded", "calls are recorded again"
+"""What is told when the file cannot be written, before the reason, and when it can be again."""
 PAUSE = 0.1
 """Seconds between batches."""
 PRUNE = 600.0
@@ -163,7 +165,7 @@ class RecordWriter:
                 self._pruned = time.monotonic()
         except StoreError as error:
             if not self._trouble:
-                self._tell(f"calls are not recorded: {error}")
+                self._tell(f"{UNRECORDED}: {error}")
             self._trouble = True
             self._again = max(self._again, len(self._waiting))  # some may be written
             if self._traffic is not None:
@@ -172,7 +174,7 @@ class RecordWriter:
             self._traffic = None
             return
         if self._trouble:
-            self._tell("calls are recorded again")
+            self._tell(RECORDED_AGAIN)
         self._trouble = False
         if self._waiting:
             self._settled += len(self._waiting)

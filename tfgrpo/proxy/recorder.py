@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 
 from tfgrpo.proxy.calls import sent_key
 from tfgrpo.proxy.counter import Counter, counter_path
+from tfgrpo.proxy.record_writer import RECORDED_AGAIN, UNRECORDED
 from tfgrpo.proxy.telemetry import Telemetry
 from tfgrpo.store.default import open_traffic
 from tfgrpo.store.traffic import keyed
@@ -74,6 +75,7 @@ class Recorder:
         self._bytes = 0
         """Bytes of both."""
         self._full = False
+        self._trouble: str | None = None
         self._added = 0
         self._settled = threading.Condition()
         self._written = self._reported = self._spare = 0
@@ -89,6 +91,11 @@ class Recorder:
         """Processes in a row that died before anything was written."""
         self._again: asyncio.TimerHandle | None = None
         self._start()
+
+    @property
+    def trouble(self) -> str | None:
+        """Why calls cannot be recorded at the moment; None where they can."""
+        return self._trouble or ("too many wait for it" if self._bytes > WAITING else None)
 
     def begin(self, call: Call) -> None:
         """Counts a call that is about to be made: it is lost if this worker is killed in it."""
@@ -146,12 +153,14 @@ class Recorder:
                 pass_fds=[descriptor],
             )
         except OSError as error:
-            log.warning("calls are not recorded: %s", error)
+            log.warning("%s: %s", UNRECORDED, error)
+            self._trouble = str(error)
             os.close(self._pipe)
             self._again = self._loop.call_later(AGAIN, self._start)
             return
         finally:
             os.close(reading)
+        self._trouble = None  # it says so where the file still cannot be written
         assert process.stdout is not None
         self._lines = process.stdout.fileno()
         os.set_blocking(self._lines, False)
@@ -175,7 +184,14 @@ class Recorder:
             if line.isdigit():
                 self._free(int(line) - self._reported)
             else:
-                log.warning("%s", line.decode(errors="replace"))
+                self._report(line.decode(errors="replace"))
+
+    def _report(self, line: str) -> None:
+        log.warning("%s", line)
+        if line == RECORDED_AGAIN:
+            self._trouble = None
+        elif line.startswith(f"{UNRECORDED}: "):
+            self._trouble = line.removeprefix(f"{UNRECORDED}: ")
 
     def _free(self, calls: int) -> None:
         """Lets go of what so many more calls were sent in: they are written."""
@@ -248,7 +264,7 @@ class Recorder:
         if self._bytes > WAITING:
             self._settle(len(calls))
             if not self._full:
-                log.warning("calls are not recorded: too many wait for it")
+                log.warning("%s: too many wait for it", UNRECORDED)
             self._full = True
             return
         self._full = False

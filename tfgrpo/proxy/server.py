@@ -17,12 +17,13 @@ from tfgrpo.proxy.kinds import Kinds
 from tfgrpo.proxy.message import BadRequest, Request
 from tfgrpo.proxy.own import OWN
 from tfgrpo.proxy.placement import KEYS
+from tfgrpo.proxy.record_writer import RECORDED_AGAIN, UNRECORDED
 from tfgrpo.proxy.recorder import Recorder
 from tfgrpo.proxy.settings import LOOPBACK, ProxySettings
 from tfgrpo.proxy.upstream import Pool
 from tfgrpo.store.errors import StoreError
 from tfgrpo.store.find import located
-from tfgrpo.store.traffic import traffic_path
+from tfgrpo.store.traffic import make_traffic_folder, traffic_path
 
 if TYPE_CHECKING:
     from tfgrpo.proxy.calls import Call
@@ -49,7 +50,8 @@ class Proxy:
         self.recorders: dict[str, Recorder] = {}
         """The records of traffic, by the names of libraries."""
         self._random, self._used = "", 0
-        self._unrecorded: dict[str, float] = {}
+        self._unrecorded: dict[str, str] = {}
+        """Why a library's calls cannot be recorded, by its name; tried again at each sweep."""
         self._server: asyncio.Server | None = None
         self._sweeping: asyncio.Task[None] | None = None
         self._troubles: dict[str, str] = {}
@@ -100,6 +102,8 @@ class Proxy:
             for connection in list(self.connections):
                 connection.sweep(now)
             self.pool.sweep()
+            for name in list(self._unrecorded):
+                self._recorder(name)
             self.tell_troubles()
 
     # requests:
@@ -148,30 +152,37 @@ class Proxy:
         recorder = self.recorders.get(name)
         if recorder is not None or self.settings.record == "off":
             return recorder
-        if name not in self.recorders and monotonic() >= self._unrecorded.get(name, 0.0):
-            self._recorder(name)
-        return self.recorders.get(name)
+        return None if name in self._unrecorded else self._recorder(name)
 
     def _recorder(self, name: str) -> Recorder | None:
         """Returns the record of a library's calls, opened; calls under none go to the default's."""
         source = self.chooser.sources.get(name)
         stores = [choice.store for choice in self.settings.libraries.values()]
-        path = traffic_path(located(stores[0]) if source is None else source.live.path)
-        for other in self.recorders.values():
-            if other.path == path:
-                self.recorders[name] = other
-                return other
+        store = str(located(stores[0])) if source is None else source.live.path
+        path = traffic_path(store)
         settings = self.settings
         content = settings.record == "content"
+        recorder = next((one for one in self.recorders.values() if one.path == path), None)
         try:
-            recorder = Recorder(path, content=content, keep=settings.keep, redact=settings.redact)
+            if recorder is None:
+                make_traffic_folder(store)
+                recorder = Recorder(
+                    path, content=content, keep=settings.keep, redact=settings.redact
+                )
         except (StoreError, OSError) as error:
             if name not in self._unrecorded:
-                log.warning("calls are not recorded: %s", error)
-            self._unrecorded[name] = monotonic() + SWEEP
+                log.warning("%s: %s", UNRECORDED, error)
+            self._unrecorded[name] = str(error)
             return None
+        if self._unrecorded.pop(name, None) is not None:
+            log.warning(RECORDED_AGAIN)
         self.recorders[name] = recorder
         return recorder
+
+    def why_unrecorded(self, name: str) -> str | None:
+        """Returns why a library's calls cannot be recorded; None where they can, or need not."""
+        recorder = self.recorders.get(name)
+        return self._unrecorded.get(name) if recorder is None else recorder.trouble
 
     def tell_troubles(self) -> None:
         """Says in the log, once each, which libraries cannot be read, and which can be again."""

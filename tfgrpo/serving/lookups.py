@@ -26,6 +26,7 @@ from tfgrpo.store.traffic import (
     UnknownCall,
     checked_feedback,
     keyed,
+    make_traffic_folder,
     traffic_path,
 )
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tfgrpo.store.records import Library
+    from tfgrpo.store.traffic import Traffic
 
 ROUTE = "/mcp/experiences"
 LIBRARY = "default"
@@ -56,6 +58,7 @@ class Lookups:
         redact: str = "",
         token: str | None = None,
     ) -> None:
+        self._store = store
         self.path = traffic_path(store)
         self._content = content
         self._patterns = re.compile("|".join(filter(None, (*PATTERNS, redact))))
@@ -73,7 +76,7 @@ class Lookups:
         latency = round((time.perf_counter() - began) * 1e6)
         id = f"call-{secrets.token_hex(16)}"
         try:
-            traffic = open_traffic(self.path, create=True)
+            traffic = self._open()
             try:
                 row = CallRecord(
                     id,
@@ -108,7 +111,7 @@ class Lookups:
         wanted = given.get("call")
         if not isinstance(wanted, str):
             raise FeedbackRefused("feedback is on a call", hint="give the id that experiences gave")
-        traffic = open_traffic(self.path, create=True)
+        traffic = self._open()
         try:
             call = traffic.call(wanted)
             ours = self._caller(traffic.secret()) or b""
@@ -123,6 +126,10 @@ class Lookups:
         finally:
             traffic.close()
         return call.id
+
+    def _open(self) -> Traffic:
+        make_traffic_folder(self._store)
+        return open_traffic(self.path, create=True)
 
     def _caller(self, secret: bytes) -> bytes | None:
         return keyed(secret, self._token.encode()) if self._token else None
