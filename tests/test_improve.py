@@ -170,6 +170,24 @@ def test_yesterdays_problems_are_not_paid_for_again_and_nothing_new_is_success(
     assert second["effect"]["problems"] == first["effect"]["problems"] + 4, "held-out parts add up"
 
 
+@pytest.mark.parametrize("fields", ["", 'fields = {problem = "question", answer = "gold"}\n'])
+def test_a_redaction_makes_no_used_problem_new(
+    fields: str, store: Store, model: ScriptedEndpoint, tmp_path: Path
+) -> None:
+    with (tmp_path / "tfgrpo.toml").open("a") as file:
+        file.write(fields)
+    for n in range(12):
+        question = f"What is {n} op {n + 3}? Reply to the bike shop."
+        record(store, f"call-{n}", question, str(2 * n + 3), correct=str(2 * n + 4))
+    improve("--least", "10")
+    redact = ["redact", "--text", "bike shop", "-r", "a customer", "--yes"]
+    assert CliRunner().invoke(tfgrpo, redact).exit_code == 0
+    assert "[redacted]" in (tmp_path / "collected.jsonl").read_text()
+    assert "nothing to do: 0 of 10 new problems" in improve("--least", "10").output
+    wrong_calls(store, range(20, 24))
+    assert "nothing to do: 4 of 10 new problems" in improve("--least", "10").output
+
+
 def test_named_gate_and_heldout_sets_are_used_and_leave_all_problems_to_learn_from(
     store: Store, model: ScriptedEndpoint, tmp_path: Path
 ) -> None:

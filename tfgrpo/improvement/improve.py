@@ -182,7 +182,7 @@ def new_rows(
     rows = [*read_collected(output_path(project, request.collect)), *fresh]
     if not unanswered:
         rows = [row for row in rows if row.get("answer")]
-    return rounds.unused(store, request.target, rows)
+    return rounds.unused(store, request.target, rows, fields_of(project, request))
 
 
 async def _work(

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from tfgrpo.data import leakage
+from tfgrpo.data.readers import read
 from tfgrpo.improvement.collection import Row, problems_of, write_rows
 from tfgrpo.store.decisions import Decision, decide, decisions
 from tfgrpo.store.errors import InvalidOperation
@@ -81,10 +82,27 @@ def problem_digest(row: Row) -> str:
     return hashlib.sha256(json.dumps(row["problem"], sort_keys=True).encode()).hexdigest()[:16]
 
 
-def unused(store: Store, target: str, rows: Sequence[Row]) -> list[Row]:
-    """Returns the rows that no improvement of a target was about."""
-    used = {digest for one in rounds(store, target) for digest in one.problems}
+def unused(store: Store, target: str, rows: Sequence[Row], fields: Mapping[str, str]) -> list[Row]:
+    """Returns the rows that no improvement of a target was about, by what was recorded of it or by
+    its files: a redaction changes those as it changes the rows. Raises DatasetError.
+
+    `fields` maps our names of fields to those that the project's data has.
+    """
+    used: set[str] = set()
+    for one in rounds(store, target):
+        used |= {*one.problems, *_digests_now(store, one, fields)}
     return [row for row in rows if problem_digest(row) not in used]
+
+
+def _digests_now(store: Store, one: Round, fields: Mapping[str, str]) -> Iterator[str]:
+    """Yields the digests of an improvement's problems as its files have them now."""
+    for part in filter(None, one.parts):
+        path = project_root(store.path) / part
+        if not path.is_file():
+            continue
+        for row in read(path):
+            for name in {"problem", fields.get("problem", "problem")} & row.fields.keys():
+                yield problem_digest({"problem": row.fields[name]})
 
 
 def begin(
