@@ -180,7 +180,7 @@ def _listed(calls: list[ListedCall]) -> Iterator[str]:
             shown(one.call.arm or ""),
             shown(one.call.model or ""),
             str(one.call.status),
-            f"{one.call.prompt_tokens or 0}+{one.call.completion_tokens or 0}",
+            _tokens(one.call),
             f"{one.call.latency / 1000:.0f} ms",
             "" if one.score is None else f"{one.score:.2f}",
         )
@@ -191,6 +191,18 @@ def _listed(calls: list[ListedCall]) -> Iterator[str]:
     )
 
 
+def _tokens(call: CallRecord) -> str:
+    if call.prompt_tokens is None and call.completion_tokens is None:
+        return ""  # nobody knows, which is not none
+    return f"{call.prompt_tokens or 0}+{call.completion_tokens or 0}"
+
+
+def _counted(call: CallRecord) -> str:
+    if not _tokens(call):
+        return "its tokens are not known"
+    return f"{call.prompt_tokens or 0} tokens in, {call.completion_tokens or 0} out"
+
+
 def _shown(log: Traffic, id: str) -> Iterator[str]:
     from tfgrpo.store.traffic import recent_call
 
@@ -199,7 +211,7 @@ def _shown(log: Traffic, id: str) -> Iterator[str]:
     yield f"library  {call.library or 'none'} {call.version or ''} {call.digest or ''}"
     yield (
         f"answer   {call.status}, {call.latency / 1000:.1f} ms, of these {call.added / 1000:.2f} "
-        f"in the proxy; {call.prompt_tokens or 0} tokens in, {call.completion_tokens or 0} out"
+        f"in the proxy; {_counted(call)}"
     )
     if call.arm:
         yield f"arm      {shown(call.arm)}"

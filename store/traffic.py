@@ -56,7 +56,8 @@ class CallRecord(NamedTuple):
     """One call. `time` is microseconds since 1970; `latency`, `first` (its first byte) and `added`
     (what it waited in the proxy) are microseconds. `experiences` are the ids that were in the
     prompt, None for the whole library. `status` is HTTP's, 499 where the client was gone first,
-    599 where the provider broke off."""
+    599 where the provider broke off; `error` says why it failed, or why its answer could not be
+    read."""
 
     id: str
     time: int

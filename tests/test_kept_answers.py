@@ -77,6 +77,63 @@ def test_an_answer_that_is_too_long_says_so_and_is_no_ground_truth(
     assert call.status == 200
 
 
+@pytest.mark.parametrize(
+    ("accepted", "wanted"),
+    [
+        (b"gzip, deflate, br, zstd", b"gzip, deflate"),
+        (b"br;q=1.0, gzip;q=0.8, *;q=0.1", b"gzip;q=0.8"),
+        (b"br", b"identity"),
+        (b"*", b"identity"),
+        (b"br, *;q=0", b"identity"),
+        (b"zstd, gzip, *;q=0", b"gzip, *;q=0"),
+        (b"GZIP ,identity;q=0", b"GZIP ,identity;q=0"),
+    ],
+)
+def test_a_provider_is_asked_for_what_the_record_can_read(
+    settings: ProxySettings, provider: Provider, accepted: bytes, wanted: bytes
+) -> None:
+    with ProxyThread(settings) as proxy:
+        ask(proxy, None, b"Accept-Encoding: " + accepted)
+    assert provider.received[-1].header(b"accept-encoding") == wanted
+
+
+def packed(body: bytes, coding: bytes) -> bytes:
+    head = b"HTTP/1.1 200 OK\r\nContent-Encoding: %b\r\nContent-Length: %d\r\n\r\n"
+    return head % (coding, len(body)) + body
+
+
+@pytest.mark.parametrize(
+    ("coding", "body", "why"),
+    [
+        (b"br", b"\x0b\x02\x80{}\x03", "it came packed as br"),
+        (b"gzip", b"{}", "it is not gzip, as it says"),
+        (b"gzip", bytes(300_000), "it is too long for one that is packed"),
+    ],
+)
+def test_an_answer_that_cannot_be_read_says_so_on_the_record(
+    settings: ProxySettings, provider: Provider, store: Store, coding: bytes, body: bytes, why: str
+) -> None:
+    provider.answer = packed(body, coding)
+    with ProxyThread(replace(settings, record="content")) as proxy:
+        id = ask(proxy, QUESTION)
+    (call,) = recorded(store)
+    assert (call.status, call.prompt_tokens, call.completion_tokens) == (200, None, None)
+    assert "0+0" not in run(store, "traffic")
+    output = " ".join(run(store, "traffic", id).split())
+    assert f"error the answer is not read: {why}" in output
+    assert "its tokens are not known" in output
+    assert exchange(store) == Unread(id, call.error or "")
+
+
+def test_an_answer_that_says_that_it_is_not_packed_is_read(
+    settings: ProxySettings, provider: Provider, store: Store
+) -> None:
+    provider.answer = packed(b'{"usage":{"prompt_tokens":7}}', b"Identity")
+    with ProxyThread(settings) as proxy:
+        ask(proxy)
+    assert recorded(store)[0].prompt_tokens == 7
+
+
 THOUGHTS = {
     "responses": [
         {"type": "response.reasoning_summary_text.delta", "delta": "I should count."},

@@ -90,6 +90,9 @@ def of_traffic(
         if content.answer.endswith(CUT_OFF) and correct is None:
             yield Unread(call.id, "its answer is too long to have been kept whole")
             continue
+        if call.error is not None and correct is None:
+            yield Unread(call.id, call.error)  # such as an answer packed in a way that is not read
+            continue
         judged = [one for one in feedback if author in (None, one.author)]
         try:
             messages = asked(_body(content.request))

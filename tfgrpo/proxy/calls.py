@@ -6,7 +6,7 @@ import json
 from marshal import dumps
 from typing import TYPE_CHECKING, Any
 
-from tfgrpo.proxy.seen import RECORDED, USAGE, is_stream, streamed_text
+from tfgrpo.proxy.seen import RECORDED, TOO_LONG, USAGE, is_stream, streamed_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -87,7 +87,7 @@ class Call:
             del ending[:-most]
         elif len(ending) > most and self.packing:
             ending.clear()
-            self.packing = b"too long"
+            self.packing = TOO_LONG
 
     def _keep(self, whole: bytearray, data: bytes) -> None:
         """Keeps more of the answer's words; of a stream that is long already, its text alone, for

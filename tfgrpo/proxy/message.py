@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from tfgrpo.proxy.seen import PACKINGS
 
 if TYPE_CHECKING:
     from tfgrpo.proxy.heads import KnownHead
@@ -23,11 +26,14 @@ OURS = b"x-tfgrpo-"
 """What the headers begin with that are meant for the proxy; none of them goes on."""
 
 
-FORWARD, DROP, HOST, LENGTH = range(4)
-"""What becomes of a header on its way: it goes on, it does not, it is written anew."""
+FORWARD, DROP, HOST, LENGTH, CODINGS = range(5)
+"""What becomes of a header on its way: it goes on, it does not, it is written anew, or it goes on
+without the codings that no record could be made of."""
 PLAIN, HOPS, CONNECTION, CODING, SIZE, PACKING = range(6)
 """What a header of an answer is: one to go on, one of the connection (the one that names others,
 and the one for chunks, apart), the body's length, how the body is packed."""
+READABLE = frozenset({*PACKINGS, b"identity"})
+_zero = re.compile(rb"[qQ]=0(?:\.0{0,3})?").fullmatch
 _PARTS = {
     **dict.fromkeys(HOP, HOPS),
     b"connection": CONNECTION,
@@ -55,6 +61,8 @@ class HeaderName:
             self.fate = HOST
         elif lower == b"content-length":
             self.fate = LENGTH
+        elif lower == b"accept-encoding":
+            self.fate = CODINGS
         self.part = _PARTS.get(lower, PLAIN)
 
 
@@ -132,6 +140,26 @@ class Request:
         return other
 
 
+def readable_codings(accepted: bytes) -> bytes:
+    """Returns the value of Accept-Encoding without the codings that cannot be read here: what an
+    answer says of its tokens and in words would be lost on the record."""
+    codings = [one.strip() for one in accepted.split(b",")]
+    refused = [one for one in codings if _refused(one)]
+    readable = [one for one in codings if one not in refused and _named(one) in READABLE]
+    if len(refused) + len(readable) == len(codings):
+        return accepted
+    return b", ".join([*readable, *refused]) if readable else b"identity"
+
+
+def _named(coding: bytes) -> bytes:
+    return coding.partition(b";")[0].strip().lower()
+
+
+def _refused(coding: bytes) -> bool:
+    """Returns whether a coding has the weight 0 (RFC 9110, section 12.4.2): it is not wanted."""
+    return _zero(coding.partition(b";")[2].strip()) is not None
+
+
 def head_around(
     request: Request, prefix: str, authority: str, *, chunked: bool = False
 ) -> tuple[bytes, bytes]:
@@ -145,9 +173,11 @@ def head_around(
     for name, value in request.headers:
         known = _names.get(name) or header_name(name)
         fate = known.fate
-        if fate == FORWARD:
+        if fate in (FORWARD, CODINGS):
             if dropped and known.lower in dropped:
                 continue
+            if fate == CODINGS:
+                value = readable_codings(value)
         elif fate == HOST:
             value = authority.encode()
         elif fate == DROP or chunked:
@@ -206,7 +236,7 @@ class AnswerHeaders:
             if part == SIZE:
                 sized = True
             elif part == PACKING:
-                self.packing = value.lower()
+                self.packing = b"" if value.lower() == b"identity" else value.lower()
             else:
                 chunked = chunked or part == CODING
                 if part == CONNECTION and not dropped:

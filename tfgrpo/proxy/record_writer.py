@@ -217,6 +217,7 @@ class RecordWriter:
         rows = []
         for call in calls:
             key, ids, subject = call.key, call.experiences, call.subject
+            tokens, unread = call.tokens()
             caller = callers.get(key) if key else None
             if key and caller is None:
                 caller = callers[key] = keyed(self._secret, key)
@@ -237,13 +238,13 @@ class RecordWriter:
                     call.path,
                     call.status,
                     int(call.streamed),
-                    *call.tokens(),
+                    *tokens,
                     call.latency,
                     call.first,
                     call.added,
                     int(call.stale),
                     caller,
-                    _whole(call.error),
+                    _whole(call.error or unread),
                 )
             )
         return rows

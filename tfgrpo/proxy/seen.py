@@ -20,6 +20,8 @@ OUTPUT = "response.output_text.delta"
 """Events of a response that bring its text; others bring thoughts, or the words for tools."""
 USAGE = b'"usage"'
 PACKINGS = (b"gzip", b"deflate")
+TOO_LONG = b"too long"
+"""The packing of an answer of which too little was kept to unpack it."""
 _object = re.compile(rb'"usage"\s*:\s*(?=\{)').match
 _decoder = JSONDecoder()
 
@@ -61,16 +63,19 @@ class SeenCall(NamedTuple):
     response: bytes | None
     cut: bool
 
-    def tokens(self) -> Tokens:
-        """Returns what the answer says of its tokens."""
+    def tokens(self) -> tuple[Tokens, str | None]:
+        """Returns what the answer says of its tokens, and why it cannot be read, if it cannot."""
         pieces = self.pieces
-        if self.packing in PACKINGS and pieces:
+        if self.packing == TOO_LONG:
+            return Tokens(), "the answer is not read: it is too long for one that is packed"
+        if self.packing and any(pieces):
+            name = self.packing.decode("latin-1")
+            if self.packing not in PACKINGS:
+                return Tokens(), f"the answer is not read: it came packed as {name}"
             try:
                 pieces = (zlib.decompressobj(wbits=47).decompress(pieces[0]),)
-            except zlib.error:
-                return Tokens()
-        elif self.packing:
-            return Tokens()
+            except zlib.error as error:
+                return Tokens(), f"the answer is not read: it is not {name}, as it says: {error}"
         total: dict[str, Any] = {}
         for piece in pieces:
             at = piece.find(USAGE)
@@ -86,11 +91,11 @@ class SeenCall(NamedTuple):
                 for key, value in usage.items():
                     if value is not None:
                         total[key] = value
-        return _tokens(total)
+        return _tokens(total), None
 
     def answer(self) -> tuple[bytes, bool]:
         """Returns the answer's words, where they are kept: its body, or of a stream the text; and
-        whether they are all of it.
+        whether they are all of it. They are empty where it cannot be read: `tokens` says why.
 
         What a pattern is to take out may be split between the events of a stream.
         """
