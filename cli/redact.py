@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -12,6 +11,8 @@ import click
 from tfgrpo.cli import text
 from tfgrpo.cli.context import EXPERIENCE, App, force_option, pass_app
 from tfgrpo.redaction import (
+    own_files,
+    place_words,
     problem_files,
     redact_everywhere,
     rewrite_problems,
@@ -162,15 +163,19 @@ def _redact_outside(app: App, wanted: str, *, dry_run: bool, yes: bool, as_json:
         raise TfgrpoError("nothing was redacted", hint="use --yes to redact without confirmation")
     rows = _in_traffic(app, wanted, dry_run=dry_run)
     files = (problem_files if dry_run else rewrite_problems)(app.store, _forms(wanted))
+    own = own_files(app.store, _forms(wanted))
     if as_json:
         nothing: dict[str, object] = {"events": [], "records": [], "kept": [], "live": {}}
-        names = [str(path) for path in files]
-        text.emit_json({**nothing, "traffic": rows, "rewritten": names})
+        names = {"rewritten": files, "own_files": own}
+        paths = {name: [str(path) for path in some] for name, some in names.items()}
+        text.emit_json({**nothing, "traffic": rows, **paths})
     else:
         verb = "would redact" if dry_run else "redacted"
         places = [f"{text.plural(rows, 'row')} of the record of traffic"] if rows else []
         places += [str(path) for path in files]
         text.echo(f"{verb} {', '.join(places)}; nothing else")
+        for path in own:
+            text.echo(f"{path}, which is yours, contains it as well")
 
 
 def _agreed() -> bool:
@@ -219,13 +224,8 @@ def _lines(plan: RedactionPlan, *, would: bool) -> Iterable[str]:
         yield from _grouped(plan.kept)
 
 
-def _grouped(places: Iterable[Occurrence]) -> Iterable[str]:
-    """Yields a line for each column: `journal.answer, 12 rows`."""
-    count = Counter((place.table, place.column, place.kept) for place in places)
-    first = {(p.table, p.column, p.kept): p.row for p in reversed(tuple(places))}
-    for (table, column, why), number in count.items():
-        rows = f"row {first[table, column, why]}" if number == 1 else f"{number} rows"
-        line = f"{table}.{column}, {rows}" + (f": {why}" if why else "")
+def _grouped(places: Sequence[Occurrence]) -> Iterable[str]:
+    for line in place_words(places):
         yield from text.wrap(text.words(line), first="  ", indent=4)
 
 

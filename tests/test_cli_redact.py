@@ -151,5 +151,7 @@ def test_files_of_problems_are_rewritten_and_files_of_ones_own_are_named(
         rows = [json.loads(line) for line in path.read_text().splitlines()]
         assert [one["problem"] for one in rows] == ["1 + 1?", 'Call "[redacted]"?']
     improved.write_text(row + "\n")  # and where nothing else holds it
-    assert "nothing else" in leaked("redact", "--text", SECRET, "--reason", "leak", "--yes").stdout
+    output = leaked("redact", "--text", SECRET, "--reason", "leak", "--yes").stdout
+    assert "nothing else" in output
+    assert "mine.csv, which is yours" in " ".join(output.split())
     assert holding(tmp_path) == ["mine.csv"]

@@ -195,11 +195,27 @@ def test_a_redaction_needs_to_be_meant(store: Path) -> None:
     assert "It cannot be undone" in visitor.get(f"/experience/{first}/redact")
     path, fields = f"/experience/{first}/redact", {"reason": "names a customer"}
     assert "nothing was redacted" in visitor.post(path, {**fields, "sure": "yes"}, status=400)
+    for name in ("collected.jsonl", "mine.csv"):
+        (store.parent.parent / name).write_text('{"problem": "Count both days."}\n')
     page = visitor.post(path, {**fields, "sure": first})
-    assert "redacted" in page
+    assert "redacted 1 event; wrote " in page
+    assert "mine.csv, which is yours, contains it as well" in page
+    assert "/collected.jsonl." in page
     assert "Count both days." not in page
     assert b"Count both days." not in store.read_bytes()
     assert "Count both days." not in (store.parent / "experiences.json").read_text()
+
+
+def test_what_a_redaction_cannot_reach_is_named(store: Path) -> None:
+    first = ids(store)[0]
+    with Store.open(store) as opened:
+        opened.commit("main", [Operation("KEEP", first)], message="why: Count both days.")
+    (store.parent.parent / "mine.csv").write_text("Count both days.\n")
+    path, fields = f"/experience/{first}/redact", {"reason": "a customer", "sure": first}
+    page = Visitor(store).post(path, fields, status=400)
+    assert "The text is still elsewhere." in page
+    assert "the text remains in versions.message" in page
+    assert "mine.csv, which is yours" in page
 
 
 def test_a_conflict_of_a_merge_is_solved_in_the_page(store: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -16,7 +17,7 @@ from tfgrpo.rendering.examples import example_beginning, example_parts
 from tfgrpo.store import atomic_write
 from tfgrpo.store import redact as redactions
 from tfgrpo.store.find import project_root
-from tfgrpo.store.occurrences import matcher
+from tfgrpo.store.occurrences import Occurrence, matcher
 from tfgrpo.store.records import REDACTED
 from tfgrpo.store.redact import Redacted, RedactionPlan, Target
 from tfgrpo.store.store import Store
@@ -59,6 +60,25 @@ def redact_everywhere(
     rewritten = [*_rewrite_files(store, done.plan), *rewrite_problems(store, written)]
     left = redactions.copies(store, written)
     return RedactedEverywhere(done, calls, rewritten, left, own_files(store, written))
+
+
+def remaining(done: RedactedEverywhere) -> list[str]:
+    """Returns where the text still is, in words, without the text: files that are their owner's to
+    change, files of the store, and places that cannot be changed."""
+    return [
+        *(f"{path}, which is yours, contains it as well" for path in done.own),
+        *(f"{path} still contains the text" for path in done.left),
+        *(f"the text remains in {place}" for place in place_words(done.store.plan.kept)),
+    ]
+
+
+def place_words(places: Sequence[Occurrence]) -> Iterator[str]:
+    """Yields a line for each column: `journal.answer, 12 rows`."""
+    count = Counter((place.table, place.column, place.kept) for place in places)
+    first = {(p.table, p.column, p.kept): p.row for p in reversed(places)}
+    for (table, column, why), number in count.items():
+        rows = f"row {first[table, column, why]}" if number == 1 else f"{number} rows"
+        yield f"{table}.{column}, {rows}" + (f": {why}" if why else "")
 
 
 def with_problems(store: Store, target: Target) -> Target:

@@ -10,8 +10,8 @@ from starlette.responses import PlainTextResponse
 
 from tfgrpo.projections.events import ShownEvent, life_of
 from tfgrpo.projections.library import uses_of
-from tfgrpo.redaction import redact_everywhere
-from tfgrpo.store.errors import TfgrpoError, UnknownRevision
+from tfgrpo.redaction import redact_everywhere, remaining
+from tfgrpo.store.errors import UnknownRevision
 from tfgrpo.store.redact import Target
 from tfgrpo.training.credit_history import credit_history, credit_points
 from tfgrpo.ui.charts import credit_chart
@@ -19,6 +19,7 @@ from tfgrpo.ui.pages.library import WEEK, known_credits
 from tfgrpo.ui.place import REMEMBERED, branches_of_people, remembered
 from tfgrpo.ui.route import Route
 from tfgrpo.ui.visit import BadForm
+from tfgrpo.wording import plural
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -190,13 +191,23 @@ def redact(visit: Visit) -> Response:
     if visit.field("sure") != id:
         raise BadForm("nothing was redacted", hint=f"type {id} to show that you mean it")
     done = redact_everywhere(visit.store, Target(id), reason=reason)
-    if done.left or done.store.plan.kept or not done.store.finished:
-        raise TfgrpoError(
-            "the text was redacted, and copies of it are left where this cannot reach",
-            hint="`tfgrpo redact --finish` and docs/redaction.md say what to do",
-        )
-    events = len(done.store.plan.events)
-    return visit.done(f"/experience/{quote(id)}", f"redacted {events} events")
+    work = f"redacted {plural(len(done.store.plan.events), 'event')}"
+    if done.traffic:
+        work += f" and {plural(done.traffic, 'row')} of the record of traffic"
+    work = "; ".join([work, *(f"wrote {path}" for path in done.rewritten)])
+    places = remaining(done)
+    if not places and done.store.finished:
+        return visit.done(f"/experience/{quote(id)}", work)
+    complete = done.store.finished and not done.left and not done.store.plan.kept
+    return visit.render(
+        "redacted.html",
+        200 if complete else 400,
+        title=f"Redacted {id}",
+        id=id,
+        work=work,
+        places=places,
+        finished=done.store.finished,
+    )
 
 
 ROUTES = (
