@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from pathlib import Path
 
@@ -140,16 +141,79 @@ def shown_order(page: str) -> str:
 
 def test_the_whole_library_is_edited_as_one_version(store: Path) -> None:
     visitor = Visitor(store)
-    page = visitor.get("/library/whole?branch=main")
-    found = re.search(r"<textarea[^>]*>(.*?)</textarea>", page, re.S)
-    assert found is not None
-    import html
-
-    content = html.unescape(found[1]).replace("Round up.", "Round to cents.") + "- Another.\n"
-    page = visitor.post(
-        "/library/whole", {"branch": "main", "content": content, "reason": "spring clean"}
-    )
+    fields = whole_form(visitor.get("/library/whole?branch=main"))
+    content = fields["content"].replace("Round up.", "Round to cents.") + "- Another.\n"
+    visitor.post("/library/whole", {**fields, "content": content, "reason": "spring clean"})
     assert texts(store) == ["Count both days.", "Round to cents.", "Name the unit.", "Another."]
+
+
+def whole_form(page: str) -> dict[str, str]:
+    """What the form of the whole library would send again."""
+    content = re.search(r"<textarea[^>]*>(.*?)</textarea>", page, re.S)
+    onto = re.search(r'name="onto" value="(v\d+)"', page)
+    assert content is not None
+    assert onto is not None
+    return {"branch": "main", "onto": onto[1], "content": html.unescape(content[1])}
+
+
+def test_who_edits_the_whole_library_is_in_nobodys_way(store: Path) -> None:
+    visitor = Visitor(store)
+    fields = whole_form(visitor.get("/library/whole?branch=main"))
+    commit(store, "main", Operation("ADD", text="Ben's."))
+    content = fields["content"].replace("Round up.", "Round to cents.") + "- Another.\n"
+    visitor.post("/library/whole", {**fields, "content": content, "reason": "mine"})
+    assert texts(store) == [
+        *("Count both days.", "Round to cents.", "Name the unit.", "Ben's.", "Another.")
+    ]
+
+
+@pytest.mark.parametrize("moved", [False, True])
+def test_of_the_same_experiences_both_texts_are_shown_and_recorded_if_still_right(
+    store: Path, moved: bool
+) -> None:
+    visitor = Visitor(store)
+    first, second, third = ids(store)
+    fields = whole_form(visitor.get("/library/whole?branch=main"))
+    commit(store, "main", Operation("MODIFY", first, "Count each day."), Operation("DELETE", third))
+    commit(store, "main", Operation("ADD", text="Ben's."))
+    content = fields["content"].replace("both days", "my days").replace("the unit", "my unit")
+    if moved:
+        line = f"- Round up. <!-- {second} -->\n"
+        content = content.replace(line, "") + line
+    content += "- Another.\n"
+    page = visitor.post(
+        "/library/whole", {**fields, "content": content, "reason": "mine"}, status=409
+    )
+    assert "main has moved on to v3, which changed the same experiences" in page
+    assert "there: Count each day." in page
+    assert "<ins>my days.</ins>" in page
+    assert "there: deleted" in page
+    assert 'value="mine"' in page
+    assert texts(store) == ["Count each day.", "Round up.", "Ben's."]
+    again = whole_form(page)
+    visitor.post("/library/whole", {**again, "reason": "mine"})
+    if moved:
+        assert texts(store) == [
+            *("Count my days.", "Name my unit.", "Round up.", "Another.", "Ben's.")
+        ]
+    else:
+        assert texts(store) == [
+            *("Count my days.", "Round up.", "Ben's.", "Name my unit.", "Another.")
+        ]
+    assert ids(store)[0] == first
+
+
+def test_a_whole_library_that_is_refused_is_still_on_the_page(store: Path) -> None:
+    visitor = Visitor(store)
+    fields = whole_form(visitor.get("/library/whole?branch=main"))
+    own = fields["content"] + "- Mine.\n"
+    for content, reason, why in ((own, "", "why is missing"), (own + "odd", "mine", "odd")):
+        sent = {**fields, "content": content, "reason": reason}
+        page = visitor.post("/library/whole", sent, status=400)
+        assert why in page
+        assert "Nothing was recorded; what you wrote is below" in page
+        assert whole_form(page) == {**fields, "content": content}
+    assert len(texts(store)) == 3
 
 
 def test_search_sort_and_pages_of_a_library(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from typing import NamedTuple
 from tfgrpo.rendering.lines import one_line
 from tfgrpo.store.canonical import is_id
 from tfgrpo.store.errors import TfgrpoError
-from tfgrpo.store.records import Library, Operation
+from tfgrpo.store.records import Library, Operation, Version
 from tfgrpo.store.word_diff import hunks
 
 GUIDE = """\
@@ -68,10 +68,33 @@ class Edited(NamedTuple):
 
 def document(library: Library) -> str:
     """Returns the file that is edited."""
-    version = library.version
+    return _document(library.version, [(one_line(e.text), e.id) for e in library])
+
+
+def _document(version: Version, rows: Iterable[tuple[str, str | None]]) -> str:
     lines = [f"# Library {version.name} ({version.digest.hex()[:12]})", "", GUIDE, ""]
-    lines += [f"- {one_line(e.text)} <!-- {e.id} -->" for e in library]
+    lines += [f"- {text} <!-- {id} -->" if id else f"- {text}" for text, id in rows]
     return "\n".join(lines) + "\n"
+
+
+def rebased(library: Library, text: str, later: Library) -> str:
+    """Returns an edited `document` of a library as one of a later library in which the same was
+    done. Pure. Where both changed an experience the file's words stand, as a new line if it is
+    gone; without a moved line the order is the later one. Raises UnreadableEdit."""
+    lines = _identified(library, parse(text, library))
+    before, now = ({e.id: one_line(e.text) for e in one} for one in (library, later))
+    rows: list[tuple[str, str | None]] = []
+    for line in lines:
+        id = line.id
+        if id is None or line.text != before[id]:
+            rows.append((line.text, id if id in now else None))
+        elif id in now:
+            rows.append((now[id], id))
+    rows += [(words, id) for id, words in now.items() if id not in before]
+    if edited(library, text).order is None:
+        places: dict[str | None, int] = {id: place for place, id in enumerate(now)}
+        rows.sort(key=lambda row: places.get(row[1], len(places)))
+    return _document(later.version, rows)
 
 
 def edited(library: Library, text: str) -> Edited:

@@ -21,13 +21,8 @@ from starlette.staticfiles import StaticFiles
 from tfgrpo.projections.histories import Histories
 from tfgrpo.projections.layout import HistoryLayout
 from tfgrpo.store.errors import (
-    AmbiguousRevision,
-    StaleVersion,
-    StoreError,
     TfgrpoError,
-    UnknownRevision,
 )
-from tfgrpo.store.merge import MergeConflict
 from tfgrpo.ui.environment import environment
 from tfgrpo.ui.guard import Guard, is_genuine
 from tfgrpo.ui.memory import Memory
@@ -36,7 +31,7 @@ from tfgrpo.ui.route import Route
 from tfgrpo.ui.sessions import Session, Sessions
 from tfgrpo.ui.settings import UiSettings
 from tfgrpo.ui.stores import Stores
-from tfgrpo.ui.visit import BadForm, Site, Visit
+from tfgrpo.ui.visit import BadForm, Site, Visit, status_of
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -47,13 +42,6 @@ if TYPE_CHECKING:
 STATIC = Path(__file__).parent / "static"
 MOST_FORM = 4 << 20
 """Bytes of a form: a library that is edited as a whole fits."""
-STATUS: tuple[tuple[type[TfgrpoError], int], ...] = (
-    (UnknownRevision, 404),
-    (AmbiguousRevision, 404),
-    (StaleVersion, 409),
-    (MergeConflict, 409),
-    (StoreError, 503),
-)
 
 
 class StaticPart(StaticFiles):
@@ -122,7 +110,7 @@ def _endpoint(site: Site, route: Route) -> Callable[[Request], Awaitable[Respons
                 return await cast("LiveHandler", route.handler)(visit)
             return await site.stores.run(visit.who, lambda store: _handled(visit, route, store))
         except TfgrpoError as error:
-            return _error_page(visit, error, _status(error))
+            return _error_page(visit, error, status_of(error))
 
     return answered
 
@@ -157,10 +145,6 @@ async def _form(visit: Visit) -> dict[str, list[str]]:
     if not is_genuine(visit.session, token):
         raise BadForm("this form is of another login", hint="reload its page and send it again")
     return fields
-
-
-def _status(error: TfgrpoError) -> int:
-    return next((status for kind, status in STATUS if isinstance(error, kind)), 400)
 
 
 def _error_page(visit: Visit, error: TfgrpoError, status: int) -> Response:

@@ -11,7 +11,14 @@ from starlette.responses import HTMLResponse, RedirectResponse
 
 from tfgrpo.projections.histories import Histories
 from tfgrpo.projections.layout import HistoryLayout
-from tfgrpo.store.errors import TfgrpoError
+from tfgrpo.store.errors import (
+    AmbiguousRevision,
+    StaleVersion,
+    StoreError,
+    TfgrpoError,
+    UnknownRevision,
+)
+from tfgrpo.store.merge import MergeConflict
 from tfgrpo.ui.memory import Memory
 
 if TYPE_CHECKING:
@@ -24,6 +31,18 @@ if TYPE_CHECKING:
     from tfgrpo.ui.stores import Stores
 
 T = TypeVar("T")
+STATUS: tuple[tuple[type[TfgrpoError], int], ...] = (
+    (UnknownRevision, 404),
+    (AmbiguousRevision, 404),
+    (StaleVersion, 409),
+    (MergeConflict, 409),
+    (StoreError, 503),
+)
+
+
+def status_of(error: TfgrpoError) -> int:
+    """Returns the HTTP status of a page that says what is wrong."""
+    return next((status for kind, status in STATUS if isinstance(error, kind)), 400)
 
 
 class BadForm(TfgrpoError):

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
 from tfgrpo.editing import add_texts, commit_by_hand, commit_edit, modified
 from tfgrpo.projections.library import KnownExperience, credits_of, known_experiences, uses_of
 from tfgrpo.projections.versions import StandingNames
-from tfgrpo.rendering.edit import document
-from tfgrpo.store.errors import InvalidOperation, StaleVersion
+from tfgrpo.rendering.edit import document, edited, rebased
+from tfgrpo.store.errors import InvalidOperation, StaleVersion, TfgrpoError
 from tfgrpo.store.records import Operation
 from tfgrpo.ui.place import REMEMBERED, remembered
 from tfgrpo.ui.route import Route
-from tfgrpo.ui.visit import BadForm
+from tfgrpo.ui.visit import BadForm, status_of
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -35,6 +35,16 @@ class Row(NamedTuple):
     known: KnownExperience
     tokens: int
     uses: int | None
+
+
+class Clash(NamedTuple):
+    """An experience that two people changed: what it says by now and what was written, each None
+    where it was deleted."""
+
+    id: str
+    label: str
+    there: str | None
+    written: str | None
 
 
 def show(visit: Visit) -> Response:
@@ -192,20 +202,65 @@ def whole_form(visit: Visit) -> Response:
     """Answers with the whole library as Markdown to edit, as `tfgrpo edit` has it."""
     branch = visit.query("branch") or visit.store.head.branch or ""
     library = visit.store.library(visit.store.tip(branch))
+    return _whole_form(visit, branch, library, document(library))
+
+
+def _whole_form(
+    visit: Visit,
+    branch: str,
+    library: Library,
+    content: str,
+    *,
+    refusal: TfgrpoError | None = None,
+    clashes: Sequence[Clash] = (),
+) -> Response:
     return visit.render(
-        "whole.html", title=f"Edit {branch}", branch=branch, content=document(library)
+        "whole.html",
+        200 if refusal is None else status_of(refusal),
+        title=f"Edit {branch}",
+        branch=branch,
+        version=library.version,
+        content=content,
+        reason=visit.field("reason"),
+        refusal=refusal,
+        moved_on=isinstance(refusal, StaleVersion),
+        clashes=clashes,
     )
 
 
 def whole(visit: Visit) -> Response:
-    """Records what an edited library asks for, as one version."""
+    """Records what an edited library asks for, as one version. Where somebody else changed one of
+    the same experiences meanwhile, both texts are shown; what was written is in every refusal."""
     store, branch = visit.store, visit.required("branch", "the branch")
-    reason = visit.required("reason", "why")
-    library = store.library(store.tip(branch))
-    content = visit.required("content", "the library").replace("\r\n", "\n")
-    version = commit_edit(store, branch, library, content, reason=reason)
+    library = store.library(store.resolve(visit.required("onto", "the version")))
+    content = visit.field("content").replace("\r\n", "\n")
+    try:
+        reason = visit.required("reason", "why")
+        version = commit_edit(store, branch, library, content, reason=reason)
+    except StaleVersion as refusal:
+        now = store.library(store.tip(branch))
+        clashes = _clashes(library, content, now)
+        content = rebased(library, content, now)
+        return _whole_form(visit, branch, now, content, refusal=refusal, clashes=clashes)
+    except TfgrpoError as refusal:
+        return _whole_form(visit, branch, library, content, refusal=refusal)
     notice = "nothing changed" if version is None else f"{version.name}: {version.message}"
     return visit.done(f"/library?at={quote(branch)}", notice)
+
+
+def _clashes(library: Library, content: str, now: Library) -> list[Clash]:
+    """Returns the experiences that an edited library changes and that say something else by now."""
+    clashes = []
+    for operation in edited(library, content).operations:
+        id = operation.experience
+        if id is None:
+            continue
+        before, there = library.by_id[id].text, now.by_id.get(id)
+        if there is None or there.text != before:
+            written = before if operation.op == "KEEP" else operation.text
+            label = now.label_of.get(id, id)
+            clashes.append(Clash(id, label, None if there is None else there.text, written))
+    return clashes
 
 
 def _non_empty(text: str) -> str:
