@@ -96,6 +96,18 @@ def test_a_text_that_another_changed_meanwhile_is_shown_and_nothing_is_lost(stor
     assert texts(store)[0] == "Count each day."
 
 
+def test_a_text_of_an_experience_that_another_deleted_meanwhile_is_kept(store: Path) -> None:
+    visitor = Visitor(store)
+    first = ids(store)[0]
+    commit(store, "main", Operation("DELETE", first))
+    fields = {"branch": "main", "experience": first, "onto": "v1", "reason": "better"}
+    page = visitor.post("/library/change", {**fields, "text": "My own words."}, status=409)
+    assert "it was deleted" in page
+    assert ">My own words.</textarea>" in page
+    assert 'value="better"' in page
+    assert 'action="/library/add"' in page
+
+
 def test_an_unrelated_writer_is_no_conflict(store: Path) -> None:
     visitor = Visitor(store)
     first, second, _ = ids(store)
@@ -425,8 +437,11 @@ def test_a_proposal_that_conflicts_is_asked_about(store: Path) -> None:
         id = propose(opened, Draftsman("proposal/1", "main", "a test", base)).id
     commit(store, "main", Operation("MODIFY", first, "Ours."))
     visitor = Visitor(store)
-    page = visitor.post("/review", {"id": id, "act": "accept"}, status=409)
+    choice = {"choosing": "1", "take": first, f"text-{first}": "Other words.", "why": "tried"}
+    page = visitor.post("/review", {"id": id, "act": "accept", **choice}, status=409)
     assert "has changed the same words meanwhile" in page
+    assert ">Other words.</textarea>" in page
+    assert 'value="tried"' in page
     visitor.post("/review", {"id": id, "act": "accept", "side": "theirs"})
     assert texts(store)[0] == "Theirs."
 
