@@ -300,6 +300,48 @@ def test_other_requests_that_are_refused(settings: ProxySettings, provider: Prov
     assert provider.received == []
 
 
+UNREADABLE = {
+    "an integer of 5,000 digits": b'{"seed":%b,"messages":[]}' % (b"1" * 5000),
+    "such a one in a message": b'{"messages":[{"content":"a","n":-%b}]}' % (b"1" * 5000),
+    "an endless number": b'{"temperature":1e999999999,"messages":[]}',
+    "half a character in the model": b'{"model":"support@prod/\\ud800","messages":[]}',
+    "half a character in the user": b'{"user":"\\ud800","messages":[]}',
+    "half a character in a text": b'{"messages":[{"role":"system","content":"\\udc00"}]}',
+}
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_a_body_that_python_cannot_read_or_write_is_answered(
+    name: str, settings: ProxySettings, provider: Provider, store: Store
+) -> None:
+    libraries = {"support": Choice(store.path, "prod", dropout=0.3)}
+    with ProxyThread(replace(settings, libraries=libraries)) as proxy:
+        answer = proxy.ask(post(CHAT, UNREADABLE[name]))
+        assert answer.startswith(b"HTTP/1.1 200 "), answer
+    assert b'"messages"' in provider.received[-1].body
+    if "digits" in name:
+        assert provider.received[-1].body == UNREADABLE[name]
+
+
+def test_a_body_is_answered_however_deep_it_is_nested(settings: ProxySettings) -> None:
+    with ProxyThread(settings) as proxy:
+        for depth in range(900, 1005):
+            content = b"[" * depth + b"]" * depth
+            body = b'{"messages":[{"role":"system","content":%b},{"role":"user"}]}' % content
+            assert proxy.ask(post(CHAT, body))[9:12] in (b"200", b"400"), depth
+
+
+def test_what_fails_in_the_proxy_is_answered_and_in_the_log(
+    settings: ProxySettings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with ProxyThread(settings) as proxy:
+        monkeypatch.setattr(proxy.proxy.chooser, "named", None)
+        answer = proxy.ask(post(CHAT, ASK))
+    assert answer.startswith(b"HTTP/1.1 500 ")
+    assert "its log has the traceback" in answer.decode()
+    assert "TypeError" in caplog.text
+
+
 # what happens to connections:
 
 

@@ -61,7 +61,18 @@ def test_a_body_with_the_library_taken_out_again_is_the_same_to_the_byte(
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "[]", '{"a"}', '{"a":1,}', '{"a":1}x', '{"a" 1}', "\ufeff{}"]
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        '{"a"}',
+        '{"a":1,}',
+        '{"a":1}x',
+        '{"a" 1}',
+        "\ufeff{}",
+        '{"a":%s}' % ("1" * 5000),
+    ],
 )
 def test_what_is_no_object_is_refused(text: str) -> None:
     with pytest.raises(NotJson):

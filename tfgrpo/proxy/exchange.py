@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import logging
 import time
 import zlib
 from time import perf_counter
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from tfgrpo.proxy.connection import ClientConnection
     from tfgrpo.proxy.server import Proxy
 
+log = logging.getLogger("tfgrpo.proxy")
 VANISHED = 499
 """The status on record where the client was gone before its answer."""
 CUT = 599
@@ -99,6 +101,10 @@ class Exchange:
             work = self._decide(undecided.asking, body)
             self._connecting = asyncio.get_running_loop().create_task(work)
             return
+        except Exception:  # nobody else would see it, and the client would get no answer
+            log.exception("a request for %s failed", request.path)
+            self._refuse(500, "this failed in the proxy; its log has the traceback")
+            return
         self.proxy.begin(self.call)
         self._send()
 
@@ -166,6 +172,8 @@ class Exchange:
             if chosen.addition is not None:
                 try:
                     edits += place(text, members, chosen.addition)
+                except RecursionError:
+                    raise BadRequest(400, "the body is nested too deep") from None
                 except RepeatedKey as error:
                     raise BadRequest(400, f"a message has the key {error} twice") from None
         if not edits:

@@ -194,7 +194,13 @@ def opening(members: Members) -> str:
 
 
 def subject(members: Members) -> str | None:
-    """Returns whom a request is for, a conversation or a user, as far as its body says."""
+    """Returns whom a request is for, a conversation or a user, as far as its body says; half of a
+    surrogate pair, which no digest can be made of, is a question mark in it."""
+    named = _subject(members)
+    return None if named is None else named.encode(errors="replace").decode()
+
+
+def _subject(members: Members) -> str | None:
     for key in ("conversation", "safety_identifier", "user"):
         member = members.get(key)
         if member is None:

@@ -126,7 +126,7 @@ def streamed_text(stream: bytes | bytearray) -> bytes:
             continue
         try:
             event = json.loads(line[5:])
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         if not isinstance(event, dict):
             continue

@@ -28,6 +28,9 @@ _next = re.compile(r'[ \t\n\r]*(?:,[ \t\n\r]*"([^"\\\x00-\x1f]*)"[ \t\n\r]*:[ \t
 """What usually follows a member, in one step: the next plain key and its colon, or the end."""
 
 
+_half = re.compile("[\ud800-\udfff]").sub
+
+
 class NotJson(ValueError):
     """A text that is not one JSON object."""
 
@@ -49,13 +52,17 @@ _value = tuple.__new__
 
 
 def document(text: str, keys: Collection[str]) -> dict[str, Value]:
-    """Returns those of the wanted members that an object has. Raises NotJson or RepeatedKey."""
+    """Returns those of the wanted members that an object has. Raises RepeatedKey, and NotJson for
+    what cannot be read as an object, or not by this Python: nested too deep, or with a number of
+    too many digits."""
     try:
         start = skip(text, 0)
         members, end = _members(text, start, keys)
         if skip(text, end) != len(text):
             raise NotJson("something follows the object")
-    except (IndexError, StopIteration, RecursionError, json.JSONDecodeError) as error:
+    except (NotJson, RepeatedKey):
+        raise
+    except (IndexError, StopIteration, RecursionError, ValueError) as error:
         raise NotJson(str(error)) from None
     return members
 
@@ -102,8 +109,10 @@ def edited(plain: bytes, text: str, edits: Iterable[Edit]) -> bytes:
 
 
 def escaped(text: str) -> str:
-    """Returns a text as it stands between the quotes of a JSON string."""
-    return json.dumps(text, ensure_ascii=False)[1:-1]
+    """Returns a text as it stands between the quotes of a JSON string, half of a surrogate pair as
+    an escape."""
+    written = json.dumps(text, ensure_ascii=False)[1:-1]
+    return _half(lambda half: f"\\u{ord(half[0]):04x}", written)
 
 
 def _members(text: str, start: int, keys: Collection[str]) -> tuple[dict[str, Value], int]:
