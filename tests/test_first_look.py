@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 from conftest import Cli
-from scripted import ScriptedEndpoint, stage, teachable, write_problems
+from scripted import Reply, ScriptedEndpoint, stage, teachable, write_problems
 
 import tfgrpo
 from tfgrpo.data.problems import Problem
-from tfgrpo.notices import NothingToLearn, Notice
+from tfgrpo.model.endpoint import EndpointError
+from tfgrpo.notices import NothingToLearn, Notice, StepFinished
 from tfgrpo.rollout.attempt import Group, Rollout
 from tfgrpo.settings import TrainSettings
 from tfgrpo.store import Store
@@ -185,3 +186,34 @@ def test_python_gets_a_notice_and_an_error(tmp_path: Path) -> None:
         result = tfgrpo.train_sync(str(data), keep_going=True, **where)
     assert result.nothing_learned is not None
     assert str(result).splitlines()[0].startswith("run p: learned nothing: every one of 50")
+
+
+@pytest.mark.parametrize("is_resumed", [False, True])
+def test_steps_of_few_attempts_are_looked_at_together(is_resumed: bool, tmp_path: Path) -> None:
+    data = write_problems(tmp_path / "p.jsonl", 24)
+    options: dict[str, Any] = {"model": "m", "epochs": 1, "batch_size": 4, "group_size": 3}
+
+    def verify(problem: Problem, response: str) -> bool:
+        raise KeyError(problem.id)
+
+    def interrupt(notice: Notice) -> None:
+        if isinstance(notice, StepFinished):
+            raise KeyboardInterrupt
+
+    with ScriptedEndpoint() as server:
+        options |= {"base_url": server.base_url, "store": tmp_path, "verify": verify}
+        if is_resumed:
+            with pytest.raises(KeyboardInterrupt):
+                tfgrpo.train_sync(str(data), on_progress=interrupt, **options)
+            assert server.stages["rollout"] == 12
+        with pytest.raises(StoppedEarly, match="24 of 24 could not be judged"):
+            tfgrpo.train_sync(str(data), **options)
+        assert server.stages["rollout"] == 24  # and not 72
+
+
+def test_a_step_in_which_all_fail_has_the_number_that_the_progress_shows(tmp_path: Path) -> None:
+    data = write_problems(tmp_path / "p.jsonl", 4)
+    with ScriptedEndpoint(lambda request: Reply({"error": {"message": "no"}}, 400)) as server:
+        where = {"model": "m", "base_url": server.base_url, "epochs": 1, "store": tmp_path}
+        with pytest.raises(EndpointError, match="every attempt in step 1 failed"):
+            tfgrpo.train_sync(str(data), **where)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from statistics import fmean
 from typing import Literal, TypeAlias
 
@@ -22,6 +22,7 @@ from tfgrpo.notices import NothingToLearn
 from tfgrpo.rollout.attempt import Group, Rollout
 from tfgrpo.settings import TrainSettings
 from tfgrpo.store.errors import TfgrpoError
+from tfgrpo.store.runs import RolloutRow
 from tfgrpo.store.store import Store
 from tfgrpo.training.exemplars import are_answers_alone
 
@@ -30,7 +31,7 @@ ENOUGH: dict[Finding, int] = {"unreadable": 50, "right": 50, "unjudged": 50, "wr
 """Attempts that have to be alike before a step is over. Hard problems get more of them, as one
 answer in fifty may still be right."""
 FEWEST = 20
-"""Attempts that have to be alike at the end of the first step."""
+"""Attempts that have to be alike at the end of a step: of the first, or of as many as it takes."""
 HALF = 0.5
 """The mean reward below which a model is told to be short at too high a price."""
 UNREAD = 0.8
@@ -70,7 +71,7 @@ def look(
     whole: bool = False,
 ) -> NothingToLearn | None:
     """Returns why nothing can be learned from attempts like these; None where it can, or where
-    there are too few to say so. `whole` says that these are all attempts of the first step."""
+    there are too few to say so. `whole` says that these are all attempts of the steps so far."""
     there = [rollout for rollout in rollouts if rollout.outcome != "failed"]
     if len(there) < (FEWEST if whole else min(ENOUGH.values())):
         return None
@@ -97,6 +98,12 @@ def look(
     else:
         text, advice = _unreadable(there, problems, settings)
     return NothingToLearn(finding, count, text, advice, _quote(there[0], finding))
+
+
+def is_over(attempts: Iterable[Rollout | RolloutRow]) -> bool:
+    """Returns whether attempts of whole steps are enough for a look, or differ already."""
+    there = [attempt for attempt in attempts if attempt.outcome != "failed"]
+    return len(there) >= FEWEST or len({attempt.reward for attempt in there} - {None}) > 1
 
 
 def missing_work(groups: Sequence[Group], settings: TrainSettings, store: Store) -> str | None:

@@ -191,7 +191,9 @@ class Training:
                 uncertain=self.settings.rollouts == "branch",
             ) as (domain, agent):
                 self._collector.equip(domain, agent)
-                left = range(self._done(), len(self.steps))
+                done = self._done()
+                await self._collector.recall([batch for _, batch in self.steps[:done]])
+                left = range(done, len(self.steps))
                 versions = [await self._step(number) for number in left]
         except BaseException as error:
             reason = str(error) if isinstance(error, TfgrpoError) else None

@@ -25,6 +25,7 @@ from tfgrpo.notices import NothingToLearn, WarningNotice
 from tfgrpo.rollout.agent import Agent
 from tfgrpo.rollout.attempt import CONFIRMING, Group, Rollout
 from tfgrpo.store.records import Experience, Library
+from tfgrpo.store.runs import RolloutRow
 from tfgrpo.training import adaptive, first_look
 from tfgrpo.training.ablations import by_majority
 from tfgrpo.training.adaptive import Belief
@@ -48,6 +49,8 @@ class Collector:
         self._late: list[Gathering] = []
         self._keep_going, self._on_progress = parts.keep_going, parts.on_progress
         self._looked = not first_look.applies(parts.settings)
+        self._first: list[Group] = []
+        """Groups of earlier steps, as long as they are too few for a look at them."""
         self._held: list[Gathering] = []
         self.omissions: Omissions = {}
         """What the step at work leaves out for problems of a kind."""
@@ -112,8 +115,8 @@ class Collector:
             if on_group is not None:
                 on_group(gatherings.index(gathering), self._scored(gathering.group))
 
-        first = int(settings.exemplars_first and not library)
-        self._looked = self._looked or step > first
+        if settings.exemplars_first and library:  # something has been learned already
+            self._looked = True
         await self._look_back(batch, recorded)
         out = self._store.runs.out(self._run, step) if settings.quorum < 1.0 else frozenset()
         gatherings = [
@@ -134,17 +137,17 @@ class Collector:
         if settings.quorum < 1.0 and not out:
             self._note_out(step, gatherings)
         groups = [gathering.group for gathering in gatherings]
-        self._look(gatherings, whole=True)
-        warning = None
+        if not (last and self._first):  # nothing is left to be saved, and the run's end says it
+            self._look(gatherings, whole=True)
         if not self._looked:
-            warning = first_look.missing_work(groups, settings, self._store)
-        if warning is not None:
-            self._on_progress(WarningNotice(warning))
-        self._looked = True
+            self._note_first(groups)
+            warning = first_look.missing_work(self._first, settings, self._store)
+            if warning is not None:
+                self._on_progress(WarningNotice(warning))
         rollouts = [rollout for group in groups for rollout in group.rollouts]
         if rollouts and all(rollout.outcome == "failed" for rollout in rollouts):
             raise EndpointError(
-                f"every attempt in step {step} failed: {rollouts[0].reason}",
+                f"every attempt in step {step + 1} failed: {rollouts[0].reason}",
                 hint="nothing was learned; check --max-tokens, --task-timeout and the model",
             )
         groups += self._arrived(gatherings)
@@ -284,7 +287,8 @@ class Collector:
     @property
     def _first_groups(self) -> int:
         """How many groups a first look takes at the least."""
-        return -(-min(first_look.ENOUGH.values()) // self._settings.group_size)
+        missing = min(first_look.ENOUGH.values()) - sum(len(one.rollouts) for one in self._first)
+        return -(-missing // self._settings.group_size)
 
     def _note_attempt(self, rollout: Rollout) -> None:
         """Looks whether a quorum is in, and lets those begin that were held back, once two
@@ -299,12 +303,31 @@ class Collector:
             gathering.begin.set()
         del self._held[:count]
 
+    async def recall(self, batches: Sequence[Sequence[Problem]]) -> None:
+        """Takes note of the attempts of a run's steps that are done, for the look at its first."""
+        rows: list[RolloutRow] = []
+        for step in range(len(batches)):
+            self._looked = self._looked or first_look.is_over(rows)
+            if self._looked:  # as in most runs: no answer has to be read for it
+                return
+            there = self._store.runs.rollouts(self._run, step)
+            rows += (row for row in there if row.sample < CONFIRMING)
+        problems = [problem for batch in batches for problem in batch]
+        rollouts = await self._recalled(problems, rows)
+        self._note_first([Group(rollout.problem, (rollout,)) for rollout in rollouts])
+
+    def _note_first(self, groups: Iterable[Group]) -> None:
+        """Takes note of groups for a look at the first attempts, which is over with enough."""
+        self._first += groups
+        self._looked = first_look.is_over(r for group in self._first for r in group.rollouts)
+
     def _look(self, gatherings: Sequence[Gathering], *, whole: bool = False) -> None:
         """Says so where nothing can be learned, and raises StoppedEarly unless told otherwise."""
         if self._looked:
             return
-        rollouts = [r for gathering in gatherings for r in gathering.group.rollouts]
-        problems = [gathering.problem for gathering in gatherings]
+        groups = [*self._first, *(gathering.group for gathering in gatherings)]
+        rollouts = [rollout for group in groups for rollout in group.rollouts]
+        problems = list({group.problem.id: group.problem for group in groups}.values())
         self._tell(first_look.look(rollouts, problems, self._settings, whole=whole))
 
     async def _look_back(self, batch: Sequence[Problem], recorded: Recorded) -> None:
@@ -312,14 +335,21 @@ class Collector:
         rewards = {row.reward for row in recorded.values()}
         if self._looked or self._keep_going or not rewards or len(rewards - {None}) > 1:
             return
+        first = [rollout for group in self._first for rollout in group.rollouts]
+        rollouts = [*first, *await self._recalled(batch, recorded.values())]
+        self._tell(first_look.look(rollouts, batch, self._settings))
+
+    async def _recalled(
+        self, batch: Sequence[Problem], rows: Iterable[RolloutRow]
+    ) -> list[Rollout]:
+        """Returns the attempts on record at a step's problems, without those that have failed."""
         by_id = {problem.id: problem for problem in batch}
         recalled = await gather_all(
-            self._here.recalled(by_id[problem], row, ())
-            for (problem, sample), row in recorded.items()
-            if problem in by_id and sample < CONFIRMING
+            self._here.recalled(by_id[row.problem], row, ())
+            for row in rows
+            if row.problem in by_id and row.sample < CONFIRMING
         )
-        rollouts = [rollout for rollout in recalled if rollout is not None]
-        self._tell(first_look.look(rollouts, batch, self._settings))
+        return [rollout for rollout in recalled if rollout is not None]
 
     def _tell(self, notice: NothingToLearn | None) -> None:
         if notice is None:
