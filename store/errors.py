@@ -26,6 +26,10 @@ class StoreAway(StoreError):
     """The database of a shared store does not answer now. It may later."""
 
 
+class FileChanged(StoreError):
+    """A file in a folder that cannot be written has been written to. Opened anew it is read."""
+
+
 class RowRefused(StoreError):
     """A row breaks a rule of the store. Others that were to be written with it need not wait."""
 

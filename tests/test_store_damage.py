@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -185,14 +186,133 @@ def test_a_read_only_file_in_a_writable_folder_is_read_and_not_written(shared: P
     assert not broken(path)
 
 
-def test_a_read_only_folder_is_read_or_refused_with_a_hint(shared: Path) -> None:
+NOBODY = """
+import getpass, os, sys
+from tfgrpo.store import append, tip_state  # while it may
+if os.getuid() == 0:
+    os.setgid(65534); os.setuid(65534)
+from tfgrpo.cli.main import main
+sys.argv = ["tfgrpo", "--store", sys.argv[1], *sys.argv[2:]]
+main()
+"""
+
+
+def as_nobody(path: Path, *arguments: str) -> tuple[str, str]:
+    """Runs a command as a user who may write nothing; returns what it printed."""
+    process = child(NOBODY, path, *arguments)
+    return process.communicate(timeout=60)
+
+
+@pytest.mark.parametrize("mode", [0o444, 0o666])
+def test_a_read_only_folder_is_read_and_not_written(shared: Path, mode: int) -> None:
+    path = shared / "store.db"
+    with Store.init(path) as store:
+        store.commit("main", [add("a")], message="m")
+    path.chmod(mode)
+    shared.chmod(0o555)
+    assert run_child(AS_NOBODY, path).splitlines() == ["read ['a'] [1, 0]", "refused True"]
+    for line in (["log"], ["show"], ["status"], ["export"]):
+        out, err = as_nobody(path, *line)
+        assert out, line
+        assert not err, line
+    _, err = as_nobody(path, "add", "b")
+    assert f"error: cannot write {path}: its folder {shared} cannot be written" in err
+    assert "check the folder's permissions" in err
+
+
+def test_a_log_that_cannot_be_read_is_not_passed_over(shared: Path) -> None:
+    """What was committed last is in it alone, and without its index it is not read."""
+    path = shared / "store.db"
+    with Store.init(path) as store:
+        store.commit("main", [add("a")], message="m")
+        copy = shared / "copy.db"
+        for end in ("", "-wal"):
+            shutil.copy(f"{path}{end}", f"{copy}{end}")
+            Path(f"{copy}{end}").chmod(0o444)
+    assert Path(f"{copy}-wal").stat().st_size
+    shared.chmod(0o555)
+    _, err = as_nobody(copy, "log")
+    assert f"error: cannot read {copy}: its last changes are in {copy}-wal" in err
+    assert "copy both files" in err
+
+
+WATCHED_AS_NOBODY = """
+import os, sys
+from tfgrpo.store import Store, StoreError, sqlite
+if os.getuid() == 0:
+    os.setgid(65534); os.setuid(65534)
+with Store.open(sys.argv[1], watching=bool(sys.argv[2])) as store:
+    print([e.text for e in store.library()], flush=True)
+    sys.stdin.readline()
+    try:
+        print([e.text for e in store.library()])
+    except StoreError as error:
+        print(error)
+with Store.open(sys.argv[1]) as store:
+    print([e.text for e in store.library()])
+"""
+
+
+@pytest.mark.parametrize("watching", ["", "watching"])
+@pytest.mark.parametrize("closes", [False, True])
+def test_a_change_is_told_to_who_reads_in_a_read_only_folder(
+    shared: Path, closes: bool, watching: str
+) -> None:
     path = shared / "store.db"
     with Store.init(path) as store:
         store.commit("main", [add("a")], message="m")
     path.chmod(0o444)
     shared.chmod(0o555)
-    out = run_child(AS_NOBODY, path).splitlines()
-    assert out in (["read ['a'] [1, 0]", "refused True"], ["closed True"])
+    process = child(WATCHED_AS_NOBODY, path, watching)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "['a']\n"
+    shared.chmod(0o755)
+    path.chmod(0o644)
+    writer = Store.open(path)
+    writer.commit("main", [add("b")], message="m")
+    if closes:
+        writer.close()
+    shared.chmod(0o555)
+    out, err = process.communicate("go on\n", timeout=60)
+    writer.close()
+    assert out.splitlines() == [f"{path} has changed while it was read", "['a', 'b']"], err
+
+
+LIVE_AS_NOBODY = """
+import asyncio, os, sys
+from pathlib import Path
+import tfgrpo
+from tfgrpo.store import sqlite
+from tfgrpo.ui.stores import Stores
+if os.getuid() == 0:
+    os.setgid(65534); os.setuid(65534)
+live, stores = tfgrpo.live(store=sys.argv[1]), Stores(Path(sys.argv[1]))
+for _ in range(3):
+    shown = asyncio.run(stores.run("ann", lambda store: len(store.library())))
+    print(len(live), shown, live.trouble, flush=True)
+    sys.stdin.readline()
+"""
+
+
+def test_what_serves_a_read_only_folder_sees_a_change(shared: Path) -> None:
+    path = shared / "store.db"
+    Store.init(path).close()
+    path.chmod(0o444)
+    process = child(LIVE_AS_NOBODY, path)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    shared.chmod(0o555)
+    for count in range(3):
+        assert process.stdout.readline() == f"{count} {count} None\n"
+        shared.chmod(0o755)
+        path.chmod(0o644)
+        with Store.open(path) as store:
+            store.commit("main", [add(f"{count}")], message="m")
+        shared.chmod(0o555)
+        time.sleep(0.03)  # until a live library looks at the file again
+        process.stdin.write("go on\n")
+        process.stdin.flush()
+    process.communicate(timeout=60)
 
 
 FETCHED_AS_NOBODY = """

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from tfgrpo.migrations import APPLICATION_ID, SCHEMA
 from tfgrpo.store.errors import RowRefused, StoreError
 from tfgrpo.store.row_checks import damage_error
+from tfgrpo.store.sqlite.closed_folder import UnchangingFile, folder_of, open_database
 from tfgrpo.store.sqlite.write_ahead import use_wal
 from tfgrpo.store.sqlite.writer_queue import WriterQueue, holder
 
@@ -29,8 +30,9 @@ def connect(
     """Opens a store file, making or migrating its schema when that is needed.
 
     Returns a connection in autocommit mode. With `watching`, threads may take turns with it, it
-    waits for no lock, and an older schema is an error. Raises StoreError for a file that is
-    missing, not a store, or made by a newer tfgrpo.
+    waits for no lock, and an older schema is an error. A file in a folder that cannot be written
+    is read alone (`closed_folder.py`). Raises StoreError for a file that is missing, not a store,
+    or made by a newer tfgrpo.
     """
     if not create and not os.path.isfile(path):
         raise StoreError(f"no store at {path}", hint="create one with `tfgrpo init`")
@@ -38,12 +40,7 @@ def connect(
     try:
         if create:
             _create(path)
-        connection = sqlite3.connect(
-            path,
-            isolation_level=None,
-            timeout=0 if watching else 60,
-            check_same_thread=not watching,
-        )
+        connection = open_database(path, timeout=0 if watching else 60, threads=watching)
         connection.execute("pragma trusted_schema = off")
         (schema,) = connection.execute("pragma user_version").fetchone()
         (application,) = connection.execute("pragma application_id").fetchone()
@@ -67,7 +64,8 @@ def connect(
             )
         if schema < SCHEMA:
             migrate(connection)
-        if not watching:  # who writes has seen to it, and asking may have to wait
+        # While watching, who writes has seen to it, and asking may have to wait.
+        if not watching and not isinstance(connection, UnchangingFile):
             use_wal(connection)
         connection.execute("pragma synchronous = full")
         connection.execute("pragma foreign_keys = on")
@@ -171,7 +169,7 @@ def translated(error: sqlite3.Error | UnicodeError | OverflowError, path: Path |
             hint="free some space and run the same command again; nothing already recorded is lost",
         )
     if "readonly" in text or "unable to open" in text:
-        return StoreError(f"cannot write {path}: {text}", hint="check the file's permissions")
+        return _forbidden(path, text)
     if any(phrase in text for phrase in ("malformed", "not a database", "decode to UTF-8")):
         return StoreError(
             f"{path} is damaged or not a store: {text}",
@@ -184,6 +182,18 @@ def translated(error: sqlite3.Error | UnicodeError | OverflowError, path: Path |
         )
     kind = RowRefused if isinstance(error, sqlite3.IntegrityError) else StoreError
     return kind(f"{path}: {text}", hint="`tfgrpo fsck` checks whether the file is damaged")
+
+
+def _forbidden(path: Path | str, text: str) -> StoreError:
+    """Returns the error for a file that the system does not let us open or write."""
+    if not os.access(path, os.R_OK):
+        return StoreError(f"cannot read {path}: {text}", hint="check the file's permissions")
+    if not os.access(folder := folder_of(path), os.W_OK):
+        return StoreError(
+            f"cannot write {path}: its folder {folder} cannot be written",
+            hint="check the folder's permissions: changes need a log beside the file",
+        )
+    return StoreError(f"cannot write {path}: {text}", hint="check the file's permissions")
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfgrpo.store.errors import StoreError
 from tfgrpo.store.records import REDACTED
+from tfgrpo.store.sqlite.closed_folder import UnchangingFile, open_database
 from tfgrpo.store.sqlite.write_ahead import use_wal
 from tfgrpo.store.traffic import (
     ArmCall,
@@ -67,7 +68,7 @@ class SqliteTraffic:
         with self._translating():
             if create and not os.path.exists(path):
                 os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-            self._db = sqlite3.connect(path, isolation_level=None, timeout=10)
+            self._db = open_database(path, timeout=10)
             try:
                 self._prepare()
             except BaseException:
@@ -81,7 +82,8 @@ class SqliteTraffic:
         (application,) = self._db.execute("pragma application_id").fetchone()
         if (application != APPLICATION and tables) or schema > SCHEMA:
             raise StoreError(f"{self.path} is no record of traffic", hint="move it away")
-        use_wal(self._db)
+        if not isinstance(self._db, UnchangingFile):
+            use_wal(self._db)
         self._db.execute("pragma synchronous = normal")
         if schema == SCHEMA:
             return

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from tfgrpo.domains.prompt_library import PromptLibrary, prompt_library
 from tfgrpo.store.address import is_address, named_by
-from tfgrpo.store.errors import StoreError, TfgrpoError
+from tfgrpo.store.errors import FileChanged, StoreError, TfgrpoError
 from tfgrpo.store.find import find_file, located
 from tfgrpo.store.store import Store
 
@@ -142,6 +142,13 @@ class LiveLibrary:
 
     def _look(self) -> int | bytes:
         """Returns what is another value when the store may have changed. Raises StoreError."""
+        try:
+            return self._look_at_file()
+        except FileChanged:
+            self._forget()
+            return self._look_at_file()
+
+    def _look_at_file(self) -> int | bytes:
         now = monotonic()
         if now >= self._look_at or self._store is None:
             try:

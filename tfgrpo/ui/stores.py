@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
+from tfgrpo.store.errors import FileChanged
 from tfgrpo.store.store import Store
 
 T = TypeVar("T")
@@ -36,7 +37,12 @@ class Stores:
         def called() -> T:
             store = self._store()
             store.author = author
-            return work(store)
+            try:
+                return work(store)
+            except FileChanged:  # nothing can have been written there
+                store.close()
+                self._own.store = None
+                return work(self._store())
 
         return await asyncio.get_running_loop().run_in_executor(self._threads, called)
 

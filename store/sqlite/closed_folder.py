@@ -1,0 +1,90 @@
+"""A SQLite file in a folder that cannot be written.
+
+A reader of a write-ahead log needs the log's index beside it, and makes it where nobody else has.
+Where it may not, the file can be read alone, as long as nothing is in its log and nobody writes to
+it meanwhile (https://sqlite.org/wal.html, "Read-Only Databases"): so that is asked for before
+every statement.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from tfgrpo.store.errors import FileChanged, StoreError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+State: TypeAlias = tuple[int, int, int, bool]
+
+
+class UnchangingFile(sqlite3.Connection):
+    """A connection that reads a file alone, and refuses to once somebody has written to it."""
+
+    place: tuple[str, State] | None = None
+
+    def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
+        """Does what every connection does. Raises FileChanged."""
+        if self.place is not None and _state(self.place[0]) != self.place[1]:
+            raise FileChanged(
+                f"{self.place[0]} has changed while it was read",
+                hint="run the same command again; its folder cannot be written, so changes are "
+                "not seen as they come",
+            )
+        return super().execute(sql, parameters)
+
+
+def open_database(path: Path | str, *, timeout: float, threads: bool = False) -> sqlite3.Connection:
+    """Opens a file in autocommit mode; one in a folder that cannot be written to be read alone,
+    where that has to be. With `threads` they may take turns with it. Raises StoreError where its
+    last changes are in a log that cannot be read, and sqlite3.Error."""
+    connection = sqlite3.connect(
+        path, isolation_level=None, timeout=timeout, check_same_thread=not threads
+    )
+    try:
+        connection.execute("pragma user_version")
+        return connection
+    except sqlite3.OperationalError:
+        connection.close()
+        if os.access(folder_of(path), os.W_OK) or not os.access(path, os.R_OK):
+            raise
+    except BaseException:
+        connection.close()
+        raise
+    name = os.path.realpath(path)
+    state = _state(name)
+    if state[-1]:
+        raise StoreError(
+            f"cannot read {path}: its last changes are in {name}-wal, and its folder cannot be "
+            "written",
+            hint="any command of somebody who may write the folder brings them into the file; or "
+            "copy both files into a folder of your own",
+        )
+    from urllib.parse import quote
+
+    connection = sqlite3.connect(
+        f"file:{quote(name)}?immutable=1",
+        uri=True,
+        isolation_level=None,
+        check_same_thread=not threads,
+        factory=UnchangingFile,
+    )
+    connection.place = name, state
+    return connection
+
+
+def folder_of(path: Path | str) -> str:
+    """Returns the folder that a file is in, whatever links lead there."""
+    return os.path.dirname(os.path.realpath(path))
+
+
+def _state(name: str) -> State:
+    """Returns what is something else once a file has been written to, or its log has."""
+    file = os.stat(name)
+    try:
+        logged = os.stat(f"{name}-wal").st_size > 0
+    except FileNotFoundError:
+        logged = False
+    return file.st_ino, file.st_size, file.st_mtime_ns, logged
