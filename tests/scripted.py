@@ -265,7 +265,9 @@ class ScriptedEndpoint:
             return
         body = reply.body if isinstance(reply.body, bytes) else json.dumps(reply.body).encode()
         handler.send_response(reply.status)
-        handler.send_header("content-type", "application/json")
+        kind = {name.lower() for name in reply.headers}
+        if "content-type" not in kind:
+            handler.send_header("content-type", "application/json")
         handler.send_header("content-length", str(len(body)))
         for name, value in reply.headers.items():
             handler.send_header(name, value)

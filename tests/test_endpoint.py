@@ -427,3 +427,59 @@ def test_the_key_is_in_no_byte_of_the_store(tmp_path: Path) -> None:
     files = list(tmp_path.iterdir())
     assert files
     assert all(KEY.encode() not in file.read_bytes() for file in files)
+
+
+IN_PLACE_OF_AN_ANSWER = [
+    ({"message": "insufficient credits, top up", "code": 402}, EndpointError, "serve this account"),
+    ({"message": "insufficient credits, top up", "code": "402"}, EndpointError, "this account"),
+    ({"message": "top up", "type": "insufficient_quota"}, EndpointError, "serve this account"),
+    ({"message": "a bad key", "code": "invalid_api_key"}, EndpointError, "refused the key"),
+    ({"message": "it is gone", "code": "model_not_found"}, EndpointError, "has no model"),
+    ({"message": "slow down", "type": "rate_limit_error"}, Transient, "429: slow down"),
+    ({"message": "come back", "type": "overloaded_error"}, Transient, "529: come back"),
+    ({"message": "it broke", "code": 502}, Transient, "502: it broke"),
+    ({"message": "not so", "type": "invalid_request_error"}, CallFailed, "400: not so"),
+    ({"message": "it is odd", "code": "E17"}, Transient, r"answer \(E17\): it is odd"),
+    ("it is odd", Transient, "an error in place of an answer: it is odd"),
+]
+
+
+@pytest.mark.parametrize(("error", "kind", "words"), IN_PLACE_OF_AN_ANSWER)
+def test_an_error_under_status_200_is_what_its_code_or_type_says(
+    error: Any, kind: type[Exception], words: str
+) -> None:
+    with pytest.raises(kind, match=words) as caught:
+        asked(lambda _: Reply({"id": "c", "choices": [], "error": error}))
+    assert caught.type is kind
+
+
+def test_an_error_under_status_200_shows_no_secret_and_teaches_what_is_refused() -> None:
+    for error in ({"message": f"no {KEY}", "code": 402}, f"no {KEY}", {"message": f"no {KEY}"}):
+        with pytest.raises((EndpointError, Transient), match=r"no \*\*\*"):
+            asked(lambda _, error=error: Reply({"error": error}))
+
+    def script(sent: dict[str, Any]) -> str | Reply:
+        error = {"message": "seed is not supported", "code": 400}
+        return Reply({"error": error}) if "seed" in sent else "fine"
+
+    answer, _ = asked(script, request(seed=7))
+    assert answer.content == "fine"
+
+
+PAGE = b"<!DOCTYPE html>\n<html><head><title>Sign in &amp; go</title></head><body>x</body></html>"
+
+
+@pytest.mark.parametrize("content_type", ["application/json", "text/html; charset=utf-8"])
+def test_a_web_page_is_called_one(content_type: str) -> None:
+    headers = {"content-type": content_type}
+    with pytest.raises(Transient, match=r"a web page \('Sign in & go'\).* check --base-url"):
+        asked(lambda _: Reply(PAGE, headers=headers))
+    for status in (401, 403, 404, 405):
+        with pytest.raises(EndpointError, match="answers with a page and not as an API") as caught:
+            asked(lambda _, s=status: Reply(PAGE, status=s, headers=headers))
+        assert "--base-url" in str(caught.value.hint)
+        assert "has no model" not in str(caught.value)
+    with pytest.raises(Transient, match=r"502: a web page \('Sign in & go'\)\Z"):
+        asked(lambda _: Reply(PAGE, status=502, headers=headers))
+    with pytest.raises(Transient, match="the answer is no JSON: it begins 'fine, thank you'"):
+        asked(lambda _: Reply(b"fine, thank you", headers=headers))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 from tfgrpo.model import response as responses
+from tfgrpo.model.refusals import no_answer, unreadable
 from tfgrpo.store.errors import TfgrpoError
 
 if TYPE_CHECKING:
@@ -85,13 +86,14 @@ def models_at(where: Connection) -> list[dict[str, Any]]:
     except (openai.APIError, ValueError, TypeError, AttributeError) as error:
         cause = error.__cause__ or error
         reason = f"cannot be reached: {str(cause) or type(cause).__name__}"
+        reason = unreadable(getattr(error, "doc", None)) or reason
     else:
         listed = responses.field(answer, "data")
         listed = listed if isinstance(listed, list) else []
         models = [one for one in listed if isinstance(responses.field(one, "id"), str)]
         if models:
             return [{**one, "id": responses.as_text(one["id"], 256)} for one in models]
-        reason = "it lists no model"
+        reason = no_answer(answer, "list of models")
     finally:
         client.close()
     secrets = sorted({where.api_key or "", *where.headers.values()} - {""}, key=len, reverse=True)

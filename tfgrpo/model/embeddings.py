@@ -22,6 +22,7 @@ from tfgrpo.model.endpoint import (
     prompt_tokens,
 )
 from tfgrpo.model.gather import gather_all
+from tfgrpo.model.refusals import no_answer
 from tfgrpo.model.response import UnusableResponse, usage_of
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class EmbeddingEndpoint(Endpoint):
                 values = response["data"][0]["embedding"]  # type: ignore[index]
                 vector = np.asarray(values, "<f4")
             except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError):
-                raise UnusableResponse("the answer holds no embedding") from None
+                raise UnusableResponse(no_answer(response, "embedding")) from None
             length = float(np.linalg.norm(vector)) if vector.ndim == 1 else 0.0
         if not (math.isfinite(length) and length > 0):
             raise UnusableResponse("the answer's embedding is no vector")

@@ -18,10 +18,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from tfgrpo.model import refusals, secrets
 from tfgrpo.model import response as responses
-from tfgrpo.model import secrets
 from tfgrpo.model.adaptation import Adaptation
 from tfgrpo.model.connection import CONNECT, Connection, open_client
+from tfgrpo.model.refusals import Refusal
 from tfgrpo.model.response import UnusableBody, UnusableResponse
 from tfgrpo.rendering.templates import Message
 from tfgrpo.store.errors import TfgrpoError
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
 
 TRANSIENT = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 LIMITS = frozenset({429, 503, 529})
-ERROR_LENGTH = 4_000
-"""Characters of an error's body that are looked at."""
 LIMIT_NAMES = ("max_tokens", "max_completion_tokens")
 MOST_OUTPUT = (
     re.compile(r"supports at most (\d[\d,]*) completion tokens"),  # OpenAI, Azure
@@ -209,16 +208,11 @@ class Endpoint:
             try:
                 # The plain verb: the typed one spends much time on what is checked here anyway.
                 response = await client.post(self._path, cast_to=object, body=arguments)
-                break
+                refusal = refusals.refusal_in(response)
+                if refusal is None:
+                    break
             except openai.APIStatusError as error:
-                if request.tools and not self._takes_tools and _refuses_tools(error):
-                    raise NoTools(f"{self._address} takes no tools") from None
-                if self._learn_limit(error, arguments):
-                    continue
-                refused = self._refusal(error, arguments)
-                if refused is None:
-                    raise self._status_error(error) from None
-                trying.add(refused)
+                refusal = refusals.refusal_of(error)
             except openai.APITimeoutError as error:
                 if type(error.__cause__).__name__ == "ConnectTimeout":
                     reason = f"cannot reach {self._address}: no connection in {CONNECT:g} s"
@@ -240,9 +234,18 @@ class Endpoint:
                 AttributeError,
                 RecursionError,
             ) as error:
-                arrived = getattr(error, "doc", "")  # a JSONDecodeError's
-                body = UnusableBody(f"unreadable answer: {error}"[:300], 200, b"")
-                raise self._unusable(body, request, str(arrived)) from None
+                arrived = str(getattr(error, "doc", ""))  # a JSONDecodeError's
+                reason = refusals.unreadable(self.scrub(arrived)) or f"unreadable answer: {error}"
+                body = UnusableBody(reason[:300], 200, b"")
+                raise self._unusable(body, request, arrived) from None
+            if request.tools and not self._takes_tools and _refuses_tools(refusal):
+                raise NoTools(f"{self._address} takes no tools")
+            if self._learn_limit(refusal, arguments):
+                continue
+            refused = self._refused_parameter(refusal, arguments)
+            if refused is None:
+                raise self._status_error(refusal)
+            trying.add(refused)
         self._leave_out(trying)
         self._takes_tools = self._takes_tools or bool(request.tools)
         try:
@@ -250,7 +253,7 @@ class Endpoint:
         except UnusableResponse as error:
             arrived = response if isinstance(response, str) else ""
             paid = _unusable_answer(request, response, arrived)
-            raise Transient(self.scrub(str(error)), paid=paid) from None
+            raise Transient(self.scrub(str(error))[:300], paid=paid) from None
 
     def _leave_out(self, refused: set[str]) -> None:
         """Leaves out from now on what was refused, since that has helped."""
@@ -259,14 +262,12 @@ class Endpoint:
             adaptation.note(f"does not take {', '.join(dropped)}: left out")
         adaptation.refused |= refused
 
-    def _learn_limit(self, error: openai.APIStatusError, arguments: Mapping[str, Any]) -> bool:
+    def _learn_limit(self, refusal: Refusal, arguments: Mapping[str, Any]) -> bool:
         """Takes note of the most tokens that the model's answers may have, where that is what the
         server complains of; returns whether the request asked for more."""
-        if error.status_code not in (400, 422):
+        if refusal.status not in (400, 422):
             return False
-        match = next(
-            filter(None, (words.search(_error_text(error)) for words in MOST_OUTPUT)), None
-        )
+        match = next(filter(None, (words.search(refusal.text) for words in MOST_OUTPUT)), None)
         if match is None:
             return False
         most = int(match[1].replace(",", ""))
@@ -287,12 +288,12 @@ class Endpoint:
         are cut to their length. Log probabilities are numbers, and many. Raises
         UnusableResponse."""
         choices = responses.field(response, "choices")
-        if not isinstance(response, dict) or not isinstance(choices, list):
-            return response
-        long = [secret for secret in self._secrets if len(secret) >= secrets.LONG]
-        first = choices[0] if choices and isinstance(choices[0], dict) else {}
-        fields = {name: value for name, value in first.items() if name != "logprobs"}
         try:
+            if not isinstance(response, dict) or not isinstance(choices, list):
+                return secrets.scrub(response, *self._secrets)
+            long = [secret for secret in self._secrets if len(secret) >= secrets.LONG]
+            first = choices[0] if choices and isinstance(choices[0], dict) else {}
+            fields = {name: value for name, value in first.items() if name != "logprobs"}
             scrubbed = first | secrets.scrub(fields, *long)
         except RecursionError:
             raise UnusableResponse("unreadable answer: it is nested too deep") from None
@@ -374,11 +375,11 @@ class Endpoint:
             arguments.pop(name, None)
         return {**arguments, **self.options.extra_body}
 
-    def _refusal(self, error: openai.APIStatusError, arguments: Mapping[str, Any]) -> str | None:
+    def _refused_parameter(self, refusal: Refusal, arguments: Mapping[str, Any]) -> str | None:
         """Returns the parameter that the server will not take, if that is what it complains of."""
-        if error.status_code not in (400, 422):
+        if refusal.status not in (400, 422):
             return None
-        text = f"{getattr(error, 'param', '')} {_error_text(error)}".lower()
+        text = f"{refusal.param} {refusal.text}".lower()
         for name, words in (
             ("response_format", ("response_format", "json_schema", "grammar", "guided")),
             ("max_tokens", ("max_tokens",)),
@@ -392,9 +393,16 @@ class Endpoint:
                 return name
         return None
 
-    def _status_error(self, error: openai.APIStatusError) -> Exception:
-        status = error.status_code
-        text = self.scrub(responses.as_text(" ".join(_error_text(error).split())))[:300]
+    def _status_error(self, refusal: Refusal) -> Exception:
+        status = refusal.status
+        page = refusals.page_of(self.scrub(refusal.body))
+        text = page or self.scrub(responses.as_text(" ".join(refusal.text.split())))[:300]
+        if page is not None and status in (401, 403, 404, 405):
+            key = " and the key" if status in (401, 403) else ""
+            return EndpointError(
+                f"{self._address} answers with a page and not as an API: {status}: {text}",
+                hint=f"check --base-url (it usually ends in /v1){key}",
+            )
         if status in (401, 403):
             return EndpointError(
                 f"{self._address} refused the key: {text}",
@@ -406,8 +414,8 @@ class Endpoint:
                 f"{self._address} has no model {self.served or self.model!r}: {text}",
                 hint="check --model and --base-url (it usually ends in /v1)",
             )
-        after = responses.wait_of(error.response.headers, text)
-        spent = "quota" in f"{error.code} {error.type} {text}".lower() and after is None
+        after = responses.wait_of(refusal.headers, text)
+        spent = "quota" in f"{refusal.code} {refusal.type} {text}".lower() and after is None
         if status == 402 or (status == 429 and spent):
             return EndpointError(
                 f"{self._address} refuses to serve this account: {text}",
@@ -425,18 +433,11 @@ def schema_instruction(schema: Json) -> str:
     return f"\n\nAnswer with JSON alone that follows this schema:\n{json.dumps(schema)}"
 
 
-def _refuses_tools(error: openai.APIStatusError) -> bool:
+def _refuses_tools(refusal: Refusal) -> bool:
     """Returns whether a server says that it takes no tools, and not that it is overloaded, or that
     a call which the model wrote has failed."""
-    text = _error_text(error).lower()
-    return "tool" in text and "fail" not in text and error.status_code not in OVERLOADED
-
-
-def _error_text(error: openai.APIStatusError) -> str:
-    """Returns what a server says is wrong: some say it in no field that the client knows."""
-    body = error.response.text[:ERROR_LENGTH]
-    plain = isinstance(error.body, dict) and isinstance(error.body.get("message"), str)
-    return error.message if plain or not body else f"{error.message} {body}"
+    text = refusal.text.lower()
+    return "tool" in text and "fail" not in text and refusal.status not in OVERLOADED
 
 
 def _cause(error: BaseException) -> str:
@@ -461,7 +462,7 @@ def _answer(response: object, request: Request, seconds: float) -> Answer:
     choice = choices[0] if isinstance(choices, list) and choices else None
     message = responses.field(choice, "message")
     if not isinstance(message, dict):
-        raise UnusableResponse("the answer holds no choices")
+        raise UnusableResponse(refusals.no_answer(response))
     try:
         content = responses.content_of(message)
         calls = tuple(responses.tool_calls_of(message))
