@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import Cli
 
-from tfgrpo.data import datasets
+from tfgrpo.data import datasets, readers
+from tfgrpo.data.columns import answer_texts
 from tfgrpo.data.contents import DatasetError
 from tfgrpo.domains.choice import DOMAIN
 from tfgrpo.own_data import OwnData, plan_files, read_table
@@ -141,6 +144,36 @@ def test_cells_of_several_fields_keep_what_they_say(tmp_path: Path) -> None:
     assert {type(gold["total"]) for gold in golds} == {float, type(None)}
     assert {gold["paid"] for gold in golds} == {True, False, None}
     assert datasets.load(f"{tmp_path}/data/train.jsonl")
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "json", "parquet"])
+@pytest.mark.parametrize("missing", [math.nan, math.inf, -math.inf])
+def test_what_is_no_number_is_no_answer(tmp_path: Path, ending: str, missing: float) -> None:
+    import pyarrow
+    import pyarrow.parquet
+
+    file = tmp_path / f"rows.{ending}"
+    for cells in ([1.0, 2.0, missing], [missing] * 3):
+        rows = [{"text": f"Message {n}", "label": cells[n % 3]} for n in range(60)]
+        if ending == "parquet":
+            pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), file)
+        else:
+            lines = ",\n".join(map(json.dumps, rows))
+            file.write_text(f"[{lines}]" if ending == "json" else lines.replace(",\n", "\n"))
+        read = [row.fields["label"] for row in readers.read(file)]
+        assert read == [None if cell == missing or cell != cell else cell for cell in cells] * 20
+        texts = [answer for cell in read for answer in answer_texts(cell)]
+        assert set(texts) == ({"1.0", "2.0"} if cells[0] == 1.0 else set())
+
+
+def test_a_label_that_is_no_number_is_left_out(cli: Cli, tmp_path: Path) -> None:
+    labels = (1, 2, math.nan)
+    rows = [{"text": f"Message {n}", "label": labels[n % 3]} for n in range(60)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    cli("init", "--from", "rows.jsonl")
+    assert (tmp_path / "labels.txt").read_text() == "1\n2\n"
+    for file in (tmp_path / "data").glob("*.jsonl"):
+        assert "nan" not in file.read_text().lower()
 
 
 def test_a_label_is_one_line(tmp_path: Path) -> None:

@@ -105,10 +105,16 @@ def test_the_hint_for_a_missing_field_names_the_fields_that_are_there(file: Path
     assert "gold" in str(caught.value.hint)
 
 
+@pytest.mark.parametrize("answer", ["NaN", "-Infinity", "1e999", "null"])
+def test_what_is_no_number_is_missing(file: Path, answer: str) -> None:
+    file.write_text(f'{{"problem": "q", "answer": {answer}}}')
+    with pytest.raises(DatasetError, match="no 'answer'"):
+        load(file)
+
+
 @pytest.mark.parametrize(
     ("row", "words"),
     [
-        ('{"problem": "q", "answer": NaN}', "'answer' cannot be used: nan"),
         ('{"problem": "q", "answer": []}', r"'answer' cannot be used: \[\]"),
         ('{"problem": "q", "answer": "#### "}', "'answer' cannot be used"),
         (

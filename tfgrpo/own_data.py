@@ -10,7 +10,6 @@ file, with what it is for.
 from __future__ import annotations
 
 import json
-import math
 import random
 import re
 from collections import Counter
@@ -261,10 +260,8 @@ def _is_true(text: str) -> bool:
 
 
 def _is_empty(cell: object) -> bool:
-    """Returns whether a cell holds nothing: tables of numbers say that as NaN."""
-    if isinstance(cell, str):
-        return cell.strip().lower() in ("", "nan")
-    return cell is None or (isinstance(cell, float) and not math.isfinite(cell))
+    """Returns whether a cell holds nothing: tables of numbers may say that as a text, NaN."""
+    return cell is None or (isinstance(cell, str) and cell.strip().lower() in ("", "nan"))
 
 
 def _scalar(cell: object, read: Scalar) -> object:

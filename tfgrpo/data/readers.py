@@ -12,6 +12,7 @@ import csv
 import io
 import itertools
 import json
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -66,7 +67,24 @@ def _rows(path: Path) -> Iterator[Row]:
 
 def _numbered(name: str, rows: Iterable[Fields]) -> Iterator[Row]:
     for number, row in enumerate(rows, 1):
-        yield Row(number, f"{name}:{number}", row)
+        yield Row(number, f"{name}:{number}", {key: _known(cell) for key, cell in row.items()})
+
+
+def _known(cell: Any) -> Any:
+    """Returns a cell with None for what is no number, as tables of numbers have where there is
+    none: NaN, and what division by nothing leaves."""
+    if isinstance(cell, dict):
+        return {key: _known(value) for key, value in cell.items()}
+    if isinstance(cell, list):
+        return [_known(value) for value in cell]
+    return None if isinstance(cell, float) and not math.isfinite(cell) else cell
+
+
+def _loads(text: str) -> Any:
+    """Returns what JSON says, in which the same is null. Raises ValueError and RecursionError."""
+    return json.loads(
+        text, parse_constant=lambda _: None, parse_float=lambda digits: _known(float(digits))
+    )
 
 
 def _jsonl(content: Contents) -> Iterator[Row]:
@@ -79,7 +97,7 @@ def _jsonl(content: Contents) -> Iterator[Row]:
 
 def _json(content: Contents) -> Iterator[Row]:
     try:
-        rows = json.loads(contents.text(content))
+        rows = _loads(contents.text(content))
     except (ValueError, RecursionError):
         yield from _jsonl(content)  # many a file of lines is called .json
         return
@@ -193,7 +211,7 @@ def _filled(cell: object) -> bool:
 
 def _parsed(line: str, where: str) -> object:
     try:
-        return _whole(json.loads(line), where)
+        return _whole(_loads(line), where)
     except (ValueError, RecursionError) as error:
         raise DatasetError(
             f"{where}: not JSON: {error}"[:200], hint="expected one JSON object per line"
