@@ -194,7 +194,8 @@ def power(
             "give --difference, --within and --between, or DATA, --library or --against"
         )
     else:
-        seen = _seen(app, against or "v0", library or "HEAD", data)
+        control = "v0" if against is None else against
+        seen = _seen(app, control, "HEAD" if library is None else library, data)
         planned = Power(*(s if g is None else g for g, s in zip(given, seen, strict=True)))
     rows = planned.table(counts or SAMPLES)
     if as_json:

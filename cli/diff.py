@@ -55,7 +55,7 @@ def diff(
             low, high = resolve_range(store, a)
             before, after = low or high, high
         else:
-            before, after = store.resolve(a), store.resolve(b or "HEAD")
+            before, after = store.resolve(a), store.resolve("HEAD" if b is None else b)
     changes, moved = store.diff(before, after), moves(store, before, after)
     if as_json:
         text.emit_json(

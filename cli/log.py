@@ -122,7 +122,7 @@ def log(
         decisions.show(app, revision, filter, number, as_json)
         return
     with store.port.reading():  # and no longer: whoever reads a page may take all day
-        versions = store.log(None if all_ else revision or "HEAD")
+        versions = store.log(None if all_ else "HEAD" if revision is None else revision)
         names = StandingNames(store)
     marked = select.marked(store, versions, filter)
     view = LogView(store, names, oneline, filter if patch else None)

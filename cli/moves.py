@@ -41,7 +41,7 @@ def switch(app: App, branch: str, revision: str | None, create: bool) -> None:
     if branch == "-":
         branch = undos.previous_branch(store)
     if create:
-        store.create_branch(branch, revision or "HEAD")
+        store.create_branch(branch, "HEAD" if revision is None else revision)
     elif not store.has_branch(branch):
         raise UnknownRevision(
             f"there is no branch {branch!r}",

@@ -102,7 +102,7 @@ def _work(app: App, kind: NameKind, flags: NameFlags) -> None:
         raise click.UsageError(f"--delete takes one name: what is {revision}?")
     if force:
         app.force()
-    store = app.store
+    store, at = app.store, "HEAD" if revision is None else revision
     if rename:
         old, new = _renaming(app, kind, str(name), revision)
         protection.rename(store, kind, old, new)
@@ -119,16 +119,16 @@ def _work(app: App, kind: NameKind, flags: NameFlags) -> None:
         version = store.delete_branch(name) if kind == "branch" else store.delete_tag(name)
         text.echo(f"deleted {kind} {name} (was {version.name}); the version is kept")
     elif kind == "tag":
-        version = store.create_tag(name, revision or "HEAD", force=force, why=message or "")
+        version = store.create_tag(name, at, force=force, why=message or "")
         text.echo(f"tagged {version.name} as {name}")
     elif force and store.has_branch(name):
         was_at = store.tip(name)
-        version = store.move_branch(name, revision or "HEAD")
+        version = store.move_branch(name, at)
         text.echo(f"moved branch {name} from {was_at.name} to {version.name}")
         if store.head.branch == name:
             checkout.materialise(app)
     else:
-        version = store.create_branch(name, revision or "HEAD")
+        version = store.create_branch(name, at)
         text.echo(f"created branch {name} at {version.name}; `tfgrpo switch {name}` switches to it")
 
 

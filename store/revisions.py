@@ -2,7 +2,7 @@
 
     revision := base suffix*
     base     := v<number> | HEAD | @ | <branch> | <tag> | step_<n> | <run>/step_<n>
-              | <remote>/<branch> | <digest>
+              | <remote>/<branch> | <digest>            HEAD before @{<n>} may be left out
     suffix   := ~[<n>]        n first parents back
               | ^[<n>]        the n-th parent
               | @{<n>}        where the name stood n moves ago (directly after a name)
@@ -50,7 +50,8 @@ class Parsed(NamedTuple):
 
 
 def parse(revision: str) -> Parsed:
-    """Takes a revision apart. Raises UnknownRevision when it is not of the grammar."""
+    """Takes a revision apart. Raises UnknownRevision when it is not of the grammar: an empty one is
+    no name for HEAD, lest a variable that is not set moves something."""
     signs = "~" in revision or "^" in revision or "@{" in revision
     suffix = re.search(r"[~^]|@\{", revision) if signs else None
     base = revision[: suffix.start()] if suffix else revision
@@ -72,6 +73,12 @@ def parse(revision: str) -> Parsed:
     if any(sign == "@" for sign, _ in suffixes[1:]):
         raise UnknownRevision(
             f"cannot parse revision {revision!r}", hint="@{n} must directly follow a name"
+        )
+    if not base and not (suffixes and suffixes[0][0] == "@"):
+        raise UnknownRevision(
+            f"{revision!r} names no version" if revision else "the revision is empty",
+            hint="write HEAD for the newest one here, or v12, a branch, a tag; "
+            "is a variable of the shell not set?",
         )
     return Parsed(base or "HEAD", tuple(suffixes))
 

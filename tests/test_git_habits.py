@@ -303,3 +303,26 @@ def test_an_author_is_the_environments_then_the_settings_then_gits(
     monkeypatch.setenv(AUTHOR, "ann")
     assert signed() == "ann"
     assert "no table [author]" not in verb("train", "none.jsonl", "--estimate").err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(["revert", ""], ["checkout", ""], ["merge", ""], ["reset", ""], ["reset", "~1"]),
+        *(["cherry-pick", ""], ["switch", "-c", "x", ""], ["branch", "x", ""], ["tag", "x", ""]),
+        *(["branch", "--force", "main", ""], ["show", ""], ["log", ""], ["diff", "v0", ""]),
+    ],
+    ids=" ".join,
+)
+def test_a_variable_that_is_not_set_is_not_head(
+    shop: Verb, words: list[str], tmp_path: Path
+) -> None:
+    def state() -> tuple[object, ...]:
+        with Store.open(tmp_path / ".tfgrpo/store.db") as store:
+            return store.head, store.branches(), store.tags(), store.port.last_version()
+
+    before = state()
+    printed = shop(*words)
+    assert printed.code != 0
+    assert "empty" in printed.err or "names no version" in printed.err
+    assert state() == before

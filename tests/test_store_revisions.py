@@ -16,6 +16,7 @@ from tfgrpo.store import (
     UnknownRevision,
     derived_id,
 )
+from tfgrpo.store.revisions import resolve_range
 
 
 @pytest.fixture
@@ -85,12 +86,27 @@ FORMS = {
     "HEAD@{0}": 5,
     "HEAD@{1}": 4,
     "@@{1}": 4,
+    "@{1}": 4,
 }
 
 
 @pytest.mark.parametrize("revision", FORMS)
 def test_every_form_finds_its_version(store: Store, revision: str) -> None:
     assert store.resolve(revision).number == FORMS[revision]
+
+
+@pytest.mark.parametrize("revision", ["", "~", "~1", "^", "^2"])
+def test_an_empty_revision_is_not_head(store: Store, revision: str) -> None:
+    with pytest.raises(UnknownRevision, match="empty" if not revision else "names no version") as e:
+        store.resolve(revision)
+    assert "HEAD" in str(e.value.hint)
+
+
+def test_a_range_may_leave_out_head(store: Store) -> None:
+    for text, ends in (("..v3", (5, 3)), ("v3..", (3, 5)), ("..", (5, 5)), ("...v3", (3, 3))):
+        low, high = resolve_range(store, text)
+        assert low is not None
+        assert (low.number, high.number) == ends
 
 
 def test_a_digest_prefix_of_any_length_from_four_finds_its_version(store: Store) -> None:

@@ -100,7 +100,7 @@ def _selected(store: Store, revision: str | None) -> tuple[list[int], dict[str, 
     inside = set(numbers)
     names = {name: n for name, n in names.items() if n in inside}
     if not tips <= set(names.values()):
-        version = store.resolve(revision or "HEAD")
+        version = store.resolve("HEAD" if revision is None else revision)
         raise MirrorError(
             f"{version.name} has no branch or tag, so git has no name for it",
             hint=f"`tfgrpo tag NAME {version.name}` creates one",
