@@ -244,6 +244,38 @@ def test_an_estimate_asks_nothing_and_writes_nothing(
         assert not store.runs.all()
 
 
+@pytest.mark.parametrize("is_there", [False, True])
+def test_an_estimate_of_rows_writes_nothing(
+    folder: Path, endpoint: ScriptedEndpoint, is_there: bool
+) -> None:
+    rows = [{"problem": f"What is {n} op 2?", "answer": str(n + 3)} for n in range(8)]
+    if is_there:
+        tfgrpo.Store.init(folder / ".tfgrpo/store.db").close()
+    before = set(folder.rglob("*"))
+    assert tfgrpo.estimate_sync(rows, **where(endpoint)).upper
+    assert set(folder.rglob("*")) == before
+    tfgrpo.train_sync(rows, **where(endpoint))
+    before = set(folder.rglob("*"))
+    assert tfgrpo.estimate_sync(rows, **where(endpoint)).upper
+    assert set(folder.rglob("*")) == before
+
+
+def test_rows_that_cannot_be_written_are_an_error_with_a_hint(
+    folder: Path, endpoint: ScriptedEndpoint
+) -> None:
+    rows = [{"problem": "a", "answer": "1"}]
+    (folder / "file").touch()
+    with pytest.raises(tfgrpo.TfgrpoError, match="cannot write the rows to") as caught:
+        tfgrpo.train_sync(rows, **{**where(endpoint), "store": folder / "file/store.db"})
+    assert caught.value.hint
+    circle: dict[str, object] = {"problem": "a"}
+    circle["answer"] = circle
+    for row, words in (({"problem": "\ud800", "answer": "1"}, "half a char"), (circle, "no JSON")):
+        with pytest.raises(tfgrpo.TfgrpoError, match=f"row 2 .*{words}"):
+            tfgrpo.train_sync([*rows, row], **where(endpoint))
+    assert not endpoint.requests
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

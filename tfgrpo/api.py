@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from tfgrpo.author import default_author
@@ -298,9 +299,8 @@ class _Request:
         choice = self._choice()
         with ExitStack() as stack:
             store, project = stack.enter_context(self.open())
-            if not self._path.exists():
-                stack.enter_context(_nothing_left(self._path.parent, even=True))
-            plan, run = plan_choice(store, project, self._given(project, data), choice)
+            aside = Path(stack.enter_context(TemporaryDirectory(prefix="tfgrpo-rows-")))
+            plan, run = plan_choice(store, project, self._given(project, data, aside), choice)
             return estimate_run(store, plan, run)
 
     def settings(self, project: Project) -> dict[str, Any]:
@@ -323,15 +323,16 @@ class _Request:
                 trained=[store.resolve(revision) for revision in trained],
             )
 
-    def _given(self, project: Project, data: Data) -> dict[str, Any]:
-        """Returns the options as settings; rows become a file beside the store."""
+    def _given(self, project: Project, data: Data, aside: Path | None = None) -> dict[str, Any]:
+        """Returns the options as settings; rows become a file beside the store, or `aside` where
+        that is not there yet."""
         options = {**self._options, "data": data if data is not None else self._options.get("data")}
         for name in DATASETS:
             value = options.get(name)
             if isinstance(value, Path):
                 options[name] = str(value)
             elif value is not None and not isinstance(value, str):
-                options[name] = str(_write_rows(self._path.parent, value))
+                options[name] = str(_write_rows(self._path.parent / ROWS, value, aside))
         if isinstance(options.get("prompts"), Path):
             options["prompts"] = str(options["prompts"])
         return read_options(options)
@@ -381,9 +382,9 @@ def _locate(store: StoreLike, make: bool) -> tuple[Path, Author]:
 
 
 @contextmanager
-def _nothing_left(folder: Path, *, even: bool = False) -> Iterator[None]:
+def _nothing_left(folder: Path) -> Iterator[None]:
     """Removes files of rows, and a folder that was made for them, when there is no store yet and
-    an error ends the block, or anything does where it is to be so `even` then."""
+    an error ends the block."""
     data = folder / ROWS
     before = set(data.glob("*"))
     there = [path for path in (data, folder) if not path.exists()]
@@ -392,7 +393,7 @@ def _nothing_left(folder: Path, *, even: bool = False) -> Iterator[None]:
         yield
         done = True
     finally:
-        if even or not done:
+        if not done:
             for path in set(data.glob("*")) - before:
                 path.unlink(missing_ok=True)
             for path in there:
@@ -400,18 +401,38 @@ def _nothing_left(folder: Path, *, even: bool = False) -> Iterator[None]:
                     path.rmdir()
 
 
-def _write_rows(folder: Path, rows: object) -> Path:
-    """Returns a file with these rows, named by their digest, beside the store."""
+def _write_rows(folder: Path, rows: object, aside: Path | None) -> Path:
+    """Returns a file with these rows, named by their digest: the one in `folder` if it is there,
+    else a new one, there or `aside`. Raises SettingsError and StoreError."""
     if not isinstance(rows, Sequence):
         raise SettingsError("data takes a file name or a list of rows", hint='[{"problem": …}]')
-    lines = [json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in rows]
-    text = "".join(lines).encode()
-    path = folder / ROWS / f"rows-{hashlib.sha256(text).hexdigest()[:16]}.jsonl"
-    if not path.exists():
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path.parent.mkdir(mode=0o700, exist_ok=True)
+    text = b"".join(_row_line(number, row) for number, row in enumerate(rows, 1))
+    name = f"rows-{hashlib.sha256(text).hexdigest()[:16]}.jsonl"
+    try:
+        if (folder / name).exists():
+            return folder / name
+        if aside is None:
+            folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            folder.mkdir(mode=0o700, exist_ok=True)
+        path = (aside or folder) / name
         atomic_write.write(path, text)
+    except OSError as error:
+        raise StoreError(
+            f"cannot write the rows to {aside or folder}: {error.strerror}",
+            hint="choose another `store`, or give the rows as a file",
+        ) from error
     return path
+
+
+def _row_line(number: int, row: object) -> bytes:
+    """Returns a row as a line of JSON. Raises SettingsError where it can be none."""
+    try:
+        return f"{json.dumps(row, ensure_ascii=False, default=str)}\n".encode()
+    except UnicodeEncodeError:
+        wrong = "contains half a character (a lone surrogate)"
+    except (TypeError, ValueError, RecursionError) as error:
+        wrong = f"is no JSON: {error}"
+    raise SettingsError(f"row {number} {wrong}", hint='{"problem": "…", "answer": "…"}')
 
 
 def _count(name: str, value: object, usual: int) -> int:
