@@ -122,6 +122,16 @@ def _query(text: str) -> str:
     return f"?{text}" if text else ""
 
 
+def _checked(place: Path | str) -> Path | str:
+    """Returns what names a store. Raises BadLocation for what a program gave in place of that."""
+    if isinstance(place, str | os.PathLike):
+        return place
+    raise BadLocation(
+        f"a store is named by a path or an address, and not by {place!r}"[:200],
+        hint="give its file or the folder of its project",
+    )
+
+
 def anchor(text: str | Path) -> Path:
     """Returns the path that stands for a store on this machine: the file of one that has a file.
 
@@ -135,7 +145,7 @@ def anchor(text: str | Path) -> Path:
     from tfgrpo.store.find import FOLDER
 
     if not is_address(text):
-        return Path(text)
+        return Path(_checked(text))
     address = parse_address(os.fspath(text))
     here = Path.cwd()
     root = next((at for at in (here, *here.parents) if (at / FOLDER).is_dir()), here)
@@ -150,6 +160,6 @@ def anchor(text: str | Path) -> Path:
 def named_by(path: Path | str) -> Path | str:
     """Returns what opens the store that a path or address names: an address without its password,
     which is also what a path that `anchor` gave stands for. Raises BadLocation."""
-    if is_address(path):
+    if is_address(_checked(path)):
         return parse_address(os.fspath(path)).text
     return _anchors.get(os.fspath(path), path) if _anchors else path

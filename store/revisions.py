@@ -87,6 +87,7 @@ def resolve(store: Store, revision: str) -> Version:
     """Returns the version a revision names. Raises UnknownRevision or AmbiguousRevision."""
     if revision == "HEAD":  # what most ask for
         return store.head.version
+    _check_text(revision)
     if ".." in revision:
         raise UnknownRevision(
             f"{revision!r} is a range; a single version is needed here",
@@ -108,6 +109,7 @@ def resolve_range(store: Store, text: str) -> tuple[Version | None, Version]:
 
     `a...b` begins where the two parted: at the newest version that both have in their history.
     """
+    _check_text(text)
     if ".." not in text:
         return None, resolve(store, text)
     low, dots, high = text.partition("...") if "..." in text else text.partition("..")
@@ -121,6 +123,7 @@ def resolve_range(store: Store, text: str) -> tuple[Version | None, Version]:
 def walk(store: Store, text: str) -> Iterator[Version]:
     """Returns the versions in a history, `a..b` or `a...b`, newest first. The revisions are
     resolved when this is called."""
+    _check_text(text)
     if "..." not in text:
         low, high = resolve_range(store, text)
         if low is None:
@@ -133,6 +136,15 @@ def walk(store: Store, text: str) -> Iterator[Version]:
         a, b = resolve(store, left or "HEAD").number, resolve(store, right or "HEAD").number
     sides = (ancestors(store, [a], [b]), ancestors(store, [b], [a]))
     return merge(*sides, key=lambda version: -version.number)
+
+
+def _check_text(revision: object) -> None:
+    """Raises UnknownRevision for what a program gave in place of a text."""
+    if not isinstance(revision, str):
+        raise UnknownRevision(
+            f"a revision is a text, and not {revision!r}"[:200],
+            hint="such as 'HEAD', 'v12' or the name of a branch",
+        )
 
 
 def check_name(kind: str, name: str) -> None:

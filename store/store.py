@@ -182,8 +182,9 @@ class Store:
         return self.port.versions_at(numbers)
 
     def resolve(self, revision: str | Version) -> Version:
-        """Returns the version a revision names; `revisions.py` gives the grammar."""
-        return revisions.resolve(self, revision) if isinstance(revision, str) else revision
+        """Returns the version a revision names; `revisions.py` gives the grammar. Raises
+        UnknownRevision and AmbiguousRevision."""
+        return revision if isinstance(revision, Version) else revisions.resolve(self, revision)
 
     def library(self, revision: str | Version = "HEAD") -> Library:
         """Returns the library in force at a revision. A read-only operation.

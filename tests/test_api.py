@@ -7,8 +7,9 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from conftest import Cli, environment
@@ -329,3 +330,47 @@ def test_a_script_needs_no_main_guard_and_a_sync_call_runs_beside_a_loop(
         timeout=120,
     )
     assert (done.stdout, done.returncode) == ("begun\nv1\n", 0), done.stderr
+
+
+def test_what_is_no_revision_store_or_problem_is_an_error_with_a_hint(
+    folder: Path, endpoint: ScriptedEndpoint
+) -> None:
+    tfgrpo.Store.init(folder / ".tfgrpo/store.db").close()
+    data, options = "problems.jsonl", where(endpoint)
+    anything: Any = tfgrpo
+    with tfgrpo.Store.open(folder / ".tfgrpo/store.db") as store:
+        calls: list[Callable[[], object]] = [
+            lambda: anything.evaluate_sync(data, library=None, **options),
+            lambda: anything.compare_sync(None, "HEAD", data, **options),
+            lambda: anything.library(2),
+            lambda: anything.library(None),
+            lambda: anything.live(2),
+            lambda: anything.library(store=5),
+            lambda: anything.Store.open(5),
+            lambda: anything.Store.init(5),
+            lambda: anything.train_sync(data, **options | {"store": 5}),
+            lambda: anything.estimate_sync(data, **options | {"store": 5}),
+            lambda: store.log(cast("Any", 2)),
+            lambda: anything.library().render(5),
+            lambda: anything.library().render({"question": 5.5j}),
+            lambda: anything.library().render([]),
+        ]
+        for call in calls:
+            with pytest.raises(tfgrpo.TfgrpoError) as caught:
+                call()
+            assert caught.value.hint
+    assert not endpoint.requests
+
+
+def test_a_row_and_messages_are_rendered_as_the_problem_is(folder: Path) -> None:
+    tfgrpo.Store.init(folder / ".tfgrpo/store.db").close()
+    library = tfgrpo.library()
+    plain = library.render("What is 1 op 2?")
+    assert library.render({"problem": "What is 1 op 2?", "answer": "4", "id": 7}) == plain
+    assert library.render({"question": "What is 1 op 2?"}) == plain
+    assert library.render([{"role": "user", "content": "What is 1 op 2?"}]) == plain
+    live = tfgrpo.live()
+    assert live.render({"problem": "What is 1 op 2?"}) == plain
+    live.close()
+    turns = [{"role": role, "content": role} for role in ("user", "assistant", "user")]
+    assert library.render(turns)[-3:] == turns

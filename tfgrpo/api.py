@@ -364,7 +364,7 @@ def _locate(store: StoreLike, make: bool) -> tuple[Path, Author]:
     if isinstance(store, Store):
         return store.path, store.author
     if store is not None:
-        path = anchor(store) if isinstance(store, str) else Path(store)
+        path = anchor(store)
         if is_address(store):
             pass
         elif path.is_dir() or not (path.suffix or path.exists()):

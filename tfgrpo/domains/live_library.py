@@ -19,7 +19,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from tfgrpo.domains.prompt_library import PromptLibrary, prompt_library
+from tfgrpo.domains.prompt_library import ProblemLike, PromptLibrary, prompt_library
 from tfgrpo.store.address import is_address, named_by
 from tfgrpo.store.errors import FileChanged, StoreError, TfgrpoError
 from tfgrpo.store.find import find_file, located
@@ -28,7 +28,6 @@ from tfgrpo.store.store import Store
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tfgrpo.data.problems import Problem
     from tfgrpo.store.records import Experience, Version
 
 LOOK = 0.02
@@ -120,7 +119,7 @@ class LiveLibrary:
         """Returns the library as prompt text, as `PromptLibrary.prompt` does."""
         return self.library.prompt(problem, top_k=top_k)
 
-    def render(self, problem: str | Problem, *, top_k: int | None = None) -> list[dict[str, str]]:
+    def render(self, problem: ProblemLike, *, top_k: int | None = None) -> list[dict[str, str]]:
         """Returns the chat messages for a problem, as `PromptLibrary.render` does."""
         return self.library.render(problem, top_k=top_k)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from tfgrpo.rendering import templates
 from tfgrpo.rendering.origin import shown_in_training, trained_with
@@ -18,6 +18,9 @@ from tfgrpo.store.store import Store
 if TYPE_CHECKING:
     from tfgrpo.data.problems import Problem
     from tfgrpo.domains.base import Domain
+
+ProblemLike: TypeAlias = "str | Problem | Mapping[str, object] | Sequence[Mapping[str, object]]"
+"""A text, a problem, a row with a `problem`, or chat messages."""
 
 
 class PromptLibrary(Library):
@@ -55,19 +58,19 @@ class PromptLibrary(Library):
         top_k = top_k or (self.top_k if problem else None)
         return prompt_text(relevant(self, problem, top_k))
 
-    def render(self, problem: str | Problem, *, top_k: int | None = None) -> list[dict[str, str]]:
+    def render(self, problem: ProblemLike, *, top_k: int | None = None) -> list[dict[str, str]]:
         """Returns the chat messages for a problem, as the `openai` client takes them.
 
-        The whole library is in them, or the `top_k` experiences that fit the problem best; as many
-        as in training unless told. Raises DomainError for a domain that is not to be found here,
-        and NotTrusted for one in Python that came with somebody else's store.
+        The problem may be a text, a row with a `problem` or chat messages. The whole library is in
+        what is returned, or the `top_k` experiences that fit the problem best; as many as in
+        training unless told. Raises DatasetError for what is no problem, DomainError for a
+        domain that is not to be found here, and NotTrusted for one in Python that came with
+        somebody else's store.
         """
-        from tfgrpo.data.problems import Problem
         from tfgrpo.domains.base import problem_messages
         from tfgrpo.domains.lookup import find
 
-        if isinstance(problem, str):
-            problem = Problem("", problem)
+        problem = _as_problem(problem)
         if isinstance(self.domain, str):
             if self._require_trust is not None:
                 self._require_trust()
@@ -84,6 +87,23 @@ class PromptLibrary(Library):
                 self.agent_objective,
             )
         ]
+
+
+def _as_problem(problem: object) -> Problem:
+    """Returns what is to be rendered as a problem. Raises DatasetError."""
+    from tfgrpo.data.problems import Problem, of_rows
+    from tfgrpo.data.readers import DatasetError, Row
+
+    if isinstance(problem, Problem):
+        return problem
+    if isinstance(problem, str):
+        return Problem("", problem)
+    fields = problem if isinstance(problem, Mapping) else {"problem": problem}
+    if not isinstance(problem, Mapping | Sequence):
+        raise DatasetError(
+            f"a problem cannot be {problem!r}"[:200], hint="give a text, a row or chat messages"
+        )
+    return of_rows([Row(1, "the problem", dict(fields))], "the problem", ground_truth=False)[0]
 
 
 def read_library(revision: str = "HEAD", *, store: Path | str | None = None) -> PromptLibrary:
