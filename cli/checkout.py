@@ -38,6 +38,10 @@ def checkout(app: App, revision: str, branch: str | None, format_: str, output: 
       tfgrpo checkout main --format prompt -o -
     """
     store = app.store
+    if output not in (None, "-"):
+        from tfgrpo.store.atomic_write import check_place
+
+        check_place(output)  # before HEAD has moved
     if revision == "-":
         from tfgrpo.store.undo import previous_branch
 

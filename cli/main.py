@@ -224,12 +224,19 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
     except OSError as error:
-        complain(f"{error.filename or 'output'}: {error.strerror}", None)
+        complain(f"{error.filename or 'output'}: {error.strerror}", _hint(error))
         sys.exit(1)
     finally:
         # What is alive now dies with the process. Python would search it for cycles first, which
         # takes a sixth of the time that `tfgrpo log` needs.
         gc.freeze()
+
+
+def _hint(error: OSError) -> str | None:
+    """Returns what to do about a file that the system does not let us have."""
+    if isinstance(error, FileNotFoundError | NotADirectoryError):
+        return "check the path: no folder is made"
+    return "check the permissions" if isinstance(error, PermissionError) else None
 
 
 def usage_words(error: click.UsageError) -> tuple[str, str | None]:

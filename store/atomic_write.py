@@ -28,6 +28,22 @@ NO_NAMELESS = {errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT, errno
 NO_LINKS = {errno.EOPNOTSUPP, errno.EPERM, errno.ENOSYS, errno.EMLINK}
 
 
+def check_place(path: Path | str) -> None:
+    """Raises OSError where no file can be written: its folder is not there or may not be written,
+    which is then named; the path is a folder; or it is a database, which a store or a record of
+    traffic is: no output takes the place of one."""
+    folder = os.path.dirname(os.fspath(path)) or "."
+    if os.path.isdir(path):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if _is_database(path):
+        raise FileExistsError(errno.EEXIST, "A database is not overwritten", str(path))
+    if not os.path.isdir(folder):
+        number = errno.ENOTDIR if os.path.exists(folder) else errno.ENOENT
+        raise OSError(number, os.strerror(number), folder)
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), folder)
+
+
 @contextmanager
 def replacing(
     path: Path | str, *, mode: int = PRIVATE, durable: bool = False
@@ -36,14 +52,10 @@ def replacing(
     it does not.
 
     A link at `path` is replaced, not followed. With `durable` the content is on the disk before
-    it takes its place, and its place before this returns. Raises OSError, and for a database,
-    which a store or a record of traffic is: no output takes the place of one.
+    it takes its place, and its place before this returns. Raises OSError as `check_place` does.
     """
+    check_place(path)
     folder, name = os.path.split(os.fspath(path))
-    if os.path.isdir(path):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    if _is_database(path):
-        raise FileExistsError(errno.EEXIST, "A database is not overwritten", str(path))
     temporary = os.path.join(folder, f".{name[:100]}.{os.urandom(8).hex()}")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
     flags |= getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)

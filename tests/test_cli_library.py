@@ -249,3 +249,20 @@ def test_a_reader_that_goes_away_is_no_error(shop: Cli, tmp_path: Path) -> None:
     )
     assert "Traceback" not in done.stderr
     assert json.loads(done.stdout)["version"] == "v3"
+
+
+@pytest.mark.parametrize("words", [["checkout", "v0", "-b", "new"], ["checkout", "v0"], ["export"]])
+def test_an_output_that_cannot_be_written_is_named_before_anything_is_done(
+    cli: Cli, tmp_path: Path, words: list[str]
+) -> None:
+    cli("init")
+    cli("add", "Count both days.")
+    (tmp_path / "file").touch()
+    before = cli("branch").stdout, cli("status").stdout
+    for folder, reason in (("none", "No such file or directory"), ("file", "Not a directory")):
+        done = cli(*words, "-o", f"{folder}/x.json", ok=False)
+        assert done.stderr.splitlines()[0] == f"error: {folder}: {reason}"
+        assert "hint: check the path: no folder is made" in done.stderr
+    done = cli(*words, "-o", ".", ok=False)
+    assert done.stderr.startswith("error: .: Is a directory")
+    assert (cli("branch").stdout, cli("status").stdout) == before
