@@ -28,6 +28,7 @@ import tfgrpo
 from tfgrpo.data.problems import Problem
 from tfgrpo.notices import Notice, RunStarted, StepFinished, WarningNotice
 from tfgrpo.store.errors import InvalidOperation
+from tfgrpo.tools.function import function_tools
 from tfgrpo.training.first_look import StoppedEarly
 from tfgrpo.training.progress import Progress
 
@@ -186,6 +187,38 @@ def test_a_function_that_fails_is_unverifiable_and_never_wrong(
         rows = store.rollouts("problems")
         assert {row.outcome for row in rows} == {"unverifiable"}
         assert all("KeyError" in row.verdict["reason"] for row in rows)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_function_that_exits_is_unverifiable_and_ends_no_program(
+    folder: Path, endpoint: ScriptedEndpoint, is_async: bool
+) -> None:
+    def exits(problem: Problem, response: str) -> float:
+        sys.exit("no licence")
+
+    async def exits_later(problem: Problem, response: str) -> float:
+        sys.exit("no licence")
+
+    verify = exits_later if is_async else exits
+    with pytest.raises(StoppedEarly, match="could not be judged: unverifiable: SystemExit: no lic"):
+        tfgrpo.train_sync("problems.jsonl", **where(endpoint, verify=verify, batch_size=8))
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_tool_that_exits_is_a_failed_result(is_async: bool) -> None:
+    def exits() -> str:
+        """Ends the program."""
+        sys.exit("no licence")
+
+    async def exits_later() -> str:
+        """Ends the program."""
+        sys.exit("no licence")
+
+    functions = [exits_later if is_async else exits]
+    (tool,) = function_tools(functions, seconds=20, characters=1_000)
+    result = asyncio.run(tool.call({}))
+    assert result.failed
+    assert result.text == "SystemExit: no licence"
 
 
 def test_a_plain_function_is_an_agents_tool(folder: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from scripted import ScriptedEndpoint
 from tfgrpo import domains
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains import DomainError, math
+from tfgrpo.domains.base import Verdict
 from tfgrpo.domains.mathematics import arithmetic
 from tfgrpo.domains.verifier import Killed, Verifier
 
@@ -96,6 +98,23 @@ def test_a_worker_that_asks_for_too_much_memory_is_refused_it_and_the_pool_goes_
 
     with Verifier(workers=1, memory=2 << 30) as verifier:
         assert asyncio.run(ask(verifier)) == (1000, "MemoryError")
+
+
+def test_a_verifier_that_exits_is_unverifiable_and_the_pool_goes_on() -> None:
+    async def run() -> None:
+        with Verifier(workers=1, seconds=60, warm=False) as verifier:
+            problem = Problem("p", "q", "1")
+            verdict = await verifier.verdict(problem, "r", exits)
+            assert verdict.reward is None
+            assert verdict.reason == "unverifiable: SystemExit: no licence"
+            assert await verifier.run(len, "abc") == 3
+
+    asyncio.run(run())
+
+
+def exits(problem: Problem, response: str) -> Verdict:
+    """Judges nothing, in a worker process."""
+    sys.exit("no licence")
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def function_domain(verify: Verify) -> Domain:
                     outcome = await asyncio.to_thread(verify, context.problem, trajectory.response)
         except TimeoutError:
             return Verdict(None, None, f"unverifiable: no verdict in {SECONDS:g} s")
-        except Exception as error:  # whatever a function of the caller's does
+        except (Exception, SystemExit) as error:  # whatever a function of the caller's does
             return Verdict(None, None, f"unverifiable: {type(error).__name__}: {error}")
         return read_outcome(outcome)
 

@@ -88,7 +88,7 @@ class Verifier:
                     break
             except asyncio.CancelledError:
                 raise
-            except Exception as error:  # its own, or the worker died: out of memory, or killed
+            except (Exception, SystemExit) as error:  # its own, or the worker died
                 raise Killed(_describe_error(error)) from None
         raise Killed(f"no verdict in {self._seconds:g} s")
 
@@ -238,5 +238,5 @@ def _limit_memory(most: int) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
 
 
-def _describe_error(error: Exception) -> str:
+def _describe_error(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}".strip(": ")[:200]
