@@ -12,7 +12,7 @@ import pytest
 from conftest import Cli
 
 from tfgrpo.data import datasets, readers
-from tfgrpo.data.columns import answer_texts
+from tfgrpo.data.columns import answer_texts, guess_columns
 from tfgrpo.data.contents import DatasetError
 from tfgrpo.domains.choice import DOMAIN
 from tfgrpo.own_data import OwnData, plan_files, read_table
@@ -174,6 +174,29 @@ def test_a_label_that_is_no_number_is_left_out(cli: Cli, tmp_path: Path) -> None
     assert (tmp_path / "labels.txt").read_text() == "1\n2\n"
     for file in (tmp_path / "data").glob("*.jsonl"):
         assert "nan" not in file.read_text().lower()
+
+
+@pytest.mark.parametrize("more", [[], ["--kind", "math"]])
+def test_decimal_commas_are_told(cli: Cli, tmp_path: Path, more: list[str]) -> None:
+    rows = [f"What is half of {n}?;{n // 2},{n % 2 * 5}\n" for n in range(60)]
+    (tmp_path / "rows.csv").write_text("problem;answer\n" + "".join(rows))
+    printed = " ".join(cli("init", "--from", "rows.csv", *more).stdout.split())
+    assert "careful: 60 of 60 answers have a comma, such as '0,0'" in printed
+    assert "where it is a decimal comma, write '0.0'" in printed
+
+
+@pytest.mark.parametrize(
+    ("answer", "right"),
+    [
+        *(("0,5", "0.5"), ("1.234,50", "1234.50"), ("-12,125", None), ("0,125", "0.125")),
+        *(("1,250", None), ("1,250,000", None), ("1, 2", None), ("0.5", None), ("12", None)),
+    ],
+)
+def test_a_decimal_comma_is_told_from_thousands_and_lists(answer: str, right: str | None) -> None:
+    rows = [{"problem": f"What is {n}?", "answer": answer} for n in range(20)]
+    why = " ".join(guess_columns(rows, kind="math").why)
+    assert ("careful" in why) is (right is not None)
+    assert right is None or f"write {right!r}" in why
 
 
 def test_a_label_is_one_line(tmp_path: Path) -> None:

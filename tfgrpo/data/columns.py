@@ -37,6 +37,8 @@ IDS = ("id", "uid", "unique_id", "uuid", "key", "row", "index")
 NUMBER = re.compile(
     r"[-+]?[$€£]?\d[\d,. ]*(?:/\d+)?%?\Z|.*\\(?:frac|sqrt|boxed|pi)\b.*|.*####.*", re.DOTALL
 )
+DECIMAL_COMMA = re.compile(r"[-+]?(?:\d{1,3}(?:\.\d{3})+|\d+),\d+ ?%?")
+THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2}(?:,\d{3})+ ?%?")
 LONG_ANSWER = 160
 """Characters from which on an answer is a text that no comparison judges."""
 LABEL_LENGTH = 60
@@ -102,7 +104,22 @@ def guess_columns(
         why.append(reason)
     else:
         _check_kind(kind, rows, answers)
+    if kind == "math":
+        why += _decimal_commas(rows, answers[0])
     return ColumnGuess(problem, tuple(answers), id, kind, tuple(why))
+
+
+def _decimal_commas(rows: Sequence[Fields], name: str) -> list[str]:
+    """Returns what to say where numbers have a comma for a point, which a ground truth's is not."""
+    texts = [text for row in rows for text in answer_texts(row.get(name))]
+    commas = [t for t in texts if DECIMAL_COMMA.fullmatch(t) and not THOUSANDS.fullmatch(t)]
+    if not commas:
+        return []
+    right = commas[0].replace(".", "").replace(",", ".")
+    return [
+        f"careful: {len(commas)} of {len(texts)} answers have a comma, such as {commas[0]!r}, "
+        f"which separates a list in a ground truth: where it is a decimal comma, write {right!r}"
+    ]
 
 
 def _check_kind(kind: Kind, rows: Sequence[Fields], answers: Sequence[str]) -> None:
