@@ -5,18 +5,25 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from conftest import environment
 from scripted import LESSON, Numbered, Reply, ScriptedEndpoint, teachable, write_problems
 
+import tfgrpo
 from tfgrpo.connect import CallLimits, Endpoints
 from tfgrpo.data import problems
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains import math
+from tfgrpo.domains.base import Context, Domain, Trajectory, Verdict
+from tfgrpo.domains.function import Verify
 from tfgrpo.domains.verifier import Verifier
 from tfgrpo.evaluation.evaluate import (
     EvalProgress,
@@ -247,3 +254,131 @@ def test_pass_at_k_is_told_for_the_ks_that_every_problem_has_samples_for() -> No
     assert found.passes[2].mean == pytest.approx((1 + 2 / 3) / 2)
     assert found.mean.mean == pytest.approx((1 + 1 / 3) / 2)
     assert found.majority.mean == pytest.approx((1 + 1 / 2) / 2)
+
+
+# a verifier that is given as a Python object:
+
+
+class Fixed:
+    """A verifier with a state: every answer gets its reward."""
+
+    def __init__(self, reward: float) -> None:
+        self.reward = reward
+        self.calls = 0
+
+    def __call__(self, problem: Problem, response: str) -> float:
+        self.calls += 1
+        return self.reward
+
+    def judge(self, problem: Problem, response: str) -> float:
+        return self(problem, response)
+
+
+def fixed(reward: float, problem: Problem, response: str) -> float:
+    return reward
+
+
+def enclosing(reward: float) -> Verify:
+    return lambda problem, response: reward
+
+
+def typed(source: str, **names: object) -> Verify:
+    """Returns the function `v` of a source that no file has, as one typed into an interpreter."""
+    exec(source, names)
+    return cast(Verify, names["v"])
+
+
+HELPED = "def helper(): return {}\ndef v(problem, response): return helper()"
+PAIRS: dict[str, Callable[[float], Verify]] = {
+    "partial": lambda reward: partial(fixed, reward),
+    "object": Fixed,
+    "method": lambda reward: Fixed(reward).judge,
+    "closure": enclosing,
+    "default": lambda reward: typed("def v(p, r, x=x): return x", x=reward),
+    "global": lambda reward: typed("def v(p, r): return REWARD", REWARD=reward),
+    "helper": lambda reward: typed(HELPED.format(reward)),
+    "typed": lambda reward: typed(f"def v(problem, response): return {reward}"),
+    "line": lambda reward: (lambda p, r: 1.0, lambda p, r: 0.0)[reward == 0.0],
+}
+
+
+@pytest.mark.parametrize("kind", PAIRS)
+def test_scores_are_those_of_the_verifier_that_gave_them(bench: Bench, kind: str) -> None:
+    with ScriptedEndpoint(teachable) as server:
+
+        def mean(verify: Verify) -> float:
+            return tfgrpo.evaluate_sync(
+                str(bench.path.parent / "p.jsonl"),
+                store=bench.path,
+                verify=verify,
+                samples=1,
+                model="m",
+                base_url=server.base_url,
+            ).mean
+
+        right, wrong = PAIRS[kind](1.0), PAIRS[kind](0.0)
+        assert (mean(right), mean(wrong)) == (1.0, 0.0)
+        asked = len(server.requests)
+        assert (mean(right), mean(PAIRS[kind](0.0))) == (1.0, 0.0)
+        assert len(server.requests) == asked, "what is plainly the same is read from the record"
+
+
+def test_scores_of_a_domain_object_are_those_of_its_functions(bench: Bench) -> None:
+    def domain(reward: float) -> Domain:
+        async def verify(context: Context, trajectory: Trajectory) -> Verdict:
+            return Verdict(reward, None, "")
+
+        return Domain(name="fixed", verify=verify)
+
+    with ScriptedEndpoint(teachable) as server:
+        means = [
+            tfgrpo.evaluate_sync(
+                str(bench.path.parent / "p.jsonl"),
+                store=bench.path,
+                domain=domain(reward),
+                samples=1,
+                model="m",
+                base_url=server.base_url,
+            ).mean
+            for reward in (1.0, 0.0)
+        ]
+    assert means == [1.0, 0.0]
+
+
+MODULE = """
+import functools, re, sys, threading
+from tfgrpo.model.functions import identity
+WORDS, LOCK, SEEN = {"a", "b", "c"}, threading.Lock(), []
+class Grader:
+    pattern = re.compile("a+")
+    def __init__(self): self.lock = threading.Lock()
+    def __call__(self, problem, response): return self.pattern.match(response) is not None
+@functools.lru_cache
+def helper(text): return text in WORDS
+def plain(problem, response):
+    SEEN.append(response)
+    with LOCK: return helper(response)
+def opaque(problem, response): return next(NUMBERS)
+NUMBERS = (n for n in ())
+print(identity(plain), identity(Grader()), identity(functools.partial(plain, x={1, "y"})))
+plain(None, "a"), helper("a")
+print(identity(plain)), print(identity(opaque))
+"""
+
+
+def test_a_function_is_the_same_one_in_another_process(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(MODULE)
+    outputs = []
+    for seed in ("1", "2"):
+        done = subprocess.run(
+            [sys.executable, tmp_path / "script.py"],
+            env={**environment(), "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        outputs.append(done.stdout.splitlines())
+    first, second = outputs
+    assert first[:2] == second[:2]
+    assert first[0].split()[0] == first[1], "what it writes to does not count"
+    assert first[2] != second[2], "nothing is known of a generator"

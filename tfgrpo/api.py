@@ -352,7 +352,7 @@ class _Request:
             raise SettingsError(f"domain: {domain!r} is none", hint="a name, or a tfgrpo.Domain")
         name = OBJECT + domain.name
         self._options["domain"] = name
-        return {name: domain}
+        return {name: domain.identified()}
 
     def _function_names(self) -> tuple[str, ...]:
         return tuple(getattr(function, "__name__", "tool") for function in self.functions)

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 from tfgrpo.data import datasets
 from tfgrpo.data.problems import Problem
 from tfgrpo.model.endpoint import Request
+from tfgrpo.model.functions import identity, is_of_tfgrpo
 from tfgrpo.rendering import templates
 from tfgrpo.rendering.render import AGENT_OBJECTIVE, LEARNING_OBJECTIVE, rollout_messages
 from tfgrpo.rendering.templates import Message, Template
@@ -280,6 +281,13 @@ class Domain:
                     f"domain {self.name}: a worker process cannot import its verifier: {error}",
                     hint="define it at module level, or make it async",
                 ) from None
+
+    def identified(self) -> Domain:
+        """Returns the same domain with an identity that covers the code of its functions, those of
+        tfgrpo apart: for one that is known by its name alone, as an object of a program's is."""
+        parts = (self.verify, self.at_once, self.render, self.rollout)
+        own = [part for part in parts if part is not None and not is_of_tfgrpo(part)]
+        return replace(self, identity=f"{self.identity} {identity(*own)}".strip()) if own else self
 
     def template(self, name: str, folder: Path | None = None) -> Template:
         """Returns a prompt: from `folder`, else the domain's own, else ours, of which some are for

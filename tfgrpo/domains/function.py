@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains.base import Context, Domain, Trajectory, Verdict
-from tfgrpo.store.canonical import digest
+from tfgrpo.model.functions import identity
 
 SECONDS = 60.0
 """What a verdict may take."""
@@ -24,8 +24,8 @@ cannot be judged."""
 
 
 def function_domain(verify: Verify) -> Domain:
-    """Returns a domain whose attempts a function judges. Its name is the function's, and the
-    digest of its source is kept with every evaluation."""
+    """Returns a domain whose attempts a function judges. Its name is the function's, and a digest
+    of all that decides what it does is kept with every run and evaluation."""
 
     async def judge(context: Context, trajectory: Trajectory) -> Verdict:
         try:
@@ -44,7 +44,7 @@ def function_domain(verify: Verify) -> Domain:
         name=getattr(verify, "__name__", "verify"),
         verify=judge,
         ground_truth=False,
-        identity=_source_digest(verify),
+        identity=identity(verify),
     )
 
 
@@ -57,10 +57,3 @@ def read_outcome(outcome: object) -> Verdict:
     if isinstance(outcome, (bool, int, float)) and 0 <= outcome <= 1:
         return Verdict(float(outcome), None, f"the function gave {outcome}")
     return Verdict(None, None, f"unverifiable: the function gave {outcome!r}"[:200])
-
-
-def _source_digest(verify: Verify) -> str:
-    try:
-        return digest(["tfgrpo.verify", inspect.getsource(verify)]).hex()[:16]
-    except (OSError, TypeError):  # typed into an interpreter that keeps no source
-        return ""
