@@ -175,6 +175,27 @@ def test_a_plain_function_judges(folder: Path, endpoint: ScriptedEndpoint) -> No
     assert "pass it again" in str(refused.value.hint)
 
 
+def test_another_verifier_of_the_same_name_makes_another_run(
+    folder: Path, endpoint: ScriptedEndpoint
+) -> None:
+    def verifier(least: float) -> Any:
+        def judge(problem: Problem, response: str) -> bool:
+            return response.endswith(f"\\boxed{{{problem.answer}}}") and least < 1
+
+        return judge
+
+    def trained(least: float, **more: Any) -> str:
+        more |= {"verify": verifier(least), "keep_going": True}
+        return tfgrpo.train_sync("problems.jsonl", **where(endpoint, **more)).run.name
+
+    assert [trained(0.0), trained(0.0), trained(0.5), trained(0.5)] == [
+        *("problems", "problems"),
+        *("problems-2", "problems-2"),
+    ]
+    resumed = tfgrpo.train_sync(resume="problems", store=folder, verify=verifier(0.5))
+    assert resumed.run.name == "problems"
+
+
 def test_a_function_that_fails_is_unverifiable_and_never_wrong(
     folder: Path, endpoint: ScriptedEndpoint
 ) -> None:

@@ -15,6 +15,7 @@ import pytest
 from conftest import Cli
 from scripted import Reply, ScriptedEndpoint, opened_calls
 
+import tfgrpo
 from tfgrpo import domains
 from tfgrpo.data.problems import DatasetError, Problem
 from tfgrpo.domains import judging
@@ -511,3 +512,19 @@ def test_two_problems_with_one_question_are_two_judgements(
 
     with ScriptedEndpoint(script) as server, opened_calls(tmp_path, server.base_url) as calls:
         assert asyncio.run(whys(calls)) == ["0", "1", "0"]
+
+
+def test_a_rubric_that_was_edited_makes_another_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "p.jsonl").write_text('{"problem": "Where is it?"}\n{"problem": "When?"}\n')
+    names = []
+    with ScriptedEndpoint(lambda request: "Here, the Sund team") as server:
+        for words in (12, 12, 3):
+            rubric = RUBRIC.replace("max_words = 12", f"max_words = {words}")
+            (tmp_path / "r.toml").write_text(rubric)
+            options = {"model": "m", "base_url": server.base_url, "epochs": 1, "group_size": 2}
+            result = tfgrpo.train_sync("p.jsonl", domain="rubric:r.toml", store=".", **options)
+            names.append(result.run.name)
+    assert names == ["p", "p", "p-2"]

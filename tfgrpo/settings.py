@@ -117,6 +117,7 @@ class TrainSettings(Settings):
 
     data: str
     data_digest: str = ""
+    domain_identity: str = ""
     branch: str = "main"
     epochs: int = Field(default=3, ge=1)
     batch_size: int = Field(default=100, ge=1)

@@ -118,6 +118,7 @@ def plan_run(store: Store, project: Project, given: Mapping[str, Any]) -> RunPla
         key: project.record_path(getattr(settings, key)) for key in PATHS if getattr(settings, key)
     }
     recorded |= {"domain": project.record_domain(settings.domain), **problems.digests()}
+    recorded |= {"domain_identity": domain.identity}
     return RunPlan(
         settings.model_copy(update=recorded),
         Path(settings.prompts) if settings.prompts else None,

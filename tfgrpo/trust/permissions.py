@@ -50,7 +50,7 @@ HARMLESS = frozenset(
         ),
         *("reflection_reasoning_effort", "reflection_max_completion_tokens"),
         "endpoints",  # whether [[endpoints]] are asked: each of those is judged where it is listed
-        *("verify_workers", "verify_timeout"),
+        *("verify_workers", "verify_timeout", "domain_identity"),
     )
 )
 """Settings that say how much, how often or in which words: they neither run nor send."""
