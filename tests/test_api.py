@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
@@ -428,3 +430,46 @@ def test_a_row_and_messages_are_rendered_as_the_problem_is(folder: Path) -> None
     live.close()
     turns = [{"role": role, "content": role} for role in ("user", "assistant", "user")]
     assert library.render(turns)[-3:] == turns
+
+
+@pytest.mark.parametrize("runner", ["asyncio.new_event_loop().run_until_complete", "asyncio.run"])
+@pytest.mark.parametrize(
+    "call",
+    [
+        "train_sync('problems.jsonl', store='other', **where)",
+        "evaluate_sync('problems.jsonl', store='.', samples=3, concurrency=2)",
+        "compare_sync('v0', 'HEAD', 'problems.jsonl', store='.', samples=3, concurrency=2)",
+    ],
+)
+def test_an_interrupt_of_a_sync_call_beside_a_loop_ends_the_call(
+    folder: Path, call: str, runner: str
+) -> None:
+    script = folder / "script.py"
+    with ScriptedEndpoint() as endpoint:
+        tfgrpo.train_sync("problems.jsonl", **where(endpoint))
+        before = len(endpoint.requests)
+        endpoint.delay = 0.5
+        script.write_text(
+            "import asyncio, time, tfgrpo\n"
+            f"where = dict(model='m', base_url={endpoint.base_url!r}, epochs=5, concurrency=2)\n"
+            "async def cell():\n"
+            "    try:\n"
+            f"        tfgrpo.{call}\n"
+            "    except (KeyboardInterrupt, asyncio.CancelledError):\n"
+            "        print('interrupted', flush=True)\n"
+            "        time.sleep(2)\n"  # nothing goes on in the background
+            f"{runner}(cell())\n"
+        )
+        child = subprocess.Popen(
+            [sys.executable, script], cwd=folder, env=environment(), stdout=subprocess.PIPE
+        )
+        while len(endpoint.requests) < before + 3:
+            time.sleep(0.01)
+        child.send_signal(signal.SIGINT)
+        started = time.monotonic()
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"interrupted\n"
+        assert time.monotonic() - started < 5
+        asked = len(endpoint.requests)
+        assert child.wait(timeout=60) in (0, -signal.SIGINT)
+        assert len(endpoint.requests) == asked < before + 12

@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import threading
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from concurrent.futures import Future, wait
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -55,6 +57,8 @@ StoreLike: TypeAlias = "Store | Path | str | None"
 DATASETS = ("data", "heldout", "gate", "sealed")
 CHOICES = ("run", "resume", "new", "budget", "keep_going")
 IMPROVING = ("least", "heldout_samples", "accept_better", "new", "budget", "file")
+LOOK = 0.2
+"""Seconds between two looks at whether a caller that waits was cancelled."""
 ROWS = "data"
 """The folder beside a store for rows that were given as Python objects."""
 
@@ -188,7 +192,8 @@ async def improve(
 def run_sync(call: Callable[..., Awaitable[T]], *arguments: Any, **options: Any) -> T:
     """Returns what an asynchronous call gives, on an event loop of its own.
 
-    Where a loop is running already, as in a notebook, that is one in another thread.
+    Where a loop is running already, as in a notebook, that is one in another thread. An interrupt
+    of the caller's ends what runs there before it is raised.
     """
 
     async def awaited() -> T:
@@ -196,10 +201,40 @@ def run_sync(call: Callable[..., Awaitable[T]], *arguments: Any, **options: Any)
 
     if not _loop_is_running():
         return asyncio.run(awaited())
-    from concurrent.futures import ThreadPoolExecutor
+    return _run_beside(awaited())
 
-    with ThreadPoolExecutor(1, "tfgrpo") as pool:
-        return pool.submit(asyncio.run, awaited()).result()
+
+def _run_beside(work: Coroutine[Any, Any, T]) -> T:
+    """Returns what a coroutine gives on a loop in another thread."""
+    running: Future[asyncio.Task[T]] = Future()
+    outcome: Future[T] = Future()
+
+    async def main() -> T:
+        task = asyncio.ensure_future(work)
+        running.set_result(task)
+        return await task
+
+    def run() -> None:
+        try:
+            outcome.set_result(asyncio.run(main()))
+        except BaseException as error:
+            outcome.set_exception(error)
+
+    caller = asyncio.current_task()
+    cancels = caller.cancelling() if caller is not None else 0
+    threading.Thread(target=run, name="tfgrpo", daemon=True).start()
+    try:
+        while not wait([outcome], LOOK).done:
+            if caller is not None and caller.cancelling() > cancels:  # Ctrl-C under asyncio.run
+                raise asyncio.CancelledError
+        return outcome.result()
+    except BaseException:
+        if not outcome.done():  # the caller was interrupted, and not the work
+            task = running.result()
+            with suppress(RuntimeError):  # the loop is closed: the work has just ended
+                task.get_loop().call_soon_threadsafe(task.cancel)
+            wait([outcome])
+        raise
 
 
 def _loop_is_running() -> bool:
