@@ -244,6 +244,54 @@ def test_a_tool_that_exits_is_a_failed_result(is_async: bool) -> None:
     assert result.text == "SystemExit: no licence"
 
 
+HANGING = """
+import time, tfgrpo
+def hangs(*_):
+    while True: time.sleep(1)
+def tool(seconds: int) -> int:
+    "Waits."
+    return hangs()
+options = dict(model="m", base_url={base_url!r}, store=".", epochs=1, batch_size=4, group_size=2)
+try:
+    tfgrpo.train_sync("problems.jsonl", {more}, **options)
+except tfgrpo.TfgrpoError as error:
+    print(error)
+print("returned")
+"""
+
+
+@pytest.mark.parametrize("more", ["verify=hangs, verify_timeout=1", "tools=[tool], turns=2"])
+def test_a_function_that_hangs_holds_up_neither_the_run_nor_the_program(
+    folder: Path, more: str
+) -> None:
+    def script(request: dict[str, Any]) -> Any:
+        if "tools" not in request:
+            return "\\boxed{5}"
+        body = completion("")
+        function = {"name": "tool", "arguments": '{"seconds": 1}'}
+        call = {"id": "c", "type": "function", "function": function}
+        body["choices"][0]["message"]["tool_calls"] = [call]
+        return Reply(body)
+
+    (folder / "tfgrpo.toml").write_text("[tools]\nseconds = 1\n")
+    with ScriptedEndpoint(script) as endpoint:
+        (folder / "script.py").write_text(HANGING.format(base_url=endpoint.base_url, more=more))
+        done = subprocess.run(
+            [sys.executable, folder / "script.py"],
+            cwd=folder,
+            env=environment(),
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+    assert done.stdout.endswith("returned\n"), done.stderr
+    with tfgrpo.Store.open(folder / ".tfgrpo/store.db") as store:
+        verdicts = [row.verdict for row in store.rollouts("problems")]
+    assert len(verdicts) == 16
+    reason = "no verdict in 1 s" if "verify" in more else "no result in 1 s"
+    assert all(reason in json.dumps(verdict) for verdict in verdicts)
+
+
 def test_a_plain_function_is_an_agents_tool(folder: Path) -> None:
     asked: list[tuple[int, int]] = []
 

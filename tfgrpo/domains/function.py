@@ -1,22 +1,20 @@
 """A domain from one Python function that judges, for callers of the library.
 
 The function runs in this process, in a thread unless it is `async`, with all of the program's
-rights. What it raises or takes too long for makes an attempt unverifiable, never wrong.
+rights. What it raises or takes longer for than the verifier's limit makes an attempt unverifiable,
+never wrong.
 """
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains.base import Context, Domain, Trajectory, Verdict
 from tfgrpo.model.functions import identity
+from tfgrpo.model.threads import OutOfTime, Threads
 
-SECONDS = 60.0
-"""What a verdict may take."""
 Outcome: TypeAlias = "Verdict | float | bool | None"
 Verify: TypeAlias = "Callable[[Problem, str], Outcome | Awaitable[Outcome]]"
 """From a problem and a response to a Verdict, a reward in [0, 1], a bool, or None for what
@@ -27,15 +25,14 @@ def function_domain(verify: Verify) -> Domain:
     """Returns a domain whose attempts a function judges. Its name is the function's, and a digest
     of all that decides what it does is kept with every run and evaluation."""
 
+    threads = Threads()
+
     async def judge(context: Context, trajectory: Trajectory) -> Verdict:
+        seconds, problem = context.verifier.seconds, context.problem
         try:
-            async with asyncio.timeout(SECONDS):
-                if inspect.iscoroutinefunction(verify):
-                    outcome = await verify(context.problem, trajectory.response)
-                else:
-                    outcome = await asyncio.to_thread(verify, context.problem, trajectory.response)
-        except TimeoutError:
-            return Verdict(None, None, f"unverifiable: no verdict in {SECONDS:g} s")
+            outcome = await threads.call(verify, problem, trajectory.response, seconds=seconds)
+        except OutOfTime:
+            return Verdict(None, None, f"unverifiable: no verdict in {seconds:g} s")
         except (Exception, SystemExit) as error:  # whatever a function of the caller's does
             return Verdict(None, None, f"unverifiable: {type(error).__name__}: {error}")
         return read_outcome(outcome)

@@ -55,7 +55,7 @@ class Verifier:
 
         from tfgrpo.domains.worker_context import WorkerContext
 
-        self._seconds = seconds
+        self.seconds = seconds
         self._pool = ProcessPool(
             max_workers=workers,
             context=WorkerContext(),
@@ -78,7 +78,7 @@ class Verifier:
         raised.
         """
         for _ in range(TRIES):
-            future = self._pool.schedule(function, args=arguments, timeout=self._seconds)
+            future = self._pool.schedule(function, args=arguments, timeout=self.seconds)
             outcome: asyncio.Future[T] = asyncio.wrap_future(future)
             stood_still = await _wait(outcome)
             try:
@@ -90,7 +90,7 @@ class Verifier:
                 raise
             except (Exception, SystemExit) as error:  # its own, or the worker died
                 raise Killed(_describe_error(error)) from None
-        raise Killed(f"no verdict in {self._seconds:g} s")
+        raise Killed(f"no verdict in {self.seconds:g} s")
 
     def close(self) -> None:
         """Ends the worker processes."""

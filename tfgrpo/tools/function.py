@@ -10,21 +10,23 @@ call. A thread cannot be ended: a call that takes too long is given up, not stop
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import json
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, get_type_hints
 
+from tfgrpo.model.threads import OutOfTime, Threads
 from tfgrpo.store.canonical import digest
 from tfgrpo.tools.tool import Arguments, Result, ToolError, ToolSpec, cut
 
 
 class FunctionTool:
-    """One function as a tool, for every trajectory: it holds nothing."""
+    """One function as a tool, for every trajectory: it holds nothing of one."""
 
     def __init__(self, function: Callable[..., Any], *, seconds: float, characters: int) -> None:
         self._function, self._seconds, self._characters = function, seconds, characters
+        self._threads = Threads()
         self._model = _arguments_model(function)
         schema = self._model.model_json_schema()
         schema.pop("title", None)
@@ -48,13 +50,11 @@ class FunctionTool:
             return Result(cut(f"wrong arguments: {error}", self._characters), failed=True)
         values = {name: getattr(checked, name) for name in type(checked).model_fields}
         try:
-            async with asyncio.timeout(self._seconds):
-                if inspect.iscoroutinefunction(self._function):
-                    value = await self._function(**values)
-                else:
-                    value = await asyncio.to_thread(self._function, **values)
+            value = await self._threads.call(
+                partial(self._function, **values), seconds=self._seconds
+            )
             text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        except TimeoutError:
+        except OutOfTime:
             return Result(f"no result in {self._seconds:g} s", failed=True)
         except (Exception, SystemExit) as error:  # whatever a function of the caller's does
             text = f"{type(error).__name__}: {error}"

@@ -1,0 +1,80 @@
+"""Calls of functions that are the caller's: in threads that nobody waits for, so that one that
+hangs holds up neither the others nor the end of the program."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import os
+import threading
+from collections.abc import Callable
+from contextlib import nullcontext, suppress
+from functools import partial
+from typing import Any
+
+MOST = min(32, (os.cpu_count() or 1) + 4)
+"""Functions that run in threads at a time, as many as Python's own pool takes."""
+
+
+class OutOfTime(Exception):
+    """A function took too long. One in a thread is given up, not stopped."""
+
+
+class Threads:
+    """Runs functions of the caller's: plain ones in threads, `MOST` at a time."""
+
+    def __init__(self) -> None:
+        self._free = asyncio.Semaphore(MOST)
+
+    async def call(self, function: Callable[..., Any], *arguments: Any, seconds: float) -> Any:
+        """Returns what a function gives within `seconds`, an `async` one on the event loop.
+
+        Waiting for a thread does not count. Raises OutOfTime, and whatever the function raises.
+        """
+        on_loop = is_async(function)
+        async with nullcontext() if on_loop else self._free:
+            limit = asyncio.timeout(seconds)
+            try:
+                async with limit:
+                    if on_loop:
+                        return await function(*arguments)
+                    return await _in_thread(partial(function, *arguments))
+            except TimeoutError:
+                if limit.expired():
+                    raise OutOfTime from None
+                raise
+
+
+def is_async(function: object) -> bool:
+    """Returns whether what is called is an `async` function, or an object with such a call."""
+    call = getattr(type(function), "__call__", None)  # noqa: B004
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
+
+
+async def _in_thread(function: Callable[[], Any]) -> Any:
+    """Returns what a function gives, in a daemon thread of its own. Raises what it raises."""
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def end(value: Any, error: BaseException | None) -> None:
+        if not ended.done():
+            ended.set_result((value, error))
+
+    def run() -> None:
+        value, error = None, None
+        try:
+            value = context.run(function)
+        except BaseException as raised:  # for whoever waits
+            error = raised
+        with suppress(RuntimeError):  # the loop is closed: it was given up
+            loop.call_soon_threadsafe(end, value, error)
+
+    threading.Thread(target=run, name="tfgrpo function", daemon=True).start()
+    value, error = await ended
+    if isinstance(error, (Exception, SystemExit)) and not isinstance(error, StopIteration):
+        raise error
+    if error is not None:  # one that would end the event loop, or a coroutine
+        raise RuntimeError(f"{type(error).__name__}: {error}".strip(": "))
+    return value
