@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -34,6 +35,7 @@ from tfgrpo.tools.function import function_tools
 from tfgrpo.training.first_look import StoppedEarly
 from tfgrpo.training.progress import Progress
 
+EVALUATED = ("model", "base_url", "store", "verify", "samples")
 SMALL = {"epochs": 1, "batch_size": 4, "group_size": 3, "model": "m"}
 
 
@@ -242,6 +244,33 @@ def test_a_tool_that_exits_is_a_failed_result(is_async: bool) -> None:
     result = asyncio.run(tool.call({}))
     assert result.failed
     assert result.text == "SystemExit: no licence"
+
+
+class Awaited:
+    """A verifier whose call is `async`."""
+
+    async def __call__(self, problem: Problem, response: str) -> float:
+        await asyncio.sleep(0)
+        return float(response.endswith(f"\\boxed{{{problem.answer}}}"))
+
+
+@pytest.mark.parametrize(
+    "verify",
+    [
+        Awaited(),
+        Awaited().__call__,
+        partial(Awaited()),
+        lambda problem, response: Awaited()(problem, response),
+    ],
+    ids=["object", "method", "partial", "lambda"],
+)
+def test_a_verifier_is_awaited_whatever_its_kind(
+    folder: Path, endpoint: ScriptedEndpoint, verify: Any
+) -> None:
+    options = where(endpoint, verify=verify, samples=2)
+    tfgrpo.Store.init(folder / ".tfgrpo/store.db").close()
+    scores = tfgrpo.evaluate_sync("heldout.jsonl", **{k: options[k] for k in EVALUATED})
+    assert 0 < scores.mean < 1
 
 
 HANGING = """

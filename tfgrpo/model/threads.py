@@ -28,7 +28,8 @@ class Threads:
         self._free = asyncio.Semaphore(MOST)
 
     async def call(self, function: Callable[..., Any], *arguments: Any, seconds: float) -> Any:
-        """Returns what a function gives within `seconds`, an `async` one on the event loop.
+        """Returns what a function gives within `seconds`: an `async` one on the event loop, where
+        whatever can be awaited of a plain one's result is awaited too.
 
         Waiting for a thread does not count. Raises OutOfTime, and whatever the function raises.
         """
@@ -39,7 +40,8 @@ class Threads:
                 async with limit:
                     if on_loop:
                         return await function(*arguments)
-                    return await _in_thread(partial(function, *arguments))
+                    value = await _in_thread(partial(function, *arguments))
+                    return await value if inspect.isawaitable(value) else value
             except TimeoutError:
                 if limit.expired():
                     raise OutOfTime from None
