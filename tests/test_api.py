@@ -273,6 +273,29 @@ def test_a_verifier_is_awaited_whatever_its_kind(
     assert 0 < scores.mean < 1
 
 
+@pytest.mark.parametrize("kind", ["bool", "float32", "int64", "array"])
+def test_numbers_of_numpy_are_rewards(folder: Path, endpoint: ScriptedEndpoint, kind: str) -> None:
+    numpy = pytest.importorskip("numpy")
+
+    def judge(problem: Problem, response: str) -> Any:
+        right = response.endswith(f"\\boxed{{{problem.answer}}}")
+        return numpy.array(right) if kind == "array" else numpy.dtype(kind).type(right)
+
+    tfgrpo.Store.init(folder / ".tfgrpo/store.db").close()
+    options = where(endpoint, verify=judge, samples=2)
+    scores = tfgrpo.evaluate_sync("heldout.jsonl", **{k: options[k] for k in EVALUATED})
+    assert 0 < scores.mean < 1
+
+
+def test_what_is_no_reward_is_the_functions_fault(folder: Path, endpoint: ScriptedEndpoint) -> None:
+    numpy = pytest.importorskip("numpy")
+    tfgrpo.Store.init(folder / ".tfgrpo/store.db").close()
+    options = where(endpoint, verify=lambda problem, response: numpy.zeros(2), samples=2)
+    with pytest.raises(tfgrpo.TfgrpoError, match=r"the function gave array") as refused:
+        tfgrpo.evaluate_sync("heldout.jsonl", **{k: options[k] for k in EVALUATED})
+    assert "correct the verifier" in str(refused.value.hint)
+
+
 HANGING = """
 import time, tfgrpo
 def hangs(*_):

@@ -8,6 +8,8 @@ never wrong.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from decimal import Decimal
+from numbers import Real
 from typing import TypeAlias
 
 from tfgrpo.data.problems import Problem
@@ -51,6 +53,18 @@ def read_outcome(outcome: object) -> Verdict:
         return outcome
     if outcome is None:
         return Verdict(None, None, "unverifiable: the function gave None")
-    if isinstance(outcome, (bool, int, float)) and 0 <= outcome <= 1:
-        return Verdict(float(outcome), None, f"the function gave {outcome}")
+    reward = _number(outcome)
+    if reward is not None and 0 <= reward <= 1:
+        return Verdict(reward, None, f"the function gave {outcome}")
     return Verdict(None, None, f"unverifiable: the function gave {outcome!r}"[:200])
+
+
+def _number(outcome: object) -> float | None:
+    """Returns what is a number or a bool of Python, numpy and the like; None for all else."""
+    item = getattr(outcome, "item", None)
+    if callable(item):
+        try:
+            outcome = item()
+        except Exception:  # several numbers, or none: the verdict shows them
+            return None
+    return float(outcome) if isinstance(outcome, (Real, Decimal)) else None

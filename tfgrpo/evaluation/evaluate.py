@@ -273,9 +273,11 @@ async def _attempt_each(
 def _scored(wanted: Sequence[Wanted], rollouts: Sequence[Rollout]) -> list[Score]:
     """Returns the scores of attempts. Raises EndpointError when none of them could be scored."""
     if all(rollout.reward is None for rollout in rollouts):
+        hint = "check --max-tokens, --task-timeout and the model"
+        if all(one.outcome == "unverifiable" and one.response.strip() for one in rollouts):
+            hint = "there are answers, and no verdicts: correct the verifier or the ground truths"
         raise EndpointError(
-            f"none of the attempts could be scored: {rollouts[0].reason}",
-            hint="check --max-tokens, --task-timeout and the model",
+            f"none of the attempts could be scored: {rollouts[0].reason}", hint=hint
         )
     return [
         Score(
