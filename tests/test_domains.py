@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shlex
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT, Cli, one_line_error
+from conftest import ROOT, Cli, environment, one_line_error
 from desk import made as made_desk
 from scripted import (
     Numbered,
@@ -149,6 +150,46 @@ def test_what_is_no_domain_is_an_error_with_a_hint(
 def test_a_verifier_that_no_worker_process_can_import_is_refused_when_it_is_made() -> None:
     with pytest.raises(DomainError, match="cannot import its verifier"):
         Domain(name="x", verify=lambda problem, response: Verdict(1.0, None, ""))
+
+
+MAIN = """
+import functools
+from tfgrpo.domains import Domain, DomainError, Verdict
+from tfgrpo.domains import exact
+
+def judge(problem, response): return Verdict(1.0, None, "")
+def check(problem): return None
+class Judge:
+    def __call__(self, problem, response): return judge(problem, response)
+
+for parts in (
+    {"verify": judge},
+    {"verify": functools.partial(judge)},
+    {"verify": Judge()},
+    {"verify": exact.DOMAIN.verify, "check": check},
+):
+    try:
+        Domain(name="x", **parts)
+    except DomainError as error:
+        print(error, "|", error.hint)
+"""
+
+
+def test_functions_of_a_script_are_refused_as_no_worker_process_has_them(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(MAIN)
+    done = subprocess.run(
+        [sys.executable, tmp_path / "script.py"],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    lines = done.stdout.splitlines()
+    assert len(lines) == 4, done.stdout
+    cannot = "domain x: a worker process cannot import its"
+    assert all(line.startswith(f"{cannot} verifier: ") for line in lines[:3])
+    assert all("pass it as verify= to tfgrpo.train" in line for line in lines[:3])
+    assert lines[3].startswith(f"{cannot} check: it is defined in __main__")
 
 
 # what it changes, and what it leaves as it was:

@@ -273,14 +273,19 @@ class Domain:
 
     def __post_init__(self) -> None:
         """Raises DomainError where a worker process could not import what it is to run."""
-        for function in (self.function, self.check):
+        for part, function in (("verifier", self.function), ("check", self.check)):
             try:
-                pickle.dumps(function)
-            except (pickle.PicklingError, AttributeError, TypeError) as error:
+                error = "it is defined in __main__" if b"__main__" in pickle.dumps(function) else ""
+            except (pickle.PicklingError, AttributeError, TypeError) as raised:
+                error = str(raised)
+            if error:
+                hint = "define it at the top of a module and import that"
+                if part == "verifier":
+                    hint += ", make it async, or pass it as verify= to tfgrpo.train"
                 raise DomainError(
-                    f"domain {self.name}: a worker process cannot import its verifier: {error}",
-                    hint="define it at module level, or make it async",
-                ) from None
+                    f"domain {self.name}: a worker process cannot import its {part}: {error}",
+                    hint=hint,
+                )
 
     def identified(self) -> Domain:
         """Returns the same domain with an identity that covers the code of its functions, those of
