@@ -9,7 +9,9 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Callable
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -28,7 +30,10 @@ from scripted import (
 )
 
 import tfgrpo
+from tfgrpo.data import problems
 from tfgrpo.data.problems import Problem
+from tfgrpo.data.python_rows import row_lines
+from tfgrpo.data.readers import DatasetError
 from tfgrpo.notices import Notice, RunStarted, StepFinished, WarningNotice
 from tfgrpo.store.errors import InvalidOperation
 from tfgrpo.tools.function import function_tools
@@ -382,6 +387,55 @@ def test_rows_are_a_dataset(folder: Path, endpoint: ScriptedEndpoint) -> None:
     assert again.run.config["data"] == first.run.config["data"]
 
 
+def test_rows_of_pandas_are_what_they_say(folder: Path, endpoint: ScriptedEndpoint) -> None:
+    numpy, pandas = pytest.importorskip("numpy"), pytest.importorskip("pandas")
+    turns = numpy.array([{"role": "user", "content": "What is 1 op 4?"}], dtype=object)
+    rows = [
+        {"id": numpy.int64(7), "problem": turns, "answer": numpy.array(["6", "six"])},
+        {"id": uuid.UUID(int=1), "problem": "What is 2 op 5?", "answer": numpy.float32(8)},
+        {"id": pandas.Timestamp("2024-05-01"), "problem": "What is 3 op 6?", "answer": Decimal(10)},
+        {"id": pandas.NA, "problem": "What is 4 op 7?", "answer": Path("12")},
+    ]
+    result = tfgrpo.train_sync(rows, **where(endpoint, keep_going=True))
+    read = problems.load(folder / result.run.config["data"])
+    assert [(one.problem, one.ground_truths) for one in read] == [
+        ("What is 1 op 4?", ("6", "six")),
+        ("What is 2 op 5?", ("8.0",)),
+        ("What is 3 op 6?", ("10",)),
+        ("What is 4 op 7?", ("12",)),
+    ]
+    assert [one.id for one in read][2:] == ["2024-05-01 00:00:00", "line-4"]
+    asked = {request["messages"][-1]["content"] for request in endpoint.requests}
+    assert "What is 1 op 4?" in asked
+    times = numpy.array(["2024-05-01", "2024-05-02"], dtype="datetime64[ns]")
+    assert "2024-05-02T00" in row_lines([{"times": times}])[0]
+    assert "2024-05-01T00" in row_lines([{"time": times[0]}])[0]
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (b"6", "row 2, field 'answer': a value of the type bytes"),
+        ({"6"}, "row 2, field 'answer': a value of the type set"),
+        ([object()], "row 2, field 'answer': a value of the type object"),
+        ({(1, 2): 3}, "row 2, field 'answer': keys must be"),
+        ("\ud800", "row 2, field 'answer': .*surrogates"),
+    ],
+    ids=["bytes", "set", "object", "key", "surrogate"],
+)
+def test_a_row_that_json_has_nothing_for_is_named(
+    folder: Path, endpoint: ScriptedEndpoint, value: object, words: str
+) -> None:
+    rows = [{"problem": "What is 1 op 4?", "answer": "6"}, {"problem": "?", "answer": value}]
+    with pytest.raises(DatasetError, match=words) as refused:
+        tfgrpo.train_sync(rows, **where(endpoint))
+    assert refused.value.hint
+    with pytest.raises(DatasetError, match="row 1 is a str"):
+        tfgrpo.train_sync(["What is 1 op 4?"], **where(endpoint))
+    assert not endpoint.requests
+    assert not (folder / ".tfgrpo").exists()
+
+
 def test_warnings_are_notices(folder: Path, endpoint: ScriptedEndpoint) -> None:
     seen: list[Notice] = []
     tfgrpo.train_sync(
@@ -427,7 +481,7 @@ def test_rows_that_cannot_be_written_are_an_error_with_a_hint(
     assert caught.value.hint
     circle: dict[str, object] = {"problem": "a"}
     circle["answer"] = circle
-    for row, words in (({"problem": "\ud800", "answer": "1"}, "half a char"), (circle, "no JSON")):
+    for row, words in (({"problem": "\ud800", "answer": "1"}, "half a char"), (circle, "Circular")):
         with pytest.raises(tfgrpo.TfgrpoError, match=f"row 2 .*{words}"):
             tfgrpo.train_sync([*rows, row], **where(endpoint))
     assert not endpoint.requests

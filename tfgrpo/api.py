@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
@@ -20,6 +19,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from tfgrpo.author import default_author
+from tfgrpo.data.python_rows import row_lines
 from tfgrpo.domains.base import Domain
 from tfgrpo.domains.function import function_domain
 from tfgrpo.evaluation.comparison import Comparison, compared
@@ -438,10 +438,10 @@ def _nothing_left(folder: Path) -> Iterator[None]:
 
 def _write_rows(folder: Path, rows: object, aside: Path | None) -> Path:
     """Returns a file with these rows, named by their digest: the one in `folder` if it is there,
-    else a new one, there or `aside`. Raises SettingsError and StoreError."""
+    else a new one, there or `aside`. Raises SettingsError, DatasetError and StoreError."""
     if not isinstance(rows, Sequence):
         raise SettingsError("data takes a file name or a list of rows", hint='[{"problem": …}]')
-    text = b"".join(_row_line(number, row) for number, row in enumerate(rows, 1))
+    text = "".join(row_lines(rows)).encode()
     name = f"rows-{hashlib.sha256(text).hexdigest()[:16]}.jsonl"
     try:
         if (folder / name).exists():
@@ -457,17 +457,6 @@ def _write_rows(folder: Path, rows: object, aside: Path | None) -> Path:
             hint="choose another `store`, or give the rows as a file",
         ) from error
     return path
-
-
-def _row_line(number: int, row: object) -> bytes:
-    """Returns a row as a line of JSON. Raises SettingsError where it can be none."""
-    try:
-        return f"{json.dumps(row, ensure_ascii=False, default=str)}\n".encode()
-    except UnicodeEncodeError:
-        wrong = "contains half a character (a lone surrogate)"
-    except (TypeError, ValueError, RecursionError) as error:
-        wrong = f"is no JSON: {error}"
-    raise SettingsError(f"row {number} {wrong}", hint='{"problem": "…", "answer": "…"}')
 
 
 def _count(name: str, value: object, usual: int) -> int:
