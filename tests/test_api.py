@@ -419,7 +419,7 @@ def test_rows_of_pandas_are_what_they_say(folder: Path, endpoint: ScriptedEndpoi
         ({"6"}, "row 2, field 'answer': a value of the type set"),
         ([object()], "row 2, field 'answer': a value of the type object"),
         ({(1, 2): 3}, "row 2, field 'answer': keys must be"),
-        ("\ud800", "row 2, field 'answer': .*surrogates"),
+        ("\ud800", "row 2, field 'answer': .*lone surrogate"),
     ],
     ids=["bytes", "set", "object", "key", "surrogate"],
 )
@@ -482,7 +482,7 @@ def test_rows_that_cannot_be_written_are_an_error_with_a_hint(
     circle: dict[str, object] = {"problem": "a"}
     circle["answer"] = circle
     for row, words in (({"problem": "\ud800", "answer": "1"}, "half a char"), (circle, "Circular")):
-        with pytest.raises(tfgrpo.TfgrpoError, match=f"row 2 .*{words}"):
+        with pytest.raises(tfgrpo.TfgrpoError, match=f"row 2.*{words}"):
             tfgrpo.train_sync([*rows, row], **where(endpoint))
     assert not endpoint.requests
 
