@@ -26,9 +26,11 @@ from scripted import (
     restless,
     stage,
     teachable,
+    write_problems,
 )
 from test_training import identity
 
+import tfgrpo
 from tfgrpo import domains
 from tfgrpo.data import problems
 from tfgrpo.data.problems import Problem
@@ -40,6 +42,7 @@ from tfgrpo.domains.base import (
     Sampling,
     Trajectory,
     Verdict,
+    answer_once,
     problem_messages,
 )
 from tfgrpo.domains.prompt_library import PromptLibrary
@@ -51,6 +54,7 @@ from tfgrpo.rollout.attempt import Rollout, attempt
 from tfgrpo.settings import EvalSettings, TrainSettings, build
 from tfgrpo.store import ROOT as FIRST
 from tfgrpo.store import Library as StoredLibrary
+from tfgrpo.store.errors import TfgrpoError
 
 PAGE = ROOT / "docs" / "domains.md"
 EMPTY = StoredLibrary(FIRST, ())
@@ -526,3 +530,118 @@ def test_a_domain_that_does_not_exist_is_said_before_anything_is_asked(
     (tmp_path / "d.jsonl").write_text('{"problem": "q", "answer": "1"}\n')
     done = cli("train", "d.jsonl", "--domain", "mth", ok=False)
     one_line_error(done, "did you mean math?")
+
+
+# a domain whose code raises, or is of the wrong kind:
+
+
+class Breaking:
+    """Parts of a domain that raise for the problems with these ids, or for all."""
+
+    def __init__(self, *ids: str) -> None:
+        self._ids = ids
+
+    def _check(self, problem: Problem) -> None:
+        if not self._ids or problem.id in self._ids:
+            raise KeyError("no such thing")
+
+    async def rollout(self, context: Context) -> Trajectory:
+        self._check(context.problem)
+        return await answer_once(context)
+
+    async def verify(self, context: Context, trajectory: Trajectory) -> Verdict:
+        self._check(context.problem)
+        return await math_verdict(context, trajectory)
+
+    def render(self, template: Any, library: Any, problem: Problem, objective: str) -> Any:
+        self._check(problem)
+        return problem_messages(template, library, problem, objective)
+
+
+BROKEN = {"rollout": "failed", "verify": "unverifiable", "render": "failed"}
+
+
+def trained(folder: Path, domain: Domain, **more: Any) -> None:
+    small = {"model": "m", "epochs": 1, "batch_size": 4, "group_size": 3, "patience": "3s"}
+    data = str(write_problems(folder / "p.jsonl", 4))
+    with ScriptedEndpoint() as server:
+        options = {**small, "base_url": server.base_url, "store": folder, **more}
+        tfgrpo.train_sync(data, domain=domain, **options)
+
+
+@pytest.mark.parametrize("part", BROKEN)
+def test_what_the_code_of_a_domain_raises_ends_the_attempt_and_not_the_run(
+    tmp_path: Path, part: str
+) -> None:
+    parts = {"verify": math_verdict, part: getattr(Breaking("p2"), part)}
+    trained(tmp_path, Domain(name="x", **parts))
+    with tfgrpo.Store.open(tmp_path / ".tfgrpo/store.db") as store:
+        rows = store.rollouts("p")
+        assert len(rows) == 12
+        for row in rows:
+            broken = row.problem == "p2"
+            assert row.outcome == (BROKEN[part] if broken else "answered")
+            assert ("KeyError: 'no such thing'" in row.verdict["reason"]) is broken
+
+
+@pytest.mark.parametrize("part", BROKEN)
+def test_code_of_a_domain_that_always_raises_stops_a_run_and_an_evaluation(
+    tmp_path: Path, part: str
+) -> None:
+    parts = {"verify": math_verdict, part: getattr(Breaking(), part)}
+    domain = Domain(name="x", **parts)
+    with pytest.raises(TfgrpoError, match="KeyError: 'no such thing'") as stopped:
+        trained(tmp_path, domain, epochs=3)
+    assert stopped.value.hint
+    with ScriptedEndpoint() as server:
+        where = {"model": "m", "base_url": server.base_url, "store": tmp_path, "samples": 1}
+        with pytest.raises(TfgrpoError, match="KeyError: 'no such thing'"):
+            tfgrpo.evaluate_sync(str(tmp_path / "p.jsonl"), domain=domain, **where)
+
+
+async def gives_nothing(context: Context) -> Any:
+    return None
+
+
+async def gives_text(context: Context) -> Any:
+    return "an answer"
+
+
+async def gives_no_text(context: Context) -> Any:
+    return Trajectory(None)  # type: ignore[arg-type]
+
+
+async def gives_no_json(context: Context) -> Any:
+    return Trajectory("4", messages=({"role": "assistant", "content": {"a", "b"}},))
+
+
+def is_not_async(context: Context) -> Any:
+    return Trajectory("4")
+
+
+@pytest.mark.parametrize(
+    ("rollout", "words"),
+    [
+        (gives_nothing, "the rollout of domain x gave None, and no Trajectory"),
+        (gives_text, "the rollout of domain x gave 'an answer', and no Trajectory"),
+        (gives_no_text, "and no Trajectory"),
+        (gives_no_json, "messages that cannot be kept"),
+        (is_not_async, "the rollout of domain x is not async"),
+    ],
+)
+def test_a_rollout_of_the_wrong_kind_is_a_clear_error(
+    tmp_path: Path, rollout: Any, words: str
+) -> None:
+    with pytest.raises(DomainError, match=words) as refused:
+        trained(tmp_path, Domain(name="x", verify=math_verdict, rollout=rollout))
+    assert refused.value.hint
+
+
+def test_a_render_that_gives_no_messages_is_a_clear_error(tmp_path: Path) -> None:
+    domain = Domain(name="x", verify=math_verdict, render=lambda *_: "a prompt")  # type: ignore
+    with pytest.raises(TfgrpoError, match="render of domain x gave 'a' as a message"):
+        trained(tmp_path, domain)
+    with pytest.raises(TfgrpoError, match="render of domain x gave 'a' as a message"):
+        tfgrpo.estimate_sync(
+            str(tmp_path / "p.jsonl"), domain=domain, store=tmp_path / "new", model="m"
+        )

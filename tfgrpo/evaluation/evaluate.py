@@ -26,7 +26,7 @@ from tfgrpo.model.gather import gather_all
 from tfgrpo.notices import describe_usage
 from tfgrpo.rendering.retrieve import relevant
 from tfgrpo.rollout.agent import equipped
-from tfgrpo.rollout.attempt import Rollout, attempt
+from tfgrpo.rollout.attempt import RenderFailed, Rollout, attempt, failed, rendered
 from tfgrpo.session import Session
 from tfgrpo.settings import EvalSettings
 from tfgrpo.store.canonical import digest
@@ -244,9 +244,14 @@ async def _attempt_each(
 
     async def attempt_once(library: Library, problem: Problem, sample: int) -> Rollout:
         library = task.shown(library, problem)
+        try:
+            messages = rendered(domain, template, library, problem, settings.agent_objective)
+        except RenderFailed as error:
+            progress.count_attempt()
+            return failed(problem, sample, str(error))
         context = Context(
             problem=problem,
-            messages=domain.render(template, library, problem, settings.agent_objective),
+            messages=messages,
             calls=policy,
             judge=reflection,
             verifier=session.verifier,
@@ -273,7 +278,7 @@ async def _attempt_each(
 def _scored(wanted: Sequence[Wanted], rollouts: Sequence[Rollout]) -> list[Score]:
     """Returns the scores of attempts. Raises EndpointError when none of them could be scored."""
     if all(rollout.reward is None for rollout in rollouts):
-        hint = "check --max-tokens, --task-timeout and the model"
+        hint = "check --max-tokens, --task-timeout and the model, or the code of the domain"
         if all(one.outcome == "unverifiable" and one.response.strip() for one in rollouts):
             hint = "there are answers, and no verdicts: correct the verifier or the ground truths"
         raise EndpointError(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import fmean, median
 from typing import Any
 
@@ -12,9 +13,11 @@ from tfgrpo.data.problems import Problem
 from tfgrpo.domains.base import Context, Domain, DomainError, Trajectory, Verdict
 from tfgrpo.model.endpoint import CallFailed
 from tfgrpo.model.response import visible
+from tfgrpo.rendering.templates import Message, Template
 from tfgrpo.rollout.branching import BranchPoint
 from tfgrpo.store.canonical import canonical
-from tfgrpo.store.records import Json
+from tfgrpo.store.errors import TfgrpoError
+from tfgrpo.store.records import Json, Library
 
 CONFIRMING = 1 << 20
 """The sample numbers from which on attempts confirm a lesson instead of filling a group."""
@@ -118,16 +121,55 @@ def pivot(rewards: Sequence[float]) -> float:
     return middle if graded and min(rewards) < middle < max(rewards) else fmean(rewards)
 
 
+class RenderFailed(DomainError):
+    """A prompt that a domain's code could not make."""
+
+
+def rendered(
+    domain: Domain, template: Template, library: Library, problem: Problem, objective: str
+) -> tuple[Message, ...]:
+    """Returns the prompt of a problem as a domain renders it. Raises RenderFailed for whatever
+    its code raises and what are no messages."""
+    try:
+        messages = tuple(domain.render(template, library, problem, objective))
+    except TfgrpoError:
+        raise
+    except Exception as error:  # whatever the code of a domain does
+        raise RenderFailed(
+            f"render of domain {domain.name}: {describe_error(error)}",
+            hint="correct the domain's render",
+        ) from error
+    for message in messages:
+        if not (isinstance(message, tuple) and list(map(type, message)) == [str, str]):
+            raise RenderFailed(
+                f"render of domain {domain.name} gave {message!r:.80} as a message",
+                hint="a prompt is a tuple of messages, each (role, text)",
+            )
+    return messages
+
+
+def failed(problem: Problem, sample: int, reason: str) -> Rollout:
+    """Returns an attempt that could not be made, with the reason."""
+    return Rollout(problem, sample, "", "failed", None, None, reason)
+
+
 async def attempt(domain: Domain, context: Context) -> Rollout:
     """Makes one attempt at a problem and judges it, as the domain does both.
 
-    A request that cannot be answered gives a failed rollout; EndpointError is let through.
+    A request that cannot be answered gives a failed rollout, and so does what the domain's code
+    raises. TfgrpoErrors other than CallFailed are let through. Raises DomainError for a rollout
+    that is not `async` or gives no Trajectory.
     """
     problem, sample = context.problem, context.sample
     try:
-        trajectory = await domain.rollout(context)
+        trajectory = await _trajectory(domain, context)
     except CallFailed as error:
-        return Rollout(problem, sample, "", "failed", None, None, str(error))
+        return failed(problem, sample, str(error))
+    except TfgrpoError:
+        raise
+    except Exception as error:  # whatever the code of a domain does
+        reason = f"rollout of domain {domain.name}: {describe_error(error)}"
+        return failed(problem, sample, reason)
     verdict = await judge(domain, context, trajectory)
     if verdict.reward is None:
         outcome = "unverifiable"
@@ -151,28 +193,64 @@ async def attempt(domain: Domain, context: Context) -> Rollout:
         reason=reason,
         calls=trajectory.calls,
         details=verdict.details,
-        messages=tuple(as_recorded(list(trajectory.messages))),
+        messages=trajectory.messages,
     )
+
+
+async def _trajectory(domain: Domain, context: Context) -> Trajectory:
+    """Returns what a domain's rollout comes to. Raises DomainError for what is no Trajectory."""
+    outcome = domain.rollout(context)
+    if not inspect.isawaitable(outcome):
+        raise DomainError(
+            f"the rollout of domain {domain.name} is not async",
+            hint="define it as `async def rollout(context)`",
+        )
+    trajectory: object = await outcome
+    if not isinstance(trajectory, Trajectory) or not isinstance(trajectory.response, str):
+        raise DomainError(
+            f"the rollout of domain {domain.name} gave {trajectory!r:.80}, and no Trajectory",
+            hint="return Trajectory(response, calls), where the response is a text",
+        )
+    try:
+        return replace(trajectory, messages=tuple(as_recorded(list(trajectory.messages))))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise DomainError(
+            f"the rollout of domain {domain.name} gave messages that cannot be kept: {error}",
+            hint="messages are JSON: texts, numbers, lists and dicts",
+        ) from None
 
 
 async def judge(domain: Domain, context: Context, trajectory: Trajectory) -> Verdict:
     """Returns the domain's verdict on a trajectory, in a worker process or by asking a model.
 
-    A judge that cannot be reached gives an unverifiable verdict. Raises DomainError for a
+    A judge that cannot be reached gives an unverifiable verdict, and so does one whose code raises
+    something. Raises DomainError for a
     reward out of [0, 1] and for what is no verdict, and EndpointError.
     """
-    if domain.judge is not None:
-        try:
-            verdict = await domain.judge(context, trajectory)
-        except CallFailed as error:
-            return Verdict(None, None, f"unverifiable: {error}")
-    else:
-        assert domain.function is not None
-        problem, response = context.problem, trajectory.response
-        short = len(response) <= SHORT  # the event loop waits for what is judged at once
-        quick = domain.at_once(problem, response) if domain.at_once and short else None
-        verdict = quick or await context.verifier.verdict(problem, response, domain.function)
+    try:
+        verdict = await _verdict(domain, context, trajectory)
+    except CallFailed as error:
+        return Verdict(None, None, f"unverifiable: {error}")
+    except TfgrpoError:
+        raise
+    except Exception as error:  # whatever the code of a domain does
+        return Verdict(None, None, f"unverifiable: {describe_error(error)}")
     return checked_verdict(domain, verdict)
+
+
+async def _verdict(domain: Domain, context: Context, trajectory: Trajectory) -> Verdict:
+    if domain.judge is not None:
+        return await domain.judge(context, trajectory)
+    assert domain.function is not None
+    problem, response = context.problem, trajectory.response
+    short = len(response) <= SHORT  # the event loop waits for what is judged at once
+    quick = domain.at_once(problem, response) if domain.at_once and short else None
+    return quick or await context.verifier.verdict(problem, response, domain.function)
+
+
+def describe_error(error: Exception) -> str:
+    """Returns what was raised, in a line."""
+    return " ".join(f"{type(error).__name__}: {error}".strip(": ").split())[:200]
 
 
 def checked_verdict(domain: Domain, verdict: Verdict) -> Verdict:

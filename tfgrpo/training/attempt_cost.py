@@ -29,7 +29,7 @@ from tfgrpo.model.endpoint import Request
 from tfgrpo.model.tokens import count
 from tfgrpo.rendering.templates import Message, Template
 from tfgrpo.rollout import agent
-from tfgrpo.rollout.attempt import Rollout
+from tfgrpo.rollout.attempt import Rollout, rendered
 from tfgrpo.settings import TrainSettings
 from tfgrpo.store.records import Json, Library
 from tfgrpo.training.groups import GLANCES
@@ -229,7 +229,7 @@ def attempt_cost(
 
 def _one(counter: TokenCounter, problem: Problem, plan: PlannedRun, length: float) -> AttemptCost:
     domain, settings = plan.domain, plan.settings
-    messages = domain.render(plan.template, plan.library, problem, settings.agent_objective)
+    messages = rendered(domain, plan.template, plan.library, problem, settings.agent_objective)
     turns = counter.assumed.turns
     attempt = PlannedAttempt(problem, messages, settings.max_tokens, counter.upper, length, turns)
     branches = settings.rollouts == "branch"

@@ -28,6 +28,7 @@ from tfgrpo.model.prices import Price
 from tfgrpo.model.tokens import count
 from tfgrpo.rendering.examples import example_text
 from tfgrpo.rendering.render import prompt_text
+from tfgrpo.rollout.attempt import rendered
 from tfgrpo.settings import SHORT_ANSWERS, TrainSettings
 from tfgrpo.store.canonical import derived_id
 from tfgrpo.store.records import Library, Operation
@@ -312,7 +313,7 @@ class _Total:
         plan = self._plan
         problem, objective = plan.dataset[0], plan.settings.agent_objective
         return self._counter.messages(
-            plan.domain.render(plan.template, library, problem, objective)
+            rendered(plan.domain, plan.template, library, problem, objective)
         )
 
     def _prompt_sizes(self) -> dict[str, float]:

@@ -29,7 +29,15 @@ from tfgrpo.rendering.retrieve import relevant
 from tfgrpo.rendering.templates import Template
 from tfgrpo.rollout import branching
 from tfgrpo.rollout.agent import Agent
-from tfgrpo.rollout.attempt import CONFIRMING, Group, Rollout, attempt
+from tfgrpo.rollout.attempt import (
+    CONFIRMING,
+    Group,
+    RenderFailed,
+    Rollout,
+    attempt,
+    failed,
+    rendered,
+)
 from tfgrpo.rollout.branching import BranchPoint
 from tfgrpo.session import Session
 from tfgrpo.settings import TrainSettings
@@ -296,12 +304,14 @@ class GroupMaker:
             absent = gathering.omitted ^ left_out(  # for what harms the coin is turned round
                 ids, self._settings.dropout, self._settings.seed, (*call_path, sample)
             )
-            context = self._context(problem, library.less(absent), sample, call_path, hint)
             if sample in gathering.failed:
-                why = gathering.failed[sample]
-                rollout = Rollout(problem, sample, "", "failed", None, None, why)
+                rollout = failed(problem, sample, gathering.failed[sample])
             else:
-                rollout = await attempt(self._domain, replace(context, prefix=shared))
+                try:
+                    context = self._context(problem, library.less(absent), sample, call_path, hint)
+                    rollout = await attempt(self._domain, replace(context, prefix=shared))
+                except RenderFailed as error:
+                    rollout = failed(problem, sample, str(error))
             rollout = replace(rollout, hint=hint, without=absent, branch=branch)
             if rollout.outcome != "failed":  # what failed may succeed when the run goes on
                 await self.record(step, rollout, library)
@@ -332,7 +342,9 @@ class GroupMaker:
         settings = self._settings
         library = of_other_problems(library, problem.problem)
         library = relevant(library, problem.problem, settings.injected, always=(TRIAL,))
-        messages = self._domain.render(self._template, library, problem, settings.agent_objective)
+        messages = rendered(
+            self._domain, self._template, library, problem, settings.agent_objective
+        )
         return Context(
             problem=problem,
             messages=strategies.hinted(messages, hint) if hint else messages,

@@ -148,7 +148,8 @@ class Collector:
         if rollouts and all(rollout.outcome == "failed" for rollout in rollouts):
             raise EndpointError(
                 f"every attempt in step {step + 1} failed: {rollouts[0].reason}",
-                hint="nothing was learned; check --max-tokens, --task-timeout and the model",
+                hint="nothing was learned; check --max-tokens, --task-timeout and the model, "
+                "or the code of the domain",
             )
         groups += self._arrived(gatherings)
         for gathering in gatherings:
