@@ -237,4 +237,4 @@ def _shown(proposal: Proposal) -> Iterator[str]:
     for note in view.notes:
         yield shown(note)
     for name, value in proposal.details.items():
-        yield shown(f"{name}: {value}")
+        yield shown(f"{name.replace('_', ' ')}: {value}")

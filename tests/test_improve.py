@@ -101,6 +101,10 @@ def test_what_went_wrong_becomes_a_proposal_and_nothing_moves_before_it_is_accep
     assert found.effect.low is not None
     assert found.effect.low > 0
     assert found.branch == "proposal/improve-1"
+    parts = {"learned_from": 12, "gate": 9, "held_out": 9}
+    assert found.details == {"run": "improve-1", "problems": 30, **parts}
+    shown = CliRunner().invoke(tfgrpo, ["--no-pager", "proposals", found.id]).output
+    assert "learned from: 12" in shown
     trained = read(store, "improve-1/train.jsonl")
     parts = [read(store, f"improve-1/{part}.jsonl") for part in ("train", "gate", "heldout")]
     assert list(map(len, parts)) == [12, 9, 9]
@@ -205,6 +209,8 @@ def test_named_gate_and_heldout_sets_are_used_and_leave_all_problems_to_learn_fr
     assert done["new"] == 10, "none of the held-out ones"
     rows = read(store, "improve-1/train.jsonl")
     assert len(rows) == 10
+    (proposal,) = list_proposals(store)
+    assert proposal.details == {"run": "improve-1", "problems": 10, "learned_from": 10}
     assert rows[0].keys() >= {"question", "gold"}
     config = store.runs.get("improve-1").config
     assert (config["gate"], config["heldout"], config["sealed"]) == ("gate.jsonl", None, None)

@@ -416,16 +416,19 @@ def test_the_facts_of_a_proposal_are_listed_and_linked_where_their_run_is_here(s
             opened.create_branch(branch, base)
             opened.commit(branch, [words], message="learned")
             details = {"run": run, "problems": 7, "model": "m", "season_price": 3}
+            if n:
+                details |= {"learned_from": 3, "gate": 2, "held_out": 2}
             propose(opened, Draftsman(branch, "main", "a test", base, None, details))
     visitor = Visitor(store)
     page = visitor.get("/review?id=p1")
     facts = re.findall(r"<dt>(.*?)</dt>", page)
-    assert facts == ["Effect", "From", "Run", "Learned from", "Model", "Season price"]
+    assert facts == ["Effect", "From", "Run", "Problems", "Model", "Season price"]
     assert '<a href="/attempts/week/1">7 problems collected from what went wrong</a>' in page
     assert '<a href="/run/week/1">week/1</a>' in page
     page = visitor.get("/review?id=p2")
     assert "<dd>elsewhere</dd>" in page
-    assert "<dd>7 problems collected from what went wrong</dd>" in page
+    words = "3 of 7 problems collected from what went wrong (2 for the gate, 2 held out)"
+    assert f"<dt>Learned from</dt><dd>{words}</dd>" in page
 
 
 def test_a_proposal_that_conflicts_is_asked_about(store: Path) -> None:

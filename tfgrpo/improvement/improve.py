@@ -28,7 +28,15 @@ from tfgrpo.improvement.collection import (
     output_path,
     read_collected,
 )
-from tfgrpo.improvement.proposals import Draftsman, Effect, Proposal, accept, effect_of, propose
+from tfgrpo.improvement.proposals import (
+    PARTS,
+    Draftsman,
+    Effect,
+    Proposal,
+    accept,
+    effect_of,
+    propose,
+)
 from tfgrpo.improvement.rounds import Round
 from tfgrpo.model.budget import Budget, BudgetReached
 from tfgrpo.notices import DownloadProgress, OnProgress, WarningNotice, ignore
@@ -216,7 +224,8 @@ async def _work(
             store.create_branch(f"rejected/{one.branch}", store.tip(one.branch))
             _forget_branch(store, one)
         return Improvement("worse", one.target, count, request.least, one.name, effect)
-    details = {"run": one.name, "problems": count}
+    parts = rounds.sizes(store, one)
+    details = {"run": one.name, "problems": count} | {PARTS[name]: n for name, n in parts.items()}
     with store.port.transaction():
         proposal = propose(
             store,

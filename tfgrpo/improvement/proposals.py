@@ -31,6 +31,8 @@ from tfgrpo.views import View, Viewed
 from tfgrpo.wording import sampled
 
 State: TypeAlias = Literal["open", "accepted", "rejected"]
+PARTS = {"train": "learned_from", "gate": "gate", "heldout": "held_out"}
+"""Part of an improvement → what a proposal's details call how many problems are in it."""
 
 
 class ProposedChange(NamedTuple):

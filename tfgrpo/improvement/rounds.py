@@ -12,11 +12,11 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tfgrpo.data import leakage
-from tfgrpo.data.readers import read
+from tfgrpo.data import leakage, readers
 from tfgrpo.improvement.collection import Row, problems_of, write_rows
 from tfgrpo.store.decisions import Decision, decide, decisions
 from tfgrpo.store.errors import InvalidOperation
@@ -96,13 +96,24 @@ def unused(store: Store, target: str, rows: Sequence[Row], fields: Mapping[str, 
 
 def _digests_now(store: Store, one: Round, fields: Mapping[str, str]) -> Iterator[str]:
     """Yields the digests of an improvement's problems as its files have them now."""
-    for part in filter(None, one.parts):
-        path = project_root(store.path) / part
-        if not path.is_file():
-            continue
-        for row in read(path):
-            for name in {"problem", fields.get("problem", "problem")} & row.fields.keys():
-                yield problem_digest({"problem": row.fields[name]})
+    for row in chain.from_iterable(_rows_of(store, part) for part in one.parts):
+        for name in {"problem", fields.get("problem", "problem")} & row.fields.keys():
+            yield problem_digest({"problem": row.fields[name]})
+
+
+def sizes(store: Store, one: Round) -> dict[str, int]:
+    """Returns part → how many of an improvement's problems are in it, of the parts that are its
+    own. Raises DatasetError."""
+    return {
+        name: sum(1 for _ in _rows_of(store, part))
+        for name, part in one.parts._asdict().items()
+        if part is not None
+    }
+
+
+def _rows_of(store: Store, part: str | None) -> Iterator[readers.Row]:
+    path = None if part is None else project_root(store.path) / part
+    return readers.read(path) if path is not None and path.is_file() else iter(())
 
 
 def begin(

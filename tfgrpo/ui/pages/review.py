@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
 from tfgrpo.improvement.proposals import (
+    PARTS,
     Proposal,
     accept,
     get_proposal,
@@ -108,13 +109,28 @@ def _facts(visit: Visit, proposal: Proposal) -> list[ProposalFact]:
     is_here = run is not None and any(one.name == run for one in visit.store.runs.all())
     facts = [] if run is None else [_run_fact("Run", str(run), f"/run/{run}", is_here)]
     problems = details.pop("problems", None)
+    parts = {name: details.pop(name, None) for name in PARTS.values()}
     if isinstance(problems, int):
-        words = f"{plural(problems, 'problem')} collected from what went wrong"
-        facts.append(_run_fact("Learned from", words, f"/attempts/{run}", is_here))
+        title, words = _problems(problems, parts)
+        facts.append(_run_fact(title, words, f"/attempts/{run}", is_here))
     for name, value in details.items():
         title = TITLES.get(name, name[:1].upper() + name[1:].replace("_", " "))
         facts.append(ProposalFact(title, str(value)))
     return facts
+
+
+def _problems(count: int, parts: dict[str, Any]) -> tuple[str, str]:
+    """Returns how many problems a proposal is about, as a title and in words: of each part, where
+    that is on record."""
+    collected = f"{plural(count, 'problem')} collected from what went wrong"
+    learned, gate, held = parts["learned_from"], parts["gate"], parts["held_out"]
+    if learned is None:
+        return "Problems", collected
+    others = [f"{gate} for the gate"] if gate else []
+    others += [f"{held} held out"] if held else []
+    return "Learned from", f"{learned} of {collected}" + (
+        f" ({', '.join(others)})" if others else ""
+    )
 
 
 def _run_fact(title: str, words: str, address: str, is_here: bool) -> ProposalFact:
