@@ -190,7 +190,7 @@ def test_a_problem_may_bring_criteria_of_its_own(
         ({"criteria": [{"name": "7", "contains": "7"}] * 2}, "the name '7' is used twice"),
         ({"criteria": [{"name": "x", "python": "no_such_module_here:f"}]}, "does not list"),
         ({"criteria": [{"name": "x"}]}, "has one of"),
-        ({"criteria": [{"name": "x", "contains": "7", "weight": float("inf")}]}, "finite"),
+        ({"criteria": [{"name": "x", "contains": "7", "weight": float("inf")}]}, "a valid number"),
         ({"criteria": "signed"}, "a list of objects"),
         ({"criteria": 0}, "a list of objects"),
         ({"persona": ["x"]}, "a persona is a text"),

@@ -46,9 +46,13 @@ def open_database(path: Path | str, *, timeout: float, threads: bool = False) ->
     try:
         connection.execute("pragma user_version")
         return connection
-    except sqlite3.OperationalError:
+    except sqlite3.OperationalError as error:
         connection.close()
-        if os.access(folder_of(path), os.W_OK) or not os.access(path, os.R_OK):
+        refused = error.sqlite_errorcode & 0xFF in (
+            sqlite3.SQLITE_READONLY,
+            sqlite3.SQLITE_CANTOPEN,
+        )
+        if not refused or os.access(folder_of(path), os.W_OK) or not os.access(path, os.R_OK):
             raise
     except BaseException:
         connection.close()

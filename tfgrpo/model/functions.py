@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import copyreg
-import dis
 import functools
 import os
 import sys
-import sysconfig
-import uuid
 from collections.abc import Iterable, Mapping
 from functools import partial
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
@@ -23,8 +20,7 @@ NAMED = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_ATTR
 STORED = ("STORE_GLOBAL", "STORE_NAME", "STORE_DEREF", "STORE_ATTR")
 WRITING = ("append", "extend", "insert", "add", "update", "setdefault", "pop", "clear", "remove")
 """Methods of lists, dicts and sets that change them."""
-_STANDARD = tuple(os.path.realpath(sysconfig.get_path("stdlib")) + end for end in (os.sep, ".zip"))
-_PROCESS = uuid.uuid4().hex
+_PROCESS = os.urandom(16).hex()
 _opaque: dict[int, object] = {}
 """What nothing is known of, by its address: held, so that no other object is taken for it."""
 
@@ -192,6 +188,8 @@ def _codes(code: CodeType) -> list[CodeType]:
 
 
 def _global_names(code: CodeType) -> set[str]:
+    import dis
+
     loads = ("LOAD_GLOBAL", "LOAD_NAME")
     return {str(one.argval) for one in dis.get_instructions(code) if one.opname in loads}
 
@@ -213,6 +211,8 @@ def _written_by(kind: type, method: object) -> set[str]:
 def _written(whole: CodeType) -> set[str]:
     """Returns the names of what a function writes to: verdicts that hung on these would hang on
     how often it was called."""
+    import dis
+
     written = set()
     for code in _codes(whole):
         steps = list(dis.get_instructions(code))
@@ -241,4 +241,13 @@ def _is_installed(value: FunctionType | type | ModuleType) -> bool:
         return False
     real = os.path.realpath(file)
     packages = {"site-packages", "dist-packages"} & set(real.split(os.sep))
-    return bool(packages) or real.startswith(_STANDARD) or file.startswith("<frozen ")
+    return bool(packages) or real.startswith(_standard()) or file.startswith("<frozen ")
+
+
+@functools.cache
+def _standard() -> tuple[str, ...]:
+    """Returns what paths of the standard library begin with."""
+    import sysconfig
+
+    home = os.path.realpath(sysconfig.get_path("stdlib"))
+    return home + os.sep, f"{home}.zip"

@@ -74,8 +74,7 @@ def look(
     there are too few to say so. `whole` says that these are all attempts of the steps so far."""
     there = [rollout for rollout in rollouts if rollout.outcome != "failed"]
     finding = _finding(there, settings)
-    fewest = 1 if finding == "unjudged" else FEWEST  # a step without a verdict teaches nothing
-    if len(there) < (fewest if whole else min(ENOUGH.values())):
+    if len(there) < (FEWEST if whole else min(ENOUGH.values())):
         return None
     if finding is None or (not whole and len(there) < ENOUGH[finding]):
         return None
