@@ -224,8 +224,8 @@ async def judge(domain: Domain, context: Context, trajectory: Trajectory) -> Ver
     """Returns the domain's verdict on a trajectory, in a worker process or by asking a model.
 
     A judge that cannot be reached gives an unverifiable verdict, and so does one whose code raises
-    something. Raises DomainError for a
-    reward out of [0, 1] and for what is no verdict, and EndpointError.
+    something. Raises DomainError for a reward out of [0, 1] and for what is no verdict, and
+    EndpointError.
     """
     try:
         verdict = await _verdict(domain, context, trajectory)

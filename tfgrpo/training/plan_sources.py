@@ -53,9 +53,10 @@ def _weights(lessons: Sequence[str]) -> dict[str, float]:
 
 
 def _likeness(text: set[str], lesson: set[str], weights: dict[str, float]) -> float:
-    """Returns the share of a lesson's weight that a text has, 0 to 1."""
-    whole = sum(weights[word] for word in lesson)
-    return sum(weights[word] for word in lesson & text) / whole if whole else 0.0
+    """Returns the share of a lesson's weight that a text has, 0 to 1. Exact sums, as the order of a
+    set's words differs between processes, and a run that goes on has to decide the same."""
+    whole = math.fsum(weights[word] for word in lesson)
+    return math.fsum(weights[word] for word in lesson & text) / whole if whole else 0.0
 
 
 def _words(text: str) -> set[str]:
