@@ -30,10 +30,9 @@ from tfgrpo.training.controller import (
     lessons_in,
     operation_of,
 )
-from tfgrpo.training.draft import Draft, words
+from tfgrpo.training.draft import Draft
 from tfgrpo.training.edits import RoomMaker, within_budget
 from tfgrpo.training.lookahead import Refusal
-from tfgrpo.training.numbers_in_text import numbers_anywhere
 from tfgrpo.training.plan_sources import sources
 from tfgrpo.training.reflection import Lesson, Question, StepOrigin
 
@@ -91,7 +90,7 @@ async def plan_batch(
         """Complains of the first operation that is wrong, once."""
         nonlocal complained
         objections = (
-            _misnumbered(edit, len(lessons)) or _objection(edit, own, draft, deciding, prompt)
+            _misnumbered(edit, len(lessons)) or _objection(edit, own, draft, deciding)
             for edit, own in _with_sources(plan, lessons, draft)
         )
         wrong = next(filter(None, objections), None)
@@ -112,7 +111,7 @@ async def plan_batch(
     taught: dict[str, list[Lesson]] = {}
     now = draft.after(())
     for number, (edit, own) in enumerate(_with_sources(typed.value, lessons, draft)):
-        wrong = _misnumbered(edit, len(lessons)) or _objection(edit, own, draft, deciding, prompt)
+        wrong = _misnumbered(edit, len(lessons)) or _objection(edit, own, draft, deciding)
         taken += own
         id = draft.labels.get(edit.experience or "")
         if wrong is None and edit.op in ("modify", "delete", "keep") and id not in now.texts:
@@ -231,7 +230,6 @@ def _objection(
     own: Sequence[Lesson],
     draft: Draft,
     deciding: Controller,
-    prompt: Template,
 ) -> str | None:
     """Returns what is wrong with an operation, and the lessons that it follows from, beside the
     library that the plan was asked for."""
@@ -240,23 +238,13 @@ def _objection(
         return None if deciding.notes.turned_down else f"an operation is one of {list(OPS)}"
     if edit.op != "add" and edit.experience not in labels:
         return f"there is no experience {edit.experience}; experiences are {list(labels)}"
-    plain = [replace(lesson, numbers=()) for lesson in own]
-    if edit.op != "add" and any(edit.experience not in deciding.related(o, draft) for o in plain):
-        return f"{edit.experience} does not name the answer of a lesson, which is about another"
-    if edit.op == "keep":
-        there = numbers_anywhere(draft.texts[labels[edit.experience or ""]])
-        if any(numbers_anywhere(lesson.text) - there for lesson in own):
-            return f"{edit.experience} does not give the number of a lesson that it is to keep"
+    if edit.op in ("keep", "delete"):
         return None
-    if edit.op == "delete":
-        return None
-    text, most = " ".join(edit.text.split()), deciding.reflection.max_words
+    text = " ".join(edit.text.split())
     if not text:
         return f'"{edit.op}" needs a text'
-    if words(text) > most:
-        return f"a text has {words(text)} words, and {most} are the most: {text[:80]}"
     problems = tuple(lesson.group.problem for lesson in own)
-    objection = deciding.reflection.lesson_check(problems, prompt)(text)
+    objection = deciding.reflection.text_check(problems)(text)
     return objection and f"{text[:80]!r}: {objection}"
 
 

@@ -10,21 +10,16 @@ its own lesson only. Lessons are decided in order; some are asked about ahead of
     new → ADD      same → KEEP      refines, contradicts → MODIFY, or DELETE when no text is left
 
 What is already there word for word is a KEEP without asking: every group that comes to the same
-lesson is one more vote for it. Where answers are shared, as labels are, a lesson is put beside
-the experiences that name its label, and one that is about numbers (`telling_numbers.py`) beside
-those that may be about them too; where none is, it is new without asking. An ADD of what
-is there, or a MODIFY that changes nothing, is a KEEP and recorded as one; a MODIFY that keeps
-no word of the experience would lose it to a lesson about something else, so it is an ADD. What
-cannot be used goes back once. A label that does not exist is then refused, on record; where
-only the text is wrong, or a refinement leaves out a number of what it refines, the lesson counts
-in its own words, if nothing is wrong with those. Labels are made for each prompt and resolved
-against that prompt alone. Where the library may not grow any more, room is made first, or the
+lesson is one more vote for it. In an empty library a lesson is new without asking. An ADD of what
+is there, or a MODIFY that changes nothing, is a KEEP and recorded as one. What cannot be used goes
+back once. A label that does not exist is then refused, on record; where only the text is wrong,
+the lesson counts in its own words, if nothing is wrong with those. Labels are made for each prompt
+and resolved against that prompt alone. Where the library may not grow any more, room is made first, or the
 operation refused (`pruning.py`).
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
@@ -40,24 +35,15 @@ from tfgrpo.rendering.examples import is_example
 from tfgrpo.store.canonical import derived_id
 from tfgrpo.store.records import Library, Operation
 from tfgrpo.training import pruning
-from tfgrpo.training.draft import Draft, words
+from tfgrpo.training.draft import Draft
 from tfgrpo.training.edits import RoomMaker, within_budget
-from tfgrpo.training.label_mentions import mentions, right_answers, tells
 from tfgrpo.training.lookahead import LessonStream, Lookahead, Proposed, Refusal
-from tfgrpo.training.near_duplicates import Similar, condition, describe, find_similar
+from tfgrpo.training.near_duplicates import Similar, describe, find_similar
 from tfgrpo.training.notes import Notes
-from tfgrpo.training.number_lessons import step_of
-from tfgrpo.training.number_votes import is_vote
-from tfgrpo.training.numbers_in_text import names_number, numbers_anywhere, numbers_in
 from tfgrpo.training.reflection import Failure, Lesson, Question, Reflection, StepOrigin
-from tfgrpo.training.telling_parts import is_about_form, is_same_form
+from tfgrpo.training.text_check import is_long
 
 CONTROLLER_TOKENS = 600
-WHEN = re.compile(
-    r"(?i)\b(?:when|whenever|where|wherever|if|unless|for|before|after|during|once|in case of|on"
-    r"|with|to)\b"
-)
-"""What a text says of when it holds begins with."""
 DROPPED = "the controller dropped it: it says what the gate rejected"
 DROPPED_DECLINED = "the controller dropped it: it says what was turned down before"
 NOTHING = Notes()
@@ -155,12 +141,12 @@ class Controller:
         """Returns what a lesson comes to beside a draft, which stays as it is."""
         reflection, problem = self.reflection, lesson.group.problem.id
         failures: tuple[Failure, ...] = ()
-        known = draft.same(lesson.text) or _more_exact(lesson, draft)
+        known = draft.same(lesson.text)
         call: tuple[str, ...] = ()
         repaired = 0
         if known is not None:
             decision, label = Decision(decision="same"), known
-        elif is_about_form(lesson.text) or self._needs_no_call(lesson, draft):
+        elif self._needs_no_call(lesson, draft):
             decision, label = Decision(decision="new", text=lesson.text), None
         else:
             try:
@@ -174,8 +160,6 @@ class Controller:
                 refusal = Refusal(lesson.text, problem, str(error))
                 return Proposed(refused=(refusal,), failures=failures)
             decision, call, repaired = typed.value, (typed.key,), typed.repaired
-            if self._tells_apart(decision, lesson, draft):
-                decision = Decision(decision="new", text=lesson.text)
             label = draft.labels.get(decision.closest or "")
             if decision.decision == "drop":
                 why = DROPPED_DECLINED if self.notes.declined else DROPPED
@@ -190,53 +174,17 @@ class Controller:
 
     def _needs_no_call(self, lesson: Lesson, draft: Draft) -> bool:
         """Returns whether a lesson enters as it is: nothing is there that it could be like."""
-        short = words(lesson.text) <= self.reflection.max_words
-        return not self.related(lesson, draft) and not self.notes.turned_down and short
-
-    def related(self, lesson: Lesson, draft: Draft) -> dict[str, str]:
-        """Returns the experiences, by their labels, that a lesson may be about as well: where
-        answers are shared, those that name its answer, and where it is about numbers, those that
-        name one or speak of what it stands for. A small model calls a lesson about one label the
-        same as one about another, and writes one number over another."""
-        answers = self._answers(lesson)
-        lessons = lessons_in(draft)
-        there = {label: id for label, id in draft.labels.items() if id in lessons}
-        if not answers and lesson.numbers:
-            return {
-                label: id
-                for label, id in there.items()
-                if any(one.may_be_in(draft.texts[id]) for one in lesson.numbers)
-            }
-        if not answers:
-            return there
-        return {
-            label: id
-            for label, id in there.items()
-            if any(mentions(draft.texts[id], answer) for answer in answers)
-        }
-
-    def _tells_apart(self, decision: Decision, lesson: Lesson, draft: Draft) -> bool:
-        """Returns whether a decision takes a lesson for one that gives another shared answer: it
-        may contradict that, and nothing else."""
-        answers, id = self._answers(lesson), draft.labels.get(decision.closest or "")
-        if not answers or id is None or decision.decision not in ("same", "refines"):
-            return False
-        return not any(tells(draft.texts[id], answer) for answer in answers)
-
-    def _answers(self, lesson: Lesson) -> tuple[str, ...]:
-        """Returns the shared answers that a lesson is about, or none."""
-        if not (self.reflection.shared_answers and self.reflection.ground_truth):
-            return ()
-        return right_answers(lesson.group.problem)
+        short = not is_long(lesson.text, self.reflection.max_words)
+        return not lessons_in(draft) and not self.notes.turned_down and short
 
     async def _decide(
         self, lesson: Lesson, draft: Draft, similar: list[Similar], call_path: CallPath
     ) -> structured.Typed[Decision]:
         reflection, labels = self.reflection, draft.labels
-        related = self.related(lesson, draft)
+        there = [label for label, id in labels.items() if id in lessons_in(draft)]
         alike = describe(similar, {id: label for label, id in labels.items()})
         decisions = [one for one in DECISIONS if one != "drop" or self.notes.turned_down]
-        if not related:  # nothing is there that a lesson could be the same as, or refine
+        if not there:  # nothing is there that a lesson could be the same as, or refine
             decisions = [one for one in decisions if one in ("new", "drop")]
         question = Question(
             prompt=reflection.controller,
@@ -249,74 +197,32 @@ class Controller:
             max_tokens=CONTROLLER_TOKENS,
             call_path=call_path,
             appendix=self.notes.text(labels, lesson.misled),
-            narrowed={"decision": {"enum": decisions}, "closest": {"enum": [*related, None]}},
+            narrowed={"decision": {"enum": decisions}, "closest": {"enum": [*there, None]}},
             problems=(lesson.group.problem,),
         )
-
-        most, faults = reflection.max_words, 0
-        check = reflection.lesson_check(question.problems, question.prompt, alike)
-
-        def fault(text: str) -> str | None:
-            count = words(text)
-            return (
-                f"the text has {count} words, and {most} are the most"
-                if count > most
-                else check(text)
-            )
+        check, faults = reflection.text_check(question.problems), 0
 
         def fault_of(decision: Decision) -> str | None:
             if decision.decision in ("same", "drop"):
-                return self._not_same(decision, lesson, draft, similar)
-            text = _text(decision, lesson, most)
-            if decision.decision == "refines":
-                wrong = _fault_of_refinement(decision, text, lesson, draft)
-                if wrong is not None:
-                    return wrong
-            return fault(text)
+                return None
+            return check(_text(decision, lesson, reflection.max_words))
 
         def objection(decision: Decision) -> str | None:
             nonlocal faults
-            wrong = self._objection(decision, lesson, draft, similar)
+            wrong = self._objection(decision, there)
             if wrong is None and (wrong := fault_of(decision)) is not None:
                 faults += 1
-                text = _text(decision, lesson, most)
-                if faults > 1 and (fault(lesson.text) is None or fault(text) is None):
+                if faults > 1 and check(lesson.text) is None:
                     return None
             return wrong
 
         typed = await reflection.ask(self.calls, question, Decision, objection)
         if fault_of(typed.value) is not None:
-            typed = replace(typed, value=self._fallback(typed.value, lesson, draft, fault))
+            typed = replace(typed, value=_in_the_lessons_words(typed.value, lesson))
         return typed
 
-    def _fallback(
-        self,
-        decision: Decision,
-        lesson: Lesson,
-        draft: Draft,
-        fault: Callable[[str], str | None],
-    ) -> Decision:
-        """Returns what a decision comes to whose own text cannot be used. A refinement that leaves
-        out a number is a vote, where the lesson has no number and is about the same; else new."""
-        text = _text(decision, lesson, self.reflection.max_words)
-        there = draft.texts.get(draft.labels.get(decision.closest or "", ""), "")
-        refines = decision.decision == "refines"
-        is_known = bool(lesson.numbers) and all(one.is_stated_in(there) for one in lesson.numbers)
-        has_no_room = _lost_condition(decision, text, draft) and fault(lesson.text) is not None
-        if refines and (is_known or (has_no_room and not lesson.numbers)):
-            return decision.model_copy(update={"decision": "same"})
-        if refines and _lost_numbers(decision, text, draft):
-            if not numbers_in(lesson.text) and not _apart(lesson.text, there):
-                return decision.model_copy(update={"decision": "same"})
-            if fault(lesson.text) is not None:  # too long: the text is right, for something else
-                return decision.model_copy(update={"decision": "new", "text": text})
-        return _in_the_lessons_words(decision, lesson)
-
-    def _objection(
-        self, decision: Decision, lesson: Lesson, draft: Draft, similar: list[Similar]
-    ) -> str | None:
+    def _objection(self, decision: Decision, labels: Sequence[str]) -> str | None:
         """Returns what is wrong with a decision, or None."""
-        labels = self.related(lesson, draft)
         if decision.decision == "drop":
             if self.notes.turned_down:
                 return None
@@ -325,95 +231,12 @@ class Controller:
             return "no experience is about that: the decision is new"
         if decision.decision != "new" and decision.closest not in labels:
             return f"there is no experience {decision.closest}; closest is one of {list(labels)}"
-        most = self.reflection.max_words
-        if self._tells_apart(decision, lesson, draft):  # it is new, if it is short enough for that
-            if words(lesson.text) <= most:
-                return None
-            return f"{decision.closest} gives another answer: the decision is new"
         return None
-
-    def _not_same(
-        self, decision: Decision, lesson: Lesson, draft: Draft, similar: list[Similar]
-    ) -> str | None:
-        """Returns why a lesson that is taken for the same as an experience is not, or None."""
-        if decision.decision != "same":
-            return None
-        if missing := _left_out(decision, lesson, draft):
-            return f"{decision.closest} does not give {missing} for the same: it is new"
-        labels, wanted = self.related(lesson, draft), numbers_anywhere(lesson.text)
-        if not wanted - numbers_anywhere(draft.texts[labels[decision.closest or ""]]):
-            return None
-        gives = f"{decision.closest} does not give the number of the lesson"
-        alike = {one.experience for one in similar}
-        for label, other in labels.items():  # small models miscount labels
-            if other in alike and not wanted - numbers_anywhere(draft.texts[other]):
-                return f"{gives}, and {label} does: it is the same as {label}, or it is new."
-        return (
-            f"{gives}, so it is not the same. The decision is new, unless both are about the "
-            "very same thing."
-        )
 
 
 def lessons_in(draft: Draft) -> dict[str, str]:
     """Returns what lessons are decided about beside, id → text: all but the examples."""
     return {id: text for id, text in draft.texts.items() if not is_example(text)}
-
-
-def _more_exact(lesson: Lesson, draft: Draft) -> str | None:
-    """Returns the experience that a lesson says no more than: a step with its number, where it is
-    the step in other words or without a number, or the number alone."""
-    for id, there in draft.texts.items():
-        if is_vote(lesson.text, lesson.numbers, there) or is_same_form(lesson.text, there):
-            return id
-    return None
-
-
-def _fault_of_refinement(decision: Decision, text: str, lesson: Lesson, draft: Draft) -> str | None:
-    """Returns what is lost where a text takes the place of the experience that it refines, or
-    None."""
-    closest = decision.closest
-    step = step_of(draft.texts.get(draft.labels.get(closest or "", ""), ""))
-    if text and step is not None and not step.is_stated_in(text):
-        return f"the text leaves out the step that {closest} gives; what is about another is new"
-    if text and (lost := _lost_numbers(decision, text, draft)):
-        return (
-            f"the text leaves out {lost[0]}, which {closest} gives. A text that refines keeps "
-            "that; what is about something else is new"
-        )
-    if number := _left_out(decision, lesson, draft):
-        return f"the text leaves out {number}, which the lesson gives, so that is lost"
-    if text and _lost_condition(decision, text, draft):
-        return f"the text leaves out when it holds, which {closest} says"
-    if text and _says_less(decision, text, lesson, draft):
-        return f"the text says less than {closest} and than the lesson"
-    return None
-
-
-def _lost_numbers(decision: Decision, text: str, draft: Draft) -> list[str]:
-    """Returns the numbers of the experience that a decision is about that a text does not have."""
-    there = draft.texts.get(draft.labels.get(decision.closest or "", ""), "")
-    return sorted(number for number in numbers_in(there) if not names_number(text, number))
-
-
-def _left_out(decision: Decision, lesson: Lesson, draft: Draft) -> str | None:
-    """Returns a number that a lesson is about and that would be left out of what comes of it."""
-    there = draft.texts.get(draft.labels.get(decision.closest or "", ""), "")
-    text = there if decision.decision == "same" else decision.text.strip() or there
-    return next((one.number for one in lesson.numbers if one.is_lost_in(text, there)), None)
-
-
-def _lost_condition(decision: Decision, text: str, draft: Draft) -> bool:
-    """Returns whether the experience that a decision is about begins with when it holds, and a
-    text says nowhere when."""
-    there = draft.texts.get(draft.labels.get(decision.closest or "", ""), "")
-    return condition(there) is not None and not WHEN.search(text)
-
-
-def _says_less(decision: Decision, text: str, lesson: Lesson, draft: Draft) -> bool:
-    """Returns whether a text has less than half the words of the lesson, and of the experience
-    that it would take the place of: a piece of it."""
-    there = draft.texts.get(draft.labels.get(decision.closest or "", ""), "")
-    return 2 * words(text) < min(words(there), words(lesson.text))
 
 
 def _in_the_lessons_words(decision: Decision, lesson: Lesson) -> Decision:
@@ -425,7 +248,9 @@ def _in_the_lessons_words(decision: Decision, lesson: Lesson) -> Decision:
 
 def _text(decision: Decision, lesson: Lesson, most: int) -> str:
     """Returns the text that a decision leads to: a new lesson enters as it is, if it is short."""
-    if decision.decision == "new" and (words(lesson.text) <= most or not decision.text.strip()):
+    if decision.decision == "new" and (
+        not is_long(lesson.text, most) or not decision.text.strip()
+    ):
         return lesson.text
     return " ".join(decision.text.split())
 
@@ -445,19 +270,7 @@ def operation_of(
     known = draft.same(text)
     if known is not None:
         return Operation("KEEP", known)
-    if _apart(text, draft.texts[id]):
-        return Operation("ADD", fresh, text)
     return Operation("MODIFY", id, text)
-
-
-def _apart(text: str, there: str) -> bool:
-    """Returns whether two texts share no word of substance: of four letters or more.
-
-    Texts with hardly any such words, or in a script that does not part its words (East Asian
-    ones), are not told apart.
-    """
-    new, old = (set(re.findall(r"[^\W\d_]{4,}", one.casefold())) for one in (text, there))
-    return min(len(new), len(old)) > 1 and max(text + there) < "\u2e80" and not new & old
 
 
 def evidence_of(lesson: Lesson, call: tuple[str, ...]) -> dict[str, Any]:
@@ -468,7 +281,5 @@ def evidence_of(lesson: Lesson, call: tuple[str, ...]) -> dict[str, Any]:
         "rollouts": [[rollout.sample, rollout.reward] for rollout in group.rollouts],
         "calls": [key[:16] for key in (*lesson.calls, *call)],
     }
-    if lesson.numbers:
-        evidence["numbers"] = [one.number for one in lesson.numbers]
     strategies = sorted({rollout.hint for rollout in group.winners if rollout.hint})
     return evidence | {"strategies": strategies} if strategies else evidence

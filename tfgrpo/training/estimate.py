@@ -57,7 +57,6 @@ from tfgrpo.training.exemplars import (
     can_be_example,
 )
 from tfgrpo.training.gate_words import REJECTIONS
-from tfgrpo.training.label_mentions import right_answers
 from tfgrpo.training.lookahead import EARLY
 from tfgrpo.training.loop import plan_steps, reflection_of
 from tfgrpo.training.notes import prompts_of
@@ -69,8 +68,7 @@ from tfgrpo.training.reflection import (
     SUMMARY_TOKENS,
     UNKNOWN,
 )
-from tfgrpo.training.telling_numbers import LONGEST_NUMBERS
-from tfgrpo.training.telling_parts import LONGEST_PARTS
+from tfgrpo.training.text_check import right_answers
 
 ANSWER = {
     "rollout": 800.0,
@@ -329,7 +327,6 @@ class _Total:
             **dict.fromkeys(("response", "winners", "losers", "lesson", "lessons", "reason"), ""),
             **dict.fromkeys(("similar", "attempt", "problems", "shown"), ""),
             **dict.fromkeys(("tokens", "cap", "over"), "100000"),
-            "numbers": LONGEST_NUMBERS.words() + "x" * (LONGEST_PARTS if self._upper else 0),
         }
         templates = {
             "summary": reflection.summary,

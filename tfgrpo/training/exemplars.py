@@ -31,8 +31,8 @@ from tfgrpo.store.canonical import derived_id
 from tfgrpo.store.records import Library, Operation
 from tfgrpo.store.store import Store
 from tfgrpo.training.draft import Draft
-from tfgrpo.training.label_mentions import right_answers
 from tfgrpo.training.pruning import fits
+from tfgrpo.training.text_check import right_answers
 
 LONGEST, LONGEST_BYTES = 400, 3200
 """The most tokens and bytes of an example: a longer attempt says too much of its own problem."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, Field
+from pydantic import BaseModel, Field
 
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains.base import sample_seed
@@ -26,18 +26,7 @@ from tfgrpo.rendering.templates import Template
 from tfgrpo.rollout.attempt import Group, Rollout
 from tfgrpo.store.records import Json, Library
 from tfgrpo.training.blame import LabelledMark, Mark, marks_of, marks_schema, shown_words
-from tfgrpo.training.lesson_check import LessonCheck
-from tfgrpo.training.near_duplicates import similar_in_words
-from tfgrpo.training.number_lessons import (
-    NumberMeaning,
-    is_beside,
-    number_alone,
-    usable_meanings,
-    with_numbers,
-)
-from tfgrpo.training.numbers_in_text import names_number
-from tfgrpo.training.telling_numbers import TellingNumbers, telling_numbers
-from tfgrpo.training.telling_parts import TellingPart, parts_words, telling_parts
+from tfgrpo.training.text_check import TextCheck
 
 T = TypeVar("T", bound=BaseModel)
 SUMMARY_TOKENS = 400
@@ -47,7 +36,6 @@ MOST_LESSONS = 2
 ANSWER_SHOWN = 300
 """The characters of an attempt's answer that stand beside what is said of it."""
 UNKNOWN = "(not given)"
-NO_NUMBERS = TellingNumbers((), ())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +57,6 @@ class Question:
     appendix: str = ""
     narrowed: Mapping[str, Json | None] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
-    parts: tuple[TellingPart, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,14 +121,9 @@ class Reflection:
         """Returns whether most of these attempts are short enough to be compared as they are."""
         return median(len(rollout.transcript) for rollout in rollouts) <= self.summarise_over
 
-    def lesson_check(
-        self, problems: tuple[Problem, ...], prompt: Template, *more: str
-    ) -> LessonCheck:
-        """Returns the check of texts that are learned from problems by this prompt, with what
-        `more` its message says."""
-        instructions = "\n".join(text for _, text in prompt.parts)
-        texts = (instructions, self.agent_objective, self.learning_objective, *more)
-        return LessonCheck(problems, texts, self.shared_answers, self.max_words, self.ground_truth)
+    def text_check(self, problems: tuple[Problem, ...]) -> TextCheck:
+        """Returns the check of texts that are learned from problems."""
+        return TextCheck(problems, self.shared_answers, self.max_words)
 
     async def ask(
         self,
@@ -163,24 +145,20 @@ class Reflection:
             answer,
             call_path=question.call_path,
             check=check,
-            text_check=replace(
-                self.lesson_check(question.problems, question.prompt), parts=question.parts
-            ).accepted,
+            text_check=self.text_check(question.problems).accepted,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """A candidate for the library, with the group and the calls that taught it, the ids of
-    experiences that the same comparison says `misled` attempts, and what the `numbers` mean that
-    it is about."""
+    """A candidate for the library, with the group and the calls that taught it, and the ids of
+    experiences that the same comparison says `misled` attempts."""
 
     text: str
     reason: str
     group: Group
     calls: tuple[str, ...]
     misled: tuple[str, ...] = ()
-    numbers: tuple[NumberMeaning, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,16 +209,11 @@ class Lessons(BaseModel):
     lessons: _Listed
 
 
-_Meanings = Annotated[list[NumberMeaning], BeforeValidator(usable_meanings)]
-
-
 class Contrast(BaseModel):
-    """What set winners apart from losers, and what numbers stand for, written down before the
-    lessons that follow from it."""
+    """What set winners apart from losers, written down before the lessons that follow from it."""
 
     right_did: str = text_field(240, default="")
     wrong_did: str = text_field(240, default="")
-    numbers: _Meanings = Field(default_factory=list)
     lessons: _Listed
 
 
@@ -250,7 +223,6 @@ class BlamingContrast(BaseModel):
     right_did: str = text_field(240, default="")
     wrong_did: str = text_field(240, default="")
     experiences: list[LabelledMark] = Field(default_factory=list)
-    numbers: _Meanings = Field(default_factory=list)
     lessons: _Listed
 
 
@@ -284,12 +256,6 @@ async def compare(
         return Advantage(group, (), failures)
     shown = library if shown is None else shown
     blaming = reflection.blame if shown.labels else None
-    telling = NO_NUMBERS
-    if reflection.comparison.uses("numbers") and reflection.as_they_are(judged):
-        telling = telling_numbers(group, winners, losers)
-    parts: tuple[TellingPart, ...] = ()
-    if reflection.comparison.uses("numbers") and reflection.ground_truth:
-        parts = telling_parts(group.problem, winners, losers)
     question = Question(
         prompt=reflection.comparison,
         values={
@@ -298,38 +264,24 @@ async def compare(
             "ground_truth": reflection.truth(group.problem),
             "winners": listed_attempts(winners, summaries),
             "losers": listed_attempts(losers, summaries),
-            "numbers": "\n".join(filter(None, (telling.words(), parts_words(parts)))),
         },
         max_tokens=COMPARISON_TOKENS,
         call_path=(step, group.problem.id),
-        parts=parts,
         appendix=shown_words(blaming, shown, winners, losers) if blaming else "",
-        narrowed={
-            **({"experiences": marks_schema(shown.labels)} if blaming else {}),
-            "numbers": telling.schema() if telling.right else None,
-        },
+        narrowed={"experiences": marks_schema(shown.labels)} if blaming else {},
         problems=(group.problem,),
     )
     shape = BlamingContrast if blaming else Contrast
-    check = reflection.lesson_check(question.problems, question.prompt)
     try:
         typed: structured.Typed[Any] = await reflection.ask(calls, question, shape)
     except CallFailed as error:
         failure = Failure("comparison", group.problem.id, str(error))
-        return Advantage(group, _of_parts(parts, group, (), check), (*failures, failure))
+        return Advantage(group, (), (*failures, failure))
     lessons, unused = lessons_of(typed, "comparison", group)
     marks, wrong = marks_of(typed.value.experiences, shown) if blaming else ((), ())
     failures += (*unused, *(Failure("blame", group.problem.id, reason) for reason in wrong))
     misled = tuple(mark.experience for mark in marks if mark.role == "misleading")
-    meanings = telling.meanings(typed.value.numbers, group.problem)
     lessons = tuple(replace(lesson, misled=misled) for lesson in lessons)
-    known = [experience.text for experience in library.readable]
-    lessons = with_meanings(lessons, meanings, check, known)
-    if not lessons:
-        lessons = _of_numbers(meanings, group, typed.key, check) or _of_parts(
-            parts, group, (typed.key,), check
-        )
-        lessons = tuple(replace(lesson, misled=misled) for lesson in lessons)
     repaired = typed.repaired
     if reflection.reconcile is not None and lessons:
         try:
@@ -339,86 +291,9 @@ async def compare(
         else:
             lessons, unused = lessons_of(brought, "reconcile", group, lessons[0].calls)
             lessons = tuple(replace(lesson, misled=misled) for lesson in lessons)
-            lessons = with_meanings(lessons, meanings, check, known)
             failures += unused
             repaired = repaired or brought.repaired
     return Advantage(group, lessons, failures, repaired, marks, typed.key)
-
-
-def with_meanings(
-    lessons: tuple[Lesson, ...],
-    meanings: tuple[NumberMeaning, ...],
-    check: LessonCheck,
-    known: Sequence[str] = (),
-) -> tuple[Lesson, ...]:
-    """Returns the lessons of a group so that one names each of the numbers: the lesson that speaks
-    of what it stands for, else one that is vague about it, else the first, else, where that has no
-    room or is about something else, a lesson of its own. What `check` objects to stays out. A
-    lesson that repeats one of the texts that are `known`, about something else, makes way for the
-    numbers."""
-    changed: list[Lesson] = []
-    homes = {one.number: _home_of(one, lessons) for one in meanings}
-    for lesson in lessons:
-        own = [one for one in meanings if one.is_in(lesson.text) or lesson is homes[one.number]]
-        text = with_numbers(lesson.text, own, lesson.group.problem, check.max_words)
-        if text != lesson.text and all(one.is_written for one in own):
-            others = [t for t in known if not any(one.is_in(t) for one in own)]
-            if similar_in_words(lesson.text, {str(n): t for n, t in enumerate(others)}):
-                text = " ".join(one.conversion for one in own)
-            elif len(lessons) < MOST_LESSONS and is_beside(
-                lesson.text, text, own, lesson.group.problem
-            ):
-                text, own = lesson.text, []
-        if text == lesson.text or check(text) is None:
-            named = tuple(one for one in own if names_number(text, one.number))
-            lesson = replace(lesson, text=text, numbers=named)
-        changed.append(lesson)
-    left_out = tuple(one for one in meanings if not any(one in x.numbers for x in changed))
-    if left_out and 0 < len(changed) < MOST_LESSONS:
-        first = changed[0]
-        if all(one.is_factor for one in left_out):
-            text = " ".join(one.conversion for one in left_out)
-        else:
-            text = number_alone(first.text, left_out, first.group.problem)
-        short = check.max_words is None or len(text.split()) <= check.max_words
-        if short and check(text) is None:
-            changed.append(replace(first, text=text, numbers=left_out))
-    return tuple(changed)
-
-
-def _home_of(meaning: NumberMeaning, lessons: tuple[Lesson, ...]) -> Lesson | None:
-    """Returns the lesson that a number goes to which none speaks of: one that is vague about it,
-    else the first; None where one speaks of it."""
-    if not lessons or any(meaning.is_in(one.text) for one in lessons):
-        return None
-    vague = (one for one in lessons if meaning.is_vague_in(one.text, one.group.problem))
-    return next(vague, lessons[0])
-
-
-def _of_numbers(
-    meanings: tuple[NumberMeaning, ...], group: Group, call: str, check: LessonCheck
-) -> tuple[Lesson, ...]:
-    """Returns the lesson of a comparison that gave none that can be used, about the numbers that
-    right attempts write as rates; none where there are none, or `check` objects."""
-    sure = tuple(one for one in meanings if one.is_written)
-    text = " ".join(one.conversion for one in sure)
-    is_long = check.max_words is not None and len(text.split()) > check.max_words
-    if not sure or is_long or check(text) is not None:
-        return ()
-    reason = f"Right attempts calculate with {' and '.join(one.words for one in sure)}."
-    return (Lesson(text, reason, group, (call,), numbers=sure),)
-
-
-def _of_parts(
-    parts: Sequence[TellingPart], group: Group, calls: tuple[str, ...], check: LessonCheck
-) -> tuple[Lesson, ...]:
-    """Returns the lessons of a comparison that gave none that can be used, about the fields whose
-    values differ in their form alone, as far as `check` does not object."""
-    usable = [(part, text) for part in parts if (text := part.lesson()) and check(text) is None]
-    return tuple(
-        Lesson(text, f"Right attempts alone have {part.name} right.", group, calls)
-        for part, text in usable[:MOST_LESSONS]
-    )
 
 
 async def _reconcile(
