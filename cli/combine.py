@@ -21,7 +21,7 @@ from tfgrpo.store.reorder import moves
 T = TypeVar("T")
 
 if TYPE_CHECKING:
-    from tfgrpo.training.near_duplicates import NearDuplicate
+    from tfgrpo.rendering.near_duplicates import NearDuplicate
 
 
 def _one_side(ctx: click.Context, param: click.Parameter, value: bool) -> None:
@@ -88,7 +88,7 @@ def merge(app: App, revision: str, take: str | None, message: str | None, as_jso
       tfgrpo merge web
       tfgrpo merge web --theirs
     """
-    from tfgrpo.training.near_duplicates import near_duplicates
+    from tfgrpo.rendering.near_duplicates import near_duplicates
 
     store = app.store
     branch, before = _branch(app)

@@ -123,8 +123,8 @@ def pull(
       tfgrpo pull
       tfgrpo pull origin main --theirs
     """
+    from tfgrpo.rendering.near_duplicates import near_duplicates
     from tfgrpo.store.transfer import locations, sync
-    from tfgrpo.training.near_duplicates import near_duplicates
 
     store = app.store
     into = store.head.branch

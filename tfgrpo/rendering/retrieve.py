@@ -1,25 +1,19 @@
-"""Retrieval: the experiences that fit a problem best, by BM25 in SQLite's FTS5.
+"""Retrieval: the experiences that fit a problem best, by BM25 over n-grams of characters.
 
 The usual way is to inject the whole library: every prompt then begins alike, which providers'
 prompt caches pay for, and nothing that helps is missed. A library of hundreds of experiences may
-be better served in part. Ranking is deterministic: by BM25 over stemmed words, then by library
-order, and experiences that share no word with the problem come last.
+be better served in part. Ranking is deterministic, in every language: by BM25, then by library
+order (`ngrams`).
 """
 
 from __future__ import annotations
 
-import re
-import sqlite3
-import weakref
 from collections.abc import Collection, Mapping
 from functools import cached_property, lru_cache
 
 from tfgrpo.rendering.examples import is_example
+from tfgrpo.rendering.ngrams import NgramIndex
 from tfgrpo.store.records import Library
-
-WORD = re.compile(r"\w+", re.UNICODE)
-MOST_WORDS = 256
-"""Distinct words of a problem that are searched for."""
 
 
 class Part(Library):
@@ -35,37 +29,11 @@ class Part(Library):
         return {label: id for label, id in self._whole.labels.items() if id in self.by_id}
 
 
-class Index:
-    """The readable experiences of a library, in memory, ready to be searched."""
-
-    def __init__(self, library: Library) -> None:
-        self._ids = [e.id for e in library.readable]
-        self._db = sqlite3.connect(":memory:", check_same_thread=False)
-        weakref.finalize(self, self._db.close)
-        self._db.execute(
-            "create virtual table experiences using fts5(text, content = '',"
-            " tokenize = 'porter unicode61 remove_diacritics 2')"
-        )
-        rows = [(row, e.text) for row, e in enumerate(library.readable)]
-        self._db.executemany("insert into experiences (rowid, text) values (?, ?)", rows)
-
-    def ranked(self, text: str) -> list[str]:
-        """Returns the ids of all experiences, those that fit a text best first."""
-        words = list(dict.fromkeys(WORD.findall(text.casefold())))[:MOST_WORDS]
-        rows = self._db.execute(
-            "select rowid from experiences where experiences match ?"
-            " order by bm25(experiences), rowid",
-            (" OR ".join(f'"{word}"' for word in words) or '""',),
-        )
-        matching = [self._ids[row] for (row,) in rows]
-        matched_ids = set(matching)
-        return [*matching, *(id for id in self._ids if id not in matched_ids)]
-
-
 @lru_cache(maxsize=8)
-def index(library: Library) -> Index:
-    """Returns the index of a library; those used last are kept."""
-    return Index(library)
+def index(library: Library) -> NgramIndex:
+    """Returns the readable experiences of a library, ready to be ranked; those of the libraries
+    that were used last are kept."""
+    return NgramIndex({e.id: e.text for e in library.readable})
 
 
 def relevant(
