@@ -115,23 +115,6 @@ def test_a_decision_stands_for_one_operation(
 ORDER = Library(ROOT, (Experience(A, "Name the order by its number.", 1),))
 
 
-@pytest.mark.parametrize("kind", ["refines", "contradicts"])
-@pytest.mark.parametrize(
-    ("text", "op"),
-    [
-        ("Leave out apologies.", "ADD"),  # of G0 it would keep nothing
-        ("Name the order first.", "MODIFY"),
-        ("Say so.", "MODIFY"),  # too short to tell
-        ("每次回答都要说明单位，并检查符号。", "MODIFY"),  # words are not parted
-    ],
-)
-def test_a_text_that_keeps_no_word_of_an_experience_does_not_replace_it(
-    tmp_path: Path, kind: str, text: str, op: str
-) -> None:
-    found, _ = planned(tmp_path, [decision("G0", kind, text)], "Be brief.", library=ORDER)
-    assert short(found.operations) == [(op, FRESH if op == "ADD" else A, text)]
-
-
 def test_the_controller_sees_the_lesson_beside_the_labelled_library(tmp_path: Path) -> None:
     _, (request,) = planned(tmp_path, [decision("G0", "same")], "Round down.")
     text = request["messages"][-1]["content"]
@@ -207,50 +190,6 @@ def test_too_many_words_of_a_lesson_too_long_itself_are_refused(tmp_path: Path) 
     assert len(requests) == 2
 
 
-def test_the_same_with_another_number_is_not_the_same(tmp_path: Path) -> None:
-    eight = Library(ROOT, (Experience(A, "Multiply days by 8.", 1),))
-    answers = [decision("G0", "same"), decision(None, "new", "Multiply days by 8.")]
-    found, requests = planned(tmp_path, answers, "Multiply months by 4.", library=eight)
-    assert short(found.operations) == [("ADD", FRESH, "Multiply months by 4.")]
-    assert "does not give the number" in requests[1]["messages"][-1]["content"]
-
-
-def test_a_refinement_keeps_the_numbers_of_what_it_refines(tmp_path: Path) -> None:
-    """A small model calls any lesson a refinement of the first one, and writes it over that."""
-    eight = Library(ROOT, (Experience(A, "Multiply the days by 8 hours.", 1),))
-    wrong = decision("G0", "refines", "Multiply the weeks by 5 days.")
-    better = decision("G0", "refines", "Multiply the days of a bill by 8 hours.")
-    for answers, text, operation in [
-        (
-            [wrong, better],
-            "Multiply the days.",
-            ("MODIFY", A, "Multiply the days of a bill by 8 hours."),
-        ),
-        ([wrong, wrong], "Multiply weeks by 5 days.", ("ADD", FRESH, "Multiply weeks by 5 days.")),
-        ([wrong, wrong], "Multiply the days by hours.", ("KEEP", A, None)),  # it adds nothing
-        ([wrong, wrong], "Round every amount up.", ("ADD", FRESH, "Round every amount up.")),
-        (
-            [wrong, wrong],
-            " ".join(["Multiply the days"] * 12),
-            ("KEEP", A, None),
-        ),
-        (
-            [wrong, wrong],
-            " ".join(["Multiply all 3 days"] * 12),
-            ("ADD", FRESH, "Multiply the weeks by 5 days."),
-        ),
-        (
-            [wrong, decision("G0", "refines", "Multiply days of a bill by eight hours.")],
-            "Multiply days.",
-            ("MODIFY", A, "Multiply days of a bill by eight hours."),
-        ),
-    ]:
-        (folder := tmp_path / text[:60]).mkdir()
-        plan, requests = planned(folder, answers, text, library=eight)
-        assert (short(plan.operations), plan.refused) == ([operation], ())
-        assert "the text leaves out 8, which G0 gives" in requests[1]["messages"][-1]["content"]
-
-
 def test_what_the_controller_is_told_of_likeness_is_no_experience(tmp_path: Path) -> None:
     known = labelled("When days end, multiply the days by 8.")
     echo = "G0 (88 % of the words). Only what these do not say yet is new."
@@ -259,14 +198,6 @@ def test_what_the_controller_is_told_of_likeness_is_no_experience(tmp_path: Path
     plan, requests = planned(tmp_path, [wrong, wrong], text, library=known)
     assert short(plan.operations) == [("MODIFY", A, text)]
     assert "repeats the instructions" in requests[1]["messages"][-1]["content"]
-
-
-def test_a_refinement_that_is_too_long_alone_is_no_vote(tmp_path: Path) -> None:
-    eight = Library(ROOT, (Experience(A, "Multiply the days by 8 hours.", 1),))
-    long = decision("G0", "refines", "Multiply the days by 8 hours and " + "more " * 40)
-    text = "Multiply the days by hours."
-    plan, _ = planned(tmp_path, [long, long], text, library=eight)
-    assert short(plan.operations) == [("ADD", FRESH, text)]
 
 
 def test_what_contradicts_is_no_vote_for_what_it_contradicts(tmp_path: Path) -> None:
@@ -282,177 +213,7 @@ def about(number: str, stands_for: str, text: str) -> Lesson:
     return replace(lesson(text), numbers=(meaning,))
 
 
-def test_a_lesson_about_a_number_is_put_beside_what_may_be_about_it(tmp_path: Path) -> None:
-    library = labelled("Multiply days by 8 hours.", "A week has 7 days of work.")
-    new = about("4", "the weeks in a month", "Multiply months by 4.")
-    plan, requests = planned(tmp_path, [], new, library=library)
-    assert short(plan.operations) == [("ADD", FRESH, "Multiply months by 4.")]
-    assert requests == [], "nothing is there that it could be about"
-    for one, labels in [
-        (about("8", "the length of a day", "A day is 8 hours long."), ["G0", None]),
-        (about("5", "the days of work", "Multiply weeks by 5."), ["G0", "G1", None]),
-        (about("7", "the time of work", "Multiply weeks by 7."), ["G1", None]),
-    ]:
-        (folder := tmp_path / one.text).mkdir()
-        _, requests = planned(folder, [decision(labels[0], "same")] * 2, one, library=library)
-        schema = requests[0]["response_format"]["json_schema"]["schema"]
-        assert schema["properties"]["closest"]["enum"] == labels
-
-
-def test_a_number_whose_unit_is_known_is_not_about_the_same_number_of_another(
-    tmp_path: Path,
-) -> None:
-    library = labelled(
-        "When a joiner comes for 8 months, count the visits of 8 months.", "Round up."
-    )
-    new = about("8", "hours per day", "Multiply days by 8.")
-    sure = replace(
-        new, numbers=tuple(one.model_copy(update={"is_written": True}) for one in new.numbers)
-    )
-    plan, requests = planned(tmp_path, [], sure, library=library)
-    assert short(plan.operations) == [("ADD", FRESH, "Multiply days by 8.")]
-    assert requests == []
-
-
-def test_a_refinement_says_when_it_holds_where_that_was_known(tmp_path: Path) -> None:
-    there = "When the hours of a bill are counted, take 8 hours per day."
-    library = labelled(there)
-    bad = decision("G0", "refines", "Take 8 hours per day).")
-    good = decision("G0", "refines", "When days of work are billed, take 8 hours per day.")
-    text = "When a florist works for days, take 8 hours per day."
-    plan, requests = planned(tmp_path, [bad, good], lesson(text), library=library)
-    assert "leaves out when it holds, which G0 says" in requests[1]["messages"][-1]["content"]
-    assert [op.op for op in plan.operations] == ["MODIFY"]
-    (folder := tmp_path / "again").mkdir()
-    sure = about("8", "hours per day", text)
-    sure = replace(
-        sure, numbers=tuple(one.model_copy(update={"is_written": True}) for one in sure.numbers)
-    )
-    plan, _ = planned(folder, [bad, bad], sure, library=library)
-    assert [op.op for op in plan.operations] == ["KEEP"], "it is a vote for what has the number"
-
-
-@pytest.mark.parametrize(
-    "there",
-    [
-        "When a joiner comes once a week, the visits are the number of weeks in 4 months.",
-        "When a joiner comes once a week, count the weeks in the months.",
-    ],
-)
-def test_a_refinement_that_leaves_out_the_number_of_a_lesson_is_none(
-    tmp_path: Path, there: str
-) -> None:
-    text = "When months are given and weeks asked for, take 4 weeks per month."
-    new = about("4", "weeks per month", text)
-    sure = replace(
-        new, numbers=tuple(one.model_copy(update={"is_written": True}) for one in new.numbers)
-    )
-    for kind, answer in (("refines", there), ("refines", ""), ("same", "")):
-        (folder := tmp_path / f"{kind}{len(answer)}").mkdir()
-        unchanged = decision("G0", kind, answer)
-        plan, requests = planned(folder, [unchanged] * 2, sure, library=labelled(there))
-        assert short(plan.operations) == [("ADD", FRESH, text)]
-        complaint = requests[1]["messages"][-1]["content"]
-        assert ("leaves out 4, which" if kind == "refines" else "does not give") in complaint
-    both = decision("G0", "refines", f"{there} Take 4 weeks per month.")
-    (folder := tmp_path / "both").mkdir()
-    plan, _ = planned(folder, [both], sure, library=labelled(there))
-    assert [op.op for op in plan.operations] == ["MODIFY"]
-
-
-@pytest.mark.parametrize(
-    ("text", "is_known"),
-    [
-        ("For the working days, multiply the weeks by the days of a week.", True),
-        ("When days are asked for, multiply the number of days in one week by the weeks.", True),
-        ("When days are asked for, multiply the weeks by 6.", False),
-        ("When days are asked for, multiply the weeks by six.", False),
-        ("When days are asked for, multiply the weeks by the days and add the holidays.", False),
-        ("When hours are asked for, multiply the days by the hours of a day.", False),
-        ("When days are asked for, count the weeks.", False),
-    ],
-)
-def test_a_step_without_its_number_is_a_vote_for_the_one_with_it(
-    tmp_path: Path, text: str, is_known: bool
-) -> None:
-    there = labelled("When weeks are given and working days asked for, multiply the weeks by 5.")
-    answers = [] if is_known else [decision(None, "new", text)]
-    plan, _ = planned(tmp_path, answers, text, library=there)
-    assert [op.op for op in plan.operations] == ["KEEP" if is_known else "ADD"]
-
-
 STEP = "When weeks are given and working days asked for, multiply the weeks by 5."
-
-
-@pytest.mark.parametrize(
-    ("text", "there", "is_known"),
-    [
-        ("When the hall is cleaned, count 5 working days per week.", STEP, True),
-        ("When the hall is cleaned, multiply the weeks by 5 for working days.", STEP, True),
-        ("When the hall is cleaned, count 5 working days per week and add 1.", STEP, False),
-        ("When the hall is cleaned, count 5 working days per week, not 7.", STEP, False),
-        ("When the hall is cleaned, count 5 working days per week.", STEP.replace("5", "6"), False),
-        ("When the hall is cleaned, count 5 working days per week.", f"{STEP} Round.", False),
-    ],
-)
-def test_a_number_alone_is_a_vote_for_its_step(
-    tmp_path: Path, text: str, there: str, is_known: bool
-) -> None:
-    new = about("5", "working days per week", text)
-    sure = replace(
-        new, numbers=tuple(one.model_copy(update={"is_written": True}) for one in new.numbers)
-    )
-    answers = [] if is_known else [decision(None, "new", text)]
-    plan, _ = planned(tmp_path, answers, sure, library=labelled(there))
-    assert [op.op for op in plan.operations] == ["KEEP" if is_known else "ADD"]
-
-
-def test_a_refinement_of_a_step_gives_it_too(tmp_path: Path) -> None:
-    days = "When days are given and hours asked for, multiply the days by 8."
-    worse = "When converting days to hours, use the conversion factor 5 days = 8 hours."
-    new = about("8", "hours per day", worse)
-    sure = replace(
-        new, numbers=tuple(one.model_copy(update={"is_written": True}) for one in new.numbers)
-    )
-    bad = decision("G0", "refines", worse)
-    (folder := tmp_path / "worse").mkdir()
-    plan, requests = planned(folder, [bad, bad], sure, library=labelled(days))
-    assert "leaves out the step that G0 gives" in requests[1]["messages"][-1]["content"]
-    assert [op.op for op in plan.operations] == ["KEEP"]
-    (folder := tmp_path / "better").mkdir()
-    better = decision("G0", "refines", "For a bill, multiply the days by 8 to get hours, not 24.")
-    plan, _ = planned(folder, [better], sure, library=labelled(days))
-    assert [op.op for op in plan.operations] == ["MODIFY"]
-
-
-def test_a_refinement_is_no_piece_of_what_it_refines(tmp_path: Path) -> None:
-    there = "To calculate the hours charged, multiply the working days by the rate of the florist."
-    lesson = "When hours are charged, take the rate of each florist from the last bill."
-    piece = decision("G0", "refines", "The rate of the florist")
-    (folder := tmp_path / "twice").mkdir()
-    plan, requests = planned(folder, [piece, piece], lesson, library=labelled(there))
-    assert "says less than G0" in requests[1]["messages"][-1]["content"]
-    assert short(plan.operations) == [("ADD", FRESH, lesson)]
-    (folder := tmp_path / "short").mkdir()
-    short_one = decision("G0", "refines", "Take the rate of the florist from the bill.")
-    plan, _ = planned(folder, [short_one], lesson, library=labelled(there))
-    assert [op.op for op in plan.operations] == ["MODIFY"]
-
-
-def test_a_label_that_was_miscounted_is_named(tmp_path: Path) -> None:
-    """A small model says what is there, and beside it the label of another."""
-    texts = ["When days are turned into hours, multiply by 8.", "When weeks end, multiply by 5."]
-    lesson = "When weeks end, multiply by 5, on each week of those."
-    answers = [decision("G0", "same"), decision("G1", "same")]
-    found, requests = planned(tmp_path, answers, lesson, library=labelled(*texts))
-    assert short(found.operations) == [("KEEP", B, None)]
-    back = requests[1]["messages"][-1]["content"]
-    assert "G0 does not give the number of the lesson, and G1 does" in back
-    unlike = "When months are billed, multiply each by 5."
-    answers = [decision("G0", "same"), decision(None, "new")]
-    (folder := tmp_path / "unlike").mkdir()
-    _, requests = planned(folder, answers, unlike, library=labelled(*texts))
-    assert "so it is not the same" in requests[1]["messages"][-1]["content"]
 
 
 def test_a_lesson_too_long_is_asked_about_even_in_an_empty_library(tmp_path: Path) -> None:
@@ -470,45 +231,6 @@ PIN = "When a PIN is asked for, the label is GOLD-777, not card_linking."
 def labelled(*texts: str) -> Library:
     ids = (A, B)
     return Library(ROOT, tuple(Experience(ids[n], text, n + 1) for n, text in enumerate(texts)))
-
-
-def test_a_lesson_about_a_label_that_no_experience_names_is_new_without_asking(
-    tmp_path: Path,
-) -> None:
-    """A small model called each of three the same as the only experience, on another label."""
-    there = labelled("When a card is late, the label is card_arrival.")
-    found, requests = planned(tmp_path, [], PIN, library=there, shared_answers=True)
-    assert short(found.operations) == [("ADD", FRESH, PIN)]
-    assert requests == []
-
-
-def test_a_lesson_about_a_label_is_put_beside_the_experiences_that_name_it(tmp_path: Path) -> None:
-    there = labelled(
-        "When a card is late, the label is card_arrival.",
-        "When a code is missing, the label is GOLD-777.",
-    )
-    answers = [decision("G0", "same"), decision("G1", "same")]
-    found, requests = planned(tmp_path, answers, PIN, library=there, shared_answers=True)
-    assert short(found.operations) == [("KEEP", B, None)]
-    schema = requests[0]["response_format"]["json_schema"]["schema"]
-    assert schema["properties"]["closest"]["enum"] == ["G1", None]
-
-
-@pytest.mark.parametrize("kind", ["same", "refines"])
-def test_an_experience_that_names_a_label_as_wrong_is_not_the_same(
-    tmp_path: Path, kind: str
-) -> None:
-    there = labelled("When a card is late, the label is card_arrival, not GOLD-777.")
-    answers = [decision("G0", kind, PIN)]
-    found, _ = planned(tmp_path, answers, PIN, library=there, shared_answers=True)
-    assert short(found.operations) == [("ADD", FRESH, PIN)]
-
-
-def test_an_experience_that_names_a_label_as_wrong_can_be_contradicted(tmp_path: Path) -> None:
-    there = labelled("When a PIN is asked for, the label is card_linking, not GOLD-777.")
-    answers = [decision("G0", "contradicts", PIN)]
-    found, _ = planned(tmp_path, answers, PIN, library=there, shared_answers=True)
-    assert short(found.operations) == [("MODIFY", A, PIN)]
 
 
 @pytest.mark.parametrize(
@@ -726,29 +448,3 @@ OTHER_WORDS = {
     "For the hours of a joiner, multiply the weeks by 8.": False,
     "For the euros of a joiner, multiply the days by 8.": False,
 }
-
-
-@pytest.mark.parametrize(
-    ("text", "op"),
-    [
-        ('When it says "3 June", month is "June" alone.', "KEEP"),
-        ('When it says "3 June", day is "3" alone.', "ADD"),
-        ('When month could be "open", write false.', "ADD"),
-        ('month is a number alone, as 5 for "5th".', "ADD"),
-    ],
-)
-def test_what_is_said_of_the_form_of_a_field_needs_no_call(
-    tmp_path: Path, text: str, op: str
-) -> None:
-    known = labelled('When it says "9 May", month is "May" alone.')
-    plan, requests = planned(tmp_path, [], text, library=known)
-    assert ([one.op for one in plan.operations], requests) == ([op], [])
-
-
-@pytest.mark.parametrize("text", OTHER_WORDS)
-def test_a_step_in_other_words_is_a_vote_without_a_call(tmp_path: Path, text: str) -> None:
-    is_known = OTHER_WORDS[text]
-    answers = [] if is_known else [decision(None, "new", text)]
-    plan, requests = planned(tmp_path, answers, text, library=labelled(STEP))
-    assert [op.op for op in plan.operations] == ["KEEP" if is_known else "ADD"]
-    assert bool(requests) is not is_known

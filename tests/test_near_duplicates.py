@@ -12,8 +12,6 @@ from typing import Any
 
 import pytest
 from conftest import Cli, problems
-from hypothesis import given
-from hypothesis import strategies as st
 from scripted import Reply, ScriptedEndpoint, opened_calls, stage, teachable
 from test_controller import KNOWN, B, decision, lesson, planned, short
 from test_reflection import reflection
@@ -28,8 +26,6 @@ from tfgrpo.store.errors import SettingsError
 from tfgrpo.store.journal import Journal
 from tfgrpo.store.redact import Target, redact
 from tfgrpo.training.controller import BatchPlan, Controller
-from tfgrpo.training.near_duplicates import describe, find_similar, similar_in_words
-from tfgrpo.training.numbers_in_text import numbers_anywhere
 from tfgrpo.training.reflection import StepOrigin
 
 VECTORS = {
@@ -92,44 +88,6 @@ def test_a_near_duplicate_among_the_lessons_of_the_batch_is_pointed_out(tmp_path
     answers = [decision(None, "new"), decision("G2", "same")]
     _, requests = planned(tmp_path, answers, "Round down to tens.", "Round to tens down.")
     assert "Alike in the library: G2 (95 % of the words)" in shown(requests)[1]
-
-
-def test_another_number_is_still_alike_for_it_may_be_a_contradiction() -> None:
-    texts = {"a": "When dozens are turned into rolls, multiply the dozens by 12."}
-    (found,) = similar_in_words(
-        "When dozens are turned into rolls, multiply the dozens by 13.", texts
-    )
-    assert found[0] == "a"
-    assert found[1] > 95
-
-
-def test_what_has_the_same_condition_is_pointed_out_however_it_goes_on() -> None:
-    texts = {
-        "a": "When weeks are turned into days, multiply by 5.",
-        "b": "When days are turned  into hours, multiply the days by 8 hours for each day.",
-        "c": "If in doubt: ask.",
-    }
-    (found,) = asyncio.run(find_similar("when days are turned into hours, use 24.", texts))
-    assert describe([found], {"b": "G1"}).startswith(
-        "Alike in the library: G1 (the same condition)"
-    )
-    assert asyncio.run(find_similar("When: use 24.", texts)) == []
-    near = "When weeks are turned into days, multiply by 6."
-    assert "(98 % of the words and the same condition)" in describe(
-        asyncio.run(find_similar(near, texts)), {"a": "G0"}
-    )
-
-
-@given(st.text(max_size=40), st.dictionaries(st.sampled_from("abcd"), st.text(max_size=40)))
-def test_what_is_alike_is_in_the_library_and_ordered(text: str, texts: dict[str, str]) -> None:
-    found = asyncio.run(find_similar(text, texts))
-    assert len(found) <= 3
-    assert {one.experience for one in found} <= set(texts)
-    figures = [one.words or 0 for one in found]
-    assert figures == sorted(figures, reverse=True)
-    assert all(85 <= figure <= 100 for figure in figures)
-    labels = {id: f"G{n}" for n, id in enumerate(texts)}
-    assert bool(describe(found, labels)) == bool(found)
 
 
 def test_what_is_close_in_meaning_is_pointed_out_where_embeddings_are_configured(
@@ -304,20 +262,3 @@ def test_embeddings_are_not_waited_for_as_long_as_a_model(tmp_path: Path) -> Non
         assert session.calls("embedding", "x", None).throttle.patience == PATIENCE
         assert session.calls("policy", "x", None).throttle.patience == 3600.0
         journal.close()
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "is_same"),
-    [
-        ("Use v1.20.", "Use v1.2.", False),
-        ("Call X007.", "Call X7.", False),
-        ("Take 1,200.50.", "Take 1200.5.", True),
-        ("Use 1.2.3.", "Use 1.2.4.", False),
-        ("Take 8.0.", "Take 8.", True),
-        ("Read QQ-1.", "Read QQ-2.", False),
-    ],
-)
-def test_codes_are_told_apart_and_numbers_are_not_by_how_they_are_written(
-    one: str, other: str, is_same: bool
-) -> None:
-    assert (numbers_anywhere(one) == numbers_anywhere(other)) is is_same

@@ -14,8 +14,8 @@ lesson is one more vote for it. In an empty library a lesson is new without aski
 is there, or a MODIFY that changes nothing, is a KEEP and recorded as one. What cannot be used goes
 back once. A label that does not exist is then refused, on record; where only the text is wrong,
 the lesson counts in its own words, if nothing is wrong with those. Labels are made for each prompt
-and resolved against that prompt alone. Where the library may not grow any more, room is made first, or the
-operation refused (`pruning.py`).
+and resolved against that prompt alone. Where the library may not grow any more, room is made first,
+or the operation refused (`pruning.py`).
 """
 
 from __future__ import annotations
@@ -248,9 +248,7 @@ def _in_the_lessons_words(decision: Decision, lesson: Lesson) -> Decision:
 
 def _text(decision: Decision, lesson: Lesson, most: int) -> str:
     """Returns the text that a decision leads to: a new lesson enters as it is, if it is short."""
-    if decision.decision == "new" and (
-        not is_long(lesson.text, most) or not decision.text.strip()
-    ):
+    if decision.decision == "new" and (not is_long(lesson.text, most) or not decision.text.strip()):
         return lesson.text
     return " ".join(decision.text.split())
 
