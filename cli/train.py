@@ -47,6 +47,7 @@ GROUPS = {
     ),
     "Agents": ("--mode", "--turns", "--corpus", "--sandbox"),
     "Learning": (
+        *("--learner", "--proposals"),
         *("--learning-objective", "--max-words", "--library-tokens", "--ground-truth"),
         *("--summarise-over", "--controller-sees-credit", "--lessons-ahead", "--direct"),
         *("--controller", "--max-edits", "--confirm", "--all-wrong", "--blame", "--exemplars"),
@@ -93,6 +94,17 @@ GROUPS = {
     "--lessons-ahead",
     type=int,
     help="Lessons the controller is asked about at a time; local models: one.  [16]",
+)
+@click.option(
+    "--learner",
+    type=click.Choice(["probation", "controller"]),
+    help="Try what the model says on part of the attempts, and keep what is measured to help; or "
+    "keep what a controller decides.  [probation; --preset paper: controller]",
+)
+@click.option(
+    "--proposals",
+    type=int,
+    help="With --learner probation: how often each comparison is asked.  [4]",
 )
 @click.option(
     "--controller",

@@ -44,6 +44,7 @@ ROLLOUTS: tuple[Rollouts, ...] = get_args(Rollouts)
 Mode: TypeAlias = Literal["prompt", "agent"]
 Reward: TypeAlias = Literal["verifier", "majority"]
 Deciding: TypeAlias = Literal["lesson", "batch"]
+LearnerName: TypeAlias = Literal["probation", "controller"]
 GateTrial: TypeAlias = Literal["bundle", "factorial"]
 Deployed: TypeAlias = Literal["best", "last"]
 ExampleSource: TypeAlias = Literal["attempts", "answers"]
@@ -148,6 +149,8 @@ class TrainSettings(Settings):
     sealed_digest: str = ""
     controller_sees_credit: bool = False
     lessons_ahead: int = Field(default=16, ge=1, le=1000)
+    learner: LearnerName = "controller"
+    proposals: int = Field(default=4, ge=1, le=16)
     controller: Deciding = "lesson"
     max_edits: int | None = Field(default=None, ge=1)
     confirm: int = Field(default=0, ge=0, le=20)
@@ -163,6 +166,11 @@ class TrainSettings(Settings):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
+        if self.learner == "probation" and not self.can_be_measured:
+            raise ValueError(
+                "probation needs fixed groups of two or more, judged by the verifier, and shown "
+                "what fits: no --quorum, --hints, --dropout, --reward majority or --direct"
+            )
         if self.rollouts == "adaptive" and self.quorum < 1:
             raise ValueError("a quorum needs fixed groups: adaptive ones wait for each attempt")
         if self.hints >= self.group_size > 1:
@@ -194,6 +202,13 @@ class TrainSettings(Settings):
         if self.reward == "majority" and self.controller_sees_credit:
             raise ValueError("credit is counted in the verifier's rewards, which votes replace")
         return self
+
+    @property
+    def can_be_measured(self) -> bool:
+        """Whether the attempts of a group can tell what each thing that they were shown does."""
+        plain = self.rollouts == "fixed" and self.quorum == 1.0 and not self.hints
+        judged = self.reward == "verifier" and not self.direct and self.group_size > 1
+        return plain and judged and not self.dropout and self.inject != "credited"
 
 
 def fitting_tokens(settings: Settings) -> int | None:

@@ -36,8 +36,9 @@ class Rollout:
     `outcome` is answered, truncated (at the token limit), unverifiable or failed; `calls` the
     journal's keys of the attempt; `reason` the verifier's, or what failed; `details` what the
     reward is made of. `messages` is what followed the prompt where that is more than a response.
-    `hint` is the strategy it was made under, `without` the experiences left out of its prompt,
-    and `branch` where it leaves the attempt whose messages before that it shares.
+    `hint` is the strategy it was made under, `belongs` the experiences that it might have been
+    shown, where that is not the library, `without` those that were left out of its prompt, and
+    `branch` where it leaves the attempt whose messages before that it shares.
     """
 
     problem: Problem
@@ -53,6 +54,7 @@ class Rollout:
     hint: str | None = None
     without: frozenset[str] = frozenset()
     branch: BranchPoint | None = None
+    belongs: tuple[str, ...] = ()
 
     @property
     def call(self) -> str | None:

@@ -26,6 +26,7 @@ from tfgrpo.training.reflection import (
     Question,
     ReflectedLesson,
     Reflection,
+    drawn,
     lessons_of,
     listed_attempts,
     summarise,
@@ -46,7 +47,13 @@ def is_all_wrong(group: Group) -> bool:
 
 
 async def reflect_on_failure(
-    calls: Calls, reflection: Reflection, group: Group, library: Library, *, step: int
+    calls: Calls,
+    reflection: Reflection,
+    group: Group,
+    library: Library,
+    *,
+    step: int,
+    draw: int = 0,
 ) -> Advantage:
     """Asks what every attempt of a group has missed, in the light of the ground truth.
 
@@ -78,7 +85,7 @@ async def reflect_on_failure(
             "losers": listed_attempts(known, summaries),
         },
         max_tokens=COMPARISON_TOKENS,
-        call_path=(step, group.problem.id),
+        call_path=drawn((step, group.problem.id), draw),
         stage="comparison",
         problems=(group.problem,),
     )

@@ -52,12 +52,14 @@ NO_PRUNING = pruning.Pruning()
 
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
-    """The operations of one batch, in order, and what was refused, repaired or failed."""
+    """The operations of one batch, in order, what was refused, repaired or failed, and the
+    operations on the branch of candidates."""
 
     operations: tuple[Operation, ...]
     refused: tuple[Refusal, ...] = ()
     repaired: int = 0
     failures: tuple[Failure, ...] = ()
+    candidates: tuple[Operation, ...] = ()
 
 
 class Decision(BaseModel):

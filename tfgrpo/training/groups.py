@@ -25,7 +25,7 @@ from tfgrpo.model.client import CallPath, Calls
 from tfgrpo.model.endpoint import Answer, CallFailed
 from tfgrpo.model.gather import gather_all
 from tfgrpo.notices import OnProgress, ignore
-from tfgrpo.rendering.retrieve import relevant
+from tfgrpo.rendering.retrieve import Part, relevant
 from tfgrpo.rendering.templates import Template
 from tfgrpo.rollout import branching
 from tfgrpo.rollout.agent import Agent
@@ -44,6 +44,7 @@ from tfgrpo.settings import TrainSettings
 from tfgrpo.store.records import Json, Library
 from tfgrpo.store.runs import RolloutRow, Run
 from tfgrpo.training import adaptive, strategies
+from tfgrpo.training.assign import Belonging, belonging, hidden
 from tfgrpo.training.confirmation import TRIAL
 from tfgrpo.training.exemplars import of_other_problems
 from tfgrpo.training.progress import Progress
@@ -68,6 +69,8 @@ class Gathering:
     begin: asyncio.Event = field(default_factory=asyncio.Event)
     omitted: frozenset[str] = frozenset()
     """The ids of experiences that are predicted to harm problems of this kind."""
+    there: Belonging | None = None
+    """What belongs to the problem, where attempts are shown a part of that."""
     failed: dict[int, str] = field(default_factory=dict)
     """Attempts that have failed elsewhere, and why: they are not made again."""
     step: int = 0
@@ -123,7 +126,8 @@ class GroupTask:
     The run by its uid, the step from 0, the problem by its id, the version whose library is in
     force, and the digest of the run's settings. `hints` is how many strategies a group without a
     success gets. With `most` a group that is there goes on, until it is mixed or has that many.
-    `without` are the ids of experiences that are predicted to harm the problem.
+    `without` are the ids of experiences that are predicted to harm the problem. `base` is the
+    version in force where `version` is one of candidates (`pool.py`); 0 for none.
     """
 
     run: str
@@ -134,6 +138,7 @@ class GroupTask:
     hints: int = 0
     most: int = 0
     without: tuple[str, ...] = ()
+    base: int = 0
 
     @property
     def lock(self) -> str:
@@ -174,6 +179,8 @@ class GroupMaker:
         BudgetReached and StoreError.
         """
         gathering.omitted = frozenset(task.without)
+        if self._settings.learner == "probation":
+            gathering.there = self._belonging(gathering, task.base)
         if task.most:
             while not _enough(gathering, task.most):
                 await self.attempt(task.step, gathering, len(gathering.rollouts), recorded)
@@ -203,6 +210,14 @@ class GroupMaker:
             await gather_all(one(plain + n, hint) for n, hint in enumerate(proposed))
         elif hints and settings.rollouts == "fixed":
             await gather_all(one(sample) for sample in range(plain, settings.group_size))
+
+    def _belonging(self, gathering: Gathering, base: int) -> Belonging:
+        """Returns what belongs to a group's problem: of the version in force, and candidates."""
+        pool = kept = gathering.library
+        if base != pool.version.number:
+            kept = self._store.library(self._store.version(base))
+        problem = gathering.problem.problem
+        return belonging(pool, frozenset(kept.by_id), problem, self._settings.injected)
 
     async def _strategies(
         self, step: int, problem: Problem, failed: Sequence[Rollout], count: int
@@ -255,7 +270,10 @@ class GroupMaker:
         assert self._agent is not None
         messages = gathering.rollouts[sample].messages
         call_path = (step, gathering.problem.id)
-        context = self._context(gathering.problem, gathering.library, sample, call_path, None)
+        library = relevant(
+            gathering.library, gathering.problem.problem, self._settings.injected, always=(TRIAL,)
+        )
+        context = self._context(gathering.problem, library, sample, call_path, None)
         disagreements: list[tuple[int, float]] = []
         for at, message in enumerate(messages):
             if "cached" in message and len(disagreements) < GLANCES:
@@ -301,18 +319,26 @@ class GroupMaker:
         if rollout is None:
             call_path = (step, problem.id)
             ids = [experience.id for experience in library if experience.id != TRIAL]
-            absent = gathering.omitted ^ left_out(  # for what harms the coin is turned round
-                ids, self._settings.dropout, self._settings.seed, (*call_path, sample)
-            )
+            there, seed = gathering.there, self._settings.seed
+            if there is not None:
+                absent = hidden(there, seed, call_path, sample)
+                shown: Library = Part(library, {*there.kept, *there.candidates} - absent)
+            else:  # for what harms the coin is turned round
+                rate = self._settings.dropout
+                absent = gathering.omitted ^ left_out(ids, rate, seed, (*call_path, sample))
+                shown = library.less(absent)
             if sample in gathering.failed:
                 rollout = failed(problem, sample, gathering.failed[sample])
             else:
                 try:
-                    context = self._context(problem, library.less(absent), sample, call_path, hint)
+                    top_k = None if there is not None else self._settings.injected
+                    shown = relevant(shown, problem.problem, top_k, always=(TRIAL,))
+                    context = self._context(problem, shown, sample, call_path, hint)
                     rollout = await attempt(self._domain, replace(context, prefix=shared))
                 except RenderFailed as error:
                     rollout = failed(problem, sample, str(error))
-            rollout = replace(rollout, hint=hint, without=absent, branch=branch)
+            belongs = (*there.kept, *there.candidates) if there is not None else ()
+            rollout = replace(rollout, hint=hint, without=absent, branch=branch, belongs=belongs)
             if rollout.outcome != "failed":  # what failed may succeed when the run goes on
                 await self.record(step, rollout, library)
         gathering.rollouts[sample] = rollout
@@ -341,7 +367,6 @@ class GroupMaker:
     ) -> Context:
         settings = self._settings
         library = of_other_problems(library, problem.problem)
-        library = relevant(library, problem.problem, settings.injected, always=(TRIAL,))
         messages = rendered(
             self._domain, self._template, library, problem, settings.agent_objective
         )
@@ -389,6 +414,7 @@ class GroupMaker:
             branch=BranchPoint(*verdict["branch"]) if "branch" in verdict else None,
             hint=verdict.get("hint"),
             without=frozenset(verdict.get("without", ())),
+            belongs=tuple(verdict.get("belongs", ())),
         )
 
 
@@ -413,6 +439,8 @@ def _row(run: int, step: int, rollout: Rollout, version: int) -> RolloutRow:
         verdict[KIND] = str(rollout.problem.meta[KIND])
     if rollout.without:
         verdict["without"] = sorted(rollout.without)
+    if rollout.belongs:
+        verdict["belongs"] = list(rollout.belongs)
     return RolloutRow(
         run=run,
         step=step,

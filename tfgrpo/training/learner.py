@@ -41,6 +41,7 @@ from tfgrpo.training.gate_words import rejections
 from tfgrpo.training.groups import RunParts
 from tfgrpo.training.lookahead import LessonStream
 from tfgrpo.training.notes import Notes
+from tfgrpo.training.probation import Probation, Step
 from tfgrpo.training.reflection import Advantage, Failure, Lesson, StepOrigin, compare
 from tfgrpo.training.retries import rejected_examples, waiting
 from tfgrpo.training.rollouts import Collector
@@ -58,7 +59,7 @@ class Reflected(NamedTuple):
 
 class LearningStep(NamedTuple):
     """A step to learn from: its number, its problems and the run's, the version in force with its
-    library, and whether it is the run's last."""
+    library, whether it is the run's last, and how many attempts come after it."""
 
     number: int
     batch: Sequence[Problem]
@@ -66,6 +67,7 @@ class LearningStep(NamedTuple):
     base: Version
     library: Library
     is_last: bool
+    attempts_left: int = 0
 
 
 class Learner:
@@ -84,6 +86,8 @@ class Learner:
         self._reflection, self._reflector = parts.reflection, parts.reflector
         self._store, self._run = parts.session.store, parts.run
         self._embeddings, self._note_prompts = embeddings, note_prompts
+        on_probation = self._settings.learner == "probation"
+        self._probation = Probation(parts, collector) if on_probation else None
         self._is_local = parts.reflector.endpoint.model.startswith(LOCAL)
 
     async def learn(self, step: LearningStep) -> Reflected:
@@ -103,12 +107,41 @@ class Learner:
             plan = controller.BatchPlan(initial.operations, (), initial.repaired)
             return self._completed(Reflected([], [], plan), step, origin)
         self._enter("rollouts")
+        if self._probation is not None:
+            return await self._measured(self._probation, step, origin, initial)
         if settings.direct:
             written = await ablations.write_directly(
                 self._reflector, self._reflection, step.batch, library, settings.direct, origin
             )
             return Reflected([], [], written)
         return self._completed(await self._reflect(step, origin, initial), step, origin)
+
+    async def _measured(
+        self,
+        probation: Probation,
+        step: LearningStep,
+        origin: StepOrigin,
+        initial: pruning.Pruning,
+    ) -> Reflected:
+        """Returns what a step comes to by what its attempts measured. A promotion that has no room
+        under the cap waits as a candidate."""
+        pool = probation.pool(step.base)
+        groups = await self._collector.groups(
+            step.number, step.batch, pool.library, last=step.is_last, base=step.base.number
+        )
+        self._enter("reflection")
+        asked = Step(step.number, pool, origin, step.attempts_left)
+        comparisons, plan = await probation.learn(asked, groups)
+        under = Draft(step.library).after(initial.operations).library
+        there = under.by_id
+        wanted = [o for o in plan.operations if o.op == "ADD" or o.experience in there]
+        fitting, _ = pruning.split_fitting(wanted, under, self._settings.library_tokens)
+        operations = (*initial.operations, *fitting)
+        return Reflected(
+            groups,
+            comparisons,
+            replace(plan, operations=operations, repaired=initial.repaired),
+        )
 
     async def _reflect(
         self, step: LearningStep, origin: StepOrigin, initial: pruning.Pruning

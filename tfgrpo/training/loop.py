@@ -45,6 +45,7 @@ from tfgrpo.training.gate_words import describe_gate
 from tfgrpo.training.groups import Makers, RunParts
 from tfgrpo.training.learner import Learner, LearningStep
 from tfgrpo.training.notes import prompts_of
+from tfgrpo.training.pool import append_to_pool
 from tfgrpo.training.progress import Progress
 from tfgrpo.training.rebase import still_apply
 from tfgrpo.training.reflection import Advantage, Reflection
@@ -79,6 +80,13 @@ def _rendering(settings: TrainSettings) -> dict[str, str]:
     return other
 
 
+def learns_from_wrong(settings: TrainSettings) -> bool:
+    """Returns whether groups without a right attempt teach: what was missed is told by the ground
+    truth, and whether that helps by attempts."""
+    on_probation = settings.learner == "probation" and settings.ground_truth
+    return bool(settings.all_wrong) or on_probation
+
+
 def reflection_of(settings: TrainSettings, domain: Domain, prompts: Path | None) -> Reflection:
     """Returns how a run with these settings reflects; `prompts` is a folder of other prompts."""
     alone = settings.group_size == 1 and not settings.hints  # which would make it a group
@@ -97,7 +105,7 @@ def reflection_of(settings: TrainSettings, domain: Domain, prompts: Path | None)
         reconcile=domain.template("reconcile", prompts) if domain.reconcile else None,
         single=domain.template("single", prompts) if alone else None,
         direct=domain.template("direct", prompts) if settings.direct else None,
-        missed=domain.template("missed", prompts) if settings.all_wrong else None,
+        missed=domain.template("missed", prompts) if learns_from_wrong(settings) else None,
         blame=domain.template("blame", prompts) if settings.blame else None,
         plan=domain.template("plan", prompts) if settings.controller == "batch" else None,
         prune=domain.template("prune", prompts) if settings.library_tokens else None,
@@ -227,7 +235,8 @@ class Training:
                 0, meter=progress.meter, on_change=lambda _: progress.announce()
             )
         last = step == len(self.steps) - 1
-        learning = LearningStep(step, batch, self._dataset, base, library, last)
+        left = sum(len(batch) for _, batch in self.steps[step + 1 :]) * self.settings.group_size
+        learning = LearningStep(step, batch, self._dataset, base, library, last, left)
         reflected = await self._learner.learn(learning)
         groups, comparisons, plan = reflected
         self._enter("gate")
@@ -299,7 +308,7 @@ class Training:
                 "run": run.name,
                 "step": step,
                 "epoch": self.steps[step][0],
-                "stats": self._stats([g for g in groups if g.version == base.number]),
+                "stats": self._stats([g for g in groups if g.version >= base.number]),
             }
             rendering = _rendering(self.settings)
             if rendering:
@@ -345,6 +354,8 @@ class Training:
                         expected=tip,
                         tags=[f"{run.name}/step_{step + 1}"],
                     )
+                    if plan.candidates:
+                        append_to_pool(store, run, version, plan.candidates, message)
                     if trial is not None and self._gate is not None:
                         self._gate.keep(trial, [version, *([rejected] if rejected else [])])
             except StaleVersion:

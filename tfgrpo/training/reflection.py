@@ -234,9 +234,11 @@ async def compare(
     *,
     step: int,
     shown: Library | None = None,
+    draw: int = 0,
 ) -> Advantage:
     """Summarises a mixed group's longer trajectories and compares all.
 
+    `draw` tells apart the times that one group is asked about.
     `shown` is the part of the library that attempts at this problem could be shown.
     What cannot be had is in the result's `failures`; EndpointError is let through.
     """
@@ -266,7 +268,7 @@ async def compare(
             "losers": listed_attempts(losers, summaries),
         },
         max_tokens=COMPARISON_TOKENS,
-        call_path=(step, group.problem.id),
+        call_path=drawn((step, group.problem.id), draw),
         appendix=shown_words(blaming, shown, winners, losers) if blaming else "",
         narrowed={"experiences": marks_schema(shown.labels)} if blaming else {},
         problems=(group.problem,),
@@ -294,6 +296,11 @@ async def compare(
             failures += unused
             repaired = repaired or brought.repaired
     return Advantage(group, lessons, failures, repaired, marks, typed.key)
+
+
+def drawn(call_path: CallPath, draw: int) -> CallPath:
+    """Returns the path of a call that is made several times; the first is the plain one."""
+    return (*call_path, f"draw {draw}") if draw else call_path
 
 
 async def _reconcile(

@@ -71,9 +71,11 @@ class Collector:
         *,
         last: bool = False,
         on_group: Callable[[int, Group], None] | None = None,
+        base: int = 0,
     ) -> list[Group]:
         """Returns a group for each problem of the batch that was attempted, in its order.
 
+        `library` may be one of candidates, and `base` is then the version in force.
         `on_group` is called with each as soon as it is whole, and its place in the batch; that
         is for groups that wait for no other, of fixed size or of branches and without a quorum.
 
@@ -109,7 +111,8 @@ class Collector:
                 gathering.recalled = True
                 self._moved.set()
                 await gathering.went_on.wait()
-            await self._makers.make(self._task(step, gathering, hints), gathering, recorded)
+            task = replace(self._task(step, gathering, hints), base=base)
+            await self._makers.make(task, gathering, recorded)
             progress.groups_done += 1
             progress.mixed += gathering.group.mixed
             if on_group is not None:

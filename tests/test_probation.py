@@ -1,0 +1,281 @@
+"""Probation: candidates are shown to a part of the attempts, and what is measured to help enters."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from desk import Desk, libraries, steps
+from desk import made as made_desk
+from scripted import ScriptedEndpoint, stage
+
+from tfgrpo.domains.verifier import Verifier
+from tfgrpo.evaluation.credit import credits
+from tfgrpo.settings import TrainSettings, build
+from tfgrpo.store import Store
+from tfgrpo.store.errors import SettingsError
+from tfgrpo.training.advantage import Advantages, Effect, Observation
+from tfgrpo.training.assign import CANDIDATES, Belonging, hidden
+from tfgrpo.training.decide import ByChance
+from tfgrpo.training.probation import FEWEST, MOST, capacity
+
+HELPS = "加一：两个数相加以后再加一。"
+NOTHING = "Schreib die Zahlen ohne Leerzeichen."
+HARMS = "Resta uno del resultado antes de escribirlo."
+WORTH = {HELPS: 0.6, NOTHING: 0.0, HARMS: -0.35}
+TEXTS = list(WORTH)
+
+
+def planted(request: dict[str, Any]) -> str:
+    """Attempts are right by a coin that lessons of known worth turn; comparisons bring them all."""
+    user = request["messages"][-1]["content"]
+    if stage(request) == "rollout":
+        a, b = (int(word) for word in user.rstrip("?").split() if word.isdigit())
+        shown = request["messages"][0]["content"]
+        chance = 0.35 + sum(worth for text, worth in WORTH.items() if text in shown)
+        coin = hashlib.sha256(f"{user}/{request.get('seed')}".encode()).digest()
+        is_right = int.from_bytes(coin[:4], "big") / 2**32 < chance
+        return f"Thinking. \\boxed{{{a + b + (1 if is_right else 0)}}}"
+    if stage(request) == "summary":
+        return "It gave a number."
+    coin = hashlib.sha256(f"{user}/{request.get('seed')}".encode()).digest()[0]
+    lessons = [{"reason": "because", "text": TEXTS[coin % 3]}]
+    return json.dumps({"right_did": "", "wrong_did": "", "right_takes": "", "lessons": lessons})
+
+
+@pytest.fixture
+def make(tmp_path: Path, verifier: Verifier) -> Callable[..., Desk]:
+    values = {"learner": "probation", "count": 16, "batch_size": 8, "group_size": 6, "epochs": 4}
+    return partial(made_desk, tmp_path, verifier, **values)
+
+
+def pool_events(path: Path) -> list[tuple[str, str | None]]:
+    """Returns what happened to candidates, in order."""
+    with Store.open(path) as store:
+        tip = store.tip("run/candidates")
+        versions = [store.version(n) for n in range(1, tip.number + 1)]
+        return [(e.op, e.text) for version in versions for e in store.events(version)]
+
+
+# a run:
+
+
+def test_what_helps_enters_with_its_effect_and_nothing_else_does(make: Callable[..., Desk]) -> None:
+    desk = make()
+    desk.prepare()
+    with ScriptedEndpoint(planted) as server:
+        desk.train(server)
+    (final,) = [[text for _, text in library] for library in libraries(desk.path)[-1:]]
+    assert final == [HELPS]
+    with Store.open(desk.path) as store:
+        (event,) = [e for v in steps(desk.path) for e in store.events(v) if e.op == "ADD"]
+        assert event.evidence is not None
+        effect, low, high = event.evidence["effect"]
+        assert low < WORTH[HELPS] < high
+        assert low > 0
+        assert effect > 0.2
+        assert event.evidence["chance"] >= 0.95
+        assert min(event.evidence["attempts"]) >= 3
+        assert event.evidence["problem"].startswith("p") or event.evidence["problem"]
+        assert store.library("main") == store.library(store.tip("main"))
+        (credit,) = credits(store, store.tip("main"))
+        assert credit.credit is not None
+        assert credit.credit.effect > 0
+    events = pool_events(desk.path)
+    assert ("ADD", HARMS) in events
+    assert any(op == "DELETE" for op, _ in events)
+
+
+def test_no_version_of_the_runs_branch_holds_what_was_not_measured(
+    make: Callable[..., Desk],
+) -> None:
+    desk = make(epochs=2)
+    desk.prepare()
+    with ScriptedEndpoint(planted) as server:
+        desk.train(server)
+    for library in libraries(desk.path):
+        assert {text for _, text in library} <= {HELPS}
+
+
+def test_the_last_step_proposes_nothing_since_nothing_would_measure_it(
+    make: Callable[..., Desk],
+) -> None:
+    desk = make(count=8, epochs=1)
+    desk.prepare()
+    with ScriptedEndpoint(planted) as server:
+        desk.train(server)
+        assert server.stages["comparison"] == 0
+    assert libraries(desk.path)[-1] == []
+
+
+def test_a_run_that_was_cut_off_goes_on_to_the_same_library(make: Callable[..., Desk]) -> None:
+    whole, cut = make(name="whole"), make(name="cut")
+    for desk in (whole, cut):
+        desk.prepare()
+    with ScriptedEndpoint(planted) as server:
+        whole.train(server)
+    asked = 0
+
+    class CutOff(Exception):
+        pass
+
+    def until(request: dict[str, Any]) -> str:
+        nonlocal asked
+        asked += 1
+        return planted(request)
+
+    with ScriptedEndpoint(until) as server:
+        from tfgrpo.training import probation
+
+        learn = probation.Probation.learn
+
+        async def dies(self: Any, step: Any, groups: Any) -> Any:
+            if step.number == 3:
+                raise CutOff
+            return await learn(self, step, groups)
+
+        probation.Probation.learn = dies  # type: ignore[method-assign]
+        try:
+            with pytest.raises(CutOff):
+                cut.train(server)
+        finally:
+            probation.Probation.learn = learn  # type: ignore[method-assign]
+        cut.train(server)
+    assert libraries(whole.path) == libraries(cut.path)
+    with Store.open(whole.path) as one, Store.open(cut.path) as other:
+        assert one.library("run/candidates") == other.library("run/candidates")
+        usage = [store.runs.usage(store.runs.get("run")) for store in (one, other)]
+    assert usage[0] == usage[1]
+    assert sum(one.calls for one in usage[1].values()) == asked  # nothing was asked twice
+
+
+def test_a_persons_edit_on_the_branch_reaches_the_pool(make: Callable[..., Desk]) -> None:
+    from tfgrpo.store import Operation
+    from tfgrpo.training.pool import append_to_pool, open_pool
+
+    desk = make()
+    desk.prepare()
+    with desk.store() as store:
+        run = store.runs.get("run")
+        store.commit("main", [Operation("ADD", None, "theirs")], message="by hand")
+        base = store.tip("main")
+        assert [e.text for e in open_pool(store, run, base).library] == ["theirs"]
+        append_to_pool(store, run, base, [Operation("ADD", None, "candidate")], "proposed")
+        (theirs,) = store.library("main")
+        changes = [Operation("MODIFY", theirs.id, "edited"), Operation("ADD", None, "new")]
+        store.commit("main", changes, message="by hand")
+        pool = open_pool(store, run, store.tip("main"))
+        assert {e.text for e in pool.library} == {"edited", "new", "candidate"}
+        assert [e.text for e in pool.candidates] == ["candidate"]
+        (_, new) = store.library("main")
+        store.commit("main", [Operation("DELETE", new.id)], message="by hand")
+        pool = open_pool(store, run, store.tip("main"))
+        assert {e.text for e in pool.library} == {"edited", "candidate"}
+        assert open_pool(store, run, store.tip("main")).library == pool.library
+
+
+# its parts:
+
+
+def test_two_attempts_of_a_pair_have_opposite_halves_of_the_candidates() -> None:
+    there = Belonging((), tuple(f"c{n}" for n in range(CANDIDATES)))
+    for problem in ("p1", "p2", "p3"):
+        first, second = (hidden(there, 0, (1, problem), sample) for sample in (4, 5))
+        assert first | second == set(there.candidates)
+        assert not first & second
+
+
+def test_what_is_in_force_is_hidden_from_a_small_share() -> None:
+    there = Belonging(("k",), ())
+    out = sum("k" in hidden(there, 0, (1, f"p{n}"), 0) for n in range(2000))
+    assert 0.12 * 2000 < out < 0.18 * 2000
+
+
+def observations(worth: dict[str, float], groups: int, seed: int) -> list[Observation]:
+    """Returns attempts at problems of random difficulty, in groups of six."""
+    dice = random.Random(seed)
+    found = []
+    for group in range(groups):
+        base = dice.betavariate(2, 2)
+        for _ in range(6):
+            shown = frozenset(id for id in worth if dice.random() < 0.5)
+            chance = base + sum(worth[id] for id in shown)
+            reward = float(dice.random() < min(max(chance, 0.0), 1.0))
+            found.append(Observation(str(group), tuple(worth), shown, reward))
+    return found
+
+
+def test_effects_are_recovered_within_groups_of_any_difficulty() -> None:
+    worth = {"good": 0.3, "none": 0.0, "bad": -0.3}
+    advantages = Advantages()
+    advantages.add(observations(worth, 80, 1))
+    effects = advantages.effects()
+    assert effects["good"].chance > 0.99
+    assert effects["bad"].chance < 0.01
+    assert abs(effects["none"].mean) < 0.1
+    assert abs(effects["good"].mean - 0.25) < 0.12
+
+
+def test_evidence_adds_up_whatever_the_steps() -> None:
+    worth = {"good": 0.2, "none": 0.0}
+    there = observations(worth, 30, 2)
+    whole, parts = Advantages(), Advantages()
+    whole.add(there)
+    for start in range(0, len(there), 60):
+        parts.add(there[start : start + 60])
+    for id, effect in whole.effects().items():
+        assert effect == pytest.approx(parts.effects()[id])
+
+
+def test_one_in_twenty_that_is_promoted_does_not_help_at_the_most() -> None:
+    """Worth is drawn from the prior that the estimator assumes: its chances are then right."""
+    wrong = promoted = 0
+    for seed in range(150):
+        dice = random.Random(seed)
+        worth = {f"c{n}": dice.gauss(0, 0.15) for n in range(4)}
+        advantages = Advantages()
+        advantages.add(observations(worth, 25, seed))
+        for id, effect in advantages.effects().items():
+            if effect.chance >= 0.95:
+                promoted += 1
+                wrong += worth[id] <= 0
+    assert promoted > 50
+    assert wrong / promoted <= 0.05
+
+
+def test_a_rule_goes_by_effects_alone() -> None:
+    def effect(mean: float, chance: float) -> Effect:
+        return Effect(mean, 0.1, chance, 20, 20)
+
+    effects = {"a": effect(0.3, 0.99), "b": effect(-0.2, 0.1), "c": effect(0.1, 0.7)}
+    found = ByChance().decide(effects, ["a", "b", "c", "new"], ["k"])
+    assert found == (("a",), ("b",), ())
+    assert ByChance().decide({"k": effect(-0.2, 0.1)}, [], ["k", "other"]).dropped == ("k",)
+
+
+def test_a_pool_that_is_full_is_halved_and_the_better_half_stays() -> None:
+    effects = {f"c{n}": Effect(n / 100, 0.1, 0.5, 9, 9) for n in range(8)}
+    found = ByChance(most=6).decide(effects, list(effects), [])
+    assert set(found.retired) == {"c0", "c1", "c2", "c3"}
+
+
+@pytest.mark.parametrize(("attempts", "most"), [(0, FEWEST), (90, 6), (10_000, MOST)])
+def test_no_more_candidates_are_taken_than_attempts_can_decide_about(
+    attempts: int, most: int
+) -> None:
+    assert capacity(attempts) == most
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"quorum": 0.5}, {"hints": 1}, {"dropout": 0.2}, {"group_size": 1}, {"reward": "majority"}],
+)
+def test_what_attempts_could_not_tell_apart_is_refused(other: dict[str, Any]) -> None:
+    with pytest.raises(SettingsError, match="probation needs"):
+        build(TrainSettings, {"data": "x", "learner": "probation", **other})

@@ -1,0 +1,156 @@
+"""The advantage of each thing that attempts were shown: what showing it does to the reward.
+
+A group's attempts differ in what they were shown, by chance (`assign.py`). Rewards are regressed on
+that within groups, so the difficulty of a problem drops out: it is the group-relative advantage of
+GRPO, one level down. Evidence adds up over steps. All that is kept are sums of products, so an
+attempt is read once.
+
+Effects are taken to be normal around 0 with one spread, which is not known: the posterior is the
+mean over a few spreads, each weighed by how likely it makes what was seen (empirical Bayes; Efron,
+Large-Scale Inference, 2010). So what is shrunk, and how much, follows from all effects together,
+and a chance of .95 means that about one in twenty such things does not help, whenever one looks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+SPREADS = (0.05, 0.1, 0.2, 0.4)
+"""Standard deviations of effects that are thought possible, in units of reward."""
+NOISE, WEIGHT = 0.2, 8.0
+"""The variance of an attempt within its group before any was seen, and the attempts that is worth:
+a reward of 0 or 1 has .25 at most."""
+
+
+class Observation(NamedTuple):
+    """One attempt: its group, what belonged to its problem, what of that it was shown, and its
+    reward in [0, 1]."""
+
+    group: str
+    belongs: Sequence[str]
+    shown: frozenset[str]
+    reward: float
+
+
+class Effect(NamedTuple):
+    """What showing a thing does to the reward: the posterior mean and standard deviation, the
+    chance that it is above zero, and how many attempts were shown it, and how many not."""
+
+    mean: float
+    deviation: float
+    chance: float
+    shown: int
+    hidden: int
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The 95 % interval."""
+        return self.mean - 1.96 * self.deviation, self.mean + 1.96 * self.deviation
+
+    def __str__(self) -> str:
+        low, high = self.interval
+        counts = f"{self.shown} with, {self.hidden} without"
+        return f"{self.mean:+.3f} [{low:+.3f}, {high:+.3f}], {counts}"
+
+
+class Advantages:
+    """Sums over attempts. Give whole groups: what is added is centred within them."""
+
+    def __init__(self) -> None:
+        self._places: dict[str, int] = {}
+        self._products: dict[tuple[int, int], float] = {}
+        self._moments: dict[int, float] = {}
+        self._counts: dict[str, tuple[int, int]] = {}
+        self._square, self._freedom = 0.0, 0
+
+    def add(self, observations: Iterable[Observation]) -> None:
+        """Adds attempts: all those of each group that is among them."""
+        groups: dict[str, list[Observation]] = {}
+        for one in observations:
+            groups.setdefault(one.group, []).append(one)
+        for group in groups.values():
+            self._add_group(group)
+
+    def _add_group(self, group: Sequence[Observation]) -> None:
+        mean = math.fsum(one.reward for one in group) / len(group)
+        rewards = [one.reward - mean for one in group]
+        self._square += math.fsum(reward * reward for reward in rewards)
+        self._freedom += len(group) - 1
+        columns: dict[int, list[float]] = {}
+        for id in dict.fromkeys(id for one in group for id in one.belongs):
+            there = [float(id in one.shown) for one in group]
+            shown, hidden = self._counts.get(id, (0, 0))
+            count = int(math.fsum(there))
+            self._counts[id] = shown + count, hidden + len(group) - count
+            share = math.fsum(there) / len(group)
+            columns[self._places.setdefault(id, len(self._places))] = [x - share for x in there]
+        for place, column in columns.items():
+            moment = math.fsum(x * y for x, y in zip(column, rewards, strict=True))
+            self._moments[place] = self._moments.get(place, 0.0) + moment
+            for other, values in columns.items():
+                product = math.fsum(x * y for x, y in zip(column, values, strict=True))
+                key = (place, other)
+                self._products[key] = self._products.get(key, 0.0) + product
+
+    @property
+    def noise(self) -> float:
+        """The variance of an attempt's reward within its group."""
+        return (self._square + WEIGHT * NOISE) / (self._freedom + WEIGHT)
+
+    def effects(self) -> dict[str, Effect]:
+        """Returns the effect of each thing, by its id."""
+        import numpy as np
+
+        size = len(self._places)
+        if not size:
+            return {}
+        gram, moment = np.zeros((size, size)), np.zeros(size)
+        for (place, other), product in self._products.items():
+            gram[place, other] = product
+        for place, value in self._moments.items():
+            moment[place] = value
+        gram, moment = gram / self.noise, moment / self.noise
+        posteriors = [_posterior(gram, moment, spread) for spread in SPREADS]
+        most = max(one.evidence for one in posteriors)
+        weights = [math.exp(one.evidence - most) for one in posteriors]
+        weights = [weight / math.fsum(weights) for weight in weights]
+        found = {}
+        for id, place in self._places.items():
+            parts = [(one.mean[place], one.deviation[place]) for one in posteriors]
+            mean = math.fsum(w * m for w, (m, _) in zip(weights, parts, strict=True))
+            second = (w * (s * s + m * m) for w, (m, s) in zip(weights, parts, strict=True))
+            chance = (w * _above(m / s) for w, (m, s) in zip(weights, parts, strict=True))
+            deviation = math.sqrt(max(math.fsum(second) - mean * mean, 0.0))
+            found[id] = Effect(mean, deviation, math.fsum(chance), *self._counts[id])
+        return found
+
+
+class _Posterior(NamedTuple):
+    """Means and deviations under one spread, and how likely that makes what was seen (a log)."""
+
+    mean: Sequence[float]
+    deviation: Sequence[float]
+    evidence: float
+
+
+def _posterior(gram: NDArray[np.float64], moment: NDArray[np.float64], spread: float) -> _Posterior:
+    """Returns the posterior of Bayesian linear regression, prior N(0, spread²) for each effect."""
+    import numpy as np
+
+    size = len(moment)
+    precision = gram + np.eye(size) / spread**2
+    covariance = np.linalg.inv(precision)
+    mean = covariance @ moment
+    _, log_size = np.linalg.slogdet(precision)
+    evidence = 0.5 * (float(moment @ mean) - float(log_size)) - size * math.log(spread)
+    return _Posterior(mean.tolist(), np.sqrt(covariance.diagonal()).tolist(), evidence)
+
+
+def _above(z: float) -> float:
+    return 0.5 * (1.0 + math.erf(z / math.sqrt(2.0)))
