@@ -59,7 +59,7 @@ def test_what_shares_no_word_comes_last_in_library_order() -> None:
         ("How many crates for 47 jars?", ("Check the sign.", "A started crate is a full one.")),
         ("Wie viele Kisten für 47 Gläser?", ("Prüfe das Zeichen.", "Zähle eine Kiste voll.")),
         ("¿Cuántas cajas para 47 frascos?", ("Mira el signo.", "Una caja empezada es llena.")),
-        ("47个罐子要多少箱？", ("核对符号。", "没装满的箱子按一整箱计算。")),
+        ("47个罐子要多少个箱子？", ("核对符号。", "没装满的箱子按一整箱计算。")),
     ],
 )
 def test_what_fits_is_found_in_any_language(problem: str, rules: tuple[str, ...]) -> None:
