@@ -53,6 +53,24 @@ def test_what_shares_no_word_comes_last_in_library_order() -> None:
     assert index(LIBRARY).ranked("") == ids(LIBRARY)
 
 
+@pytest.mark.parametrize(
+    ("problem", "rules"),
+    [
+        ("How many crates for 47 jars?", ("Check the sign.", "A started crate is a full one.")),
+        ("Wie viele Kisten für 47 Gläser?", ("Prüfe das Zeichen.", "Zähle eine Kiste voll.")),
+        ("¿Cuántas cajas para 47 frascos?", ("Mira el signo.", "Una caja empezada es llena.")),
+        ("47个罐子要多少个箱子？", ("核对符号。", "没装满的箱子按一整箱计算。")),
+    ],
+)
+def test_what_fits_is_found_in_any_language(problem: str, rules: tuple[str, ...]) -> None:
+    experiences = tuple(Experience(f"e{n}", text, n) for n, text in enumerate(rules))
+    assert index(StoredLibrary(ROOT, experiences)).ranked(problem) == ["e1", "e0"]
+
+
+def test_a_library_without_experiences_has_nothing_to_rank() -> None:
+    assert index(StoredLibrary(ROOT, ())).ranked("reams") == []
+
+
 def test_what_has_to_be_there_is_there() -> None:
     assert ids(relevant(LIBRARY, "sheets in reams", 2, always=("e4", "nobody"))) == ["e2", "e4"]
 
