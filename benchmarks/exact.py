@@ -7,8 +7,9 @@ Messages with four to eight labels each, attempted in groups of eight at tempera
 sentence, then the label), and by the letters' probabilities. A letter that is drawn by those is a
 sampled answer to the same prompt, so it tells the noise of sampling from what the other prompt
 does. Every group is made by the product's own code, its calls in a journal of its own. The exact
-way is also gone through in every turn of two orders of the letters, so that it shows what an order
-does and what is left of that in a mean. `--write` adds the table to RESULTS-exact.md.
+way is also gone through in every turn of an order of the letters, and of a second one for every
+other problem, so that it shows what an order does and what is left of that in a mean. `--write`
+adds the table to RESULTS-exact.md.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ import asyncio
 import json
 import os
 import tempfile
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -101,7 +101,6 @@ EDGES: dict[str, dict[str, str]] = {
     },
 }
 """Messages at the border of two labels: there a model wavers."""
-WAYS = ("sampled", "exact")
 SHOWN = {
     "sampled": "as ever: a sentence, then the label",
     "letter": "a letter, drawn by the probabilities",
@@ -138,7 +137,7 @@ class Asking:
     empty: Library
 
     async def attempts(self, case: Case, way: str, samples: int, seed: int = 0) -> list[Rollout]:
-        """Returns attempts at a problem, in a way of `WAYS`."""
+        """Returns attempts at a problem, in a way of `SHOWN`."""
         domain = exactly(case.domain, self.exact) if way == "exact" else case.domain
         return list(
             await asyncio.gather(
@@ -180,39 +179,30 @@ class Measured:
     outside: list[float]
 
 
-async def measure(asking: Asking, there: list[Case], seconds: dict[str, float]) -> list[Measured]:
-    """Makes the groups of every problem, one way after the other; notes how long each took."""
-    groups: dict[str, list[list[Rollout]]] = {}
-    for way in WAYS:
-        started = time.monotonic()
-        groups[way] = [await asking.attempts(case, way, GROUP) for case in there]
-        seconds[way] = time.monotonic() - started
-    measured = []
-    for number, case in enumerate(there):
-        made = {way: groups[way][number] for way in WAYS}
-        assert case.domain.answers is not None
-        count = len(case.domain.answers(case.problem))
-        turns = [await asking.attempts(case, "exact", count, seed) for seed in ORDERS]
-        shares = [0.0] * count
-        for seed, rollouts in zip(ORDERS, turns, strict=True):
-            for turn, one in enumerate(rollouts):
-                chances = _exact(one).get("chances", {})
-                for place, answer in enumerate(asking.codes(case, turn, seed).values()):
-                    shares[place] += chances.get(answer, 0.0) / len(ORDERS) / count
-        exact = [one for one in made["exact"] if _exact(one)]
-        measured.append(
-            Measured(
-                {
-                    "sampled": _rewards(made["sampled"]),
-                    "letter": [one.own_reward for one in exact if one.own_reward is not None],
-                    "exact": _rewards(exact),
-                },
-                tuple(map(_rewards, turns)),
-                tuple(shares),
-                [float(one["outside"]) for one in map(_exact, exact)],
-            )
-        )
-    return measured
+async def measure(asking: Asking, case: Case, *, twice: bool) -> Measured:
+    """Makes the groups of a problem; with `twice` every turn of a second order too."""
+    sampled = await asking.attempts(case, "sampled", GROUP)
+    exact = [one for one in await asking.attempts(case, "exact", GROUP) if _exact(one)]
+    assert case.domain.answers is not None
+    count = len(case.domain.answers(case.problem))
+    orders = ORDERS if twice else ORDERS[:1]
+    turns = [await asking.attempts(case, "exact", count, seed) for seed in orders]
+    shares = [0.0] * count
+    for seed, rollouts in zip(orders, turns, strict=True):
+        for turn, one in enumerate(rollouts):
+            chances = _exact(one).get("chances", {})
+            for place, answer in enumerate(asking.codes(case, turn, seed).values()):
+                shares[place] += chances.get(answer, 0.0) / len(orders) / count
+    return Measured(
+        {
+            "sampled": _rewards(sampled),
+            "letter": [one.own_reward for one in exact if one.own_reward is not None],
+            "exact": _rewards(exact),
+        },
+        tuple(map(_rewards, turns)),
+        tuple(shares),
+        [float(one["outside"]) for one in map(_exact, exact)],
+    )
 
 
 def _rewards(rollouts: list[Rollout]) -> list[float]:
@@ -225,7 +215,7 @@ def _exact(rollout: Rollout) -> dict[str, Any]:
     return dict(detail) if isinstance(detail, dict) else {}
 
 
-def table(model: str, measured: list[Measured], seconds: dict[str, float]) -> str:
+def table(model: str, measured: list[Measured]) -> str:
     """Returns the figures as a part of the page."""
     spread = {
         way: fmean(variance(one.rewards[way]) for one in measured if len(one.rewards[way]) > 1)
@@ -251,10 +241,9 @@ def table(model: str, measured: list[Measured], seconds: dict[str, float]) -> st
     for way, words in SHOWN.items():
         ratio = spread[way] / spread["exact"] if spread["exact"] else float("inf")
         lines.append(f"| {words} | {mean[way]:.3f} | {spread[way]:.4f} | {ratio:.1f} |")
-    first = [fmean(one.turns[0]) for one in measured]
-    second = [fmean(one.turns[1]) for one in measured]
-    single = [a - b for one in measured for a, b in zip(*one.turns, strict=True)]
-    whole = [a - b for a, b in zip(first, second, strict=True)]
+    twice = [one for one in measured if len(one.turns) == len(ORDERS)]
+    single = [a - b for one in twice for a, b in zip(*one.turns, strict=True)]
+    whole = [fmean(one.turns[0]) - fmean(one.turns[1]) for one in twice]
     most = max(len(one.by_code) for one in measured)
     places = []
     for place in range(most):
@@ -268,39 +257,40 @@ def table(model: str, measured: list[Measured], seconds: dict[str, float]) -> st
         + ", ".join(places)
         + ".",
         "",
-        "| the same problem under two orders | mean difference | standard deviation of it |",
+        f"| the same problem under two orders ({len(twice)} problems) | mean difference | "
+        "standard deviation of it |",
         "|---|---|---|",
         f"| one attempt each | {fmean(single):+.3f} | {pstdev(single):.3f} |",
         f"| the mean over every turn of each | {fmean(whole):+.3f} | {pstdev(whole):.3f} |",
-        "",
-        f"Seconds for the groups: {seconds['sampled']:.0f} sampled, {seconds['exact']:.0f} exact.",
         "",
     ]
     return "\n".join(lines)
 
 
-async def run(base_url: str, model: str, key: str | None, problems: int | None) -> str:
-    """Measures a model at an address; returns the table."""
+async def run(endpoint: Endpoint, folder: Path, problems: int | None) -> str:
+    """Measures a model; returns the table. Its calls are kept in the folder."""
     there = list(cases())
     if problems is not None:  # of every shop alike
         there = [there[n * len(there) // problems] for n in range(problems)]
     settings = EvalSettings(data="", domain="choice", answers="exact")
-    seconds: dict[str, float] = {}
+    path = folder / "store.db"
     with (
-        tempfile.TemporaryDirectory() as folder,
         Verifier(workers=1, warm=False) as verifier,
-        Store.init(Path(folder) / "store.db") as store,
+        Store.open(path) if path.exists() else Store.init(path) as store,
     ):
         journal = Journal(store.port.writer())
         conditions = CallConditions("benchmark", concurrency=AT_ONCE)
-        calls = Calls(Endpoint(model, base_url, key), journal, store.runs, conditions)
+        calls = Calls(endpoint, journal, store.runs, conditions)
         try:
-            empty = store.library(store.head.version)
-            measured = await measure(Asking(calls, verifier, settings, empty), there, seconds)
+            asking = Asking(calls, verifier, settings, store.library(store.head.version))
+            measured = [
+                await measure(asking, case, twice=number % 2 == 0)
+                for number, case in enumerate(there)
+            ]
         finally:
             journal.close()
             await calls.endpoint.close()
-    return table(model, measured, seconds)
+    return table(endpoint.model, measured)
 
 
 @click.command()
@@ -309,12 +299,24 @@ async def run(base_url: str, model: str, key: str | None, problems: int | None) 
 @click.option("--api-key-env", help="Environment variable with the key.")
 @click.option("--write", is_flag=True, help=f"Add the table to {RESULTS.name}.")
 @click.option("--problems", type=click.IntRange(4), help="How many of the problems.  [all]")
+@click.option(
+    "--folder",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    help="Where the calls are kept, so that none is made again.  [a temporary one]",
+)
 def main(
-    base_url: str, model: str, api_key_env: str | None, write: bool, problems: int | None
+    base_url: str,
+    model: str,
+    api_key_env: str | None,
+    write: bool,
+    problems: int | None,
+    folder: Path | None,
 ) -> None:
     """Measure exact rewards beside sampled ones."""
     key = os.environ[api_key_env] if api_key_env else None
-    text = asyncio.run(run(base_url, model, key, problems))
+    with tempfile.TemporaryDirectory() as temporary:
+        endpoint = Endpoint(model, base_url, key)
+        text = asyncio.run(run(endpoint, folder or Path(temporary), problems))
     click.echo(text)
     if write:
         there = RESULTS.read_text(encoding="utf-8") if RESULTS.exists() else HEAD

@@ -6,6 +6,7 @@ import asyncio
 import json
 import math
 import re
+import threading
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,8 +27,8 @@ from scripted import (
 )
 
 from tfgrpo.data.problems import Problem
-from tfgrpo.domains import choice
-from tfgrpo.domains.base import Context, Domain, Sampling
+from tfgrpo.domains import choice, json_fields
+from tfgrpo.domains.base import Context, Domain, PlannedAttempt, Sampling
 from tfgrpo.domains.few_answers import (
     CODES,
     Chances,
@@ -37,7 +38,7 @@ from tfgrpo.domains.few_answers import (
 )
 from tfgrpo.domains.verifier import Verifier
 from tfgrpo.rollout.attempt import EXACT, Group, Rollout, attempt
-from tfgrpo.rollout.exact import exactly
+from tfgrpo.rollout.exact import exactly, foresee
 from tfgrpo.settings import EvalSettings, TrainSettings, build
 from tfgrpo.store.errors import SettingsError
 
@@ -147,6 +148,7 @@ def attempts(
     samples: Sequence[int] = (0, 1, 2, 3),
     temperature: float = 1.0,
     domain: Domain = DOMAIN,
+    problem: Problem = PROBLEM,
 ) -> tuple[list[Rollout], list[dict[str, Any]], list[str]]:
     """Returns attempts at a problem, the requests that they made, and the notes of the model."""
     notes: list[str] = []
@@ -156,9 +158,9 @@ def attempts(
         async def run() -> list[Rollout]:
             acting = exactly(domain, SETTINGS)
             sampling = Sampling(temperature, 64, 3)
-            prompt = (("system", "Say which label fits."), ("user", PROBLEM.problem))
+            prompt = (("system", "Say which label fits."), ("user", problem.problem))
             contexts = [
-                Context(PROBLEM, prompt, calls, calls, verifier, sampling, n, (1, "p"))
+                Context(problem, prompt, calls, calls, verifier, sampling, n, (1, "p"))
                 for n in samples
             ]
             try:
@@ -277,6 +279,88 @@ def test_a_domain_whose_answers_are_open_stays_as_it_is() -> None:
     assert exactly(DOMAIN, SETTINGS.model_copy(update={"mode": "agent"})) is DOMAIN
 
 
+def rules_of(schema: dict[str, Any]) -> Domain:
+    return json_fields.with_options(json.dumps({"json_schema": schema}))
+
+
+@pytest.mark.parametrize(
+    ("properties", "count"),
+    [
+        ({"month": {"enum": ["May", "June"]}, "paid": {"type": "boolean"}}, 4),
+        ({"month": {"enum": ["May", "June", None]}}, 3),
+        ({"month": {"enum": ["May", "June"]}, "name": {"type": "string"}}, 0),
+        ({"number": {"enum": list(range(20))}}, 20),
+        ({"number": {"enum": list(range(7))}, "month": {"enum": ["a", "b", "c"]}}, 0),
+        ({}, 0),
+    ],
+)
+def test_objects_are_few_where_every_field_lists_its_values(
+    properties: dict[str, Any], count: int
+) -> None:
+    domain = rules_of({"type": "object", "properties": properties})
+    assert domain.answers is not None
+    found = domain.answers(PROBLEM)
+    assert len(set(found)) == count == len(found)
+    for text in found:
+        assert set(json.loads(text)) == set(properties)
+        problem = Problem("p", "q", text)
+        assert domain.at_once is not None
+        verdict = domain.at_once(problem, text)
+        assert verdict is not None
+        assert (verdict.reward, verdict.answer) == (1.0, text)
+
+
+def test_an_exact_object_earns_the_mean_share_of_its_fields(
+    tmp_path: Path, verifier: Verifier
+) -> None:
+    properties = {"month": {"enum": ["May", "June"]}, "paid": {"type": "boolean"}}
+    domain = rules_of({"type": "object", "properties": properties})
+    gold = {"month": "May", "paid": True}
+    chances = {
+        '{"month": "May", "paid": true}': 0.5,
+        '{"month": "May", "paid": false}': 0.3,
+        '{"month": "June", "paid": true}': 0.2,
+    }
+    found, _, _ = attempts(
+        tmp_path,
+        verifier,
+        lettered(chances),
+        domain=domain,
+        problem=Problem("p", "q", json.dumps(gold)),
+    )
+    assert [one.reward for one in found] == pytest.approx([0.75] * 4)
+
+
+def test_attempts_do_not_wait_for_each_other_once_the_endpoint_is_known(
+    tmp_path: Path, verifier: Verifier
+) -> None:
+    together = threading.Barrier(7)  # it breaks unless seven requests are in flight at once
+    seen: list[int] = []
+    script = lettered(CHANCES)
+
+    def waiting(request: dict[str, Any]) -> str | Reply:
+        seen.append(1)
+        if len(seen) > 1:
+            together.wait(timeout=30)
+        reply: str | Reply = script(request)
+        return reply
+
+    found, _, _ = attempts(tmp_path, verifier, waiting, samples=range(8))
+    assert [one.reward for one in found] == pytest.approx([0.6] * 8)
+    assert len(seen) == 8
+
+
+def test_what_an_attempt_takes_is_known_before() -> None:
+    messages = (("system", "S"), ("user", "Torn."))
+    likely, most = (
+        foresee(PlannedAttempt(PROBLEM, messages, 64, upper, 20.0), DOMAIN, SETTINGS)
+        for upper in (False, True)
+    )
+    assert [(one.max_tokens, one.top_logprobs) for one in likely.policy] == [(1, 20)]
+    assert [(one.max_tokens, one.top_logprobs) for one in most.policy] == [(1, 20), (64, 0)]
+    assert "A: " in likely.policy[0].messages[-1][1]
+
+
 # groups:
 
 
@@ -361,6 +445,38 @@ def test_a_run_learns_from_exact_attempts_and_resumes(cli: Cli, tmp_path: Path) 
         assert 0.2 <= one["reward"] <= 0.3
         if one["side"]:
             assert (one["side"] == "winner") == (one["verdict"]["answer"] in one["ground_truths"])
+
+
+def test_a_run_that_is_stopped_repeats_no_attempt_and_has_the_same_sides(
+    cli: Cli, tmp_path: Path
+) -> None:
+    data = labelled(tmp_path, 6)
+    answer = lettered({"damage": 0.3, "booking": 0.3, "billing": 0.2, "lost property": 0.2})
+
+    def script(request: dict[str, Any]) -> str | Reply:
+        reply: str | Reply = answer(request) if stage(request) == "rollout" else teachable(request)
+        return reply
+
+    lists = []
+    for budgets in (("5m",), ("900", "5m")):
+        folder = tmp_path / str(len(budgets))
+        folder.mkdir()
+        (folder / data).write_bytes((tmp_path / data).read_bytes())
+        store = ("--store", str(folder / "s.db"))
+        with ScriptedEndpoint(script) as server:
+            cli(*store, "init")
+            for amount in budgets:
+                asked = ("train", str(folder / data), "--domain", "choice", "--answers", "exact")
+                model = ("--base-url", server.base_url, "--model", "m", "--concurrency", "4")
+                sizes = ("--epochs", "1", "--batch-size", "3", "--group-size", "6")
+                tokens = ("--budget", f"{amount} tokens", "--exemplars", "0", "--seed", "1")
+                done = cli(*store, *asked, *model, *sizes, *tokens, ok=amount == "5m")
+                assert (done.returncode == 0) == (amount == "5m")
+            assert sum(stage(one) == "rollout" for one in server.requests) == 36
+            rows = cli(*store, "rollouts", "data", "--json").stdout.splitlines()
+        kept = ("problem", "sample", "reward", "side", "verdict", "messages", "step")
+        lists.append([[json.loads(row)[name] for name in kept] for row in rows])
+    assert lists[0] == lists[1]
 
 
 def test_model_check_tells_whether_the_first_token_has_alternatives(cli: Cli) -> None:

@@ -88,20 +88,20 @@ def code_answers(answers: Sequence[str], seed: Sequence[str | int], sample: int)
 
 
 def coded_messages(
-    messages: Sequence[Message], codes: Mapping[str, str], told: Mapping[str, str]
+    messages: Sequence[Message], codes: Mapping[str, str], answer_of: Mapping[str, str]
 ) -> tuple[Message, ...]:
     """Returns a prompt that asks for a code.
 
     The codes stand in the last message, where small models heed them most. Turns of an assistant
-    that give an answer give its code instead, and the codes stand before them too: `told` is what
-    such a turn says → the answer.
+    that give an answer give its code instead, and the codes stand before them too: `answer_of`
+    is what such a turn says → the answer.
     """
     code_of = {answer: code for code, answer in codes.items()}
     listed = "\n".join(f"{code}: {answer}" for code, answer in codes.items())
     values = {"codes": listed, "problem": messages[-1][1]}
     (_, table), (_, question) = templates.load("codes").render(values)
     turns = [
-        (role, code_of[told[text]] if role == "assistant" and text in told else text)
+        (role, code_of[answer_of[text]] if role == "assistant" and text in answer_of else text)
         for role, text in messages[:-1]
     ]
     if turns != list(messages[:-1]):

@@ -106,7 +106,7 @@ class Adaptation:
         """Whether answers may come with log-probabilities, for all that is known."""
         return "logprobs" not in self.refused
 
-    def told_no_chances(self) -> None:
+    def without_chances(self) -> None:
         """Takes note of an answer without the log-probabilities that it was asked for: they are
         not asked for again."""
         if self.tells_chances:

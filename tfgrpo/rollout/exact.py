@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
 
 from tfgrpo.domains.base import (
@@ -40,7 +39,8 @@ from tfgrpo.domains.few_answers import (
 from tfgrpo.rollout.attempt import EXACT, judge
 from tfgrpo.settings import Settings
 
-STAGE_TURN = 1
+NO_CHANCES = "the endpoint tells no log-probabilities"
+LETTER_TURN = 1
 """Tells the question for a code from the one that is sampled after it, where both are asked."""
 
 
@@ -85,43 +85,50 @@ class _Exact:
         answers = _answers(self._domain, context)
         if not answers:
             return replace(await sample(context), sampled="the answers are not few")
-        adaptation = context.calls.endpoint.adaptation
-        alone: AbstractAsyncContextManager[object] = nullcontext() if self._known else self._first
-        calls: tuple[str, ...] = ()
-        why = "the endpoint tells no log-probabilities"
-        async with alone:  # one finds out whether the endpoint can, and the others wait for it
-            if adaptation.tells_chances:
-                chances, key = await self._ask(context, answers)
-                calls = (key,)
-                self._known = True
-                if chances is not None and 1 - chances.outside >= LEAST:
-                    return _drawn(context, chances.tempered(context.sampling.temperature), calls)
-                if adaptation.tells_chances:
-                    held = 0.0 if chances is None else 1 - chances.outside
-                    why = f"the letters of the answers have {held:.2f} of the probability"
-            self._known = True
+        asked = None
+        if not self._known:
+            async with self._first:  # one finds out whether the endpoint can: others wait for it
+                if not self._known:
+                    asked = await self._exact(context, answers)
+                    self._known = True
+        exact = asked or await self._exact(context, answers)
+        if exact.chances is not None:
+            return exact
         sampled = await sample(context)
-        return replace(sampled, calls=(*calls, *sampled.calls), sampled=why)
+        return replace(sampled, calls=(*exact.calls, *sampled.calls), sampled=exact.sampled)
+
+    async def _exact(self, context: Context, answers: Sequence[str]) -> Trajectory:
+        """Returns an answer that is drawn by its chances; without them, and with the reason, where
+        they are not known."""
+        adaptation = context.calls.endpoint.adaptation
+        if not adaptation.tells_chances:
+            return Trajectory("", sampled=NO_CHANCES)
+        chances, key = await self._ask(context, answers)
+        held = 0.0 if chances is None else 1 - chances.outside
+        if chances is not None and held >= LEAST:
+            return _drawn(context, chances.tempered(context.sampling.temperature), (key,))
+        unlikely = f"the letters of the answers have {held:.2f} of the probability"
+        return Trajectory("", (key,), sampled=unlikely if adaptation.tells_chances else NO_CHANCES)
 
     async def _ask(self, context: Context, answers: Sequence[str]) -> tuple[Chances | None, str]:
         """Returns the chances of the answers, where they are told, and the call's key."""
         problem, sample = context.problem, context.sample
         codes = code_answers(answers, (context.sampling.seed, problem.id), sample)
-        told = {
+        answer_of = {
             text: answer
             for role, text in context.messages
             if role == "assistant" and (answer := self._read(context, text, answers)) is not None
         }
         recorded = await context.ask(
-            coded_messages(context.messages, codes, told),
-            turn=STAGE_TURN,
+            coded_messages(context.messages, codes, answer_of),
+            turn=LETTER_TURN,
             temperature=0.0,
             max_tokens=1,
             top_logprobs=TOP,
         )
         listed = recorded.answer.first_choices
         if not listed:
-            context.calls.endpoint.adaptation.told_no_chances()
+            context.calls.endpoint.adaptation.without_chances()
         return read_chances(((token, value) for token, value in listed), codes), recorded.key
 
     def _read(self, context: Context, text: str, answers: Sequence[str]) -> str | None:
@@ -158,5 +165,5 @@ def _drawn(context: Context, chances: Chances, calls: tuple[str, ...]) -> Trajec
     """Returns the trajectory of an answer that is drawn by its chances."""
     seed = (context.sampling.seed, *context.call_path, context.sample)
     answer = chances.drawn(*seed)
-    said = {"role": "assistant", "content": answer}  # the call's own answer is a code
-    return Trajectory(answer, calls, messages=(said,), chances=chances)
+    message = {"role": "assistant", "content": answer}  # the call's own answer is a code
+    return Trajectory(answer, calls, messages=(message,), chances=chances)
