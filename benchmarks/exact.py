@@ -8,7 +8,7 @@ sentence, then the label), and by the letters' probabilities. A letter that is d
 sampled answer to the same prompt, so it tells the noise of sampling from what the other prompt
 does. Every group is made by the product's own code, its calls in a journal of its own. The exact
 way is also gone through in every turn of an order of the letters, and of a second one for every
-other problem, so that it shows what an order does and what is left of that in a mean. `--write`
+fourth problem, so that it shows what an order does and what is left of that in a mean. `--write`
 adds the table to RESULTS-exact.md.
 """
 
@@ -284,7 +284,7 @@ async def run(endpoint: Endpoint, folder: Path, problems: int | None) -> str:
         try:
             asking = Asking(calls, verifier, settings, store.library(store.head.version))
             measured = [
-                await measure(asking, case, twice=number % 2 == 0)
+                await measure(asking, case, twice=number % 4 == 0)
                 for number, case in enumerate(there)
             ]
         finally:
