@@ -85,13 +85,13 @@ class _Exact:
         answers = _answers(self._domain, context)
         if not answers:
             return replace(await sample(context), sampled="the answers are not few")
-        found: Trajectory | None = None
+        trajectory: Trajectory | None = None
         if not self._known:
             async with self._first:  # one finds out whether the endpoint can: others wait for it
                 if not self._known:
-                    found = await self._exact(context, answers)
+                    trajectory = await self._exact(context, answers)
                     self._known = True
-        exact = found or await self._exact(context, answers)
+        exact = trajectory or await self._exact(context, answers)
         if exact.chances is not None:
             return exact
         sampled = await sample(context)
