@@ -51,6 +51,12 @@ SHARED = (
         "[auto]",
     ),
     click.option(
+        "--answers",
+        type=click.Choice(["sampled", "exact"]),
+        help="Sample each answer, or, where answers are few and the endpoint tells their "
+        "probabilities, take the mean reward over all of them.  [sampled]",
+    ),
+    click.option(
         "--inject",
         type=click.Choice(["all", "top-k", "credited"]),
         help="Put the whole library in each prompt, the most relevant experiences, or all but "
@@ -95,7 +101,7 @@ SHARED_GROUPS = {
         *("--model", "--base-url", "--api-key-env", "--temperature", "--max-tokens"),
         *("--concurrency", "--task-timeout", "--patience", "--seed"),
     ),
-    "Attempts": ("--agent-objective", "--prompts", "--inject", "--top-k"),
+    "Attempts": ("--agent-objective", "--answers", "--prompts", "--inject", "--top-k"),
     "Agents": ("--mode", "--turns", "--corpus", "--sandbox"),
 }
 """How the help of a command with the shared flags, and few of its own, lists them."""

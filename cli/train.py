@@ -43,7 +43,8 @@ GROUPS = {
     ),
     "Rollouts": (
         *("--epochs", "--batch-size", "--group-size", "--rollouts", "--quorum", "--hints"),
-        *("--reward", "--agent-objective", "--prompts", "--inject", "--top-k", "--dropout"),
+        *("--reward", "--answers", "--agent-objective", "--prompts", "--inject", "--top-k"),
+        "--dropout",
     ),
     "Agents": ("--mode", "--turns", "--corpus", "--sandbox"),
     "Learning": (

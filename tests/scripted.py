@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 import socket
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -208,6 +209,16 @@ def completion(
         ],
         "usage": {"prompt_tokens": 50, "completion_tokens": 10, "total_tokens": 60},
     }
+
+
+def with_chances(chances: Mapping[str, float]) -> dict[str, Any]:
+    """Returns a chat completion of one token, the most likely of these, with the log-probability
+    of each that can be."""
+    listed = sorted(((t, p) for t, p in chances.items() if p > 0), key=lambda one: -one[1])
+    body = completion(listed[0][0], finish_reason="length")
+    top = [{"token": token, "logprob": math.log(chance)} for token, chance in listed]
+    body["choices"][0]["logprobs"] = {"content": [{**top[0], "top_logprobs": top}]}
+    return body
 
 
 class ScriptedEndpoint:

@@ -42,6 +42,7 @@ LISTED = "endpoints"
 Rollouts: TypeAlias = Literal["fixed", "adaptive", "branch"]
 ROLLOUTS: tuple[Rollouts, ...] = get_args(Rollouts)
 Mode: TypeAlias = Literal["prompt", "agent"]
+Answering: TypeAlias = Literal["sampled", "exact"]
 Reward: TypeAlias = Literal["verifier", "majority"]
 Deciding: TypeAlias = Literal["lesson", "batch"]
 LearnerName: TypeAlias = Literal["probation", "controller"]
@@ -93,6 +94,7 @@ class Settings(BaseModel):
     verify_workers: int = Field(default=2, ge=1, le=256)
     seed: int = 0
     mode: Mode = "prompt"
+    answers: Answering = "sampled"
     tools: ToolSettings = ToolSettings()
     turns: int = Field(default=10, ge=1)
     inject: Inject = "all"
@@ -191,6 +193,8 @@ class TrainSettings(Settings):
             raise ValueError("--drop-harmful needs --dropout, and the verifier's rewards")
         if self.reward == "majority" and (self.rollouts != "fixed" or self.hints):
             raise ValueError("a majority vote needs fixed groups without hints")
+        if self.reward == "majority" and self.answers == "exact":
+            raise ValueError("a majority vote needs sampled answers: --answers sampled")
         if self.all_wrong and (self.reward == "majority" or not self.ground_truth):
             raise ValueError("--all-wrong needs the ground truth: it tells what was missed")
         if self.all_wrong and (self.group_size == 1 or self.direct):

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 from tfgrpo.data import datasets
 from tfgrpo.data.problems import Problem
+from tfgrpo.domains.few_answers import Chances
 from tfgrpo.model.endpoint import Request
 from tfgrpo.model.functions import identity, is_of_tfgrpo
 from tfgrpo.rendering import templates
@@ -73,13 +74,16 @@ class Trajectory:
 
     `response` is the final answer, which is judged; `calls` the journal's keys of the calls that
     made it, in order. `messages` is all that followed the prompt where that is more than the
-    response: chat messages with a `role`, tool calls and their results among them.
+    response: chat messages with a `role`, tool calls and their results among them. `chances` is how
+    likely each answer was, where that is known; `sampled` says why it is not, where it was wanted.
     """
 
     response: str
     calls: tuple[str, ...] = ()
     truncated: bool = False
     messages: tuple[Json, ...] = ()
+    chances: Chances | None = None
+    sampled: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +214,8 @@ Judge: TypeAlias = Callable[[Context, Trajectory], Awaitable[Verdict]]
 Foresee: TypeAlias = Callable[[PlannedAttempt], PlannedCalls]
 Judgements: TypeAlias = Callable[[Problem, Trajectory], Sequence[Request]]
 """Returns the requests that judging a trajectory makes at most. It makes none itself."""
+Answers: TypeAlias = Callable[[Problem], Sequence[str]]
+"""Returns all answers that there are to a problem, as responses; none where they are not few."""
 Check: TypeAlias = Callable[[Problem], str | None]
 """Returns what makes a problem unusable, or None. Importable, as it runs in a worker process."""
 
@@ -230,6 +236,7 @@ class Domain:
     reads off the data those that it needs and nobody wrote, such as its labels. With
     `shared_answers` many problems have the same few answers, as labels are: a lesson then says
     when the answer is that of the problem which taught it, and reflection is asked for that.
+    `answers` tells all that there are where they are few, so that a reward can be an expectation.
     """
 
     name: str
@@ -251,6 +258,7 @@ class Domain:
     configure: Callable[[str], Domain] | None = None
     options_from: Callable[[Sequence[Problem]], str] | None = None
     shared_answers: bool = False
+    answers: Answers | None = None
 
     def problems(self, source: str, fields: Mapping[str, str] | None = None) -> tuple[Problem, ...]:
         """Returns the problems of a dataset. Raises DatasetError."""

@@ -165,6 +165,11 @@ def render(
     return problem_messages(template, library, problem, objective)
 
 
+def answers(problem: Problem, labels: Labels) -> tuple[str, ...]:
+    """Returns the labels, whichever problem is asked."""
+    return labels.names
+
+
 def labels_in(problems: Sequence[Problem], labels: Labels) -> str:
     """Returns the labels as the domain's options: those that are known, else those of some
     problems, in the order of the alphabet. A record with them needs no file."""
@@ -207,6 +212,7 @@ def _domain(labels: Labels) -> Domain:
         configure=with_options,
         options_from=partial(labels_in, labels=labels),
         shared_answers=True,
+        answers=partial(answers, labels=labels),
     )
 
 

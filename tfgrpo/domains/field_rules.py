@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any, Literal
@@ -92,6 +92,21 @@ class FieldRules(Comparing):
             return ""
         where = ".".join(map(str, error.absolute_path))
         return f"{where}: {error.message}".removeprefix(": ")[:200]
+
+    @property
+    def properties(self) -> Mapping[str, Any]:
+        """The fields of the schema's object; empty where it names none."""
+        properties = (self.json_schema or {}).get("properties")
+        return properties if isinstance(properties, dict) else {}
+
+    def values(self, name: str) -> list[Any]:
+        """Returns the values that a field can have; none where they are not listed."""
+        known = self.properties.get(name)
+        known = known if isinstance(known, dict) else {}
+        if isinstance(known.get("enum"), list):
+            return list(known["enum"])
+        boolean = "boolean" in (known.get("type"), self.rule(name).type)
+        return [True, False] if boolean else []
 
     @property
     def searches(self) -> bool:

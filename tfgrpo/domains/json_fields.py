@@ -14,11 +14,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from itertools import product
+from math import prod
 from typing import Any
 
 from tfgrpo.data import datasets
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains.base import Domain, Verdict, problem_messages
+from tfgrpo.domains.few_answers import CODES
 from tfgrpo.domains.field_rules import FieldRule, FieldRules, compare_field, read_rules
 from tfgrpo.domains.reading import NoAnswer, last_json, parse_json
 from tfgrpo.rendering.templates import Message, Template
@@ -28,6 +31,8 @@ AGENT_OBJECTIVE = "Extract what the fields ask for. Answer with one JSON object 
 LEARNING_OBJECTIVE = "Rules for finding the values of the fields and writing them as expected."
 SHORT = 4000
 """Characters of a response that takes no time to be judged, whatever is in it."""
+MOST = len(CODES)
+"""Objects that can be told apart by a letter each."""
 HINT = "write json, json:tolerance=0.01,case=ignore or json:fields.toml"
 
 
@@ -133,6 +138,17 @@ def render(
     return problem_messages(template, library, problem, objective)
 
 
+def answers(problem: Problem, rules: FieldRules) -> tuple[str, ...]:
+    """Returns every object that an answer can be, where each of its fields has few values: an enum
+    of the schema, or true and false; nothing where there are more than `MOST` of them."""
+    names = list(rules.fields) or list(rules.properties)
+    values = [rules.values(name) for name in names]
+    if not names or prod(map(len, values)) > MOST:
+        return ()
+    objects = (dict(zip(names, one, strict=True)) for one in product(*values))
+    return tuple(json.dumps(one, sort_keys=True, ensure_ascii=False) for one in objects)
+
+
 def fields_in(problems: Sequence[Problem], rules: FieldRules) -> str:
     """Returns the rules as the domain's options, with the fields that ground truths have where
     none are named. A record with them needs no file."""
@@ -186,6 +202,7 @@ def _domain(rules: FieldRules, identity: str = "") -> Domain:
         identity=identity,
         configure=with_options,
         options_from=partial(fields_in, rules=rules),
+        answers=partial(answers, rules=rules),
     )
 
 

@@ -24,9 +24,11 @@ from tfgrpo.model.client import Meter
 from tfgrpo.model.endpoint import EndpointError
 from tfgrpo.model.gather import gather_all
 from tfgrpo.notices import describe_usage
+from tfgrpo.rendering import templates
 from tfgrpo.rendering.retrieve import relevant
 from tfgrpo.rollout.agent import equipped
 from tfgrpo.rollout.attempt import RenderFailed, Rollout, attempt, failed, rendered
+from tfgrpo.rollout.exact import is_exact
 from tfgrpo.session import Session
 from tfgrpo.settings import EvalSettings
 from tfgrpo.store.canonical import digest
@@ -108,6 +110,8 @@ def conditions(
         terms |= {"mode": settings.mode, "tools": tools, "turns": settings.turns}
     if settings.injected is not None:
         terms |= {"inject": settings.inject, "top_k": settings.top_k}
+    if is_exact(domain, settings):
+        terms |= {"answers": settings.answers, "codes": templates.load("codes").digest}
     manner = settings.models.manner()
     options = {name: manner[name] for name in ("reasoning_effort", "extra_body") if name in manner}
     if options:

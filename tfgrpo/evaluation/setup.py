@@ -49,6 +49,7 @@ FROM_RUN = (
     "verify_timeout",
     "verify_workers",
     "mode",
+    "answers",
     "tools",
     "turns",
     "inject",

@@ -9,6 +9,9 @@ after it has that room from the start.
 it (Anthropic's compatible endpoint) answers in prose. Where answers stay out of shape more often
 than not until the schema is put into words, it is put into the words of every prompt.
 
+**Log-probabilities.** A server that refuses them says so; one that leaves them out is not asked for
+them again.
+
 What a request was sent with beside what it asks stands in the record of its answer (`sent`), so
 that a run that is resumed goes on with what it had found out.
 """
@@ -95,6 +98,20 @@ class Adaptation:
                 "prompts without a word (Ollama does, beyond OLLAMA_CONTEXT_LENGTH or num_ctx); "
                 "`tfgrpo model check` tries it"
             )
+
+    # log-probabilities:
+
+    @property
+    def tells_chances(self) -> bool:
+        """Whether answers may come with log-probabilities, for all that is known."""
+        return "logprobs" not in self.refused
+
+    def without_chances(self) -> None:
+        """Takes note of an answer without the log-probabilities that it was asked for: they are
+        not asked for again."""
+        if self.tells_chances:
+            self.refused.add("logprobs")
+            self.note("tells no log-probabilities: they are not asked for again")
 
     # room for thinking:
 

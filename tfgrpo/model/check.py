@@ -20,6 +20,7 @@ from tfgrpo.model.providers import Provider, provider_at
 from tfgrpo.store.records import Json
 
 CAPITAL = "What is the capital of France? Answer with its name alone."
+LETTER = "Which is the capital of France?\nA: Rome\nB: Paris\n\nAnswer with the letter alone."
 CITY: Json = {
     "type": "object",
     "additionalProperties": False,
@@ -243,10 +244,15 @@ async def _tools(probe: _Probe) -> Finding:
 
 
 async def _logprobs(probe: _Probe) -> Finding:
-    answer = await probe.ask(CAPITAL, top_logprobs=5)
+    answer = await probe.ask(LETTER, 1, top_logprobs=20)
+    if answer.first_choices:
+        count = len(answer.first_choices)
+        return Finding("log probabilities", "yes", f"{count} alternatives to the first token")
     if answer.uncertainty is not None:
-        return Finding("log probabilities", "yes", "with alternatives")
-    return Finding("log probabilities", "no", "adaptive branching does without")
+        return Finding("log probabilities", "yes", "none of the first token")
+    return Finding(
+        "log probabilities", "no", "`answers = exact` samples, and adaptive branching does without"
+    )
 
 
 async def _long_prompts(probe: _Probe, nonce: str) -> list[Finding]:

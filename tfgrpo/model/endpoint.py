@@ -120,9 +120,10 @@ class Answer:
     """What a model said, and what it took: tokens, and seconds from request to answer.
 
     `tool_calls` are as the API gave them; `uncertainty` is the mean entropy of the first
-    tokens in nats, where it was asked for and is known. `estimated` says that the server told no
-    usage, and tokens were counted here. `sent` is what the request was sent with beside what it
-    asks (`Adaptation.sent`), `endpoint` the address that answered where there are several.
+    tokens in nats, where it was asked for and is known; `first_choices` are then the tokens that
+    are most likely to be the first, with their log-probabilities. `estimated` says that the server
+    told no usage, and tokens were counted here. `sent` is what the request was sent with beside
+    what it asks (`Adaptation.sent`), `endpoint` the address that answered where there are several.
     """
 
     content: str
@@ -134,13 +135,14 @@ class Answer:
     seconds: float = 0.0
     tool_calls: Sequence[Json] = ()
     uncertainty: float | None = None
+    first_choices: Sequence[Sequence[Any]] = ()
     estimated: bool = False
     sent: Json = field(default_factory=dict, hash=False)
     endpoint: str = ""
 
     def journal_fields(self) -> dict[str, object]:
         """Returns the answer as the journal keeps it: later fields where they say something."""
-        later = ("tool_calls", "uncertainty", "estimated", "sent", "endpoint")
+        later = ("tool_calls", "uncertainty", "first_choices", "estimated", "sent", "endpoint")
         fields = {name: getattr(self, name) for name in self.__slots__}
         return {name: value for name, value in fields.items() if value or name not in later}
 
@@ -480,6 +482,7 @@ def _answer(response: object, request: Request, seconds: float) -> Answer:
             seconds=seconds,
             tool_calls=calls,
             uncertainty=responses.uncertainty_of(choice),
+            first_choices=responses.first_choices_of(choice) if request.top_logprobs else (),
             estimated=usage.estimated,
         )
     except (ValueError, TypeError, OverflowError, RecursionError) as error:

@@ -28,6 +28,8 @@ COUNTED = 1_000_000
 """Characters of a text whose tokens are counted one by one; the rest is taken to be alike."""
 FIRST_TOKENS = 20
 """How many tokens of an answer tell how certain its beginning is (ARPO, arXiv 2507.19849)."""
+LONGEST_TOKEN = 8
+"""Characters of a token that is kept with its probability: fewer than a secret has."""
 WAIT = re.compile(
     r"(?:retry|try again) (?:in|after):? *"
     r"((?:\d+(?:\.\d+)? *(?:ms|h|m|s)[a-z]*[, ]*)+|\d+(?:\.\d+)?)",
@@ -213,6 +215,20 @@ def uncertainty_of(choice: object) -> float | None:
         if total > 0:
             entropies.append(-sum(c / total * math.log(c / total) for c in chances if c > 0))
     return sum(entropies) / len(entropies) if entropies else None
+
+
+def first_choices_of(choice: object) -> tuple[tuple[str, float], ...]:
+    """Returns the tokens that are listed for the first place of an answer, with their
+    log-probabilities. Long ones are left out: they are no code, and could hold what is secret."""
+    listed = field(field(choice, "logprobs"), "content")
+    alternatives = field(listed[0], "top_logprobs") if isinstance(listed, list) and listed else ()
+    pairs = []
+    for one in alternatives if isinstance(alternatives, list) else ():
+        token, value = field(one, "token"), field(one, "logprob")
+        number = isinstance(value, int | float) and math.isfinite(value)
+        if isinstance(token, str) and len(token) <= LONGEST_TOKEN and number and value <= 0:
+            pairs.append((as_text(token), float(value)))
+    return tuple(pairs)
 
 
 def field(source: object, name: str) -> Any:

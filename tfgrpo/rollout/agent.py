@@ -19,6 +19,7 @@ from typing import Literal, TypeAlias
 from tfgrpo.domains.base import Context, Domain, PlannedAttempt, PlannedCalls, Trajectory
 from tfgrpo.model.endpoint import Answer, NoTools, Request
 from tfgrpo.model.prices import LOCAL
+from tfgrpo.rollout.exact import exactly
 from tfgrpo.settings import Settings
 from tfgrpo.store.records import Json
 from tfgrpo.tools import protocol, toolbox
@@ -189,13 +190,14 @@ async def equipped(
     functions: Sequence[Callable[..., object]] = (),
     uncertain: bool = False,
 ) -> AsyncIterator[tuple[Domain, Agent | None]]:
-    """Yields a domain whose attempts are made as the settings say: by an agent, or as they were.
+    """Yields a domain whose attempts are made as the settings say: by an agent, with exact rewards,
+    or as they were.
 
     Paths of tools are relative to `folder`; `functions` are tools beside those of the settings.
     Raises ToolError.
     """
     if settings.mode == "prompt":
-        yield domain, None
+        yield exactly(domain, settings), None
         return
     async with toolbox.opened(settings.tools, folder, functions) as box:
         limits = AttemptLimits(turns=settings.turns, seconds=settings.task_timeout)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean, median
 from typing import Any
@@ -23,6 +23,8 @@ CONFIRMING = 1 << 20
 """The sample numbers from which on attempts confirm a lesson instead of filling a group."""
 
 
+EXACT = "exact reward"
+"""The detail of a verdict that says whether the reward is an expectation, over which chances."""
 SHORT = 100_000
 """Characters of a response that is judged at once, where a domain can; others go to a worker."""
 LONGEST = 400_000
@@ -62,6 +64,11 @@ class Rollout:
         return self.calls[-1] if self.calls else None
 
     @property
+    def own_reward(self) -> float | None:
+        """What its own text earned: the reward, where that is no expectation over answers."""
+        return own_reward(self.reward, self.details)
+
+    @property
     def transcript(self) -> str:
         """The attempt as the reflection model reads it: every message, or the response."""
         text = "\n\n".join(map(_message_text, self.messages)) or self.response
@@ -74,9 +81,11 @@ class Rollout:
 class Group:
     """The attempts at one problem in one step, in sample order, and the version they ran under.
 
-    Winners are above the pivot and losers below it, and none are either when all are alike. The
-    pivot is the mean where rewards are right or wrong alone, and the median where they are
-    graded, so that one outlier makes no losers of all others (MC-GRPO, arXiv 2601.22582).
+    Sides are told by what the texts themselves earned, which exact rewards are the mean of: only
+    texts can be compared. Winners are above the pivot and losers below it, and none are either when
+    all are alike. The pivot is the mean where rewards are right or wrong alone, and the median
+    where they are graded, so that one outlier makes no losers of all others (MC-GRPO, arXiv
+    2601.22582).
     """
 
     problem: Problem
@@ -92,18 +101,22 @@ class Group:
     def winners(self) -> tuple[Rollout, ...]:
         """The attempts above the pivot."""
         pivot = self._pivot
-        return tuple(r for r in self._scored if r.reward is not None and r.reward > pivot)
+        return tuple(r for r in self._scored if r.own_reward is not None and r.own_reward > pivot)
 
     @property
     def losers(self) -> tuple[Rollout, ...]:
         """The attempts below the pivot."""
         pivot = self._pivot
-        return tuple(r for r in self._scored if r.reward is not None and r.reward < pivot)
+        return tuple(r for r in self._scored if r.own_reward is not None and r.own_reward < pivot)
 
     @property
     def mixed(self) -> bool:
         """Whether it holds both: only such a group has an advantage to speak of."""
-        return len(set(self.rewards)) > 1
+        return len(set(self._own_rewards)) > 1
+
+    @property
+    def _own_rewards(self) -> list[float]:
+        return [r.own_reward for r in self.rollouts if r.own_reward is not None]
 
     @property
     def _scored(self) -> tuple[Rollout, ...]:
@@ -111,7 +124,14 @@ class Group:
 
     @property
     def _pivot(self) -> float:
-        return pivot(self.rewards)
+        return pivot(self._own_rewards)
+
+
+def own_reward(reward: float | None, details: Mapping[str, Any]) -> float | None:
+    """Returns what an attempt's own text earned, of its reward and the details of its verdict."""
+    exact = details.get(EXACT)
+    own = exact.get("own_reward") if isinstance(exact, Mapping) else None
+    return reward if reward is None or own is None else float(own)
 
 
 def pivot(rewards: Sequence[float]) -> float:

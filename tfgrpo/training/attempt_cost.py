@@ -28,7 +28,7 @@ from tfgrpo.model.budget import most_tokens
 from tfgrpo.model.endpoint import Request
 from tfgrpo.model.tokens import count
 from tfgrpo.rendering.templates import Message, Template
-from tfgrpo.rollout import agent
+from tfgrpo.rollout import agent, exact
 from tfgrpo.rollout.attempt import Rollout, rendered
 from tfgrpo.settings import TrainSettings
 from tfgrpo.store.records import Json, Library
@@ -236,7 +236,7 @@ def _one(counter: TokenCounter, problem: Problem, plan: PlannedRun, length: floa
     if settings.mode == "agent":
         planned = agent.foresee(attempt, settings, branches=branches)
     else:
-        planned = domain.foresee(attempt)
+        planned = exact.foresee(attempt, domain, settings)
     judgements = domain.judgements(problem, planned.trajectory) if domain.judgements else ()
     stages: dict[tuple[str, Model], PlannedUsage] = {}
     requests: list[tuple[Model, Request]] = [("policy", one) for one in planned.policy]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tfgrpo.data import problems
 from tfgrpo.data.problems import Problem
 from tfgrpo.evaluation.setup import eval_settings
-from tfgrpo.rollout.attempt import CONFIRMING, pivot
+from tfgrpo.rollout.attempt import CONFIRMING, own_reward, pivot
 from tfgrpo.settings import TrainSettings
 from tfgrpo.store.errors import TfgrpoError, UnknownRevision
 from tfgrpo.store.records import Json
@@ -57,6 +57,11 @@ class RecordedAttempt(NamedTuple):
     def is_right(self) -> bool:
         """Whether it has the full reward."""
         return self.reward is not None and self.reward >= 1
+
+    @property
+    def own_reward(self) -> float | None:
+        """What its own text earned, which an exact reward is the mean of."""
+        return own_reward(self.reward, self.verdict.get("details", {}))
 
     @property
     def answer(self) -> str:
@@ -298,16 +303,16 @@ def _sided(attempts: Sequence[RecordedAttempt]) -> tuple[RecordedAttempt, ...]:
     """Returns attempts, each with its side of its group; what only confirms a lesson has none."""
     rewards: dict[tuple[int | None, str], list[float]] = {}
     for one in attempts:
-        if one.reward is not None and one.sample < CONFIRMING:
-            rewards.setdefault((one.step, one.problem), []).append(one.reward)
+        if (own := one.own_reward) is not None and one.sample < CONFIRMING:
+            rewards.setdefault((one.step, one.problem), []).append(own)
     middles = {group: pivot(there) for group, there in rewards.items() if len(set(there)) > 1}
 
     def side(one: RecordedAttempt) -> str:
-        middle = middles.get((one.step, one.problem))
-        if one.reward is None or middle in (None, one.reward) or one.sample >= CONFIRMING:
+        middle, own = middles.get((one.step, one.problem)), one.own_reward
+        if own is None or middle in (None, own) or one.sample >= CONFIRMING:
             return ""
         assert middle is not None
-        return WINNER if one.reward > middle else LOSER
+        return WINNER if own > middle else LOSER
 
     return tuple(one._replace(side=side(one)) for one in attempts)
 
