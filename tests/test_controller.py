@@ -8,7 +8,6 @@ import re
 import tempfile
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -30,7 +29,6 @@ from tfgrpo.store import (
 )
 from tfgrpo.training.controller import BatchPlan, Controller
 from tfgrpo.training.lookahead import LessonStream
-from tfgrpo.training.number_lessons import NumberMeaning
 from tfgrpo.training.reflection import Lesson, StepOrigin
 
 GROUP = group(1.0, None, 0.0)
@@ -208,9 +206,6 @@ def test_what_contradicts_is_no_vote_for_what_it_contradicts(tmp_path: Path) -> 
     assert short(plan.operations) == [("MODIFY", A, text)]
 
 
-def about(number: str, stands_for: str, text: str) -> Lesson:
-    meaning = NumberMeaning(number=number, stands_for=stands_for, always=True)
-    return replace(lesson(text), numbers=(meaning,))
 
 
 STEP = "When weeks are given and working days asked for, multiply the weeks by 5."

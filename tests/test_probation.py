@@ -1,4 +1,4 @@
-"""Probation: candidates are shown to a part of the attempts, and what is measured to help enters."""
+"""Probation: attempts are shown some candidates, and what is measured to help enters."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """The attempts on record that tell of a library's experiences, read one after the other.
 
-What counts are the rollouts of the runs in a version's history that had dropout, by run and step.
+What counts are the rollouts of the runs in a version's history that showed a random part of what
+there was, by run and step.
 They are read as they lie in the store and never all held: see `effects.py` for what is.
 """
 
@@ -12,7 +13,9 @@ from itertools import groupby, islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfgrpo.evaluation.effects import Chunk, Estimate, LotEnd, estimate
+from tfgrpo.evaluation.measuring import measures
 from tfgrpo.rollout.attempt import CONFIRMING
+from tfgrpo.store.canonical import digest
 from tfgrpo.store.history import first_parents
 from tfgrpo.store.records import Experience, Version
 from tfgrpo.store.runs import AttemptKey, RewardRow, Run
@@ -47,7 +50,7 @@ class RecordedAttempts:
             names.add(upto[0].name)
         self._runs: list[tuple[Run, int | None, Collection[AttemptKey]]] = []
         for run in store.runs.all():
-            if run.name in names and run.config.get("dropout"):
+            if run.name in names and measures(run):
                 at_work = upto is not None and upto[0].uid == run.uid
                 step = upto[1] if upto is not None and at_work else None
                 out = store.runs.out(run, step) if step is not None else frozenset[AttemptKey]()
@@ -153,5 +156,5 @@ def _chunk(
 
 
 def unit(experience: Experience) -> str:
-    """Returns what is credited: an experience with the event that gave it its text."""
-    return f"{experience.id}@{experience.row}"
+    """Returns what is credited: an experience with its text, on whichever branch."""
+    return f"{experience.id}@{digest([experience.text])[:8].hex()}"

@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
+from tfgrpo.evaluation.measuring import measures
 from tfgrpo.store.blame import Blame, blame
 from tfgrpo.store.default import open_traffic
 from tfgrpo.store.named_tuple import NamedTuple
@@ -54,7 +55,7 @@ def known_experiences(
 def credits_of(store: Store, version: Version) -> Mapping[str, Credit]:
     """Returns experience → its effect, where it is known. Nothing is imported where no run
     looked."""
-    if not any(run.config.get("dropout") for run in store.runs.all()):
+    if not any(measures(run) for run in store.runs.all()):
         return {}
     from tfgrpo.evaluation.credit import credits
 

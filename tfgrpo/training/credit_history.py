@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from tfgrpo.evaluation.effects import Credit
+from tfgrpo.evaluation.measuring import measures
 from tfgrpo.evaluation.recorded import RecordedAttempts, RecordedStep, unit
 from tfgrpo.store.records import Library, Version
 from tfgrpo.store.store import Store
@@ -43,7 +44,7 @@ class CreditPoint(NamedTuple):
 def credit_history(store: Store, version: Version, *, most: int = MOST) -> tuple[CreditMoment, ...]:
     """Returns what was known of every experience after each step that measured some, oldest
     first; empty where no run had dropout."""
-    if not any(run.config.get("dropout") for run in store.runs.all()):
+    if not any(measures(run) for run in store.runs.all()):
         return ()
     recorded = RecordedAttempts(store, version)
     ends = _spread(_step_ends(recorded.steps), most)

@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 from starlette.responses import PlainTextResponse
 
+from tfgrpo.evaluation.measuring import measures
 from tfgrpo.projections.events import ShownEvent, life_of
 from tfgrpo.projections.library import uses_of
 from tfgrpo.redaction import redact_everywhere, remaining
@@ -133,8 +134,8 @@ def _problems(life: list[ShownEvent]) -> dict[str, tuple[int, int]]:
 
 
 def _is_measured(visit: Visit) -> bool:
-    """Returns whether any run had dropout, without which no effect is known."""
-    return any(run.config.get("dropout") for run in visit.store.runs.all())
+    """Returns whether any run has measured effects."""
+    return any(measures(run) for run in visit.store.runs.all())
 
 
 def _looked_at(visit: Visit, id: str, standing: list[Standing]) -> Version:
