@@ -1,0 +1,307 @@
+"""Houses that sort messages by a convention of their own: not by what a message is about.
+
+What somebody writes about says nothing of where the message goes: who writes, or when, does. So
+the message that is most like another one mostly goes elsewhere.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from benchmarks.families.family import Dice, Family, Filled, Kind
+
+
+def sorted_to(label: str, topics: Sequence[str], cues: Sequence[str], dice: Dice) -> Filled:
+    """Fills a message with what it is about and with what decides where it goes."""
+    return {"topic": dice.word(topics), "cue": dice.word(cues)}, label
+
+
+def house(
+    name: str,
+    shape: str,
+    topics: Sequence[str],
+    cues: Mapping[str, Sequence[str]],
+    rules: Sequence[str],
+) -> Family:
+    """Returns a family of messages: topics that all labels share, and cues for each label."""
+    orders = ("{cue} {topic}", "{topic} {cue}")
+    texts = (orders, orders, orders)
+    return Family(
+        name,
+        name[:2],
+        shape,
+        f"choice:{json.dumps(list(cues), ensure_ascii=False)}",
+        tuple(Kind(label, texts, partial(sorted_to, label, topics, cues[label])) for label in cues),
+        tuple(rules),
+    )
+
+
+HOTEL = house(
+    "en-hotel",
+    "four desks, by when a guest writes and whether something is broken",
+    (
+        "It is about the parking space.",
+        "I have a question about breakfast.",
+        "This concerns the bicycle I hired.",
+        "I mean the room with the balcony.",
+        "It is about the towels.",
+        "My question is about the safe.",
+        "It concerns the television.",
+        "I am writing about the heating.",
+        "This is about my parcel.",
+        "It has to do with the sauna.",
+        "I would like to talk about the key card.",
+        "It is about the baby cot.",
+        "The matter is the minibar.",
+        "I need to know more about the airport taxi.",
+        "It is about the shower.",
+    ),
+    {
+        "Front": (
+            "We arrive next Friday.",
+            "Our stay begins in two weeks.",
+            "I have booked for August and look forward to it.",
+            "We will be your guests from Monday on.",
+            "Tomorrow evening we get to you.",
+            "I am on my way to you and check in tonight.",
+        ),
+        "Stair": (
+            "I am in room 214 right now, and it does not work.",
+            "We are staying with you, and something is broken.",
+            "I live on the third floor this week, and here is a defect.",
+            "We sit in room 108 and it has stopped working.",
+            "As your guest in the house I report damage.",
+            "From room 33: there is a fault that should be mended.",
+        ),
+        "Garden": (
+            "I am in room 305 and would like something more.",
+            "We are staying with you and have a wish.",
+            "I live on the second floor this week and would ask for an extra.",
+            "We sit in room 117 and need one more.",
+            "As your guest in the house I have a small request.",
+            "From room 41: may I have another one, please?",
+        ),
+        "Tower": (
+            "We left you on Sunday.",
+            "Our stay ended last month.",
+            "I was your guest in May and am back at home.",
+            "Since we checked out a week ago I wonder about one thing.",
+            "I have been home again since yesterday.",
+            "Our holiday with you is over now.",
+        ),
+    },
+    (
+        "Who has not arrived yet goes to Front, whatever it is about.",
+        "A guest who is in the house and reports that something is broken goes to Stair.",
+        "A guest who is in the house and wants something (nothing is broken) goes to Garden.",
+        "Who has left the hotel already goes to Tower, whatever it is about.",
+    ),
+)
+
+STADTWERKE = house(
+    "de-stadtwerke",
+    "fünf Abteilungen, nach dem, der schreibt",
+    (
+        "Es geht um den Wasserzähler.",
+        "Ich habe eine Frage zum Abschlag.",
+        "Mein Anliegen ist der Hausanschluss.",
+        "Es betrifft die letzte Rechnung.",
+        "Ich schreibe wegen der Baustelle.",
+        "Es geht um den Ablesetermin.",
+        "Mich beschäftigt der neue Tarif.",
+        "Es handelt sich um die Straßenlampe.",
+        "Ich möchte etwas zur Mahnung wissen.",
+        "Es geht um die Fernwärme.",
+        "Meine Frage gilt der Solaranlage.",
+        "Es betrifft den Stromausfall.",
+        "Ich melde mich wegen der Ladesäule.",
+        "Es geht um den Umzug.",
+        "Ich brauche eine Auskunft zum Gasdruck.",
+    ),
+    {
+        "Nord": (
+            "Ich wohne hier zur Miete.",
+            "Wir sind Mieter im zweiten Stock.",
+            "Als Mieterin einer kleinen Wohnung melde ich mich.",
+            "Mein Vermieter hat mich an Sie verwiesen.",
+            "Ich habe die Wohnung nur gemietet.",
+            "In unserer Mietwohnung leben wir zu dritt.",
+        ),
+        "Süd": (
+            "Das Haus gehört mir.",
+            "Wir sind Eigentümer eines Reihenhauses.",
+            "Als Hausbesitzer wende ich mich an Sie.",
+            "Ich habe das Haus geerbt und wohne darin.",
+            "Uns gehört die Wohnung selbst.",
+            "Ich bin Eigentümerin des Gebäudes.",
+        ),
+        "West": (
+            "Ich führe eine Bäckerei.",
+            "Wir sind ein Betrieb mit zwölf Leuten.",
+            "Für unsere Firma schreibe ich Ihnen.",
+            "Ich leite eine Werkstatt.",
+            "Unser Restaurant öffnet täglich.",
+            "Im Namen unserer GmbH frage ich an.",
+        ),
+        "Ost": (
+            "Ich bin noch kein Kunde bei Ihnen.",
+            "Wir sind bisher bei einem anderen Versorger.",
+            "Einen Vertrag mit Ihnen habe ich noch nicht.",
+            "Bei Ihnen bin ich nicht angemeldet, denke aber darüber nach.",
+            "Vielleicht wechsle ich bald zu Ihnen.",
+            "Zurzeit beliefert uns die Konkurrenz.",
+        ),
+        "Mitte": (
+            "Ich schreibe für die Grundschule.",
+            "Unser Sportverein bittet um Auskunft.",
+            "Als Gemeinderat frage ich nach.",
+            "Wir sind ein Kindergarten.",
+            "Die Kirchengemeinde wendet sich an Sie.",
+            "Ich bin die Leiterin der Bücherei.",
+        ),
+    },
+    (
+        "Wer zur Miete wohnt, kommt zu Nord, egal worum es geht.",
+        "Wem Haus oder Wohnung selbst gehört, kommt zu Süd.",
+        "Firmen, Läden und Betriebe kommen zu West.",
+        "Wer noch kein Kunde ist, kommt zu Ost.",
+        "Schulen, Vereine, Kirchen und Ämter kommen zu Mitte.",
+    ),
+)
+
+TIENDA = house(
+    "es-tienda",
+    "cuatro mesas, según cómo y cuándo se compró",
+    (
+        "Se trata de la cafetera.",
+        "Les escribo por la lámpara.",
+        "Mi pregunta es sobre el sofá.",
+        "Es por el televisor.",
+        "Tengo un asunto con la bicicleta.",
+        "Hablo de la nevera.",
+        "Quisiera hablar del abrigo.",
+        "El motivo es la impresora.",
+        "Se refiere a la mochila.",
+        "Es acerca del reloj.",
+        "Me preocupa el colchón.",
+        "Escribo por los zapatos.",
+        "Es una duda sobre la tableta.",
+        "Tiene que ver con la mesa.",
+        "Pregunto por el ventilador.",
+    ),
+    {
+        "Sol": (
+            "Lo compré en su tienda esta semana.",
+            "Me lo llevé ayer del local del centro.",
+            "Hace tres días lo pagué en caja.",
+            "El lunes pasado fui a su local y lo compré.",
+            "Acabo de comprarlo en el mostrador.",
+            "Anteayer lo adquirí en su establecimiento.",
+        ),
+        "Luna": (
+            "Lo pedí por internet esta semana.",
+            "Ayer hice el pedido en la página web.",
+            "Hace tres días lo encargué en línea.",
+            "El lunes pasado lo compré con la aplicación.",
+            "Acabo de pedirlo en su web.",
+            "Anteayer lo ordené desde el móvil.",
+        ),
+        "Mar": (
+            "Lo compré hace un año.",
+            "Ya tiene seis meses de uso.",
+            "Hace dos años que lo tengo.",
+            "La compra fue el verano pasado.",
+            "Lo uso desde hace ocho meses.",
+            "Es una compra antigua, de hace tres años.",
+        ),
+        "Río": (
+            "Me lo regalaron por mi cumpleaños.",
+            "Fue un regalo de mi tía.",
+            "No lo compré yo, es un obsequio.",
+            "Lo recibí como regalo de boda.",
+            "Me lo dio un amigo como presente.",
+            "Mis padres me lo han regalado.",
+        ),
+    },
+    (
+        "Lo comprado hace poco en la tienda o el local va a Sol.",
+        "Lo pedido hace poco por internet, web o móvil va a Luna.",
+        "Lo comprado hace meses o años va a Mar.",
+        "Lo que fue un regalo va a Río, sea lo que sea.",
+    ),
+)
+
+学校 = house(
+    "zh-xuexiao",
+    "五个组,按来信人分",
+    (
+        "我想问一下食堂的事。",
+        "这是关于宿舍的问题。",
+        "我要说的是考试安排。",
+        "事情和图书馆有关。",
+        "想了解一下停车的事。",
+        "我来信是为了校服。",
+        "我有个关于校车的问题。",
+        "是关于运动会的。",
+        "想问问学费的事。",
+        "这次说的是网络问题。",
+        "我要问课程表。",
+        "和体检有关。",
+        "关于钥匙的事想请教。",
+        "我想谈谈暑假活动。",
+        "是和证书有关的事。",
+    ),
+    {
+        "甲组": (
+            "我是高一的学生。",
+            "我在三班读书。",
+            "作为在校生,我写信给你们。",
+            "我今年刚入学。",
+            "我是住校的学生。",
+            "我在这里上二年级。",
+        ),
+        "乙组": (
+            "我的孩子在你们学校上学。",
+            "我是一名家长。",
+            "女儿在二班,我是她母亲。",
+            "作为学生的父亲,我写信来。",
+            "我儿子今年上三年级。",
+            "我是孩子的爷爷,接送他上学。",
+        ),
+        "丙组": (
+            "我在这里教数学。",
+            "我是新来的英语老师。",
+            "作为班主任,我写信来。",
+            "我负责教音乐课。",
+            "我是体育教研组的教师。",
+            "我在本校任教十年了。",
+        ),
+        "丁组": (
+            "我去年从这里毕业。",
+            "我是十年前的校友。",
+            "我早已离校工作了。",
+            "毕业后我一直在外地。",
+            "我曾在这里读书,现在上大学。",
+            "作为老毕业生,我写信来。",
+        ),
+        "戊组": (
+            "我们公司给学校供货。",
+            "我是附近的居民。",
+            "我是报社的记者。",
+            "我们是一家装修公司。",
+            "我在旁边开了一家店。",
+            "我代表街道办事处来信。",
+        ),
+    },
+    (
+        "在校学生的来信归甲组,不管说什么事。",
+        "家长(父母、祖父母)的来信归乙组。",
+        "老师的来信归丙组。",
+        "已经毕业的校友的来信归丁组。",
+        "校外的人和公司的来信归戊组。",
+    ),
+)
+
+FAMILIES = (HOTEL, STADTWERKE, TIENDA, 学校)
