@@ -115,9 +115,9 @@ def 租车天数(dice: Dice) -> Filled:
 
 
 def 超里程(dice: Dice) -> Filled:
-    """A hundred kilometres are free; each started ten beyond them is eight yuan."""
-    far = dice.word([n for n in range(121, 200) if n % 10])
-    return {"k": far, "n": dice.word(人名)}, str(-(-(far - 100) // 10) * 8)
+    """A hundred kilometres are free; each started ten beyond them is paid for."""
+    far, price = dice.word([n for n in range(121, 200) if n % 10]), dice.number(3, 14)
+    return {"k": far, "p": price, "n": dice.word(人名)}, str(-(-(far - 100) // 10) * price)
 
 
 def 押金(dice: Dice) -> Filled:
@@ -151,13 +151,13 @@ def 押金(dice: Dice) -> Filled:
             "里程",
             (
                 (
-                    "{n}租的车开了{k}公里。超里程费是多少元?",
-                    "还车时里程表显示{n}跑了{k}公里。要收多少元超里程费?",
+                    "{n}租的车开了{k}公里,每10公里{p}元。超里程费是多少元?",
+                    "还车时里程表显示{n}跑了{k}公里。每10公里{p}元,要收多少元超里程费?",
                 ),
-                ("{n}这次一共行驶{k}公里,超里程费多少元?",),
+                ("{n}这次一共行驶{k}公里,每10公里收{p}元,超里程费多少元?",),
                 (
-                    "租车单:{n},行驶里程{k}公里。超里程费应收多少元?",
-                    "{n}开着我们的车走了{k}公里,请算出超里程费(元)。",
+                    "租车单:{n},行驶里程{k}公里,每10公里{p}元。超里程费应收多少元?",
+                    "{n}开着我们的车走了{k}公里,按每10公里{p}元,请算出超里程费(元)。",
                 ),
             ),
             超里程,
@@ -180,7 +180,7 @@ def 押金(dice: Dice) -> Filled:
     ),
     (
         "租车天数:取车日和还车日都算一天,天数=还车日-取车日+1,再乘以日租金。",
-        "超里程费:先减去100公里,剩下的每10公里收8元,不足10公里按10公里算(向上取整)。",
+        "超里程费:先减去100公里,剩下的公里数除以10,向上取整,再乘以单价。",
         "押金与租期无关:押金=日租金×3+200元。",
     ),
 )

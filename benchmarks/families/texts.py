@@ -27,8 +27,8 @@ def quartered(dice: Dice) -> Filled:
 
 def weekly(dice: Dice) -> Filled:
     """A house's week has eight days and starts with the month; what is left is a fourth one."""
-    day, month = dice.number(2, 28), dice.randint(1, 12)
-    return {"d": day, "m": MONTHS[month - 1]}, f"{MONTHS[month - 1]}-{min(4, (day + 7) // 8)}"
+    day, month = dice.number(2, 28), dice.word(MONTHS)
+    return {"d": day, "m": month}, f"{month}-{min(4, (day + 7) // 8)}"
 
 
 FISCAL = Family(
@@ -169,8 +169,7 @@ RESULTS = Family(
 
 
 def numerado(dice: Dice) -> Filled:
-    """A file's number is the month's first letter, the day in two digits, and the client's first
-    letter."""
+    """A file's code is the client's first letter, and the month and the day in two digits."""
     month, day = dice.randint(1, 12), dice.number(1, 28)
     name = dice.word(NOMBRES)
     values = {"n": name, "d": day, "m": MESES[month - 1]}
@@ -179,9 +178,9 @@ def numerado(dice: Dice) -> Filled:
 
 def vencido(dice: Dice) -> Filled:
     """A bill that is due in the first half of a month is paid on the 15th, else on the 30th."""
-    month, day = dice.randint(1, 12), dice.number(2, 28)
-    values = {"n": dice.word(NOMBRES), "d": day, "m": MESES[month - 1]}
-    return values, f"{15 if day <= 14 else 30} de {MESES[month - 1]}"
+    month, day = dice.word(MESES), dice.number(2, 28)
+    values = {"n": dice.word(NOMBRES), "d": day, "m": month}
+    return values, f"{15 if day <= 14 else 30} de {month}"
 
 
 ARCHIVO = Family(
