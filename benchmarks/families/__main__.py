@@ -119,6 +119,9 @@ def lookup_verdict(best: float, empty: float | None) -> str:
 @click.option("--family", "names", type=NAMED, multiple=True, help="All without it.")
 @click.option("--problems", type=int, default=16, show_default=True)
 @click.option("--samples", type=int, default=2, show_default=True)
+@click.option(
+    "--arm", "arms", type=click.Choice(headroom.ARMS), multiple=True, help="All without it."
+)
 @click.option("--table", "tabled", is_flag=True, help="Print what is done, and ask nothing.")
 @model_options
 def headroom_command(
@@ -126,13 +129,14 @@ def headroom_command(
     names: tuple[str, ...],
     problems: int,
     samples: int,
+    arms: tuple[str, ...],
     tabled: bool,
     model: dict[str, Any],
 ) -> None:
     """Score the empty library, rules by a person, and right examples on development problems."""
     if not tabled:
-        for name in names or FAMILIES:
-            for arm in headroom.ARMS:
+        for arm in arms or headroom.ARMS:
+            for name in names or FAMILIES:
                 one = headroom.measure(
                     results,
                     FAMILIES[name],
