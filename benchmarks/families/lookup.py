@@ -10,6 +10,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import cache
 
 from benchmarks.families.family import Family, Row
 from benchmarks.families.results import as_text, mean
@@ -38,6 +39,7 @@ def rewarded(family: Family, row: Row, answer: object) -> float:
     return verdict.reward
 
 
+@cache
 def trigrams(text: str) -> Counter[str]:
     """Returns how often each three characters stand together in a text."""
     text = f"  {unicodedata.normalize('NFKC', text).casefold()} "
