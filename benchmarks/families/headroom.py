@@ -76,13 +76,16 @@ def measure(
         "family": family.name,
         "arm": arm,
         "model": str(model.get("model", "default")),
-        "problems": rows_digest(rows, texts, dict(family.settings), family.domain),
+        "problems": rows_digest(rows, dict(family.settings), family.domain),
+        "library": rows_digest(texts),
         "samples": samples,
     }
     file = ResultFile(results / FILE)
     if (done := file.find(key)) is not None:
         return done
-    folder = named_folder(results, "headroom", family.name, key["model"], key["problems"])
+    folder = named_folder(
+        results, "headroom", family.name, key["model"], key["problems"], key["library"]
+    )
     store = folder / "store.db"
     tfgrpo.Store.init(store, author="benchmark").close()
     began = monotonic()
@@ -123,10 +126,13 @@ def by_kind(
 
 
 def latest(results: Path) -> dict[tuple[str, str], dict[str, Result]]:
-    """Returns the last result of each arm, by family and model."""
+    """Returns the last result of each arm, by family and model, all on the last problems."""
     found: dict[tuple[str, str], dict[str, Result]] = {}
     for one in ResultFile(results / FILE).read():
-        found.setdefault((one["family"], one["model"]), {})[one["arm"]] = one
+        arms = found.setdefault((one["family"], one["model"]), {})
+        if any(other["problems"] != one["problems"] for other in arms.values()):
+            arms.clear()
+        arms[one["arm"]] = one
     return found
 
 

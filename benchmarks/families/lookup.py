@@ -15,7 +15,6 @@ from functools import cache
 from benchmarks.families.family import Family, Row
 from benchmarks.families.results import as_text, mean
 from tfgrpo.data.problems import Problem
-from tfgrpo.domains.base import Verdict
 from tfgrpo.domains.lookup import find
 
 MARGIN = 0.05
@@ -33,9 +32,10 @@ def given(family: Family, answer: object) -> str:
 def rewarded(family: Family, row: Row, answer: object) -> float:
     """Returns the reward of an answer to a problem, as the family's domain judges it."""
     problem = Problem(row["id"], row["problem"], as_text(row["answer"]))
-    verdict = find(family.domain).verify(problem, given(family, answer))
-    if not isinstance(verdict, Verdict) or verdict.reward is None:
-        raise TypeError(f"{family.name}: {family.domain} does not judge at once")
+    judge = find(family.domain).at_once
+    verdict = judge and judge(problem, given(family, answer))
+    if verdict is None or verdict.reward is None:
+        raise ValueError(f"{family.name}: {family.domain} does not judge {answer!r} at once")
     return verdict.reward
 
 
