@@ -93,10 +93,12 @@ HOTEL = house(
         ),
     },
     (
-        "Who has not arrived yet goes to Front, whatever it is about.",
-        "A guest who is in the house and reports that something is broken goes to Stair.",
-        "A guest who is in the house and wants something (nothing is broken) goes to Garden.",
-        "Who has left the hotel already goes to Tower, whatever it is about.",
+        "The guest will arrive later (tomorrow, next week, tonight): the label is Front.",
+        "The guest is in the house now and something is broken or does not work: the label is "
+        "Stair.",
+        "The guest is in the house now and wants something, and nothing is broken: the label is "
+        "Garden.",
+        "The guest has left and is home again: the label is Tower.",
     ),
 )
 
@@ -163,11 +165,11 @@ STADTWERKE = house(
         ),
     },
     (
-        "Wer zur Miete wohnt, kommt zu Nord, egal worum es geht.",
-        "Wem Haus oder Wohnung selbst gehört, kommt zu Süd.",
-        "Firmen, Läden und Betriebe kommen zu West.",
-        "Wer noch kein Kunde ist, kommt zu Ost.",
-        "Schulen, Vereine, Kirchen und Ämter kommen zu Mitte.",
+        "Wer zur Miete wohnt (Mieter): Das Label ist Nord.",
+        "Wem das Haus oder die Wohnung gehört (Eigentümer): Das Label ist Süd.",
+        "Wer eine Firma, einen Laden oder einen Betrieb hat: Das Label ist West.",
+        "Wer noch kein Kunde ist oder einen anderen Versorger hat: Das Label ist Ost.",
+        "Schulen, Vereine, Kirchen, Gemeinden und Büchereien: Das Label ist Mitte.",
     ),
 )
 
@@ -226,10 +228,10 @@ TIENDA = house(
         ),
     },
     (
-        "Lo comprado hace poco en la tienda o el local va a Sol.",
-        "Lo pedido hace poco por internet, web o móvil va a Luna.",
-        "Lo comprado hace meses o años va a Mar.",
-        "Lo que fue un regalo va a Río, sea lo que sea.",
+        "Comprado hace poco en persona, en la tienda o el local: la etiqueta es Sol.",
+        "Pedido hace poco por internet, web, aplicación o móvil: la etiqueta es Luna.",
+        "Comprado hace meses o años: la etiqueta es Mar.",
+        "Recibido como regalo: la etiqueta es Río.",
     ),
 )
 
@@ -296,11 +298,11 @@ TIENDA = house(
         ),
     },
     (
-        "在校学生的来信归甲组,不管说什么事。",
-        "家长(父母、祖父母)的来信归乙组。",
-        "老师的来信归丙组。",
-        "已经毕业的校友的来信归丁组。",
-        "校外的人和公司的来信归戊组。",
+        "写信人是在校学生:标签是甲组。",
+        "写信人是家长(父母、祖父母):标签是乙组。",
+        "写信人是老师:标签是丙组。",
+        "写信人是已经毕业的校友:标签是丁组。",
+        "写信人是校外的人或公司:标签是戊组。",
     ),
 )
 
