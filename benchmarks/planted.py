@@ -1,6 +1,6 @@
 """Planted lessons of known worth: what a policy lets in, and whether it knows how sure it is.
 
-    python -m benchmarks.planted --runs 60      # about a minute; -o FILE writes the page
+    python -m benchmarks.planted --runs 60      # some minutes; -o FILE writes the page
 
 A run has ten steps. Each brings candidates whose worth is planted: helpful, of no effect, harmful,
 or one of two that help only together. A candidate belongs to one kind of problem; its effect is
@@ -11,7 +11,8 @@ With retrieval that is what belongs to the problem's kind, without it the whole 
 
 A policy promotes and retires by what an estimator believes. Reported are the true gain on new
 problems, the share of runs that end below their start, and, of what was promoted, the share that
-the beliefs say does not help (claimed) and the share that does not (found). No model is asked.
+the beliefs say does not help (claimed), the share that does not (found: of no effect or harmful)
+and the share that harms. No model is asked.
 """
 
 from __future__ import annotations
@@ -91,13 +92,15 @@ class Policy(NamedTuple):
 
 class Outcome(NamedTuple):
     """What came of a run: the true gain, whether it is below zero, how many were promoted, and of
-    those the shares that do not help, as claimed and as found (None where none was)."""
+    those the shares that do not help, as claimed and as found, and that harm (None where none
+    was)."""
 
     gain: float
     below_start: bool
     promoted: int
     claimed_fdr: float | None
     found_fdr: float | None
+    harmful: float | None = None
 
 
 @dataclass(slots=True)
@@ -177,7 +180,8 @@ def simulate(policy: Policy, world: World, seed: int) -> Outcome:
         return Outcome(gain, gain < 0, 0, None, None)
     claimed = None if policy.estimator is None else float(np.mean([claims[one] for one in kept]))
     found = float(np.mean([not planted.helps(one, kept) for one in kept]))
-    return Outcome(gain, gain < -1e-12, len(kept), claimed, found)
+    harmful = float(np.mean([planted.effect[one] < 0 for one in kept]))
+    return Outcome(gain, gain < -1e-12, len(kept), claimed, found, harmful)
 
 
 def _attempted(
@@ -289,8 +293,9 @@ def compared(
 def page(outcomes: dict[tuple[str, str], list[Outcome]]) -> str:
     """Returns the table of outcomes as Markdown: claimed against found."""
     lines = [
-        "| helpful/null/harmful | policy | gain ± se | below start | promoted | claimed | found |",
-        "|---|---|---:|---:|---:|---:|---:|",
+        "| helpful/null/harmful | policy | gain ± se | below start | promoted | claimed | found "
+        "| harmful |",
+        "|---|---|---:|---:|---:|---:|---:|---:|",
     ]
     for (world, policy), runs in outcomes.items():
         gains = np.array([one.gain for one in runs])
@@ -299,7 +304,7 @@ def page(outcomes: dict[tuple[str, str], list[Outcome]]) -> str:
         lines.append(
             f"| {world} | {policy} | {gains.mean():+.3f} ± {error:.3f} | {below:.0%} | "
             f"{np.mean([one.promoted for one in runs]):.1f} | {_share(runs, 'claimed_fdr')} | "
-            f"{_share(runs, 'found_fdr')} |"
+            f"{_share(runs, 'found_fdr')} | {_share(runs, 'harmful')} |"
         )
     return "\n".join(lines)
 
@@ -318,7 +323,8 @@ def _share(runs: Sequence[Outcome], which: str) -> str:
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False))
 def main(runs: int, output: Path | None) -> None:
     """Play planted lessons, and print what was let in."""
-    head = f"# Planted lessons, simulated\n\n{(__doc__ or '').split(chr(10) * 2, 2)[2]}\n"
+    told = "\n\n".join(part.replace("\n", " ") for part in (__doc__ or "").split("\n\n")[2:])
+    head = f"# Planted lessons, simulated\n\n{told}\n\n"
     text = f"{head}{runs} runs a row.\n\n{page(compared(POLICIES, WORLDS, runs))}\n"
     click.echo(text)
     if output is not None:
