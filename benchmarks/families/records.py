@@ -104,7 +104,7 @@ def 点菜(dice: Dice) -> Filled:
 
 TOOLS = (
     " The tools are book(room, start, people) and order(item, packs, cents). Answer with one JSON "
-    "object alone: tool and its arguments."
+    'object alone, {{"tool": NAME, "arguments": {{...}}}}.'
 )
 
 
@@ -113,21 +113,21 @@ def booked(dice: Dice) -> Filled:
     floor, room, hour = dice.number(1, 9), dice.number(10, 39), dice.number(8, 16)
     minute, guests = dice.choice((0, 15, 30, 45)), dice.number(2, 10)
     values = {"f": floor, "r": room, "t": f"{hour}:{minute:02}", "g": guests}
-    answer = {
-        "tool": "book",
+    arguments = {
         "room": f"{floor}-{room}",
         "start": 100 * hour + minute,
         "people": guests + 1,
     }
-    return {**values, "name": dice.word(COLLEAGUES)}, answer
+    return {**values, "name": dice.word(COLLEAGUES)}, {"tool": "book", "arguments": arguments}
 
 
 def supplied(dice: Dice) -> Filled:
     """Items are capital letters, packs of ten, and the limit is in cents."""
     packs, euros = dice.number(2, 16), dice.number(20, 95)
     item = dice.word(ITEMS)
-    answer = {"tool": "order", "item": item.upper(), "packs": packs, "cents": 100 * euros}
-    return {"n": 10 * packs, "e": euros, "item": item, "name": dice.word(COLLEAGUES)}, answer
+    arguments = {"item": item.upper(), "packs": packs, "cents": 100 * euros}
+    values = {"n": 10 * packs, "e": euros, "item": item, "name": dice.word(COLLEAGUES)}
+    return values, {"tool": "order", "arguments": arguments}
 
 
 CALLS = Family(
