@@ -177,10 +177,10 @@ def numerado(dice: Dice) -> Filled:
 
 
 def vencido(dice: Dice) -> Filled:
-    """A bill that is due in the first half of a month is paid on the 15th, else on the 30th."""
+    """A bill that is due in the first half of a month is paid on the 15th, else on the 28th."""
     month, day = dice.word(MESES), dice.number(2, 28)
     values = {"n": dice.word(NOMBRES), "d": day, "m": month}
-    return values, f"{15 if day <= 14 else 30} de {month}"
+    return values, f"{15 if day <= 14 else 28} de {month}"
 
 
 ARCHIVO = Family(
@@ -227,7 +227,7 @@ ARCHIVO = Family(
         "Código de expediente: la inicial del nombre, el mes con dos cifras y el día con dos "
         "cifras: Zoe, 5 de marzo: Z0305.",
         "Las facturas que llegan del día 1 al 14 se pagan el 15 del mismo mes; las que llegan del "
-        "15 en adelante, el 30 del mismo mes.",
+        "15 en adelante, el 28 del mismo mes.",
     ),
 )
 
