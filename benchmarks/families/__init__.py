@@ -1,0 +1,1 @@
+"""Families of problems to measure learning with: generators, a lookup, headroom, trained cells."""

@@ -1,0 +1,87 @@
+"""What a family is: a house with a few rules of its own, and problems that ask for them.
+
+A family draws three parts from one seed: `train` to learn from, `dev` to choose with, `test` to
+measure on. The parts share rules alone: each has wordings, words and numbers of its own, so that
+the answer of a training problem is no answer to a test problem.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias, TypeVar, get_args
+
+Part: TypeAlias = Literal["train", "dev", "test"]
+PARTS: tuple[Part, ...] = get_args(Part)
+SIZES: dict[Part, int] = {"train": 48, "dev": 24, "test": 60}
+"""How many problems a part has where nobody says otherwise."""
+Row: TypeAlias = dict[str, Any]
+Filled: TypeAlias = tuple[dict[str, Any], Any]
+"""What stands in the gaps of a text, and the answer."""
+Texts: TypeAlias = tuple[Sequence[str], Sequence[str], Sequence[str]]
+"""The wordings of train, dev and test."""
+T = TypeVar("T")
+TRIES = 10_000
+
+
+class Dice(random.Random):
+    """Chance that keeps the parts apart: every third number or word belongs to one of them."""
+
+    def __init__(self, seed: str, part: Part) -> None:
+        super().__init__(seed)
+        self.part = part
+
+    def number(self, low: int, high: int, step: int = 1) -> int:
+        """Returns a number from `low` to `high`, both included, that no other part has."""
+        return self.choice(range(low, high + 1, step)[PARTS.index(self.part) :: 3])
+
+    def word(self, words: Sequence[T]) -> T:
+        """Returns one of some words, or of whatever they are, that no other part has."""
+        return self.choice(words[PARTS.index(self.part) :: 3])
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Problems under one rule: wordings by part, and what fills them with the answer."""
+
+    name: str
+    texts: Texts
+    fill: Callable[[Dice], Filled]
+
+    def row(self, dice: Dice) -> Row:
+        """Returns a problem with its answer."""
+        values, answer = self.fill(dice)
+        problem = dice.choice(self.texts[PARTS.index(dice.part)]).format(**values)
+        return {"problem": problem, "answer": answer, "kind": self.name}
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A house: its kinds of problems, how they are judged, and the rules as a person writes them.
+
+    `shape` says what the rules are about, and `settings` what its runs need beside the domain.
+    """
+
+    name: str
+    language: str
+    shape: str
+    domain: str
+    kinds: tuple[Kind, ...]
+    rules: tuple[str, ...]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def draw(self, part: Part, seed: int = 0, count: int | None = None) -> list[Row]:
+        """Returns problems of a part, the kinds in turn and no text twice; the first ones are the
+        same for every count. Raises ValueError where the part has not so many."""
+        count = SIZES[part] if count is None else count
+        dice = Dice(f"{self.name}/{seed}/{part}", part)
+        rows: dict[str, Row] = {}
+        for _ in range(TRIES):
+            if len(rows) == count:
+                return list(rows.values())
+            number = len(rows)
+            row = self.kinds[number % len(self.kinds)].row(dice)
+            row = {"id": f"{self.name}-{seed}-{part}-{number}", **row}
+            rows.setdefault(row["problem"], row)
+        raise ValueError(f"{self.name} has fewer than {count} problems for {part}")

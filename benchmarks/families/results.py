@@ -1,0 +1,91 @@
+"""Results as JSON lines: a cell is written when it is done, and found again by its key."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+PRODUCT = ("tfgrpo", "store", "cli")
+"""The folders whose code a result depends on."""
+Result = dict[str, Any]
+
+
+def code_digest(root: Path = ROOT) -> str:
+    """Returns a digest of the git trees of the product's folders as they are on the disk, changes
+    that are not committed among them. Raises CalledProcessError where git is not there."""
+    with tempfile.TemporaryDirectory(prefix="families-") as folder:
+        index = {**os.environ, "GIT_INDEX_FILE": str(Path(folder) / "index")}
+
+        def git(*words: str) -> str:
+            command = ["git", "-C", str(root), *words]
+            done = subprocess.run(command, env=index, check=True, capture_output=True, text=True)
+            return done.stdout.strip()
+
+        git("read-tree", "HEAD")
+        git("add", "-A", "--", *PRODUCT)
+        trees = [git("write-tree", f"--prefix={name}/") for name in PRODUCT]
+    return hashlib.sha256("/".join(trees).encode()).hexdigest()[:12]
+
+
+def rows_digest(*parts: object) -> str:
+    """Returns what tells problems, or anything else that JSON can write, from others."""
+    text = json.dumps(parts, ensure_ascii=False, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+class ResultFile:
+    """A file of results, one JSON object a line; a line that was cut off is left out."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def read(self) -> list[Result]:
+        """Returns the results, oldest first."""
+        if not self.path.exists():
+            return []
+        *lines, cut_off = self.path.read_text(encoding="utf-8").split("\n")
+        results: list[Result] = [json.loads(line) for line in lines if line]
+        if cut_off:
+            self.path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        return results
+
+    def find(self, key: Mapping[str, object]) -> Result | None:
+        """Returns the result whose fields are those of a key, or None."""
+        for result in self.read():
+            if all(result.get(name) == value for name, value in key.items()):
+                return result
+        return None
+
+    def add(self, result: Result) -> None:
+        """Writes a result at the end."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(result, ensure_ascii=False) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def named_folder(results: Path, *parts: object) -> Path:
+    """Returns a folder in that of the results, made where it is not there, by what it is for."""
+    name = ".".join("".join(c if c.isalnum() or c in "-_." else "-" for c in str(p)) for p in parts)
+    folder = results / name
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "tfgrpo.toml").touch()  # no other project's settings are those of a cell
+    return folder
+
+
+def as_text(answer: object) -> str:
+    """Returns an answer as a model would write it."""
+    return answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
+
+
+def mean(values: Sequence[float]) -> float:
+    """Returns the mean of some values, 0 of none."""
+    return sum(values) / len(values) if values else 0.0

@@ -1,0 +1,118 @@
+"""One run of the product on a family, and what its library is worth on the test problems."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import tfgrpo
+from benchmarks.families.family import Family, Row
+from benchmarks.families.results import (
+    Result,
+    ResultFile,
+    as_text,
+    code_digest,
+    mean,
+    named_folder,
+    rows_digest,
+)
+from tfgrpo.evaluation.statistics import interval
+
+FILE = "trained.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A family and a seed, which draws the problems and seeds the run.
+
+    `arm` is `default` or `paper`; `gated` says whether the development problems are the run's
+    gate. `train`, `test` and `samples` are how many problems and attempts there are.
+    """
+
+    family: Family
+    seed: int
+    arm: str = "default"
+    gated: bool = False
+    train: int | None = None
+    test: int | None = None
+    samples: int = 2
+    model: Mapping[str, Any] = field(default_factory=dict)
+
+    def rows(self, part: Any, count: int | None = None) -> list[Row]:
+        """Returns problems with their answers as texts."""
+        drawn = self.family.draw(part, self.seed, count)
+        return [{**row, "answer": as_text(row["answer"])} for row in drawn]
+
+    def key(self) -> Result:
+        """Returns what tells its result from others: the code, the problems, and the choices."""
+        problems = rows_digest(self.rows("train", self.train), self.rows("test", self.test))
+        return {
+            "family": self.family.name,
+            "seed": self.seed,
+            "arm": f"{self.arm}{', gated' if self.gated else ''}",
+            "model": str(self.model.get("model", "default")),
+            "problems": problems,
+            "samples": self.samples,
+            "code": code_digest(),
+        }
+
+
+def run_cell(results: Path, cell: Cell) -> Result:
+    """Trains and scores one cell, or what is left of it, or reads its result.
+
+    Raises TfgrpoError; the same call goes on where it was cut off.
+    """
+    key, file = cell.key(), ResultFile(results / FILE)
+    if (done := file.find(key)) is not None:
+        return done
+    folder = named_folder(results, *(key[name] for name in ("family", "seed", "arm", "code")))
+    where: dict[str, Any] = {"store": folder / "store.db", "config": folder / "tfgrpo.toml"}
+    settings: dict[str, Any] = {**cell.family.settings, "domain": cell.family.domain, **cell.model}
+    chosen: dict[str, Any] = {} if cell.arm == "default" else {"preset": cell.arm}
+    if cell.gated:
+        chosen["gate"] = cell.rows("dev")
+    began = monotonic()
+    learned = tfgrpo.train_sync(
+        cell.rows("train", cell.train),
+        run="cell",
+        seed=cell.seed,
+        keep_going=True,
+        **where,
+        **settings,
+        **chosen,
+    )
+    trained = monotonic() - began
+    tests = cell.rows("test", cell.test)
+    asked = {"samples": cell.samples, "temperature": 0.7, **where, **settings}
+    scores = tfgrpo.evaluate_sync(tests, library="HEAD", against="v0", **asked)
+    by_version = {one.version.number: by_problem(one.samples) for one in scores.libraries}
+    empty = by_version[0]
+    found = by_problem(scores.libraries[0].samples)
+    gains = {problem: found[problem] - empty[problem] for problem in found if problem in empty}
+    estimate = interval(list(gains.values()))
+    usage = learned.cost.usage
+    result = {
+        **key,
+        "empty": mean(list(empty.values())),
+        "learned": mean(list(found.values())),
+        "gain": [estimate.mean, estimate.low, estimate.high],
+        "gains": {problem: round(gain, 4) for problem, gain in gains.items()},
+        "library": [experience.text for experience in learned.library],
+        "calls": usage.calls,
+        "tokens": usage.prompt_tokens + usage.completion_tokens,
+        "seconds": [round(trained, 1), round(monotonic() - began - trained, 1)],
+    }
+    file.add(result)
+    return result
+
+
+def by_problem(samples: Sequence[Any]) -> dict[str, float]:
+    """Returns each problem's mean reward; samples that could not be judged are left out."""
+    rewards: dict[str, list[float]] = {}
+    for sample in samples:
+        if sample.reward is not None:
+            rewards.setdefault(sample.problem, []).append(sample.reward)
+    return {problem: mean(values) for problem, values in rewards.items()}
