@@ -27,6 +27,8 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
+from tfgrpo.training.advantage import NOISE, WEIGHT, posterior
+
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 FRESH = 300
@@ -58,11 +60,13 @@ class World:
 
 
 class Belief(NamedTuple):
-    """What is believed of an effect: its mean, its standard deviation, and P(effect > 0)."""
+    """What is believed of an effect: its mean, its standard deviation, the chance that it helps,
+    and the chance that it is above zero if it is not none, by which a candidate is retired."""
 
     mean: float
     sd: float
     above: float
+    direction: float
 
 
 class Evidence(NamedTuple):
@@ -170,8 +174,8 @@ def simulate(policy: Policy, world: World, seed: int) -> Outcome:
         for one in [one for one in pool if beliefs[one].above >= policy.promote]:
             pool.remove(one)
             kept.append(one)
-        kept = [one for one in kept if beliefs[one].above >= policy.retire]
-        pool = [one for one in pool if beliefs[one].above >= policy.retire]
+        kept = [one for one in kept if beliefs[one].direction >= policy.retire]
+        pool = [one for one in pool if beliefs[one].direction >= policy.retire]
         if len(pool) > policy.pool:
             pool = sorted(pool, key=lambda one: -beliefs[one].above)[: policy.pool // 2]
         claims = {one: 1 - beliefs[one].above for one in kept}
@@ -242,13 +246,8 @@ def _true_gain(planted: Planted, world: World, kept: Sequence[int]) -> float:
 def within_groups(evidence: Evidence, candidates: Sequence[int]) -> list[Belief]:
     """Believes what least squares within groups says, shrunk towards zero by how far effects lie
     apart (empirical Bayes by moments: Morris, 1983). The reference that others are set beside."""
+    design, reward, gram, moments = _sums(evidence, candidates)
     size = np.bincount(evidence.group)
-    design = evidence.shown[:, candidates].astype(float)
-    reward = evidence.reward - (np.bincount(evidence.group, evidence.reward) / size)[evidence.group]
-    for column in range(design.shape[1]):
-        means = np.bincount(evidence.group, design[:, column]) / size
-        design[:, column] -= means[evidence.group]
-    gram, moments = design.T @ design, design.T @ reward
     plain = np.linalg.solve(gram + 1e-6 * np.eye(len(gram)), moments)
     freedom = max(1, len(reward) - len(size) - len(plain))
     noise = float(((reward - design @ plain) ** 2).sum()) / freedom
@@ -259,9 +258,28 @@ def within_groups(evidence: Evidence, candidates: Sequence[int]) -> list[Belief]
     covariance = np.linalg.inv(gram / noise + np.eye(len(gram)) / prior)
     means, sds = covariance @ moments / noise, np.sqrt(np.diag(covariance))
     return [
-        Belief(float(mean), float(sd), (1 + erf(mean / sd / sqrt(2))) / 2)
+        Belief(float(mean), float(sd), *2 * [(1 + erf(mean / sd / sqrt(2))) / 2])
         for mean, sd in zip(means, sds, strict=True)
     ]
+
+
+def as_trained(evidence: Evidence, candidates: Sequence[int]) -> list[Belief]:
+    """Believes what the product does: no effect, or one from a normal (`training/advantage.py`)."""
+    _, reward, gram, moments = _sums(evidence, candidates)
+    freedom = len(reward) - len(np.unique(evidence.group))
+    noise = (float((reward**2).sum()) + WEIGHT * NOISE) / (freedom + WEIGHT)
+    return [Belief(*one) for one in posterior(gram / noise, moments / noise)]
+
+
+def _sums(evidence: Evidence, candidates: Sequence[int]) -> tuple[Floats, Floats, Floats, Floats]:
+    """Returns what was shown and the rewards, centred within groups, and their products."""
+    size = np.bincount(evidence.group)
+    design = evidence.shown[:, candidates].astype(float)
+    reward = evidence.reward - (np.bincount(evidence.group, evidence.reward) / size)[evidence.group]
+    for column in range(design.shape[1]):
+        means = np.bincount(evidence.group, design[:, column]) / size
+        design[:, column] -= means[evidence.group]
+    return design, reward, design.T @ design, design.T @ reward
 
 
 WORLDS = {
@@ -273,9 +291,10 @@ WORLDS = {
 }
 POLICIES = {
     "accept all": Policy(None),
-    "P ≥ .95": Policy(within_groups),
-    "P ≥ .90": Policy(within_groups, promote=0.90),
-    "P ≥ .80": Policy(within_groups, promote=0.80),
+    "normal, P ≥ .95": Policy(within_groups),
+    "two groups, P ≥ .95": Policy(as_trained),
+    "two groups, P ≥ .90": Policy(as_trained, promote=0.90),
+    "two groups, P ≥ .80": Policy(as_trained, promote=0.80),
 }
 
 

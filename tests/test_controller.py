@@ -206,8 +206,6 @@ def test_what_contradicts_is_no_vote_for_what_it_contradicts(tmp_path: Path) -> 
     assert short(plan.operations) == [("MODIFY", A, text)]
 
 
-
-
 STEP = "When weeks are given and working days asked for, multiply the weeks by 5."
 
 

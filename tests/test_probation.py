@@ -217,7 +217,7 @@ def test_effects_are_recovered_within_groups_of_any_difficulty() -> None:
     advantages.add(observations(worth, 80, 1))
     effects = advantages.effects()
     assert effects["good"].chance > 0.99
-    assert effects["bad"].chance < 0.01
+    assert effects["bad"].above < 0.01
     assert abs(effects["none"].mean) < 0.1
     assert abs(effects["good"].mean - 0.25) < 0.12
 
@@ -233,25 +233,27 @@ def test_evidence_adds_up_whatever_the_steps() -> None:
         assert effect == pytest.approx(parts.effects()[id])
 
 
-def test_one_in_twenty_that_is_promoted_does_not_help_at_the_most() -> None:
-    """Worth is drawn from the prior that the estimator assumes: its chances are then right."""
+def test_the_chance_of_what_is_promoted_is_as_high_as_it_says() -> None:
+    """Half of what is tried does nothing: of what enters at .95, about one in twenty."""
     wrong = promoted = 0
-    for seed in range(150):
+    claimed = 0.0
+    for seed in range(200):
         dice = random.Random(seed)
-        worth = {f"c{n}": dice.gauss(0, 0.15) for n in range(4)}
+        worth = {f"c{n}": dice.choice((0.0, dice.gauss(0, 0.25))) for n in range(4)}
         advantages = Advantages()
         advantages.add(observations(worth, 25, seed))
         for id, effect in advantages.effects().items():
             if effect.chance >= 0.95:
                 promoted += 1
+                claimed += 1 - effect.chance
                 wrong += worth[id] <= 0
-    assert promoted > 50
-    assert wrong / promoted <= 0.05
+    assert promoted > 40
+    assert wrong / promoted <= claimed / promoted + 0.05
 
 
 def test_a_rule_goes_by_effects_alone() -> None:
     def effect(mean: float, chance: float) -> Effect:
-        return Effect(mean, 0.1, chance, 20, 20)
+        return Effect(mean, 0.1, chance, chance, 20, 20)
 
     effects = {"a": effect(0.3, 0.99), "b": effect(-0.2, 0.1), "c": effect(0.1, 0.7)}
     found = ByChance().decide(effects, ["a", "b", "c", "new"], ["k"])
@@ -260,7 +262,7 @@ def test_a_rule_goes_by_effects_alone() -> None:
 
 
 def test_a_pool_that_is_full_is_halved_and_the_better_half_stays() -> None:
-    effects = {f"c{n}": Effect(n / 100, 0.1, 0.5, 9, 9) for n in range(8)}
+    effects = {f"c{n}": Effect(n / 100, 0.1, 0.5, 0.5, 9, 9) for n in range(8)}
     found = ByChance(most=6).decide(effects, list(effects), [])
     assert set(found.retired) == {"c0", "c1", "c2", "c3"}
 

@@ -5,10 +5,11 @@ that within groups, so the difficulty of a problem drops out: it is the group-re
 GRPO, one level down. Evidence adds up over steps. All that is kept are sums of products, so an
 attempt is read once.
 
-Effects are taken to be normal around 0 with one spread, which is not known: the posterior is the
-mean over a few spreads, each weighed by how likely it makes what was seen (empirical Bayes; Efron,
-Large-Scale Inference, 2010). So what is shrunk, and how much, follows from all effects together,
-and a chance of .95 means that about one in twenty such things does not help, whenever one looks.
+An effect is taken to be none, or drawn from a normal around 0: the two-groups model (Efron,
+Large-Scale Inference, 2010). The spread of that normal is not known, so the posterior is the mean
+over a few, each weighed by how likely it makes what was seen; how many effects are none is learned
+from all of them together. So a chance of .95 to help means that about one in twenty such things
+does not, and 1 less the chance is the local false-discovery rate.
 """
 
 from __future__ import annotations
@@ -28,6 +29,11 @@ NOISE, WEIGHT = 0.2, 8.0
 a reward of 0 or 1 has .25 at most."""
 
 
+NONE, ROUNDS = 4.0, 20
+"""How many effects it takes to change the mind that half of them are none, and the rounds in which
+that share is worked out (expectation and maximisation)."""
+
+
 class Observation(NamedTuple):
     """One attempt: its group, what belonged to its problem, what of that it was shown, and its
     reward in [0, 1]."""
@@ -39,12 +45,14 @@ class Observation(NamedTuple):
 
 
 class Effect(NamedTuple):
-    """What showing a thing does to the reward: the posterior mean and standard deviation, the
-    chance that it is above zero, and how many attempts were shown it, and how many not."""
+    """What showing a thing does to the reward, if anything: the posterior mean and standard
+    deviation. `chance` is the chance that it helps, and `above` the chance that it is above zero if
+    it is not none. `shown` and `hidden` count attempts."""
 
     mean: float
     deviation: float
     chance: float
+    above: float
     shown: int
     hidden: int
 
@@ -115,41 +123,78 @@ class Advantages:
             gram[place, other] = product
         for place, value in self._moments.items():
             moment[place] = value
-        gram, moment = gram / self.noise, moment / self.noise
-        posteriors = [_posterior(gram, moment, spread) for spread in SPREADS]
-        most = max(one.evidence for one in posteriors)
-        weights = [math.exp(one.evidence - most) for one in posteriors]
-        weights = [weight / math.fsum(weights) for weight in weights]
-        found = {}
-        for id, place in self._places.items():
-            parts = [(one.mean[place], one.deviation[place]) for one in posteriors]
-            mean = math.fsum(w * m for w, (m, _) in zip(weights, parts, strict=True))
-            second = (w * (s * s + m * m) for w, (m, s) in zip(weights, parts, strict=True))
-            chance = (w * _above(m / s) for w, (m, s) in zip(weights, parts, strict=True))
-            deviation = math.sqrt(max(math.fsum(second) - mean * mean, 0.0))
-            found[id] = Effect(mean, deviation, math.fsum(chance), *self._counts[id])
-        return found
+        beliefs = posterior(gram / self.noise, moment / self.noise)
+        return {
+            id: Effect(*beliefs[place], *self._counts[id]) for id, place in self._places.items()
+        }
 
 
-class _Posterior(NamedTuple):
-    """Means and deviations under one spread, and how likely that makes what was seen (a log)."""
+class Belief(NamedTuple):
+    """What is believed of an effect: see `Effect`."""
 
-    mean: Sequence[float]
-    deviation: Sequence[float]
+    mean: float
+    deviation: float
+    chance: float
+    above: float
+
+
+def posterior(gram: NDArray[np.float64], moment: NDArray[np.float64]) -> list[Belief]:
+    """Returns the beliefs about effects, in order.
+
+    `gram` holds the sums of products of what was shown, centred within groups, and `moment` those
+    with rewards; both divided by the variance of the noise.
+    """
+    found = [_under(gram, moment, spread) for spread in SPREADS]
+    most = max(one.evidence for one in found)
+    weights = [math.exp(one.evidence - most) for one in found]
+    weights = [weight / math.fsum(weights) for weight in weights]
+    size = len(moment)
+
+    def mixed(values: Sequence[Sequence[float]]) -> list[float]:
+        return [
+            math.fsum(w * v[k] for w, v in zip(weights, values, strict=True)) for k in range(size)
+        ]
+
+    means = mixed([one.mean for one in found])
+    squares = mixed([[s * s + m * m for m, s in zip(*one[:2], strict=True)] for one in found])
+    above = mixed([[_above(m / s) for m, s in zip(*one[:2], strict=True)] for one in found])
+    odds = mixed([one.odds for one in found])
+    none = 0.5
+    for _ in range(ROUNDS):
+        there = [none / (none + (1 - none) * one) for one in odds]
+        none = (NONE / 2 + math.fsum(there)) / (NONE + size)
+    return [
+        Belief(m, math.sqrt(max(q - m * m, 0.0)), (1 - nothing) * a, a)
+        for m, q, a, nothing in zip(means, squares, above, there, strict=True)
+    ]
+
+
+class _Under(NamedTuple):
+    """Means and deviations under one spread, the odds of each effect against none, and how likely
+    the spread makes what was seen (a log)."""
+
+    mean: list[float]
+    deviation: list[float]
+    odds: list[float]
     evidence: float
 
 
-def _posterior(gram: NDArray[np.float64], moment: NDArray[np.float64], spread: float) -> _Posterior:
-    """Returns the posterior of Bayesian linear regression, prior N(0, spread²) for each effect."""
+def _under(gram: NDArray[np.float64], moment: NDArray[np.float64], spread: float) -> _Under:
+    """Returns the posterior of Bayesian linear regression, prior N(0, spread²) for each effect.
+
+    The odds are the Savage-Dickey ratio: the prior's density at zero by the posterior's.
+    """
     import numpy as np
 
     size = len(moment)
     precision = gram + np.eye(size) / spread**2
     covariance = np.linalg.inv(precision)
     mean = covariance @ moment
+    deviation = np.sqrt(covariance.diagonal())
     _, log_size = np.linalg.slogdet(precision)
     evidence = 0.5 * (float(moment @ mean) - float(log_size)) - size * math.log(spread)
-    return _Posterior(mean.tolist(), np.sqrt(covariance.diagonal()).tolist(), evidence)
+    odds = deviation / spread * np.exp(np.minimum(0.5 * (mean / deviation) ** 2, 500.0))
+    return _Under(mean.tolist(), deviation.tolist(), odds.tolist(), evidence)
 
 
 def _above(z: float) -> float:

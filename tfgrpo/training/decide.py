@@ -32,9 +32,9 @@ class Rule(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ByChance:
-    """Promotes at a chance of `promote` or more that the effect is above zero, and gives up below
-    `retire`. Over `most` candidates the worse half of those that were measured goes (sequential
-    halving; Karnin, Koren and Somekh, 2013)."""
+    """Promotes at a chance of `promote` or more that a candidate helps. Gives up what is above zero
+    with a chance below `retire`, if it does anything. Over `most` candidates the worse half of
+    those that were measured goes (sequential halving; Karnin, Koren and Somekh, 2013)."""
 
     promote: float = 0.95
     retire: float = 0.25
@@ -45,10 +45,10 @@ class ByChance:
     ) -> Decisions:
         known = [id for id in candidates if id in effects]
         promoted = [id for id in known if effects[id].chance >= self.promote]
-        retired = [id for id in known if effects[id].chance < self.retire]
+        retired = [id for id in known if effects[id].above < self.retire]
         left = [id for id in known if id not in {*promoted, *retired}]
         if len(candidates) - len(promoted) - len(retired) > self.most:
             ranked = sorted(left, key=lambda id: effects[id].mean)
             retired += ranked[: len(ranked) // 2]
-        dropped = [id for id in kept if id in effects and effects[id].chance < self.retire]
+        dropped = [id for id in kept if id in effects and effects[id].above < self.retire]
         return Decisions(tuple(promoted), tuple(retired), tuple(dropped))

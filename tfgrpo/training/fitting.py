@@ -36,6 +36,16 @@ LOCAL_VALUES: dict[str, Any] = {
 """What a model on this machine gets through in an hour: it writes some ten tokens a second."""
 GATE_ATTEMPTS = 32
 """Of a library, on a local model."""
+PROBATION: dict[str, Any] = {"reflection_temperature": 0.8}
+"""So that several askings of one comparison are several lessons."""
+LOCAL_PROBATION: dict[str, Any] = {"epochs": 3, "group_size": 6}
+"""What is proposed in one epoch is measured in those after it, in pairs of attempts."""
+OTHER_LEARNER = {
+    *("learner", "controller", "max_edits", "confirm", "all_wrong", "blame", "lessons_ahead"),
+    *("rollouts", "quorum", "hints", "dropout", "reward", "direct", "gate_trial"),
+    *("exemplars", "exemplars_from", "drop_harmful", "controller_sees_credit"),
+}
+"""Settings that are the controller's: who names one asks for it."""
 LOCAL_TOP_K = 2
 """The experiences that fit a problem best, which are all that a local model is shown where a
 problem has one answer: of several rules a small model uses one that does not fit, or goes through
@@ -102,8 +112,19 @@ def fitting_values(
     values["summarise_over"] = LOCAL_SUMMARISE_OVER if local else SUMMARISE_OVER
     if local and kind in ONE_ANSWER and settings.mode == "prompt" and not settings.dropout:
         values |= {"inject": "top-k", "top_k": LOCAL_TOP_K}
+    if not (OTHER_LEARNER & set(named)) and settings.model_copy(update=values).can_be_measured:
+        values |= {"learner": "probation", **PROBATION}
+        if local:
+            values |= LOCAL_PROBATION
     known = settings.ground_truth and settings.reward == "verifier"
-    if known and settings.mode == "prompt" and not settings.direct and "exemplars" not in named:
+    measured = values.get("learner") == "probation" and not (kind == "choice" and problems.gate)
+    if (
+        known
+        and settings.mode == "prompt"
+        and not settings.direct
+        and not measured  # what is not measured does not enter
+        and "exemplars" not in named
+    ):
         if kind == "choice":
             values["exemplars"] = LABEL_EXAMPLES
         elif kind in ONE_ANSWER and (
@@ -151,6 +172,7 @@ def _size_words(settings: TrainSettings, problems: RunProblems) -> dict[str, str
         "batch_size": f"batches of {settings.batch_size}",
         "group_size": f"{settings.group_size} attempts at each",
         "epochs": f"{settings.epochs} epochs",
+        "learner": "what helps found by probation",
         "max_tokens": f"at most {settings.max_tokens:,} tokens an answer",
     }
     if settings.injected is not None:

@@ -314,7 +314,7 @@ class Learner:
         dropped = self._harmful(step, now, origin) if settings.drop_harmful else []
         now = now.after(dropped)
         added: list[Operation] = []
-        if settings.exemplars:
+        if settings.exemplars and (self._probation is None or not step.batch):
             added = add_examples(
                 self._examples(reflected.groups, step, now.library),
                 now.library,
