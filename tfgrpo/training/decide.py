@@ -36,7 +36,7 @@ class ByChance:
     with a chance below `retire`, if it does anything. Over `most` candidates the worse half of
     those that were measured goes (sequential halving; Karnin, Koren and Somekh, 2013)."""
 
-    promote: float = 0.95
+    promote: float = 0.90
     retire: float = 0.25
     most: int = 12
 

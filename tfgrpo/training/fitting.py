@@ -40,6 +40,9 @@ PROBATION: dict[str, Any] = {"reflection_temperature": 0.8}
 """So that several askings of one comparison are several lessons."""
 LOCAL_PROBATION: dict[str, Any] = {"epochs": 3, "group_size": 6}
 """What is proposed in one epoch is measured in those after it, in pairs of attempts."""
+PUBLISHED: dict[str, Any] = {"learner": "controller", "controller": "batch"}
+"""The published method plans all operations of a step in one call. Its sizes are the settings'
+own defaults."""
 OTHER_LEARNER = {
     *("learner", "controller", "max_edits", "confirm", "all_wrong", "blame", "lessons_ahead"),
     *("rollouts", "quorum", "hints", "dropout", "reward", "direct", "gate_trial"),
@@ -145,7 +148,8 @@ def fit(
     The line is empty where the sizes come to the paper's. Raises nothing.
     """
     if settings.preset == "paper":
-        return settings, ""
+        published = {k: v for k, v in PUBLISHED.items() if k not in named}
+        return settings.model_copy(update=published), ""
     values = {k: v for k, v in fitting_values(settings, problems, named).items() if k not in named}
     if "inject" in named:  # what is shown was said
         values.pop("top_k", None)
