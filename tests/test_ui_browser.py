@@ -175,6 +175,34 @@ def test_twenty_proposals_are_reviewed_in_under_two_minutes_by_keys(
     assert (states.count("open"), states.count("rejected")) == (1, 4)
 
 
+def test_a_held_key_decides_once_and_single_keys_can_be_switched_off(
+    chromium: Browser, tmp_path: Path
+) -> None:
+    store = store_at(tmp_path, *(f"Lesson {n}." for n in range(9)))
+    with Store.open(store, author="tfgrpo") as opened:
+        add_proposals(opened, 3)
+    with serving(store) as url, watched(chromium) as page:
+        page.goto(url)
+        page.goto(url.partition("/?")[0] + "/review")
+        page.keyboard.down("a")
+        page.wait_for_selector("h1:has-text('2 proposals waiting')")
+        for _ in range(5):  # as a keyboard repeats a key that is held
+            page.keyboard.down("a")
+        page.keyboard.up("a")
+        page.reload()
+        page.wait_for_selector("h1:has-text('2 proposals waiting')")
+        page.click("#keys")
+        assert page.get_attribute("#keys", "aria-pressed") == "false"
+        assert not page.is_visible("article kbd")
+        page.keyboard.press("a")
+        page.reload()
+        page.keyboard.press("a")
+        page.wait_for_selector("h1:has-text('2 proposals waiting')")
+        page.click("#keys")
+        page.keyboard.press("a")
+        page.wait_for_selector("h1:has-text('1 proposal waiting')")
+
+
 class Hand:
     """Does things on a page by mouse, or with the keyboard alone: Tab to it, then the key."""
 
