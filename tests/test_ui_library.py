@@ -10,6 +10,8 @@ import pytest
 from ui_rig import OTHER, Visitor, crawl, store_at
 
 from tfgrpo.improvement.proposals import Draftsman, Effect, get_proposal, propose
+from tfgrpo.production.experiment import change_share, promote, start
+from tfgrpo.production.rollback import rollback
 from tfgrpo.store import Operation, Store
 
 HOSTILE = (
@@ -350,6 +352,35 @@ def test_the_history_is_drawn_windowed_and_filtered(store: Path) -> None:
     assert re.findall(r'data-number="(\d+)"', found) == [*map(str, range(51, 41, -1)), "6"]
     assert "No version fits." in visitor.get("/history?author=nobody")
     assert visitor.get("/history?in=nowhere", status=404)
+
+
+def test_production_says_since_when_a_version_is_in_force_and_from_where_decisions_went(
+    tmp_path: Path,
+) -> None:
+    """A version made in 2001 that came into force in 2002, by the clock of the store."""
+    clock = [1_000_000_000_000_000]
+    path = tmp_path / ".tfgrpo/store.db"
+    with Store.init(path, author="ana", now=lambda: clock[0]) as opened:
+        opened.commit("main", [Operation("ADD", text="Count both days.")], message="first")
+        opened.create_branch("prod", "v0")
+        clock[0] += 365 * 86_400_000_000
+        opened.move_branch("prod", opened.tip("main"))
+        opened.create_branch("web", "v1")
+        start(opened, "trial", ("prod", "v0"), 0.2, why="to see")
+        change_share(opened, "trial", 0.5, why="more of it")
+        promote(opened, "trial", why="better")
+        rollback(opened, "prod", to="v1", why="worse")
+    page = Visitor(path).get("/production")
+    rows = re.findall(r'<tr><th scope="row"><a [^>]*>(\w+)</a>.*?datetime="(\d{4})', page)
+    assert dict(rows) == {"main": "2001", "prod": "2002", "web": "2002"}
+    words = re.sub(r"<[^>]+>", "", page)
+    for said in (
+        "rollback prod, from v0 to v1",
+        "experiment: promote trial, from v1 to v0",
+        "experiment: share trial, from 20% to 50%",
+        "experiment: start trial, from prod (v1) to v0 (v0), which 20% get",
+    ):
+        assert said in words, said
 
 
 def test_two_revisions_are_compared(store: Path) -> None:

@@ -15,7 +15,12 @@ from tfgrpo.library_file import write_library
 from tfgrpo.production.evidence import Evidence, evidence
 from tfgrpo.production.experiment import RUNNING, Experiment, experiments
 from tfgrpo.production.rollback import before_that, rollback
-from tfgrpo.projections.production import live_figures
+from tfgrpo.projections.production import (
+    DecidedMove,
+    decided_move,
+    in_force_since,
+    live_figures,
+)
 from tfgrpo.proxy.metrics import sums_of_feedback
 from tfgrpo.store.decisions import decisions
 from tfgrpo.store.default import open_traffic
@@ -38,6 +43,8 @@ from tfgrpo.wording import plural
 if TYPE_CHECKING:
     from starlette.responses import Response
 
+    from tfgrpo.store.decisions import Decision
+    from tfgrpo.store.records import Version
     from tfgrpo.ui.visit import Visit
 
 CALLS = 100
@@ -52,6 +59,21 @@ class ShownExperiment(NamedTuple):
 
     experiment: Experiment
     evidence: Evidence | None
+
+
+class StandingBranch(NamedTuple):
+    """A branch, the version that it stands at, and since when (microseconds since 1970)."""
+
+    name: str
+    version: Version
+    since: int
+
+
+class ShownDecision(NamedTuple):
+    """A decision, and from what to what it went."""
+
+    decision: Decision
+    move: DecidedMove
 
 
 def show(visit: Visit) -> Response:
@@ -86,11 +108,18 @@ def show(visit: Visit) -> Response:
         most=CALLS,
         lost=lost,
         experiments=_experiments(visit),
-        decisions=[one for one in decisions(visit.store) if one.kind != "proposal"][-DECISIONS:][
-            ::-1
+        decisions=_decisions(visit),
+        branches=[
+            StandingBranch(name, visit.store.version(n), in_force_since(visit.store, name))
+            for name, n in branches_of_people(visit).items()
         ],
-        branches=[(name, visit.store.version(n)) for name, n in branches_of_people(visit).items()],
     )
+
+
+def _decisions(visit: Visit) -> list[ShownDecision]:
+    """Returns the last decisions about production, newest first."""
+    found = [one for one in decisions(visit.store) if one.kind != "proposal"]
+    return [ShownDecision(one, decided_move(visit.store, one)) for one in found[-DECISIONS:][::-1]]
 
 
 def _experiments(visit: Visit) -> list[ShownExperiment]:
