@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from ui_rig import OTHER, Visitor, crawl, store_at
 
-from tfgrpo.improvement.proposals import Draftsman, Effect, get_proposal, propose
+from tfgrpo.improvement.proposals import Draftsman, Effect, accept, get_proposal, propose
+from tfgrpo.improvement.reopening import reopen
 from tfgrpo.production.experiment import change_share, promote, start
 from tfgrpo.production.rollback import rollback
 from tfgrpo.store import Operation, Store
@@ -264,6 +265,34 @@ def test_an_experiences_life_is_told_with_word_diffs_reasons_and_evidence(store:
     assert "unknown" in page  # an effect that nothing measured
     assert "+0.000" not in page
     assert Visitor(store).get("/experience/nothing", status=404)
+
+
+def test_an_attempt_counts_once_and_a_confirmation_where_it_is_in_force(store: Path) -> None:
+    """One evidence that was proposed, accepted, taken back and accepted again; and confirmations
+    of which a gate rejected some and another branch has one."""
+    rewards = [[0, 1.0], [1, 1.0], [2, 1.0], [3, 0.0], [4, 0.0]]
+    evidence = {"run": "quick", "step": 0, "problem": "hire-12", "rollouts": rewards}
+    with Store.open(store, author="tfgrpo") as opened:
+        base = opened.tip("main")
+        opened.create_branch("proposal/1", base)
+        add = Operation("ADD", None, "Name the season.", "seen", evidence)
+        made = opened.commit("proposal/1", [add], message="learned")
+        id = list(opened.library(made))[-1].id
+        proposal = propose(opened, Draftsman("proposal/1", "main", "a test", base)).id
+        accept(opened, proposal)
+        reopen(opened, proposal)
+        accept(opened, proposal)
+        for branch in ("main", "main", "gate", "gate", "gate"):
+            if branch not in opened.branches():
+                opened.create_branch(branch, "main")
+            opened.commit(branch, [Operation("KEEP", id, None, "again", evidence)], message="-")
+    visitor = Visitor(store)
+    page = re.sub(r"<[^>]+>", "", visitor.get(f"/experience/{id}?at=main"))
+    assert "hire-12: 3 of 5 right" in page
+    assert "Confirmed2 times in the history of" in page
+    listed = re.findall(r'data-title="Confirmed">(\d+)<', visitor.get("/library?at=main"))
+    assert listed[-1] == "2"
+    assert "Confirmed5 times" in re.sub(r"<[^>]+>", "", visitor.get(f"/experience/{id}?at=gate"))
 
 
 def test_a_redaction_needs_to_be_meant(store: Path) -> None:
